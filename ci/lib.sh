@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the ci scripts: the cache, the toolchain root, messages.
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/srp-rs
+series=${SERIES:-7.2}
+jobs=$(nproc)
+mkdir -p "$cache"
+
+say() { printf '==> %s\n' "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+# step NAME KEY COMMAND...: prints the folder that COMMAND filled. The folder's
+# name holds the hash of KEY. COMMAND gets a temporary folder as its last
+# argument, which is renamed only when COMMAND succeeds: a killed step starts
+# again, and a second caller waits for the first.
+step() {
+	local name=$1 key=$2 dir tmp lock began
+	shift 2
+	dir=$cache/$name-$(printf '%s' "$key" | sha256sum | cut -c1-16)
+	if [ ! -d "$dir" ]; then
+		exec {lock}>"$cache/$name.lock"
+		flock "$lock"
+		if [ ! -d "$dir" ]; then
+			tmp=$cache/tmp-$name
+			rm -rf --one-file-system "$tmp"
+			mkdir -p "$tmp"
+			began=$SECONDS
+			say "$name: making it (log: $cache/$name.log)"
+			if ! "$@" "$tmp" >"$cache/$name.log" 2>&1 {lock}>&-; then
+				tail -n 40 "$cache/$name.log" >&2
+				die "$name failed; the whole log is $cache/$name.log"
+			fi
+			mv "$tmp" "$dir"
+			say "$name: done in $((SECONDS - began)) s"
+		fi
+		exec {lock}>&-
+	fi
+	printf '%s\n' "$dir"
+}
+
+host_needs() {
+	local p missing=()
+	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || missing+=("$p"); done
+	[ ${#missing[@]} -eq 0 ] && return
+	[ "$(id -u)" = 0 ] || die "not root, and these packages are missing: ${missing[*]}"
+	say "installing ${missing[*]}"
+	apt-get update -qq >&2
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The mirror that this machine's own apt uses.
+mirror() {
+	local m
+	m=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
+	[ -n "$m" ] || die "apt has no Debian mirror configured (apt-get indextargets lists none)"
+	printf '%s\n' "$m"
+}
+
+# in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with the
+# folders bound; the mounts end with it.
+in_root() {
+	local root=$1 binds=()
+	shift
+	while [ "$1" != -- ]; do binds+=("$1"); shift; done
+	shift
+	ROOT=$root BINDS="${binds[*]}" unshare -m --propagation private bash -euc '
+		bindto() { mkdir -p "$ROOT$2"; mount --bind "$1" "$ROOT$2"; }
+		mount -t proc proc "$ROOT/proc"
+		mount --rbind /dev "$ROOT/dev"
+		mount --rbind /sys "$ROOT/sys"
+		mount -t tmpfs tmpfs "$ROOT/tmp"
+		if [ -e /etc/resolv.conf ]; then cat /etc/resolv.conf > "$ROOT/etc/resolv.conf"; fi
+		for b in $BINDS; do IFS=: read -r from to mode <<<"$b"; bindto "$from" "$to"; [ "${mode-}" != ro ] || mount -o remount,bind,ro "$ROOT$to"; done
+		exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TERM="${TERM-dumb}" LC_ALL=C.UTF-8 "$@"' in_root "$@"
+}
