@@ -3,6 +3,7 @@
 #ifndef SRP_BINDINGS_H
 #define SRP_BINDINGS_H
 
+#include <rdma/ib_cache.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_sa.h>
 #include <rdma/ib_verbs.h>
@@ -18,5 +19,6 @@
 #include <scsi/scsi_transport_srp.h>
 
 #include "srp_helpers.h"
+#include "srp_params.h"
 
 #endif

@@ -3,7 +3,75 @@
 #ifndef SRP_HELPERS_H
 #define SRP_HELPERS_H
 
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/netdevice.h>
+#include <linux/nodemask.h>
+#include <linux/sched/mm.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+
+/* linux/completion.h */
+void srp_helper_reinit_completion(struct completion *c);
+
+/* linux/cpumask.h */
+unsigned int srp_helper_num_online_cpus(void);
+
+/* linux/irqflags.h */
+bool srp_helper_irqs_disabled(void);
+
+/* linux/netdevice.h */
+struct net_device *srp_helper_dev_get_by_name(struct net *net, const char *name);
+int srp_helper_dev_ifindex(const struct net_device *dev);
+void srp_helper_dev_put(struct net_device *dev);
+
+/* linux/nodemask.h */
+unsigned int srp_helper_num_online_nodes(void);
+
+/* linux/sched/mm.h */
+void srp_helper_memalloc_noio_restore(unsigned int flags);
+unsigned int srp_helper_memalloc_noio_save(void);
+
+/* linux/spinlock.h */
+unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock);
+bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
+void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
+
+/* linux/workqueue.h */
+struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned int flags,
+	int max_active);
+
+/* net/net_namespace.h */
+struct net *srp_helper_current_net(void);
+void srp_helper_get_net(struct net *net);
+void srp_helper_put_net(struct net *net);
+
+/* rdma/ib_verbs.h */
+int srp_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+	enum dma_data_direction dir);
+u64 srp_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr, size_t size,
+	enum dma_data_direction dir);
+int srp_helper_ib_dma_mapping_error(struct ib_device *dev, u64 addr);
+unsigned int srp_helper_ib_dma_max_seg_size(struct ib_device *dev);
+void srp_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir);
+void srp_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir);
+void srp_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+	enum dma_data_direction dir);
+void srp_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir);
+int srp_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+	const struct ib_recv_wr **bad);
+int srp_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+	const struct ib_send_wr **bad);
+struct device *srp_helper_ib_device_parent(struct ib_device *dev);
+bool srp_helper_ib_device_try_get(struct ib_device *dev);
+unsigned int srp_helper_rdma_end_port(const struct ib_device *dev);
+unsigned int srp_helper_rdma_start_port(const struct ib_device *dev);
 
 #endif

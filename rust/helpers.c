@@ -1,3 +1,175 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Inline functions and macros as functions that Rust can call. No logic here. */
 #include "srp_helpers.h"
+
+/* linux/completion.h */
+void srp_helper_reinit_completion(struct completion *c)
+{
+	reinit_completion(c);
+}
+
+/* linux/cpumask.h */
+unsigned int srp_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+
+/* linux/irqflags.h */
+bool srp_helper_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+
+/* linux/netdevice.h */
+struct net_device *srp_helper_dev_get_by_name(struct net *net, const char *name)
+{
+	return dev_get_by_name(net, name);
+}
+
+int srp_helper_dev_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+void srp_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+/* linux/nodemask.h */
+unsigned int srp_helper_num_online_nodes(void)
+{
+	return num_online_nodes();
+}
+
+/* linux/sched/mm.h */
+void srp_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
+
+unsigned int srp_helper_memalloc_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+/* linux/spinlock.h */
+unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/* linux/workqueue.h */
+struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned int flags,
+	int max_active)
+{
+	return alloc_workqueue("%s", flags, max_active, name);
+}
+
+/* net/net_namespace.h */
+struct net *srp_helper_current_net(void)
+{
+	return current->nsproxy->net_ns;
+}
+
+void srp_helper_get_net(struct net *net)
+{
+	get_net(net);
+}
+
+void srp_helper_put_net(struct net *net)
+{
+	put_net(net);
+}
+
+/* rdma/ib_verbs.h */
+int srp_helper_ib_dma_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+	enum dma_data_direction dir)
+{
+	return ib_dma_map_sg(dev, sg, nents, dir);
+}
+
+u64 srp_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr, size_t size,
+	enum dma_data_direction dir)
+{
+	return ib_dma_map_single(dev, cpu_addr, size, dir);
+}
+
+int srp_helper_ib_dma_mapping_error(struct ib_device *dev, u64 addr)
+{
+	return ib_dma_mapping_error(dev, addr);
+}
+
+unsigned int srp_helper_ib_dma_max_seg_size(struct ib_device *dev)
+{
+	return ib_dma_max_seg_size(dev);
+}
+
+void srp_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_cpu(dev, addr, size, dir);
+}
+
+void srp_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_device(dev, addr, size, dir);
+}
+
+void srp_helper_ib_dma_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+	enum dma_data_direction dir)
+{
+	ib_dma_unmap_sg(dev, sg, nents, dir);
+}
+
+void srp_helper_ib_dma_unmap_single(struct ib_device *dev, u64 addr, size_t size,
+	enum dma_data_direction dir)
+{
+	ib_dma_unmap_single(dev, addr, size, dir);
+}
+
+int srp_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+	const struct ib_recv_wr **bad)
+{
+	return ib_post_recv(qp, wr, bad);
+}
+
+int srp_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+	const struct ib_send_wr **bad)
+{
+	return ib_post_send(qp, wr, bad);
+}
+
+struct device *srp_helper_ib_device_parent(struct ib_device *dev)
+{
+	return dev->dev.parent;
+}
+
+bool srp_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
+unsigned int srp_helper_rdma_end_port(const struct ib_device *dev)
+{
+	return rdma_end_port(dev);
+}
+
+unsigned int srp_helper_rdma_start_port(const struct ib_device *dev)
+{
+	return rdma_start_port(dev);
+}

@@ -1,22 +1,75 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SRP initiator.
+//! InfiniBand SCSI RDMA Protocol (SRP) initiator.
+//!
+//! [`srp`] is the driver, without unsafe code. The other modules are abstractions of kernel
+//! interfaces that it needs and that the `kernel` crate does not have.
 
 #![crate_name = "ib_srp"]
-use kernel::prelude::*;
+
 pub mod bindings;
+pub mod errno;
+pub mod net;
+pub mod params;
+pub mod rdma;
+pub mod scsi;
+pub mod srp;
+pub mod sync;
+pub mod sys;
+pub mod sysfs;
+pub mod workqueue;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::client::Registration;
+use scsi::Transport;
+use srp::port::{
+    Initiator,
+    Queues, //
+};
+use workqueue::{
+    Flags,
+    WorkQueue, //
+};
 
 module! {
-    type: Srp,
+    type: Module,
     name: "ib_srp",
-    authors: ["srp-rs"],
+    authors: ["The srp-rs authors"],
     description: "InfiniBand SCSI RDMA Protocol initiator",
     license: "Dual BSD/GPL",
 }
 
-struct Srp;
-impl kernel::Module for Srp {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Srp)
+/// The module. Its fields go in their order: first the devices with their sessions, which need the
+/// others to end.
+#[pin_data]
+struct Module {
+    #[pin]
+    client: Registration<Initiator>,
+    _removal: WorkQueue,
+    _ending: WorkQueue,
+}
+
+impl kernel::InPlaceModule for Module {
+    fn init(_: &'static ThisModule) -> impl PinInit<Self, Error> {
+        params::check();
+        pin_init::pin_init_scope(|| {
+            let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+            let removal = WorkQueue::new(c"srp_remove", flags)?;
+            let ending = WorkQueue::new(c"srp_end", flags)?;
+            let queues = Queues {
+                ending: ending.handle(),
+                removal: removal.handle(),
+            };
+            let transport = Arc::new(Transport::new()?, GFP_KERNEL)?;
+            let initiator = Initiator::new(transport, queues)?;
+            Ok(try_pin_init!(Self {
+                client <- Registration::new(initiator),
+                _removal: removal,
+                _ending: ending,
+            }? Error))
+        })
     }
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The module parameters: rust/params.c. */
+#ifndef SRP_PARAMS_H
+#define SRP_PARAMS_H
+
+#include <linux/types.h>
+
+extern unsigned int srp_param_sg_tablesize;
+extern unsigned int srp_param_cmd_sg_entries;
+extern unsigned int srp_param_indirect_sg_entries;
+extern bool srp_param_allow_ext_sg;
+extern int srp_param_topspin_workarounds;
+extern bool srp_param_register_always;
+extern bool srp_param_never_register;
+extern bool srp_param_use_imm_data;
+extern unsigned int srp_param_max_imm_data;
+extern unsigned int srp_param_ch_count;
+
+#endif

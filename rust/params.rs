@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The module parameters that `params.c` declares.
+//!
+//! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// The number of descriptors in a command if nothing is said.
+const DEFAULT_CMD_SG_ENTRIES: u32 = 12;
+/// The count of descriptors in a command is a byte on the wire.
+const MAX_CMD_SG_ENTRIES: u32 = 255;
+
+/// How many descriptors an I/O may need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SgEntries {
+    /// Descriptors stored in the SRP command, 1 to 255.
+    pub cmd: u32,
+    /// Segments of an I/O, at least `cmd` and at most `SG_MAX_SEGMENTS`.
+    pub indirect: u32,
+}
+
+/// What was wrong with the parameters that an [`SgEntries`] was made of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Complaints {
+    deprecated: bool,
+    cmd_too_large: bool,
+    indirect_too_small: bool,
+    indirect_too_large: bool,
+}
+
+impl SgEntries {
+    fn new(tablesize: u32, cmd: u32, indirect: u32) -> (Self, Complaints) {
+        let mut bad = Complaints {
+            deprecated: tablesize != 0,
+            ..Complaints::default()
+        };
+        let cmd = match (cmd, tablesize) {
+            (0, 0) => DEFAULT_CMD_SG_ENTRIES,
+            (0, old) => old,
+            (new, _) => new,
+        };
+        bad.cmd_too_large = cmd > MAX_CMD_SG_ENTRIES;
+        let cmd = cmd.min(MAX_CMD_SG_ENTRIES);
+        bad.indirect_too_small = indirect != 0 && indirect < cmd;
+        bad.indirect_too_large = indirect > bindings::SG_MAX_SEGMENTS;
+        let indirect = indirect.max(cmd).min(bindings::SG_MAX_SEGMENTS);
+        (Self { cmd, indirect }, bad)
+    }
+}
+
+macro_rules! read {
+    ($name:ident) => {{
+        let parameter = &raw const bindings::$name;
+        // SAFETY: It is a variable of `params.c`, initialised and never freed; whoever writes to it
+        // does so with one store, and a volatile read is one load.
+        unsafe { parameter.read_volatile() }
+    }};
+}
+
+fn raw_sg_entries() -> (SgEntries, Complaints) {
+    SgEntries::new(
+        read!(srp_param_sg_tablesize),
+        read!(srp_param_cmd_sg_entries),
+        read!(srp_param_indirect_sg_entries),
+    )
+}
+
+/// Says what is wrong with the parameters and sets those out of range to what is used instead, so
+/// that `/sys/module/ib_srp/parameters` shows it. To be called once, while the module is loaded.
+pub fn check() {
+    let (entries, bad) = raw_sg_entries();
+    if bad.deprecated {
+        pr_warn!("srp_sg_tablesize is the old name of cmd_sg_entries, use that one\n");
+    }
+    if bad.cmd_too_large {
+        pr_warn!("cmd_sg_entries is limited to {MAX_CMD_SG_ENTRIES}\n");
+    }
+    if bad.indirect_too_small {
+        pr_warn!(
+            "indirect_sg_entries raised to cmd_sg_entries, {}\n",
+            entries.cmd
+        );
+    }
+    if bad.indirect_too_large {
+        pr_warn!(
+            "indirect_sg_entries is limited to {}\n",
+            bindings::SG_MAX_SEGMENTS
+        );
+    }
+    let cmd = &raw mut bindings::srp_param_cmd_sg_entries;
+    // SAFETY: It is a variable of `params.c`, which users cannot write to.
+    unsafe { cmd.write_volatile(entries.cmd) };
+    let indirect = &raw mut bindings::srp_param_indirect_sg_entries;
+    // SAFETY: As above.
+    unsafe { indirect.write_volatile(entries.indirect) };
+}
+
+/// `cmd_sg_entries` and `indirect_sg_entries`, within their ranges.
+pub fn sg_entries() -> SgEntries {
+    raw_sg_entries().0
+}
+
+/// `allow_ext_sg`: whether an I/O may need more descriptors than fit in the command, by default.
+pub fn allow_ext_sg() -> bool {
+    read!(srp_param_allow_ext_sg)
+}
+
+/// `topspin_workarounds`: whether to work around the bugs of Topspin and Cisco targets.
+pub fn topspin_workarounds() -> bool {
+    read!(srp_param_topspin_workarounds) != 0
+}
+
+/// `register_always`: without effect.
+pub fn register_always() -> bool {
+    read!(srp_param_register_always)
+}
+
+/// `never_register`: without effect.
+pub fn never_register() -> bool {
+    read!(srp_param_never_register)
+}
+
+/// `use_imm_data`: whether to ask for immediate data at login. It can change at any time.
+pub fn use_imm_data() -> bool {
+    read!(srp_param_use_imm_data)
+}
+
+/// `max_imm_data`: the largest amount of immediate data, in bytes. It can change at any time, and
+/// any value is possible.
+pub fn max_imm_data() -> u32 {
+    read!(srp_param_max_imm_data)
+}
+
+/// `ch_count`: the number of channels per target, 0 to derive it from the machine.
+pub fn ch_count() -> u32 {
+    read!(srp_param_ch_count)
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_params)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sg_entries_ranges() {
+        const MAX: u32 = bindings::SG_MAX_SEGMENTS;
+        let fine = Complaints::default();
+        let (mut old, mut cmd, mut small, mut large) = (fine, fine, fine, fine);
+        old.deprecated = true;
+        cmd.cmd_too_large = true;
+        small.indirect_too_small = true;
+        large.indirect_too_large = true;
+        // (srp_sg_tablesize, cmd_sg_entries, indirect_sg_entries) -> (cmd, indirect), complaints
+        let table = [
+            ((0, 0, 0), (12, 12), fine),
+            ((0, 1, 0), (1, 1), fine),
+            ((0, 255, 0), (255, 255), fine),
+            ((0, 12, MAX), (12, MAX), fine),
+            ((30, 0, 0), (30, 30), old),
+            ((30, 20, 0), (20, 20), old),
+            ((0, 256, 0), (255, 255), cmd),
+            ((0, u32::MAX, 300), (255, 300), cmd),
+            ((0, 20, 19), (20, 20), small),
+            ((0, 0, MAX + 1), (12, MAX), large),
+        ];
+        for ((old, cmd, indirect), want, complaints) in table {
+            let (got, bad) = SgEntries::new(old, cmd, indirect);
+            assert_eq!((got.cmd, got.indirect), want);
+            assert_eq!(bad, complaints);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA verbs and connection management.
+//!
+//! What an upper-layer protocol needs of `ib_core` and `rdma_cm`: devices, protection domains,
+//! queue pairs whose completions are callbacks, fast registration of a scatter list behind one
+//! handle, and connections.
+//!
+//! Ownership runs one way. A [`qp::Qp`] keeps alive all that a posted work request can reach: its
+//! message memory, its memory regions, its protection domain and its device registration; it drains
+//! before it lets go. So no posted request outlives what it names, whatever the caller drops first.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
+
+pub mod client;
+pub mod cm;
+pub mod device;
+pub mod dma;
+pub mod mr;
+pub mod pd;
+pub mod qp;
+pub mod wc;
+
+/// The name under which verbs objects appear in `rdma resource`, `KBUILD_MODNAME` in C.
+pub(crate) const CALLER: &kernel::str::CStr = c"ib_srp";

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections by the RDMA connection manager.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
+
+use super::device::Device;
+use crate::{
+    bindings,
+    net::{
+        Namespace,
+        SocketAddr, //
+    }, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    str::{
+        CStr,
+        CStrExt, //
+    },
+    sync::Arc, //
+};
+
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The address was resolved to a device.
+    AddrResolved,
+    /// The address could not be resolved.
+    AddrError,
+    /// The route was resolved.
+    RouteResolved,
+    /// There is no route.
+    RouteError,
+    /// The connection could not be made.
+    ConnectError,
+    /// Nobody answered.
+    Unreachable,
+    /// The peer said no; see [`Event::reject_reason`].
+    Rejected,
+    /// The connection is up; the peer's private data comes with it.
+    Established,
+    /// The connection is down.
+    Disconnected,
+    /// The device goes away.
+    DeviceRemoval,
+    /// The local address moved to another device.
+    AddrChange,
+    /// The queue pair number may be used again.
+    TimewaitExit,
+    /// Anything else, by its number in `enum rdma_cm_event_type`.
+    Other(u32),
+}
+
+/// One event of an [`Id`].
+pub struct Event<'a> {
+    id: *mut bindings::rdma_cm_id,
+    event: &'a bindings::rdma_cm_event,
+}
+
+impl Event<'_> {
+    /// What happened.
+    pub fn kind(&self) -> EventKind {
+        match self.event.event {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddrResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => EventKind::AddrError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => EventKind::RouteResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => EventKind::RouteError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => EventKind::ConnectError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => EventKind::Unreachable,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => EventKind::Rejected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => EventKind::Established,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => EventKind::Disconnected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => EventKind::DeviceRemoval,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => EventKind::AddrChange,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT => EventKind::TimewaitExit,
+            other => EventKind::Other(other),
+        }
+    }
+
+    /// The status: 0, a negative errno, or the reason of a reject.
+    pub fn status(&self) -> i32 {
+        self.event.status
+    }
+
+    /// The peer's private data, exactly as much as arrived.
+    pub fn private_data(&self) -> &[u8] {
+        match self.kind() {
+            EventKind::Established => {
+                // SAFETY: Connection events carry `conn`.
+                let conn = unsafe { self.event.param.conn.as_ref() };
+                // SAFETY: The event has that many bytes while its handler runs.
+                unsafe { bytes(conn.private_data, conn.private_data_len) }
+            }
+            EventKind::Rejected => {
+                let mut len = 0u8;
+                let event = core::ptr::from_ref(self.event).cast_mut();
+                // SAFETY: `id` and `event` are those that the handler was called with. The function
+                // only reads them.
+                let data =
+                    unsafe { bindings::rdma_consumer_reject_data(self.id, event, &mut len) };
+                // SAFETY: The event has that many bytes while its handler runs.
+                unsafe { bytes(data, len) }
+            }
+            _ => &[],
+        }
+    }
+
+    /// The kernel's words for the reason of a reject.
+    pub fn reject_reason(&self) -> &'static CStr {
+        // SAFETY: `id` is valid in its handler; the function returns static strings.
+        unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.id, self.event.status)) }
+    }
+}
+
+/// # Safety
+///
+/// `data` must be null or point at `len` bytes that live for `'a`.
+unsafe fn bytes<'a>(data: *const core::ffi::c_void, len: u8) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: The caller's promise.
+    unsafe { core::slice::from_raw_parts(data.cast(), usize::from(len)) }
+}
+
+/// Takes the events of an [`Id`].
+pub trait EventHandler: Send + Sync + 'static {
+    /// An event arrived.
+    ///
+    /// Called from a work queue of the connection manager, one event of an id at a time. May
+    /// sleep, but must not drop the last reference to its own id.
+    fn event(&self, event: Event<'_>);
+}
+
+/// The parameters of a connect request.
+pub struct ConnectParam<'a> {
+    /// Handed to the peer; at most 56 bytes on InfiniBand.
+    pub private_data: &'a [u8],
+    /// RDMA reads of the peer that we answer at a time.
+    pub responder_resources: u8,
+    /// Retries of an unacknowledged packet, 0 to 7.
+    pub retry_count: u8,
+    /// Retries when the peer has no receive posted, 0 to 7; 7 is for ever.
+    pub rnr_retry_count: u8,
+}
+
+/// A connection identifier with its event handler.
+///
+/// # Invariants
+///
+/// `id` is a valid identifier whose context is `*handler`.
+pub struct Id<E: EventHandler> {
+    id: NonNull<bindings::rdma_cm_id>,
+    handler: Arc<E>,
+}
+
+// SAFETY: The connection manager locks for itself.
+unsafe impl<E: EventHandler> Send for Id<E> {}
+// SAFETY: As above.
+unsafe impl<E: EventHandler> Sync for Id<E> {}
+
+impl<E: EventHandler> Id<E> {
+    /// Creates an identifier for a reliable connection in network namespace `net`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(net: &Namespace, handler: Arc<E>) -> Result<Arc<Self>> {
+        // SAFETY: The namespace is held by the caller and then by the identifier. The context stays
+        // valid: `Id` holds `handler`, and its `Drop` waits for the last event.
+        let id = from_err_ptr(unsafe {
+            bindings::__rdma_create_kernel_id(
+                net.as_raw(),
+                Some(Self::event_callback),
+                Arc::as_ptr(&handler).cast_mut().cast(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+                super::CALLER.as_char_ptr(),
+            )
+        })?;
+        let id = NonNull::new(id).ok_or(ENOMEM)?;
+        // INVARIANT: `id` was just created with this handler as its context.
+        Ok(Arc::new(Self { id, handler }, GFP_KERNEL)?)
+    }
+
+    /// # Safety
+    ///
+    /// Called by the connection manager with an identifier made by [`Self::new`] and its event.
+    unsafe extern "C" fn event_callback(
+        id: *mut bindings::rdma_cm_id,
+        event: *mut bindings::rdma_cm_event,
+    ) -> i32 {
+        // SAFETY: By this function's contract the identifier is valid.
+        let context = unsafe { (*id).context };
+        // SAFETY: By the type invariant the context is the handler, which lives until
+        // `rdma_destroy_id()` has returned, and that waits for this call.
+        let handler = unsafe { &*context.cast::<E>() };
+        // SAFETY: The event is valid for the duration of the call.
+        let event = unsafe { &*event };
+        handler.event(Event { id, event });
+        0
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.id.as_ptr()
+    }
+
+    /// The handler.
+    pub fn handler(&self) -> &E {
+        &self.handler
+    }
+
+    /// Begins to resolve `dst`, from `src` if given. Ends with an event.
+    ///
+    /// # Errors
+    ///
+    /// What the address or routing code says, `ENETUNREACH` or `EADDRNOTAVAIL` for instance.
+    pub fn resolve_addr(
+        &self,
+        src: Option<&SocketAddr>,
+        dst: &SocketAddr,
+        timeout_ms: u32,
+    ) -> Result {
+        let mut src = src.map(|src| src.to_raw());
+        let mut dst = dst.to_raw();
+        let src = src.as_mut().map_or(null_mut(), |src| (&raw mut *src).cast());
+        let dst = (&raw mut dst).cast();
+        // SAFETY: The identifier is valid by the type invariant; the function copies the addresses.
+        to_result(unsafe {
+            bindings::rdma_resolve_addr(self.as_raw(), src, dst, timeout_ms as usize)
+        })
+    }
+
+    /// Begins to resolve the route to the resolved address. Ends with an event.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` before the address was resolved, `ENODEV` when the device has gone.
+    pub fn resolve_route(&self, timeout_ms: u32) -> Result {
+        // SAFETY: The identifier is valid by the type invariant.
+        to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
+    }
+
+    /// The address was resolved to `port` of `device`.
+    pub fn is_on(&self, device: &Device, port: u32) -> bool {
+        // SAFETY: The identifier is valid; once resolved the fields are constant.
+        let (have, number) = unsafe { ((*self.as_raw()).device, (*self.as_raw()).port_num) };
+        have == device.as_raw() && number == port
+    }
+
+    /// Begins to connect the queue pair of this identifier. Ends with an event.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` in the wrong state or if the private data is too long.
+    pub fn connect(&self, param: &ConnectParam<'_>) -> Result {
+        let mut raw = bindings::rdma_conn_param {
+            private_data: param.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(param.private_data.len()).map_err(|_| EINVAL)?,
+            responder_resources: param.responder_resources,
+            initiator_depth: 0,
+            flow_control: 1,
+            retry_count: param.retry_count,
+            rnr_retry_count: param.rnr_retry_count,
+            ..Default::default()
+        };
+        // SAFETY: The identifier is valid by the type invariant; the function copies the parameters
+        // and the private data.
+        to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut raw) })
+    }
+
+    /// Tells the peer that the connection ends, and moves the queue pair to its error state.
+    ///
+    /// An identifier that is not connected is left as it is. May sleep.
+    pub fn disconnect(&self) {
+        // SAFETY: The identifier is valid by the type invariant. An error says that there is
+        // nothing to disconnect.
+        let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
+    }
+}
+
+impl<E: EventHandler> Drop for Id<E> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the identifier is valid. It waits for a running event, so
+        // the handler may go after it; nobody drops the last reference in a handler, as
+        // `EventHandler` asks.
+        unsafe { bindings::rdma_destroy_id(self.as_raw()) };
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use crate::bindings;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    device,
+    error::to_result,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// A registered `struct ib_device`.
+///
+/// A reference is only had from a [`Registered`] guard or within the callbacks of a
+/// [`client::Client`](super::client::Client), so the device is registered while it lives.
+#[repr(transparent)]
+pub struct Device(Opaque<bindings::ib_device>);
+
+// SAFETY: All methods read fields that are constant while the device is registered, or call
+// functions that lock for themselves.
+unsafe impl Send for Device {}
+// SAFETY: As above.
+unsafe impl Sync for Device {}
+
+/// A 16-byte global identifier.
+pub type Gid = [u8; 16];
+
+/// What a device can do, in the units of `struct ib_device_attr`.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Work requests of one queue of a queue pair.
+    pub max_qp_wr: u32,
+    /// Entries of a completion queue.
+    pub max_cqe: u32,
+    /// RDMA reads that one queue pair can answer at a time.
+    pub max_qp_rd_atom: u8,
+    /// Bytes of one memory region page, at least 4096.
+    pub mr_page_size: u32,
+    /// Pages that one fast registration covers; 0 if the device has no fast registration.
+    pub max_pages_per_mr: u32,
+    /// A region may have gaps between its segments.
+    pub sg_gaps: bool,
+    /// Bytes of the longest DMA segment.
+    pub max_segment_size: u32,
+    /// Completion vectors, at least 1.
+    pub num_comp_vectors: u32,
+}
+
+impl Device {
+    /// # Safety
+    ///
+    /// `ptr` must be a device that stays registered for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(ptr: *mut bindings::ib_device) -> &'a Self {
+        // SAFETY: `Device` is a transparent wrapper; the caller promises that the device is valid.
+        unsafe { &*ptr.cast() }
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut bindings::ib_device {
+        self.0.get()
+    }
+
+    /// The name, as in `/sys/class/infiniband/`. A device can be renamed; the name is a copy.
+    pub fn name(&self) -> Name {
+        let mut name = Name([0; 64]);
+        // SAFETY: The device is valid; `name` is an array inside it. A concurrent rename may mix
+        // two names, but it keeps the terminator in the last byte.
+        let from = unsafe { &raw const (*self.as_raw()).name };
+        // SAFETY: Both arrays have 64 bytes and do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), name.0.as_mut_ptr(), 64) };
+        name
+    }
+
+    /// The numbers of the ports: 1 to the count of physical ports, or 0 for a switch.
+    pub fn ports(&self) -> core::ops::RangeInclusive<u32> {
+        // SAFETY: The device is valid; what the functions read is constant after registration.
+        let first = unsafe { bindings::srp_helper_rdma_start_port(self.as_raw()) };
+        // SAFETY: As above.
+        let last = unsafe { bindings::srp_helper_rdma_end_port(self.as_raw()) };
+        first..=last
+    }
+
+    /// The globally unique identifier of the node.
+    pub fn node_guid(&self) -> u64 {
+        // SAFETY: The device is valid; a device driver sets the field before registration.
+        u64::from_be(unsafe { (*self.as_raw()).node_guid })
+    }
+
+    /// The parent in the device tree; a software device has none.
+    pub fn parent(&self) -> Option<&device::Device> {
+        // SAFETY: The device is valid, and so is its `struct device`.
+        let parent = unsafe { bindings::srp_helper_ib_device_parent(self.as_raw()) };
+        if parent.is_null() {
+            return None;
+        }
+        // SAFETY: A device that is registered holds a reference to its parent.
+        Some(unsafe { device::Device::from_raw(parent) })
+    }
+
+    /// Entry `index` of the GID table of `port`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a port or index that does not exist, `ENOENT` for an empty entry.
+    pub fn gid(&self, port: u32, index: u16) -> Result<Gid> {
+        let mut gid = bindings::ib_gid::default();
+        // SAFETY: The device is registered; `gid` is valid for writing.
+        to_result(unsafe {
+            bindings::rdma_query_gid(self.as_raw(), port, i32::from(index), &mut gid)
+        })?;
+        // SAFETY: Every bit pattern is a valid byte array.
+        Ok(unsafe { *gid.raw.as_ref() })
+    }
+
+    /// The limits of the device.
+    pub fn limits(&self) -> Limits {
+        // SAFETY: The device is registered, so its attributes are set and constant.
+        let attrs = unsafe { &(*self.as_raw()).attrs };
+        // SAFETY: As above.
+        let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
+        let page_shift = attrs.page_size_cap.trailing_zeros().clamp(12, 30);
+        let page_size = 1u32 << page_shift;
+        let by_size = u32::try_from(attrs.max_mr_size >> page_shift).unwrap_or(u32::MAX);
+        let extensions = attrs.device_cap_flags
+            & bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        let pages = if extensions == 0 {
+            0
+        } else {
+            attrs.max_fast_reg_page_list_len.min(by_size).min(512)
+        };
+        let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u32);
+        Limits {
+            max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
+            max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
+            max_qp_rd_atom: u8::try_from(attrs.max_qp_rd_atom.clamp(0, 255)).unwrap_or(0),
+            mr_page_size: page_size,
+            max_pages_per_mr: pages,
+            sg_gaps: attrs.kernel_cap_flags & gaps != 0,
+            // SAFETY: The device is registered.
+            max_segment_size: unsafe { bindings::srp_helper_ib_dma_max_seg_size(self.as_raw()) },
+            num_comp_vectors: u32::try_from(vectors).unwrap_or(0).max(1),
+        }
+    }
+
+    /// Holds the registration of the device.
+    ///
+    /// While the guard lives, `ib_unregister_device()` waits, after the `remove` callbacks of all
+    /// clients. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` when the device is being unregistered.
+    pub fn hold(&self) -> Result<Registered> {
+        // SAFETY: The device is valid memory while `self` is borrowed.
+        if !unsafe { bindings::srp_helper_ib_device_try_get(self.as_raw()) } {
+            return Err(ENODEV);
+        }
+        // INVARIANT: The registration count was raised.
+        Ok(Registered(NonNull::from(self)))
+    }
+}
+
+/// The name of a [`Device`].
+pub struct Name([u8; 64]);
+
+impl core::fmt::Display for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let text = self.0.split(|b| *b == 0).next().unwrap_or_default();
+        f.write_str(core::str::from_utf8(text).unwrap_or("?"))
+    }
+}
+
+impl Name {
+    /// The name as bytes without the terminator.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.split(|b| *b == 0).next().unwrap_or_default()
+    }
+}
+
+/// A device whose unregistration waits for this guard.
+///
+/// # Invariants
+///
+/// Holds one count of the device's registration.
+pub struct Registered(NonNull<Device>);
+
+// SAFETY: The count may be dropped from any context, and `Device` is `Sync`.
+unsafe impl Send for Registered {}
+// SAFETY: As above.
+unsafe impl Sync for Registered {}
+
+impl Deref for Registered {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        // SAFETY: By the type invariant the device stays registered while the guard lives.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this count is ours to give up.
+        unsafe { bindings::ib_device_put(self.as_raw()) }
+    }
+}

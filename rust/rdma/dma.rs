@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Message memory that an RDMA device reads or writes.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), the `ib_dma_*` calls.
+
+use super::pd::Pd;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Who writes the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The CPU writes, the device reads.
+    ToDevice,
+    /// The device writes, the CPU reads.
+    FromDevice,
+}
+
+impl Direction {
+    pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
+        match self {
+            Direction::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
+            Direction::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
+        }
+    }
+}
+
+/// The size that a pool allocates and maps at once.
+const BLOCK: usize = 64 << 10;
+/// Chunks start on a cache line of their own.
+const ALIGN: usize = 64;
+
+/// A physically contiguous allocation, mapped for the device for its whole life.
+///
+/// # Invariants
+///
+/// `memory` came from `KVec::into_raw_parts` with length and capacity `len`, and is mapped at
+/// `addr` for the device of `pd`.
+struct Block {
+    memory: NonNull<u8>,
+    len: usize,
+    addr: u64,
+    direction: Direction,
+    pd: Arc<Pd>,
+}
+
+impl Block {
+    fn new(pd: &Arc<Pd>, len: usize, direction: Direction) -> Result<Self> {
+        let mut memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        // SAFETY: The device is registered, and `memory` is contiguous and `len` bytes long.
+        let addr = unsafe {
+            bindings::srp_helper_ib_dma_map_single(
+                pd.device().as_raw(),
+                memory.as_mut_ptr().cast(),
+                len,
+                direction.as_raw(),
+            )
+        };
+        // SAFETY: The device is registered.
+        if unsafe { bindings::srp_helper_ib_dma_mapping_error(pd.device().as_raw(), addr) } != 0 {
+            return Err(ENOMEM);
+        }
+        let (memory, len, capacity) = memory.into_raw_parts();
+        debug_assert!(len == capacity);
+        // INVARIANT: The parts are those of `memory`, which was just mapped.
+        Ok(Self {
+            // SAFETY: A vector's pointer is never null.
+            memory: unsafe { NonNull::new_unchecked(memory) },
+            len,
+            addr,
+            direction,
+            pd: pd.clone(),
+        })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the block is mapped with these values.
+        unsafe {
+            bindings::srp_helper_ib_dma_unmap_single(
+                self.pd.device().as_raw(),
+                self.addr,
+                self.len,
+                self.direction.as_raw(),
+            )
+        };
+        // SAFETY: By the type invariant these are the parts of a vector, which nobody uses any
+        // more: chunks hold the pool.
+        drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.len, self.len) });
+    }
+}
+
+/// Memory for messages of one size, cut into [`Chunk`]s.
+pub struct Pool {
+    blocks: KVec<Block>,
+}
+
+// SAFETY: The pool only owns memory and mappings, which have no thread affinity.
+unsafe impl Send for Pool {}
+// SAFETY: A shared pool gives no access to its memory; chunks are exclusive.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Allocates and maps `count` chunks of `size` bytes, zeroed. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB.
+    pub fn new(
+        pd: &Arc<Pd>,
+        count: usize,
+        size: usize,
+        direction: Direction,
+    ) -> Result<(Arc<Self>, KVec<Chunk>)> {
+        if size == 0 || size > BLOCK {
+            return Err(EINVAL);
+        }
+        let stride = size.next_multiple_of(ALIGN).min(BLOCK);
+        let per_block = BLOCK / stride;
+        let mut blocks = KVec::new();
+        let mut left = count;
+        while left > 0 {
+            let n = left.min(per_block);
+            blocks.push(Block::new(pd, n * stride, direction)?, GFP_KERNEL)?;
+            left -= n;
+        }
+        let pool = Arc::new(Self { blocks }, GFP_KERNEL)?;
+        let mut chunks = KVec::with_capacity(count, GFP_KERNEL)?;
+        for block in &pool.blocks {
+            for offset in (0..block.len).step_by(stride) {
+                chunks.push(
+                    // INVARIANT: Each part of each block goes into one chunk.
+                    Chunk {
+                        // SAFETY: `offset` is below the length of the block.
+                        memory: unsafe { block.memory.add(offset) },
+                        addr: block.addr + offset as u64,
+                        size,
+                        direction,
+                        pd: pd.clone(),
+                        pool: pool.clone(),
+                    },
+                    GFP_KERNEL,
+                )?;
+            }
+        }
+        Ok((pool, chunks))
+    }
+
+    /// The bytes that the pool occupies.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(|b| b.len).sum()
+    }
+}
+
+/// A piece of a [`Pool`], owned.
+///
+/// # Invariants
+///
+/// `memory` are `size` bytes of `pool` that no other chunk has, mapped at `addr`.
+pub struct Chunk {
+    memory: NonNull<u8>,
+    addr: u64,
+    size: usize,
+    direction: Direction,
+    pd: Arc<Pd>,
+    pool: Arc<Pool>,
+}
+
+// SAFETY: A chunk owns its bytes.
+unsafe impl Send for Chunk {}
+// SAFETY: A shared chunk only gives shared access to its bytes.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// The bytes, to be filled in.
+    ///
+    /// A device that still reads them for an earlier message sends garbage then; it cannot reach
+    /// anything else.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: By the type invariant these bytes are ours alone.
+        unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.size) }
+    }
+
+    /// Hands the first `len` bytes to the device as a message that can be posted.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the chunk is shorter.
+    #[inline]
+    pub fn message(&mut self, len: usize) -> Result<Message> {
+        if len > self.size || self.direction != Direction::ToDevice {
+            return Err(EMSGSIZE);
+        }
+        self.give(len);
+        Ok(Message {
+            addr: self.addr,
+            len: len as u32,
+            pool: Arc::as_ptr(&self.pool),
+        })
+    }
+
+    /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them.
+    pub(crate) fn give(&self, len: usize) {
+        // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by both
+        // callers.
+        unsafe {
+            bindings::srp_helper_ib_dma_sync_single_for_device(
+                self.pd.device().as_raw(),
+                self.addr,
+                len,
+                self.direction.as_raw(),
+            )
+        }
+    }
+
+    /// Takes the first `len` bytes back from a device that has finished writing, and returns them.
+    pub(crate) fn take(&self, len: usize) -> &[u8] {
+        let len = len.min(self.size);
+        // SAFETY: By the type invariant the bytes are mapped.
+        unsafe {
+            bindings::srp_helper_ib_dma_sync_single_for_cpu(
+                self.pd.device().as_raw(),
+                self.addr,
+                len,
+                self.direction.as_raw(),
+            )
+        };
+        // SAFETY: By the type invariant these bytes are ours alone.
+        unsafe { core::slice::from_raw_parts(self.memory.as_ptr(), len) }
+    }
+
+    pub(crate) fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
+#[derive(Clone, Copy)]
+pub struct Message {
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) pool: *const Pool,
+}

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One handle for a whole scatter list: fast registration.
+//!
+//! A [`Handle`] owns the object whose memory it describes from the moment it is attached until the
+//! peer can reach that memory no more. The peer's access begins when the queue pair posts the
+//! registration and ends when the invalidation has completed, or when the queue pair is in error
+//! and drained; [`Handle::detach`] refuses in between.
+//!
+//! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use super::{
+    device::Limits,
+    dma::Direction,
+    pd::Pd, //
+};
+use crate::bindings;
+use core::{
+    ops::Range,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// The most regions that one handle may have.
+pub const MAX_PER_HANDLE: usize = 16;
+
+/// An object with a scatter list.
+///
+/// # Safety
+///
+/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
+/// memory must stay valid and in place until the object is dropped or given away.
+pub unsafe trait ScatterList {
+    /// The first entry.
+    fn list(&self) -> *mut bindings::scatterlist;
+    /// The number of entries, as mapped by nobody.
+    fn count(&self) -> u32;
+    /// The number of bytes.
+    fn len(&self) -> u32;
+    /// There are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a peer needs to reach one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The address to use with the key. Its upper half is random, so it tells nothing.
+    pub addr: u64,
+    /// The remote key.
+    pub key: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// One memory region.
+struct Region {
+    mr: NonNull<bindings::ib_mr>,
+    /// The peer may reach the region: set before its registration is posted, cleared when its
+    /// invalidation has completed.
+    reachable: Atomic<bool>,
+}
+
+/// The memory regions of one queue pair, a fixed number for each of its handles.
+///
+/// # Invariants
+///
+/// Every region was allocated from `pd`.
+pub struct Regions {
+    regions: KVec<Region>,
+    per_handle: usize,
+    /// Bytes of a region's page.
+    page_size: u32,
+    /// Entries of a scatter list that one region takes.
+    pages: u32,
+    /// A queue pair has these regions.
+    bound: Atomic<bool>,
+    /// That queue pair is in error and drained: no access is possible.
+    dead: Atomic<bool>,
+    pd: Arc<Pd>,
+}
+
+// SAFETY: Regions are changed only through the one `Handle` that has them.
+unsafe impl Send for Regions {}
+// SAFETY: As above; what is shared is atomic.
+unsafe impl Sync for Regions {}
+
+impl Drop for Regions {
+    fn drop(&mut self) {
+        for region in &self.regions {
+            // SAFETY: By the type invariant the region is valid. The queue pair that used it, if
+            // any, held this object until it was drained and destroyed.
+            unsafe { bindings::ib_dereg_mr_user(region.mr.as_ptr(), core::ptr::null_mut()) };
+        }
+    }
+}
+
+impl Regions {
+    /// Allocates `per_handle` regions for each of `handles` handles. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the device has no fast registration, `EINVAL` if `per_handle` is above
+    /// [`MAX_PER_HANDLE`], otherwise what the device driver says.
+    pub fn new<T: ScatterList>(
+        pd: &Arc<Pd>,
+        limits: &Limits,
+        handles: usize,
+        per_handle: usize,
+    ) -> Result<(Arc<Self>, KVec<Handle<T>>)> {
+        if limits.max_pages_per_mr == 0 {
+            return Err(crate::errno::EOPNOTSUPP);
+        }
+        if per_handle > MAX_PER_HANDLE {
+            return Err(EINVAL);
+        }
+        let kind = if limits.sg_gaps {
+            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
+        } else {
+            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
+        };
+        let total = handles.checked_mul(per_handle).ok_or(EINVAL)?;
+        let mut this = Self {
+            regions: KVec::with_capacity(total, GFP_KERNEL)?,
+            per_handle,
+            page_size: limits.mr_page_size,
+            pages: limits.max_pages_per_mr,
+            bound: Atomic::new(false),
+            dead: Atomic::new(true),
+            pd: pd.clone(),
+        };
+        for _ in 0..total {
+            // SAFETY: The protection domain is valid while `pd` is held.
+            let mr = from_err_ptr(unsafe {
+                bindings::ib_alloc_mr(pd.as_raw(), kind, limits.max_pages_per_mr)
+            })?;
+            // INVARIANT: `mr` was allocated from `pd`.
+            this.regions.push(
+                Region {
+                    mr: NonNull::new(mr).ok_or(ENOMEM)?,
+                    reachable: Atomic::new(false),
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        let this = Arc::new(this, GFP_KERNEL)?;
+        let mut list = KVec::with_capacity(handles, GFP_KERNEL)?;
+        for index in 0..handles {
+            // INVARIANT: No two handles have the same range of regions.
+            list.push(
+                Handle {
+                    regions: this.clone(),
+                    first: index * per_handle,
+                    object: None,
+                    mapped: None,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        Ok((this, list))
+    }
+
+    /// How many regions a peer may reach now. An idle connection has 0.
+    pub fn reachable(&self) -> usize {
+        let open = |r: &&Region| r.reachable.load(Relaxed);
+        self.regions.iter().filter(open).count()
+    }
+
+    /// Makes the regions those of a new queue pair; fails if they have one.
+    pub(super) fn bind(&self) -> Result {
+        self.bound.cmpxchg(false, true, Acquire).map_err(|_| EBUSY)?;
+        self.dead.store(false, Release);
+        Ok(())
+    }
+
+    /// The queue pair is in error and drained; nothing will reach the regions any more.
+    pub(super) fn set_dead(&self) {
+        self.dead.store(true, Release);
+    }
+
+    /// The queue pair is destroyed.
+    pub(super) fn unbind(&self) {
+        self.set_dead();
+        for region in &self.regions {
+            region.reachable.store(false, Relaxed);
+        }
+        self.bound.store(false, Release);
+    }
+
+    fn of(&self, handle: usize) -> Range<usize> {
+        let first = handle * self.per_handle;
+        first..first + self.per_handle
+    }
+
+    /// The invalidations of `handle` have completed.
+    pub(super) fn invalidated(&self, handle: usize) {
+        for region in self.regions.get(self.of(handle)).unwrap_or_default() {
+            region.reachable.store(false, Release);
+        }
+    }
+
+    /// The regions that a registration names, marked as reachable.
+    pub(super) fn open(
+        &self,
+        register: &Register,
+    ) -> impl Iterator<Item = NonNull<bindings::ib_mr>> + '_ {
+        self.regions
+            .get(register.first..register.first + register.used)
+            .unwrap_or_default()
+            .iter()
+            .map(|region| {
+                region.reachable.store(true, Relaxed);
+                region.mr
+            })
+    }
+
+    /// The keys of the regions of `handle` that a peer may reach.
+    pub(super) fn keys(&self, handle: usize) -> impl Iterator<Item = u32> + '_ {
+        self.regions
+            .get(self.of(handle))
+            .unwrap_or_default()
+            .iter()
+            .filter(|region| region.reachable.load(Relaxed))
+            // SAFETY: By the type invariant the region is valid. Its key changes only in
+            // `Handle::map`, which a reachable region is never given to.
+            .map(|region| unsafe { (*region.mr.as_ptr()).rkey })
+    }
+}
+
+/// A registration to be posted: which regions, and what the peer may do.
+#[derive(Clone, Copy)]
+pub struct Register {
+    pub(super) regions: *const Regions,
+    pub(super) first: usize,
+    pub(super) used: usize,
+    pub(super) access: i32,
+}
+
+/// What is mapped.
+struct Mapped {
+    direction: Direction,
+    /// Regions that describe the list.
+    used: usize,
+}
+
+/// The memory handle of one slot, and the object that owns the memory while it is attached.
+///
+/// # Invariants
+///
+/// The regions from `first` on, `per_handle` of them, belong to this handle alone. While `mapped`
+/// is set, `object` is, and its scatter list is mapped for the device.
+pub struct Handle<T: ScatterList> {
+    regions: Arc<Regions>,
+    first: usize,
+    object: Option<T>,
+    mapped: Option<Mapped>,
+}
+
+impl<T: ScatterList> Handle<T> {
+    /// Takes `object` into the handle.
+    ///
+    /// # Errors
+    ///
+    /// Gives the object back if the handle has one.
+    pub fn attach(&mut self, object: T) -> Result<(), T> {
+        if self.object.is_some() {
+            return Err(object);
+        }
+        self.object = Some(object);
+        Ok(())
+    }
+
+    /// The attached object.
+    pub fn get(&self) -> Option<&T> {
+        self.object.as_ref()
+    }
+
+    /// The attached object. Its memory may be in use by the device.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.object.as_mut()
+    }
+
+    /// Describes the whole scatter list of the attached object by this handle's regions.
+    ///
+    /// Nothing is reachable before the registration is posted. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` without an object or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
+    /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
+    pub fn map(&mut self, direction: Direction) -> Result {
+        let object = self.object.as_ref().ok_or(EINVAL)?;
+        if self.mapped.is_some() || !self.unreachable() {
+            return Err(EBUSY);
+        }
+        let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
+        let (list, len) = (object.list(), object.len());
+        if count == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the contract of `ScatterList` the list has `count` entries.
+        let mapped = unsafe {
+            bindings::srp_helper_ib_dma_map_sg(
+                self.regions.pd.device().as_raw(),
+                list,
+                count,
+                direction.as_raw(),
+            )
+        };
+        if mapped <= 0 {
+            return Err(ENOMEM);
+        }
+        // INVARIANT: The list is mapped, and `object` is set.
+        self.mapped = Some(Mapped { direction, used: 0 });
+        match self.describe(list, mapped as u32, len) {
+            Ok(used) => {
+                self.mapped = Some(Mapped { direction, used });
+                Ok(())
+            }
+            Err(e) => {
+                self.unmap();
+                Err(e)
+            }
+        }
+    }
+
+    /// Fills regions with the mapped list and gives each a new key and address.
+    fn describe(&self, list: *mut bindings::scatterlist, count: u32, len: u32) -> Result<usize> {
+        let (mut sg, mut left, mut offset, mut bytes) = (list, count, 0u32, 0u64);
+        for (used, region) in self.own().iter().enumerate() {
+            if left == 0 {
+                return if bytes == u64::from(len) { Ok(used) } else { Err(EIO) };
+            }
+            let mr = region.mr.as_ptr();
+            // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
+            // `left` mapped entries.
+            let n = unsafe {
+                bindings::ib_map_mr_sg(
+                    mr,
+                    sg,
+                    left.min(self.regions.pages) as i32,
+                    &mut offset,
+                    self.regions.page_size,
+                )
+            };
+            let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
+            // SAFETY: The region is valid, and only its handle changes it.
+            let got = unsafe { (*mr).length };
+            if got == 0 || done > left {
+                return Err(EIO);
+            }
+            bytes += got;
+            for _ in 0..done {
+                // SAFETY: `sg` is an entry of the list; the entry after the last is not used.
+                sg = unsafe { bindings::sg_next(sg) };
+            }
+            left -= done;
+            let random = crate::sys::random_u64();
+            // SAFETY: The region is valid and ours. A key's lower byte is its owner's to choose.
+            let key = unsafe { ((*mr).rkey & !0xff) | (random as u8 as u32) };
+            // SAFETY: As above; this is `ib_update_fast_reg_key()`.
+            unsafe { (*mr).rkey = key };
+            // SAFETY: As above.
+            unsafe { (*mr).lkey = key };
+            // SAFETY: As above. Providers take the address from here when the registration is
+            // posted or executed, and use only its distance to the addresses that a peer sends.
+            unsafe { (*mr).iova = ((*mr).iova & 0xffff_ffff) | (random & !0xffff_ffff) };
+        }
+        if left == 0 && bytes == u64::from(len) {
+            Ok(self.regions.per_handle)
+        } else {
+            Err(E2BIG)
+        }
+    }
+
+    fn own(&self) -> &[Region] {
+        self.regions
+            .regions
+            .get(self.first..self.first + self.regions.per_handle)
+            .unwrap_or_default()
+    }
+
+    /// What the peer needs, one segment for each region; none if nothing is mapped.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = Segment> + '_ {
+        let used = self.mapped.as_ref().map_or(0, |m| m.used);
+        self.own().get(..used).unwrap_or_default().iter().map(|region| {
+            // SAFETY: The region is valid, and only its handle changes it.
+            let mr = unsafe { &*region.mr.as_ptr() };
+            Segment {
+                addr: mr.iova,
+                key: mr.rkey,
+                // CAST: A region is at most as long as the list, whose length is a `u32`.
+                len: mr.length as u32,
+            }
+        })
+    }
+
+    /// The registration to post, with exactly the access that the direction needs.
+    pub fn register(&self) -> Option<Register> {
+        let mapped = self.mapped.as_ref()?;
+        let access = match mapped.direction {
+            // The standard wants local write with remote write.
+            Direction::FromDevice => {
+                bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+                    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+            }
+            Direction::ToDevice => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+        };
+        Some(Register {
+            regions: Arc::as_ptr(&self.regions),
+            first: self.first,
+            used: mapped.used,
+            access: access as i32,
+        })
+    }
+
+    /// No peer can reach the memory.
+    pub fn unreachable(&self) -> bool {
+        self.regions.dead.load(Acquire) || !self.own().iter().any(|r| r.reachable.load(Acquire))
+    }
+
+    /// Gives the object back, its list unmapped; `None` if there is no object.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while a peer may still reach the memory.
+    pub fn detach(&mut self) -> Result<Option<T>> {
+        if self.mapped.is_some() {
+            if !self.unreachable() {
+                return Err(EBUSY);
+            }
+            self.unmap();
+        }
+        Ok(self.object.take())
+    }
+
+    fn unmap(&mut self) {
+        let (Some(mapped), Some(object)) = (self.mapped.take(), self.object.as_ref()) else {
+            return;
+        };
+        // SAFETY: By the type invariant the list was mapped with these values.
+        unsafe {
+            bindings::srp_helper_ib_dma_unmap_sg(
+                self.regions.pd.device().as_raw(),
+                object.list(),
+                // CAST: `map` has checked the range.
+                object.count() as i32,
+                mapped.direction.as_raw(),
+            )
+        }
+    }
+}
+
+impl<T: ScatterList> Drop for Handle<T> {
+    fn drop(&mut self) {
+        if self.detach().is_err() {
+            // Memory that a peer may write must not be given to anyone else.
+            pr_err!("memory handle dropped while registered; its memory stays lost\n");
+            core::mem::forget(self.object.take());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a work request ended.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use crate::bindings;
+use kernel::str::{
+    CStr,
+    CStrExt, //
+};
+
+/// The status of a work completion, `enum ib_wc_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub(crate) bindings::ib_wc_status);
+
+impl Status {
+    /// The request was carried out.
+    pub fn is_success(self) -> bool {
+        self.0 == bindings::ib_wc_status_IB_WC_SUCCESS
+    }
+
+    /// The request was thrown away because the queue pair was in error already.
+    pub fn is_flush(self) -> bool {
+        self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
+    }
+
+    /// The number, as C code logs it.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl core::fmt::Display for Status {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // SAFETY: The function takes any number and returns a static string.
+        let text = unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) };
+        f.write_str(text.to_str().unwrap_or("?"))
+    }
+}
+
+/// What a receive carries beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(pub(crate) i32);
+
+impl Flags {
+    /// The peer sent immediate data or asked to invalidate a key, which nobody negotiated.
+    pub fn is_unexpected(self) -> bool {
+        let odd = bindings::ib_wc_flags_IB_WC_WITH_IMM
+            | bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE;
+        self.0 & odd as i32 != 0
+    }
+}

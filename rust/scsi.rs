@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCSI host adapters.
+//!
+//! A driver implements [`Driver`], makes a [`Host`] from it and adds it to the SCSI midlayer.
+//! Commands come in by [`Driver::queue_command`] as owned [`Command`] values; consuming the value
+//! completes the command, so it completes exactly once. A timed-out command belongs to the
+//! error handler, see [`command`].
+//!
+//! What is not supported: bidirectional commands, protection information (T10-PI), reserved
+//! commands, polled queues, host-wide tags, per-command driver data, queue maps.
+//!
+//! C headers: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h),
+//! [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
+
+pub mod command;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod host;
+pub mod srp_transport;
+mod template;
+#[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
+mod tests;
+
+pub use self::{
+    command::{
+        Command,
+        CommandRef,
+        Direction,
+        Rejected,
+        Tag, //
+    },
+    device::Device,
+    driver::Driver,
+    error::{
+        Busy,
+        Disposition,
+        ScsiResult, //
+    },
+    host::{
+        Host,
+        Limits, //
+    },
+    srp_transport::Transport, //
+};

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCSI commands.
+//!
+//! # Who owns a command
+//!
+//! A `struct scsi_cmnd` lives in its block layer request, from the set-up of the tag set until
+//! `scsi_remove_host()`. It is used again and again, and each use goes through these hands:
+//!
+//! ```text
+//!             queuecommand                 done(), drop
+//!  midlayer ---------------> driver (HELD) ------------> DONE_CALL: scsi_done() ---> midlayer
+//!                               |                                                       ^
+//!                               | timeout                                               |
+//!                               v              release(), done()                        |
+//!                 error handler, driver HELD --------------------> error handler -------+
+//! ```
+//!
+//! - [`Command`] is the driver's ownership: there is at most one per `struct scsi_cmnd`, and
+//!   consuming it is the only way to end it.
+//! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
+//!   decides about the command, and `scsi_done()` for it has no effect. The driver keeps its
+//!   [`Command`] and with it the data buffers, so a late response does no harm; it gives it up
+//!   in [`Driver::abort`](super::Driver::abort) or in a reset, when nothing can reach the data
+//!   any more. [`Command::done`] and [`Command::release`] both do.
+//! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
+//!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). While the driver still holds the
+//!   [`Command`] of the earlier use, it is refused before the driver sees it.
+//! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
+//!   [`CommandRef::is_reset_ioctl`].
+//!
+//! The midlayer trusts the driver's word about an abort or a reset; here it is checked, by the
+//! `State` behind each `struct scsi_cmnd`. The one way to end a command that is still held is
+//! a host reset that fails, see [`Driver::host_reset`](super::Driver::host_reset).
+//!
+//! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
+
+use super::{
+    Busy,
+    Device,
+    ScsiResult, //
+};
+use crate::{
+    bindings,
+    rdma::mr::ScatterList, //
+};
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi,
+    processor::cpu_relax,
+    sync::atomic::{
+        ordering::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+        Atomic, //
+    },
+};
+
+/// Where a command's data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// There is no data.
+    None,
+    /// A write.
+    ToDevice,
+    /// A read.
+    FromDevice,
+}
+
+/// The name of a command among those that are under way on its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Index of the hardware queue, below [`Limits::nr_hw_queues`](super::Limits::nr_hw_queues).
+    pub hw_queue: u16,
+    /// Index in the queue, below [`Limits::can_queue`](super::Limits::can_queue).
+    pub index: u16,
+}
+
+/// What the abstraction keeps behind each `struct scsi_cmnd`, in the place that the midlayer has
+/// for the driver (`scsi_cmd_priv()`).
+pub(super) struct State(Atomic<i32>);
+
+/// No [`Command`] exists. Zero: the fake command of `SG_SCSI_RESET` is allocated zeroed.
+const FREE: i32 = 0;
+/// A [`Command`] exists.
+const HELD: i32 = 1;
+/// The [`Command`] was consumed and `scsi_done()` may still be running for it.
+const DONE_CALL: i32 = 2;
+
+/// How often `queuecommand` looks whether a DONE_CALL is over, some 50 microseconds.
+const MAX_SPINS: u32 = 1000;
+
+impl State {
+    pub(super) const fn new() -> Self {
+        Self(Atomic::new(FREE))
+    }
+
+    /// Returns the state of a command.
+    ///
+    /// # Safety
+    ///
+    /// `cmd` points to a live `struct scsi_cmnd` with a [`State`] behind it that is initialised or
+    /// all zeroes, and lives for `'a`.
+    pub(super) unsafe fn of<'a>(cmd: *mut bindings::scsi_cmnd) -> &'a Self {
+        // SAFETY: By the requirements of this function the state begins where the command ends.
+        let state = unsafe { cmd.add(1) }.cast::<Self>();
+        // SAFETY: By the requirements of this function; zeroes are a valid `State`.
+        unsafe { &*state }
+    }
+
+    /// Says whether the driver has given the command up and is not about to call `scsi_done()`.
+    pub(super) fn is_free(&self) -> bool {
+        self.0.load(Acquire) == FREE
+    }
+}
+
+/// A command that the driver owns.
+///
+/// Dropping it completes it with [`ScsiResult::DID_ERROR`].
+///
+/// # Invariants
+///
+/// The pointer is that of a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and
+/// has not been completed by the driver since. Its [`State`] is `HELD`, and this is the only
+/// [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
+pub struct Command(NonNull<bindings::scsi_cmnd>);
+
+// SAFETY: A command may be completed on another CPU and in another context than it was queued in.
+unsafe impl Send for Command {}
+
+impl Command {
+    /// Takes ownership of a command; [`None`] if the driver still holds it from an earlier use.
+    ///
+    /// Context: as `queuecommand`.
+    ///
+    /// # Safety
+    ///
+    /// - To be called by `queuecommand` only, with its argument.
+    /// - The `State` behind the command was set up by `init_cmd_priv`.
+    pub(super) unsafe fn claim(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
+        // SAFETY: By the requirements of this function.
+        let state = unsafe { State::of(cmd) };
+
+        let mut spins = 0;
+        loop {
+            match state.0.load(Acquire) {
+                FREE => break,
+                // The block layer has issued the command again before another CPU is out of the
+                // `scsi_done()` that gave it back.
+                DONE_CALL if spins < MAX_SPINS => spins += 1,
+                _ => return None,
+            }
+            cpu_relax();
+        }
+
+        // Nobody else changes FREE, since the midlayer issues a command once at a time.
+        state.0.store(HELD, Relaxed);
+        // INVARIANT: The state is HELD, and was not: no other `Command` exists.
+        NonNull::new(cmd).map(Self)
+    }
+
+    /// Returns the `struct scsi_cmnd`, for mapping its data.
+    pub(crate) fn as_raw(&self) -> *mut bindings::scsi_cmnd {
+        self.0.as_ptr()
+    }
+
+    fn state(&self) -> &State {
+        // SAFETY: By the type invariant.
+        unsafe { State::of(self.as_raw()) }
+    }
+
+    /// Returns the name of the command, which it keeps until it is consumed.
+    pub fn tag(&self) -> Tag {
+        // SAFETY: By the type invariant the command is part of a request with a tag.
+        unsafe { tag_of(self.as_raw()) }
+    }
+
+    /// Says whether `other` is this command.
+    pub fn is(&self, other: &CommandRef<'_>) -> bool {
+        self.0 == other.0
+    }
+
+    /// Returns the command descriptor block, at most
+    /// [`Limits::max_cmd_len`](super::Limits::max_cmd_len) and 32 bytes.
+    pub fn cdb(&self) -> &[u8] {
+        let cmd = self.as_raw();
+        // SAFETY: By the type invariant the command is alive, and its CDB is not modified while the
+        // driver owns the command.
+        let cdb = unsafe { &(*cmd).cmnd };
+        // SAFETY: As above.
+        let len = unsafe { (*cmd).cmd_len };
+
+        cdb.get(..usize::from(len)).unwrap_or(cdb)
+    }
+
+    /// Returns the LUN in the eight-byte form that goes over the wire.
+    pub fn lun(&self) -> [u8; 8] {
+        self.device().lun()
+    }
+
+    /// Returns the device that the command is for.
+    pub fn device(&self) -> &Device {
+        // SAFETY: By the type invariant the command is alive.
+        let device = unsafe { (*self.as_raw()).device };
+
+        // SAFETY: The device stays until the command has been completed: its request queue does.
+        unsafe { Device::from_raw(device) }
+    }
+
+    /// Returns where the data goes.
+    pub fn direction(&self) -> Direction {
+        // SAFETY: By the type invariant the command is alive.
+        match unsafe { (*self.as_raw()).sc_data_direction } {
+            bindings::dma_data_direction_DMA_TO_DEVICE => Direction::ToDevice,
+            bindings::dma_data_direction_DMA_FROM_DEVICE => Direction::FromDevice,
+            _ => Direction::None,
+        }
+    }
+
+    /// Says whether the command has data in both directions, which no driver gets to see.
+    pub(super) fn is_bidirectional(&self) -> bool {
+        // SAFETY: By the type invariant the command is alive.
+        let direction = unsafe { (*self.as_raw()).sc_data_direction };
+
+        direction == bindings::dma_data_direction_DMA_BIDIRECTIONAL
+    }
+
+    /// Returns the length of the data in bytes.
+    pub fn data_len(&self) -> u32 {
+        // SAFETY: By the type invariant the command is alive.
+        unsafe { (*self.as_raw()).sdb.length }
+    }
+
+    /// Returns the number of entries of the scatter-gather list.
+    pub fn segments(&self) -> u32 {
+        // SAFETY: By the type invariant the command is alive.
+        unsafe { (*self.as_raw()).sdb.table.nents }
+    }
+
+    /// Says whether no other command of this hardware queue follows at once. If one does, sending
+    /// may be left to it or to [`Driver::commit_rqs`](super::Driver::commit_rqs).
+    pub fn is_last(&self) -> bool {
+        // SAFETY: By the type invariant the command is alive.
+        let flags = unsafe { (*self.as_raw()).flags };
+
+        // CAST: A bit mask that C declares as `int`.
+        flags & bindings::SCMD_LAST as ffi::c_int != 0
+    }
+
+    /// Copies the first bytes of a write's data to `dst` and returns how many.
+    ///
+    /// Less than `dst.len()` if the data is shorter, 0 if the command is not a write.
+    ///
+    /// Context: any but hard interrupts.
+    pub fn copy_from_buffer(&self, dst: &mut [u8]) -> usize {
+        if self.direction() != Direction::ToDevice {
+            return 0;
+        }
+
+        let len = self.bounded(dst.len());
+        let to = dst.as_mut_ptr().cast();
+
+        // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
+        // `len` bytes.
+        unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) }
+    }
+
+    /// Copies `src` to the beginning of a read's data and returns how many bytes fitted.
+    ///
+    /// Less than `src.len()` if the data is shorter, 0 if the command is not a read.
+    ///
+    /// Context: any but hard interrupts.
+    pub fn copy_to_buffer(&mut self, src: &[u8]) -> usize {
+        if self.direction() != Direction::FromDevice {
+            return 0;
+        }
+
+        let len = self.bounded(src.len());
+        let from = src.as_ptr().cast();
+
+        // SAFETY: The list and its memory are alive, see `ScatterList`. `from` is valid for reads
+        // of `len` bytes.
+        unsafe { bindings::sg_copy_from_buffer(self.list(), self.count(), from, len) }
+    }
+
+    fn bounded(&self, len: usize) -> usize {
+        // CAST: `u32` to `usize` loses nothing on the 32 and 64 bit systems that there are.
+        len.min(self.data_len() as usize)
+    }
+
+    /// Sets how many bytes of the data were not transferred; at most all of them.
+    pub fn set_resid(&mut self, resid: u32) {
+        let resid = resid.min(self.data_len());
+
+        // SAFETY: By the type invariant the command is alive and owned by the driver.
+        unsafe { (*self.as_raw()).resid_len = resid };
+    }
+
+    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it.
+    pub fn set_sense(&mut self, sense: &[u8]) {
+        // CAST: 96.
+        let len = sense.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize);
+        // SAFETY: By the type invariant the command is alive.
+        let buffer = unsafe { (*self.as_raw()).sense_buffer };
+
+        // SAFETY: A command of a tag set has a sense buffer of `SCSI_SENSE_BUFFERSIZE` bytes of its
+        // own, see `scsi_mq_init_request()`.
+        unsafe { core::ptr::copy_nonoverlapping(sense.as_ptr(), buffer, len) };
+    }
+
+    /// Completes the command. If it has timed out this has no effect but giving it up.
+    ///
+    /// Context: any. The midlayer may queue another command before this returns.
+    pub fn done(self, result: ScsiResult) {
+        ManuallyDrop::new(self).finish(result);
+    }
+
+    /// The end of `self`, which must not be used or dropped afterwards.
+    fn finish(&mut self, result: ScsiResult) {
+        let cmd = self.as_raw();
+        let state = self.state();
+
+        // SAFETY: By the type invariant the command is alive and owned by the driver.
+        unsafe { (*cmd).result = result.as_raw() };
+        state.0.store(DONE_CALL, Release);
+        // SAFETY: By the type invariant the command was queued and not completed since. Before the
+        // state is FREE, none of `queuecommand`, the error handler and `exit_cmd_priv` goes on
+        // with the command, so this call cannot complete a later use of it.
+        unsafe { bindings::scsi_done(cmd) };
+        state.0.store(FREE, Release);
+    }
+
+    /// Gives the command up without completing it, because the error handler does.
+    ///
+    /// For commands that have timed out only: another one would stay unfinished until it does.
+    pub fn release(self) {
+        ManuallyDrop::new(self).state().0.store(FREE, Release);
+    }
+}
+
+// SAFETY: The scatter-gather list and the memory that it covers belong to the command and stay
+// until it is completed, which consumes the `Command`. The midlayer makes the list for exactly
+// `sdb.length` bytes.
+unsafe impl ScatterList for Command {
+    fn list(&self) -> *mut bindings::scatterlist {
+        // SAFETY: By the type invariant the command is alive.
+        unsafe { (*self.as_raw()).sdb.table.sgl }
+    }
+
+    fn count(&self) -> u32 {
+        self.segments()
+    }
+
+    fn len(&self) -> u32 {
+        self.data_len()
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.finish(ScsiResult::DID_ERROR);
+    }
+}
+
+/// A command that could not be taken, given back by
+/// [`Driver::queue_command`](super::Driver::queue_command).
+pub struct Rejected {
+    /// The command.
+    pub cmd: Command,
+    /// What the midlayer is to wait for.
+    pub why: Busy,
+}
+
+impl Rejected {
+    /// Hands the command back to the midlayer.
+    pub(super) fn into_raw(self) -> bindings::scsi_qc_status {
+        self.cmd.release();
+        self.why.as_raw()
+    }
+}
+
+/// A command that the error handler is dealing with.
+///
+/// # Invariants
+///
+/// The pointer is that of a live `struct scsi_cmnd` of a [`Host`](super::Host), or of the
+/// `SG_SCSI_RESET` ioctl for one, that the midlayer does not modify for `'a`.
+pub struct CommandRef<'a>(
+    NonNull<bindings::scsi_cmnd>,
+    PhantomData<&'a bindings::scsi_cmnd>,
+);
+
+impl CommandRef<'_> {
+    /// # Safety
+    ///
+    /// To be called by a callback of the error handler only, with its argument, and not to be used
+    /// after it has returned.
+    pub(super) unsafe fn from_raw(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
+        // INVARIANT: By the requirements of this function: the error handler waits for the
+        // callback, and owns the command.
+        NonNull::new(cmd).map(|cmd| Self(cmd, PhantomData))
+    }
+
+    /// Says whether this is the fake command of the `SG_SCSI_RESET` ioctl, which the driver has
+    /// never seen.
+    pub fn is_reset_ioctl(&self) -> bool {
+        // SAFETY: By the type invariant the command is alive.
+        unsafe { (*self.0.as_ptr()).submitter == SUBMITTED_BY_SCSI_RESET_IOCTL }
+    }
+
+    /// Returns the name of the command; [`None`] if it is the fake one of `SG_SCSI_RESET`.
+    pub fn tag(&self) -> Option<Tag> {
+        if self.is_reset_ioctl() {
+            return None;
+        }
+
+        // SAFETY: By the type invariant the command is alive; not being the fake one, it is part of
+        // a request with a tag.
+        Some(unsafe { tag_of(self.0.as_ptr()) })
+    }
+
+    /// Returns the device that the command is for.
+    pub fn device(&self) -> &Device {
+        // SAFETY: By the type invariant the command is alive.
+        let device = unsafe { (*self.0.as_ptr()).device };
+
+        // SAFETY: The device stays, because the ioctl has it open or because the request is not
+        // completed.
+        unsafe { Device::from_raw(device) }
+    }
+
+    pub(super) fn state(&self) -> &State {
+        // SAFETY: By the type invariant the command is alive. Those of the host have a state, and
+        // that of the ioctl has zeroes in its place: it is allocated with `cmd_size` more bytes.
+        unsafe { State::of(self.0.as_ptr()) }
+    }
+}
+
+/// # Safety
+///
+/// `cmd` is part of a request of a tag set, and the request has a tag.
+unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
+    // SAFETY: By the requirements of this function: the block layer allocates a request and the
+    // driver's data, here the command, as one object in this order.
+    let rq = unsafe { cmd.cast::<bindings::request>().sub(1) };
+    // SAFETY: By the requirements of this function.
+    let tag = unsafe { bindings::blk_mq_unique_tag(rq) };
+
+    Tag {
+        // CAST: The two halves of the value are what `blk_mq_unique_tag_to_hwq()` and
+        // `blk_mq_unique_tag_to_tag()` return.
+        hw_queue: (tag >> 16) as u16,
+        index: (tag & 0xffff) as u16,
+    }
+}
+
+const SUBMITTED_BY_SCSI_RESET_IOCTL: bindings::scsi_cmnd_submitter =
+    bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL;

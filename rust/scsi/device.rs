@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCSI devices (logical units).
+//!
+//! C header: [`include/scsi/scsi_device.h`](srctree/include/scsi/scsi_device.h)
+
+use crate::bindings;
+use kernel::{
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+    types::Opaque, //
+};
+
+/// A logical unit, `struct scsi_device`.
+///
+/// # Invariants
+///
+/// The object is a `struct scsi_device` that the SCSI midlayer has initialised and that is alive
+/// for as long as the reference to it, which a callback gets and cannot keep.
+#[repr(transparent)]
+pub struct Device(Opaque<bindings::scsi_device>);
+
+// SAFETY: The methods only read fields that are fixed once the device has answered INQUIRY, or
+// write with `WRITE_ONCE` in C.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// # Safety
+    ///
+    /// `ptr` points to an initialised `struct scsi_device` that lives for `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::scsi_device) -> &'a Self {
+        // CAST: `Self` is a transparent wrapper of `bindings::scsi_device`.
+        // SAFETY: By the safety requirements of this function.
+        unsafe { &*ptr.cast::<Self>() }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::scsi_device {
+        self.0.get()
+    }
+
+    /// Returns the LUN in the eight-byte form that goes over the wire.
+    pub fn lun(&self) -> [u8; 8] {
+        // SAFETY: By the type invariant the device is alive; its LUN is fixed at allocation.
+        let lun = unsafe { (*self.as_raw()).lun };
+        let mut wire = bindings::scsi_lun { scsi_lun: [0; 8] };
+
+        // SAFETY: `wire` is valid for writes of one `struct scsi_lun`.
+        unsafe { bindings::int_to_scsilun(lun, &mut wire) };
+        wire.scsi_lun
+    }
+
+    /// Returns the peripheral device type of the INQUIRY data.
+    pub fn device_type(&self) -> u8 {
+        // SAFETY: By the type invariant the device is alive; the type is set when it is probed,
+        // before the driver sees the device.
+        unsafe { (*self.as_raw()).type_ }
+    }
+
+    /// Says whether this is a direct access block device.
+    pub fn is_disk(&self) -> bool {
+        u32::from(self.device_type()) == bindings::TYPE_DISK
+    }
+
+    /// Sets after how many milliseconds a command of the block layer times out.
+    pub fn set_request_timeout(&self, msecs: Msecs) {
+        let jiffies = msecs_to_jiffies(msecs).try_into().unwrap_or(u32::MAX);
+
+        // SAFETY: By the type invariant the device is alive.
+        let queue = unsafe { (*self.as_raw()).request_queue };
+
+        // SAFETY: A device has its request queue from `scsi_alloc_sdev()` until it is released.
+        unsafe { bindings::blk_queue_rq_timeout(queue, jiffies) };
+    }
+}

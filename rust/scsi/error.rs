@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Results of commands, of attempts to queue them and of error handling.
+//!
+//! C headers: [`include/scsi/scsi_status.h`](srctree/include/scsi/scsi_status.h),
+//! [`include/scsi/scsi.h`](srctree/include/scsi/scsi.h)
+
+use crate::bindings;
+use kernel::ffi;
+
+/// How a command ended: the host byte says what became of it, the SAM status is the device's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScsiResult {
+    host: u8,
+    status: u8,
+}
+
+impl ScsiResult {
+    /// The command was carried out and its status is GOOD.
+    pub const DID_OK: Self = Self::host(bindings::scsi_host_status_DID_OK);
+    /// There is no connection to the target; not retried.
+    pub const DID_NO_CONNECT: Self = Self::host(bindings::scsi_host_status_DID_NO_CONNECT);
+    /// The command was aborted for a reason that is not the device's; not retried.
+    pub const DID_ABORT: Self = Self::host(bindings::scsi_host_status_DID_ABORT);
+    /// An error inside the host adapter; retried as long as the command has retries left.
+    pub const DID_ERROR: Self = Self::host(bindings::scsi_host_status_DID_ERROR);
+    /// A reset ended the command; retried.
+    pub const DID_RESET: Self = Self::host(bindings::scsi_host_status_DID_RESET);
+    /// Queue the command again without using up one of its retries.
+    pub const DID_REQUEUE: Self = Self::host(bindings::scsi_host_status_DID_REQUEUE);
+    /// The transport broke while the command was under way and is being recovered; retried.
+    pub const DID_TRANSPORT_DISRUPTED: Self =
+        Self::host(bindings::scsi_host_status_DID_TRANSPORT_DISRUPTED);
+    /// The transport was given up; not retried on this path.
+    pub const DID_TRANSPORT_FAILFAST: Self =
+        Self::host(bindings::scsi_host_status_DID_TRANSPORT_FAILFAST);
+    /// Too many commands for now: the midlayer queues it again and lowers the queue depth.
+    pub const TASK_SET_FULL: Self = Self::status(bindings::sam_status_SAM_STAT_TASK_SET_FULL as u8);
+
+    const fn host(host: bindings::scsi_host_status) -> Self {
+        // CAST: The host bytes are those of `enum scsi_host_status`, all below 0x100.
+        Self {
+            host: host as u8,
+            status: 0,
+        }
+    }
+
+    /// `DID_OK` with the SAM status that the device sent; any byte will do.
+    pub const fn status(status: u8) -> Self {
+        Self { host: 0, status }
+    }
+
+    /// Returns the host byte.
+    pub const fn host_byte(self) -> u8 {
+        self.host
+    }
+
+    /// Returns the SAM status.
+    pub const fn status_byte(self) -> u8 {
+        self.status
+    }
+
+    /// Returns the value for `scsi_cmnd.result`.
+    pub(super) const fn as_raw(self) -> ffi::c_int {
+        (self.host as ffi::c_int) << 16 | self.status as ffi::c_int
+    }
+}
+
+/// Why a command was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// Nothing can be sent to any device of the host for now.
+    Host,
+    /// Nothing can be sent to this device for now.
+    Device,
+}
+
+impl Busy {
+    pub(super) const fn as_raw(self) -> bindings::scsi_qc_status {
+        match self {
+            Busy::Host => bindings::scsi_qc_status_SCSI_MLQUEUE_HOST_BUSY,
+            Busy::Device => bindings::scsi_qc_status_SCSI_MLQUEUE_DEVICE_BUSY,
+        }
+    }
+}
+
+/// The outcome of a step of error handling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// The step was carried out and the driver has given up the commands it concerns.
+    Success,
+    /// The step was not carried out; the midlayer goes on to the next, harder one.
+    Failed,
+    /// The transport is gone. From a reset it ends the commands, so the driver must have given
+    /// them up as for [`Disposition::Success`].
+    FastIoFail,
+}
+
+impl Disposition {
+    pub(super) const fn as_raw(self) -> ffi::c_int {
+        // CAST: The values of `enum scsi_disposition` are below 0x3000.
+        (match self {
+            Disposition::Success => bindings::scsi_disposition_SUCCESS,
+            Disposition::Failed => bindings::scsi_disposition_FAILED,
+            Disposition::FastIoFail => bindings::scsi_disposition_FAST_IO_FAIL,
+        }) as ffi::c_int
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kernel::prelude::kunit_tests(srp_scsi_error)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_has_host_byte_and_status() {
+        assert_eq!(ScsiResult::DID_OK.as_raw(), 0);
+        assert_eq!(ScsiResult::DID_ERROR.as_raw(), 0x0007_0000);
+        assert_eq!(ScsiResult::DID_TRANSPORT_FAILFAST.as_raw(), 0x000f_0000);
+        assert_eq!(ScsiResult::status(0x02).as_raw(), 2);
+        assert_eq!(ScsiResult::TASK_SET_FULL.as_raw(), 0x28);
+    }
+}

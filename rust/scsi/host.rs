@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCSI hosts.
+//!
+//! # How long the driver's object lives
+//!
+//! A [`Host`] owns a reference to it, and its callbacks get at it in two ways:
+//!
+//! - `queuecommand`, `commit_rqs` and the sysfs attributes of the host borrow it. They cannot run
+//!   when `scsi_remove_host()` has returned. Each device has a reference to the tag set, which
+//!   `__scsi_remove_device()` gives back after `blk_mq_destroy_queue()` has waited for the last
+//!   request, and `scsi_remove_host()` waits for the last reference. Then it unregisters
+//!   `shost_dev`, which waits for the attributes that are being read.
+//! - The error handler, scans and device set-up take a reference. `SG_SCSI_RESET` needs no request
+//!   and works on a device that was removed, so a reset can come at any time before the last
+//!   file is closed. They look the object up under `rcu_read_lock()`; [`Host::remove`] clears
+//!   the pointer and waits for an RCU grace period before it gives up its reference.
+//!
+//! The template outlives all that: an open device has a reference to the module.
+//!
+//! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
+
+use super::{
+    srp_transport::{
+        self,
+        Attachment,
+        Rport,
+        Transport, //
+    },
+    template::Template,
+    Driver, //
+};
+use crate::{
+    bindings,
+    sysfs::Container, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    device,
+    error::to_result,
+    ffi, new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Full,
+                Release, //
+            },
+            Atomic, //
+        },
+        rcu,
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Size of the text that identifies a host, with its NUL.
+const INFO_SIZE: usize = 64;
+
+/// What a host and its connection can take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Number of hardware queues, at least 1. The block layer takes no more than there are CPUs.
+    pub nr_hw_queues: u16,
+    /// Number of commands in each hardware queue, at least 1.
+    pub can_queue: u16,
+    /// Number of commands for each device at first, at least 1. More than `can_queue` does not
+    /// count.
+    pub cmd_per_lun: u16,
+    /// Number of targets of the host, at least 1.
+    pub max_id: u32,
+    /// Number of LUNs of each target, at least 1; `u64::MAX` for any LUN.
+    pub max_lun: u64,
+    /// Length of the longest CDB in bytes, 12 to 32.
+    pub max_cmd_len: u16,
+    /// Number of segments of the data, at least 1.
+    pub sg_tablesize: u16,
+    /// Length of the data in sectors of 512 bytes; 0 for the midlayer's default, 1024.
+    pub max_sectors: u32,
+    /// Length of a segment in bytes; 0 for the default: 64 KiB, or any length if there is a
+    /// `virt_boundary_mask`.
+    ///
+    /// The midlayer writes it to the `dma_parms` of the host's parent device, too.
+    pub max_segment_size: u32,
+    /// Segments but the first begin, and but the last end, at an address that has none of these
+    /// bits; 0 if they may begin anywhere.
+    pub virt_boundary_mask: usize,
+    /// No segment crosses an address that is a multiple of this plus 1; 0 for the default, 4 GiB.
+    ///
+    /// The midlayer writes it to the `dma_parms` of the host's parent device, too.
+    pub dma_boundary: usize,
+}
+
+impl Limits {
+    /// Checks what the midlayer does not.
+    fn validate(&self) -> Result {
+        let at_least_one = [
+            u64::from(self.nr_hw_queues),
+            u64::from(self.can_queue),
+            u64::from(self.cmd_per_lun),
+            u64::from(self.max_id),
+            self.max_lun,
+            u64::from(self.sg_tablesize),
+        ];
+
+        if at_least_one.contains(&0)
+            || self.can_queue > bindings::BLK_MQ_MAX_DEPTH as u16
+            || !(12..=32).contains(&self.max_cmd_len)
+            || u32::from(self.sg_tablesize) > bindings::SG_MAX_SEGMENTS
+        {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Writes the limits to a host.
+    ///
+    /// # Safety
+    ///
+    /// `shost` was allocated and not added.
+    unsafe fn apply(&self, shost: *mut bindings::Scsi_Host) {
+        let cmd_per_lun = i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX);
+
+        // SAFETY: By the requirements of this function nobody else uses these fields yet.
+        unsafe { (*shost).nr_hw_queues = self.nr_hw_queues.into() };
+        // SAFETY: As above.
+        unsafe { (*shost).can_queue = self.can_queue.into() };
+        // SAFETY: As above.
+        unsafe { (*shost).cmd_per_lun = cmd_per_lun };
+        // SAFETY: As above.
+        unsafe { (*shost).max_channel = 0 };
+        // SAFETY: As above.
+        unsafe { (*shost).max_id = self.max_id };
+        // SAFETY: As above.
+        unsafe { (*shost).max_lun = self.max_lun };
+        // SAFETY: As above.
+        unsafe { (*shost).max_cmd_len = self.max_cmd_len };
+        // SAFETY: As above.
+        unsafe { (*shost).sg_tablesize = self.sg_tablesize };
+        // SAFETY: As above.
+        unsafe { (*shost).virt_boundary_mask = self.virt_boundary_mask };
+        if self.max_sectors != 0 {
+            // SAFETY: As above.
+            unsafe { (*shost).max_sectors = self.max_sectors };
+        }
+        if self.max_segment_size != 0 {
+            // SAFETY: As above.
+            unsafe { (*shost).max_segment_size = self.max_segment_size };
+        } else if self.virt_boundary_mask != 0 {
+            // SAFETY: As above.
+            unsafe { (*shost).max_segment_size = u32::MAX };
+        }
+        if self.dma_boundary != 0 {
+            // SAFETY: As above.
+            unsafe { (*shost).dma_boundary = self.dma_boundary };
+        }
+    }
+}
+
+/// What is in the `hostdata` of a host.
+///
+/// # Invariants
+///
+/// `driver` is null or was returned by [`Arc::into_raw`]. The reference that it stands for is given
+/// up a grace period after the pointer was cleared, and not before `scsi_remove_host()` has
+/// returned if the host was added.
+pub(super) struct HostData<T> {
+    driver: Atomic<*mut T>,
+    info: [u8; INFO_SIZE],
+}
+
+impl<T> HostData<T> {
+    fn ptr(shost: *mut bindings::Scsi_Host) -> *mut Self {
+        const {
+            assert!(align_of::<Self>() <= align_of::<ffi::c_ulong>());
+        }
+        // The array has no length for Rust, but its address is right.
+        // SAFETY: Only the address of the field is computed, inside of the host's allocation.
+        unsafe { &raw mut (*shost).hostdata }.cast()
+    }
+
+    /// # Safety
+    ///
+    /// `shost` is a host of a [`Host<T>`] that lives for `'a`.
+    pub(super) unsafe fn of<'a>(shost: *mut bindings::Scsi_Host) -> &'a Self {
+        // SAFETY: By the requirements of this function; `Host::new()` has initialised it.
+        unsafe { &*Self::ptr(shost) }
+    }
+
+    /// Returns the identification of the host, which lives as long as the host does.
+    pub(super) fn info(&self) -> *const ffi::c_char {
+        self.info.as_ptr().cast()
+    }
+
+    /// Returns the driver; [`None`] if the host was not added or was removed.
+    ///
+    /// # Safety
+    ///
+    /// `scsi_remove_host()` for this host does not return while the reference is in use.
+    pub(super) unsafe fn borrow(&self) -> Option<&T> {
+        // SAFETY: By the type invariant, and the requirements of this function, there is a
+        // reference to the driver if the pointer is not null.
+        unsafe { self.driver.load(Acquire).as_ref() }
+    }
+
+    /// Returns a reference to the driver; [`None`] if the host was not added or was removed.
+    pub(super) fn get(&self) -> Option<Arc<T>> {
+        let _guard = rcu::read_lock();
+        let driver = NonNull::new(self.driver.load(Acquire))?;
+
+        // SAFETY: By the type invariant the pointer comes from `Arc::into_raw()`, and its reference
+        // lasts to the end of this RCU read-side critical section. `ManuallyDrop` leaves it alone.
+        let driver = ManuallyDrop::new(unsafe { Arc::from_raw(driver.as_ptr()) });
+        Some(Arc::clone(&driver))
+    }
+}
+
+/// How far a host has got.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Allocated,
+    Added,
+    Removed,
+}
+
+/// A SCSI host of a driver.
+///
+/// Dropping it removes it.
+///
+/// # Invariants
+///
+/// - `shost` was allocated with the template of `T` and a [`HostData<T>`], and this object has a
+///   reference to it.
+/// - `stage` is [`Stage::Added`] from the call of `scsi_add_host()` that succeeded to that of
+///   `scsi_remove_host()`.
+pub struct Host<T: Driver> {
+    shost: NonNull<bindings::Scsi_Host>,
+    /// Held while the host is added and while it is removed. Outside of `scan_mutex`.
+    stage: Pin<KBox<Mutex<Stage>>>,
+    driver: Arc<T>,
+    /// After `shost`'s removal in [`Drop`]: the class devices of the host belong to it.
+    _transport: Arc<Attachment>,
+}
+
+// SAFETY: A host may be used and removed by any thread; `T` is `Send` and `Sync`.
+unsafe impl<T: Driver> Send for Host<T> {}
+// SAFETY: The midlayer does its own locking, and `stage` orders adding and removing.
+unsafe impl<T: Driver> Sync for Host<T> {}
+
+impl<T: srp_transport::Operations> Host<T> {
+    /// Allocates a host. `info` identifies it in the log and in `/proc/scsi`; it is cut off after
+    /// 63 bytes.
+    ///
+    /// Errors: `EINVAL` for limits that are out of range, `ENOMEM`.
+    ///
+    /// Context: process, may sleep.
+    pub fn new(
+        limits: &Limits,
+        info: &CStr,
+        transport: &Transport<T>,
+        driver: Arc<T>,
+    ) -> Result<Self> {
+        let template = Template::<T>::get();
+
+        limits.validate()?;
+        if template.track_queue_depth() != 1 || template.skip_settle_delay() != 1 {
+            return Err(EINVAL);
+        }
+
+        let stage = KBox::pin_init(
+            new_mutex!(Stage::Allocated, "scsi::Host::stage"),
+            GFP_KERNEL,
+        )?;
+        // CAST: Less than a hundred bytes.
+        let size = size_of::<HostData<T>>() as ffi::c_int;
+        // SAFETY: The template is a constant, and complete.
+        let shost = unsafe { bindings::scsi_host_alloc(template, size) };
+        let shost = NonNull::new(shost).ok_or(ENOMEM)?;
+
+        let mut text = [0; INFO_SIZE];
+        for (to, from) in text.iter_mut().take(INFO_SIZE - 1).zip(info.to_bytes()) {
+            *to = *from;
+        }
+        // INVARIANT: `driver` is null.
+        let data = HostData::<T> {
+            driver: Atomic::new(core::ptr::null_mut()),
+            info: text,
+        };
+        // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
+        unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };
+
+        // SAFETY: The host was allocated just now.
+        unsafe { limits.apply(shost.as_ptr()) };
+        // SAFETY: As above. The template stays until this object is dropped, after the removal.
+        unsafe { (*shost.as_ptr()).transportt = transport.attachment().as_raw() };
+
+        // INVARIANT: The host was allocated as it says, which came with a reference.
+        Ok(Self {
+            shost,
+            stage,
+            driver,
+            _transport: transport.attachment(),
+        })
+    }
+
+    /// Adds the host below `parent`, and then its remote port.
+    ///
+    /// Commands, and thus callbacks, come with [`Host::scan`] or when an administrator asks for
+    /// a scan in sysfs, which may be before this has returned. If it fails the host is removed.
+    ///
+    /// DMA limits are taken from `parent`. Without it, the host is added below the platform bus;
+    /// software RDMA devices have no parent.
+    ///
+    /// Errors: `EBUSY` if it was added before, those of `scsi_add_host()` and `srp_rport_add()`.
+    ///
+    /// Context: process, may sleep.
+    pub fn add(&self, parent: Option<&device::Device>, port_id: &[u8; 16]) -> Result {
+        let added = {
+            let mut stage = self.stage.lock();
+
+            if *stage != Stage::Allocated {
+                return Err(EBUSY);
+            }
+
+            let driver = Arc::into_raw(self.driver.clone());
+            // INVARIANT: `stop()` gives the reference up.
+            self.data().driver.store(driver.cast_mut(), Release);
+
+            // CAST: `Device` is a transparent wrapper of `bindings::device`.
+            let parent = parent.map_or(core::ptr::null_mut(), |dev| {
+                (&raw const *dev).cast_mut().cast::<bindings::device>()
+            });
+            // SAFETY: The host is complete, and not added yet. If `parent` is not null it is alive,
+            // and the midlayer takes a reference.
+            let added = to_result(unsafe {
+                bindings::scsi_add_host_with_dma(self.shost.as_ptr(), parent, parent)
+            });
+            if added.is_ok() {
+                // INVARIANT: `scsi_add_host()` succeeded just now.
+                *stage = Stage::Added;
+
+                // SAFETY: The host was added with the template of a `Transport<T>`. `remove()`
+                // calls `srp_remove_host()` before it gives up its reference to the driver, and
+                // cannot do so now as it needs the lock.
+                unsafe { Rport::add(self.shost.as_ptr(), port_id, NonNull::from(&*self.driver)) }
+                    .map(drop)
+            } else {
+                added
+            }
+        };
+
+        if added.is_err() {
+            self.remove();
+        }
+        added
+    }
+}
+
+impl<T: Driver> Host<T> {
+    fn data(&self) -> &HostData<T> {
+        // SAFETY: By the type invariant.
+        unsafe { HostData::of(self.shost.as_ptr()) }
+    }
+
+    /// Returns the number of the host, as in `host0`.
+    pub fn number(&self) -> u32 {
+        // SAFETY: By the type invariant the host is alive; its number is fixed.
+        unsafe { (*self.shost.as_ptr()).host_no }
+    }
+
+    /// Returns the device of the host, for log messages.
+    pub fn device(&self) -> &device::Device {
+        // SAFETY: By the type invariant the host is alive; its device was initialised with it.
+        unsafe { device::Device::from_raw(&raw mut (*self.shost.as_ptr()).shost_gendev) }
+    }
+
+    /// Returns the driver.
+    pub fn driver(&self) -> &Arc<T> {
+        &self.driver
+    }
+
+    /// Looks for the devices of target 0 and adds them.
+    ///
+    /// Does nothing if the host was not added or was removed, or if the `scan` parameter of the
+    /// midlayer says so.
+    ///
+    /// Context: process, may sleep, for as long as commands take.
+    pub fn scan(&self) {
+        // SAFETY: By the type invariant the host is alive. The midlayer checks its state under
+        // `scan_mutex`.
+        unsafe {
+            bindings::scsi_scan_target(
+                &raw mut (*self.shost.as_ptr()).shost_gendev,
+                0,
+                0,
+                // CAST: All ones, which C promotes to `u64` as well.
+                bindings::SCAN_WILD_CARD as u64,
+                bindings::scsi_scan_mode_SCSI_SCAN_INITIAL,
+            )
+        };
+    }
+
+    /// Removes the host: its remote port, its devices, and itself.
+    ///
+    /// When this returns no callback but a reset is running or will run. It waits for the commands
+    /// that are under way, so they must be able to end. It may be called more than once, and at
+    /// the same time; all calls wait.
+    ///
+    /// Context: process, may sleep. Not to be called by any callback or attribute of the host.
+    pub fn remove(&self) {
+        let mut stage = self.stage.lock();
+
+        match *stage {
+            Stage::Removed => return,
+            Stage::Allocated => {}
+            Stage::Added => {
+                // SAFETY: By the type invariant the host was added and not removed.
+                unsafe { bindings::srp_remove_host(self.shost.as_ptr()) };
+                // SAFETY: As above.
+                unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
+            }
+        }
+        // INVARIANT: It was removed, or not added.
+        *stage = Stage::Removed;
+
+        let driver = self.data().driver.xchg(core::ptr::null_mut(), Full);
+        if driver.is_null() {
+            return;
+        }
+
+        // SAFETY: Sleeping is allowed here.
+        unsafe { bindings::synchronize_rcu() };
+        // SAFETY: By the invariant of `HostData` the pointer comes from `Arc::into_raw()`. It was
+        // cleared a grace period ago and the host is removed, so nobody uses its reference.
+        drop(unsafe { Arc::from_raw(driver) });
+    }
+}
+
+impl<T: Driver> Container for Host<T> {
+    type Data = T;
+
+    unsafe fn data<'a>(dev: *mut bindings::device) -> &'a T {
+        // SAFETY: By the requirements of this function `dev` is the `shost_dev` of a `Host<T>`,
+        // for which alone the template of `T` has attributes.
+        let shost = unsafe { kernel::container_of!(dev, bindings::Scsi_Host, shost_dev) };
+        // SAFETY: As above; the host is alive while an attribute of it is being accessed.
+        let data: &'a HostData<T> = unsafe { HostData::of(shost) };
+
+        // SAFETY: `add()` sets the pointer before the attributes exist. `scsi_remove_host()`
+        // unregisters `shost_dev`, which waits for the running accesses, and so does
+        // `scsi_add_host()` when it fails; the pointer is cleared after that.
+        unsafe { &*data.driver.load(Acquire) }
+    }
+}
+
+impl<T: Driver> Drop for Host<T> {
+    fn drop(&mut self) {
+        self.remove();
+        // SAFETY: By the type invariant there is a reference to give back.
+        unsafe { bindings::scsi_host_put(self.shost.as_ptr()) };
+    }
+}

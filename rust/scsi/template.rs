@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The `struct scsi_host_template` of a driver: the C side of [`Driver`].
+//!
+//! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
+
+use super::{
+    command::State,
+    host::HostData,
+    Busy,
+    Command,
+    CommandRef,
+    Device,
+    Disposition,
+    Driver,
+    ScsiResult, //
+};
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    ffi,
+    prelude::*,
+    str::as_char_ptr_in_const_context,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// How often, a millisecond apart, a command is looked at that the driver says it has given up.
+const SETTLE_TRIES: u32 = 100;
+
+/// The template for the hosts of a driver.
+pub(super) struct Template<T: Driver>(PhantomData<T>);
+
+impl<T: Driver> Template<T> {
+    const TEMPLATE: bindings::scsi_host_template = bindings::scsi_host_template {
+        module: T::MODULE.as_ptr(),
+        name: as_char_ptr_in_const_context(T::NAME),
+        proc_name: as_char_ptr_in_const_context(T::PROC_NAME),
+        info: Some(Self::info_callback),
+        // CAST: A few bytes.
+        cmd_size: size_of::<State>() as ffi::c_uint,
+        init_cmd_priv: Some(Self::init_cmd_priv_callback),
+        exit_cmd_priv: Some(Self::exit_cmd_priv_callback),
+        queuecommand: Some(Self::queue_command_callback),
+        commit_rqs: if T::HAS_COMMIT_RQS {
+            Some(Self::commit_rqs_callback)
+        } else {
+            None
+        },
+        eh_abort_handler: Some(Self::abort_callback),
+        eh_device_reset_handler: Some(Self::device_reset_callback),
+        eh_host_reset_handler: Some(Self::host_reset_callback),
+        target_alloc: Some(Self::target_alloc_callback),
+        sdev_configure: if T::HAS_SDEV_CONFIGURE {
+            Some(Self::sdev_configure_callback)
+        } else {
+            None
+        },
+        change_queue_depth: Some(Self::change_queue_depth_callback),
+        // CAST: The array of arrays is only read.
+        shost_groups: match T::HOST_ATTRIBUTES {
+            Some(group) => group.as_raw().cast_mut(),
+            None => core::ptr::null_mut(),
+        },
+        this_id: -1,
+        // These are set in each host, but must not be 0 before.
+        can_queue: 1,
+        cmd_per_lun: 1,
+        sg_tablesize: 1,
+        _bitfield_1: bindings::__BindgenBitfieldUnit::new([
+            flag(TRACK_QUEUE_DEPTH) | flag(SKIP_SETTLE_DELAY),
+            0,
+        ]),
+        ..pin_init::zeroed()
+    };
+
+    /// Returns the template.
+    pub(super) const fn get() -> &'static bindings::scsi_host_template {
+        &Self::TEMPLATE
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T`.
+    unsafe extern "C" fn info_callback(shost: *mut bindings::Scsi_Host) -> *const ffi::c_char {
+        // SAFETY: By the requirements of this function.
+        unsafe { HostData::<T>::of(shost) }.info()
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T` and a command of it that
+    /// is not in use.
+    unsafe extern "C" fn init_cmd_priv_callback(
+        _shost: *mut bindings::Scsi_Host,
+        cmd: *mut bindings::scsi_cmnd,
+    ) -> ffi::c_int {
+        // SAFETY: There are `cmd_size` bytes for the driver behind each command.
+        let state = unsafe { cmd.add(1) }.cast::<State>();
+
+        // SAFETY: As above; the size of `struct scsi_cmnd` is a multiple of its alignment, which is
+        // not below that of `State`.
+        unsafe { state.write(State::new()) };
+        0
+    }
+
+    /// Waits until the driver has let go of the command, whose memory is about to be freed.
+    ///
+    /// The midlayer has all commands back when it gets here, so that is a matter of a CPU coming
+    /// out of `scsi_done()`.
+    ///
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T` and a command of it for
+    /// which `init_cmd_priv` was called.
+    unsafe extern "C" fn exit_cmd_priv_callback(
+        _shost: *mut bindings::Scsi_Host,
+        cmd: *mut bindings::scsi_cmnd,
+    ) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let state = unsafe { State::of(cmd) };
+
+        let mut tries = 0u32;
+        while !state.is_free() {
+            tries = tries.saturating_add(1);
+            if tries == SETTLE_TRIES {
+                pr_err!("a SCSI command is still held at removal of its host\n");
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        0
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T` and a command of it that
+    /// the driver gets to own.
+    unsafe extern "C" fn queue_command_callback(
+        shost: *mut bindings::Scsi_Host,
+        cmd: *mut bindings::scsi_cmnd,
+    ) -> bindings::scsi_qc_status {
+        // SAFETY: By the requirements of this function, and `init_cmd_priv` was called for all
+        // commands when the tag set was allocated.
+        let Some(cmd) = (unsafe { Command::claim(cmd) }) else {
+            return Busy::Device.as_raw();
+        };
+
+        // SAFETY: By the requirements of this function.
+        let data = unsafe { HostData::<T>::of(shost) };
+        // SAFETY: A command is under way, so `scsi_remove_host()` has not returned.
+        let Some(driver) = (unsafe { data.borrow() }) else {
+            cmd.done(ScsiResult::DID_NO_CONNECT);
+            return 0;
+        };
+
+        if cmd.is_bidirectional() {
+            cmd.done(ScsiResult::DID_ERROR);
+            return 0;
+        }
+
+        match driver.queue_command(cmd) {
+            Ok(()) => 0,
+            Err(rejected) => rejected.into_raw(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T`.
+    unsafe extern "C" fn commit_rqs_callback(shost: *mut bindings::Scsi_Host, hw_queue: u16) {
+        // SAFETY: By the requirements of this function.
+        let data = unsafe { HostData::<T>::of(shost) };
+
+        // SAFETY: The block layer calls this as it does `queuecommand`, while a request queue of
+        // the host exists, so `scsi_remove_host()` has not returned.
+        if let Some(driver) = unsafe { data.borrow() } {
+            driver.commit_rqs(hw_queue);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a command that timed out.
+    unsafe extern "C" fn abort_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let disposition = unsafe {
+            Self::handle(cmd, |driver, cmd| {
+                let disposition = driver.abort(cmd);
+
+                if disposition == Disposition::Success && !settled(|| cmd.state().is_free()) {
+                    return Disposition::Failed;
+                }
+                disposition
+            })
+        };
+        disposition.as_raw()
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a command of its error handler or the fake one
+    /// of `SG_SCSI_RESET`.
+    unsafe extern "C" fn device_reset_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let disposition = unsafe {
+            Self::handle(cmd, |driver, cmd| {
+                let disposition = driver.device_reset(cmd.device(), cmd);
+
+                Self::checked(disposition, cmd, cmd.device().as_raw())
+            })
+        };
+        disposition.as_raw()
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::device_reset_callback`].
+    unsafe extern "C" fn host_reset_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let disposition = unsafe {
+            Self::handle(cmd, |driver, cmd| {
+                let disposition = driver.host_reset();
+
+                Self::checked(disposition, cmd, core::ptr::null_mut())
+            })
+        };
+        disposition.as_raw()
+    }
+
+    /// Calls the driver with a reference that lasts, since `SG_SCSI_RESET` does not keep the host
+    /// from being removed.
+    ///
+    /// # Safety
+    ///
+    /// `cmd` is the argument of a callback of the error handler of a host of type `T`.
+    unsafe fn handle(
+        cmd: *mut bindings::scsi_cmnd,
+        f: impl FnOnce(&T, &CommandRef<'_>) -> Disposition,
+    ) -> Disposition {
+        // SAFETY: By the requirements of this function; the reference ends with it.
+        let Some(cmd) = (unsafe { CommandRef::from_raw(cmd) }) else {
+            return Disposition::Failed;
+        };
+        // SAFETY: A device has a reference to its host.
+        let shost = unsafe { (*cmd.device().as_raw()).host };
+
+        // SAFETY: By the requirements of this function.
+        match unsafe { HostData::<T>::of(shost) }.get() {
+            Some(driver) => f(&driver, &cmd),
+            None => Disposition::Failed,
+        }
+    }
+
+    /// Makes sure that the commands that the midlayer ends after a reset are no longer held: those
+    /// of one device, or of all if `sdev` is null.
+    ///
+    /// In the error handler no other commands are under way than those it is about to end. In the
+    /// ioctl none is ended, so there is nothing to be checked.
+    fn checked(
+        disposition: Disposition,
+        cmd: &CommandRef<'_>,
+        sdev: *mut bindings::scsi_device,
+    ) -> Disposition {
+        if disposition == Disposition::Failed || cmd.is_reset_ioctl() {
+            return disposition;
+        }
+
+        // SAFETY: A device has a reference to its host.
+        let shost = unsafe { (*cmd.device().as_raw()).host };
+        if settled(|| {
+            let mut search = Search { sdev, held: false };
+
+            // SAFETY: The host was added, because a command of it is being handled, which keeps
+            // its tag set. `search` outlives the call and is what the callback expects.
+            unsafe {
+                bindings::scsi_host_busy_iter(
+                    shost,
+                    Some(look_for_held),
+                    (&raw mut search).cast::<ffi::c_void>(),
+                )
+            };
+            !search.held
+        }) {
+            disposition
+        } else {
+            Disposition::Failed
+        }
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a new target of a host of type `T`.
+    unsafe extern "C" fn target_alloc_callback(starget: *mut bindings::scsi_target) -> ffi::c_int {
+        // SAFETY: By the requirements of this function the target is alive.
+        let parent = unsafe { (*starget).dev.parent };
+        // SAFETY: Targets are scanned for below `shost_gendev` only, see `Host::scan()` and
+        // `scsi_scan_channel()`.
+        let shost = unsafe { kernel::container_of!(parent, bindings::Scsi_Host, shost_gendev) };
+
+        // SAFETY: By the requirements of this function.
+        let Some(driver) = unsafe { HostData::<T>::of(shost) }.get() else {
+            return ENXIO.to_errno();
+        };
+        let can_queue = driver.target_can_queue();
+
+        // SAFETY: The target is not in use before this callback has returned.
+        unsafe { (*starget).can_queue = can_queue };
+        0
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a device of a host of type `T` that is being
+    /// added.
+    unsafe extern "C" fn sdev_configure_callback(
+        sdev: *mut bindings::scsi_device,
+        _lim: *mut bindings::queue_limits,
+    ) -> ffi::c_int {
+        from_result(|| {
+            // SAFETY: A device has a reference to its host.
+            let shost = unsafe { (*sdev).host };
+            // SAFETY: By the requirements of this function.
+            let driver = unsafe { HostData::<T>::of(shost) }.get().ok_or(ENXIO)?;
+            // SAFETY: By the requirements of this function; the reference ends with it.
+            let device = unsafe { Device::from_raw(sdev) };
+
+            driver.sdev_configure(device)?;
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer.
+    unsafe extern "C" fn change_queue_depth_callback(
+        sdev: *mut bindings::scsi_device,
+        depth: ffi::c_int,
+    ) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let tagged = unsafe { (*sdev).tagged_supported() } != 0;
+
+        // SAFETY: By the requirements of this function.
+        unsafe { bindings::scsi_change_queue_depth(sdev, if tagged { depth } else { 1 }) }
+    }
+}
+
+/// Waits a little for `f` to come true.
+///
+/// Another CPU may have consumed the command just now and be on its way out of `scsi_done()`.
+fn settled(f: impl Fn() -> bool) -> bool {
+    for _ in 0..SETTLE_TRIES {
+        if f() {
+            return true;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    pr_err!("a SCSI command is still held after the driver's error handling\n");
+    false
+}
+
+/// What [`look_for_held`] looks for and finds.
+struct Search {
+    sdev: *mut bindings::scsi_device,
+    held: bool,
+}
+
+/// # Safety
+///
+/// May only be called by `scsi_host_busy_iter()` for a host of this abstraction, with `data`
+/// pointing to a [`Search`] that nobody else uses.
+unsafe extern "C" fn look_for_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_void) -> bool {
+    // SAFETY: By the requirements of this function.
+    let search = unsafe { &mut *data.cast::<Search>() };
+    // SAFETY: By the requirements of this function the command has a request that is busy.
+    let sdev = unsafe { (*cmd).device };
+
+    // SAFETY: By the requirements of this function: `init_cmd_priv` was called for all commands.
+    if (search.sdev.is_null() || search.sdev == sdev) && !unsafe { State::of(cmd) }.is_free() {
+        search.held = true;
+    }
+    !search.held
+}
+
+/// Position of `track_queue_depth` in the first byte of the template's bit fields.
+const TRACK_QUEUE_DEPTH: u32 = 1;
+/// Position of `skip_settle_delay`.
+const SKIP_SETTLE_DELAY: u32 = 5;
+
+/// Bit fields begin at the end of the byte that the byte order says. The setters that bindgen
+/// makes cannot be called in a constant; `Host::new()` checks the outcome with its getters.
+const fn flag(position: u32) -> u8 {
+    if cfg!(target_endian = "big") {
+        0x80 >> position
+    } else {
+        1 << position
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests: a host whose driver is the target as well.
+
+use super::{
+    command::State,
+    srp_transport,
+    template::Template,
+    *, //
+};
+use crate::{
+    bindings,
+    sysfs::{
+        attribute_group,
+        AttributeGroup,
+        Page, //
+    },
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue, //
+};
+
+/// Standard INQUIRY data of a processor device.
+const INQUIRY_DATA: [u8; 36] = *b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  FAKE TARGET     0001";
+/// ILLEGAL REQUEST, INVALID COMMAND OPERATION CODE.
+const SENSE: [u8; 14] = [0x70, 0, 5, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0x20, 0];
+
+const LIMITS: Limits = Limits {
+    nr_hw_queues: 1,
+    can_queue: 8,
+    cmd_per_lun: 8,
+    max_id: 1,
+    max_lun: u64::MAX,
+    max_cmd_len: 16,
+    sg_tablesize: 16,
+    max_sectors: 0,
+    max_segment_size: 0,
+    virt_boundary_mask: 0xfff,
+    dma_boundary: 0,
+};
+
+/// Counts the objects of a test that are alive.
+struct Alive(Arc<Atomic<i32>>);
+
+impl Alive {
+    fn new(count: &Arc<Atomic<i32>>) -> Self {
+        count.add(1, Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[pin_data]
+struct Fake {
+    _alive: Alive,
+    configured: Atomic<i32>,
+    deletes: Atomic<i32>,
+    /// Keep commands instead of answering them.
+    hold: Atomic<bool>,
+    /// Give the command up in error handling.
+    honest: Atomic<bool>,
+    #[pin]
+    held: SpinLock<Option<Command>>,
+}
+
+attribute_group! {
+    static ATTRIBUTES: Host<Fake> {
+        configured: 0o444, show = Fake::configured;
+    }
+}
+
+impl Fake {
+    fn configured(&self, page: &mut Page<'_>) -> Result {
+        page.emit(fmt!("{}\n", self.configured.load(Relaxed)))
+    }
+
+    fn new(alive: &Arc<Atomic<i32>>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                _alive: Alive::new(alive),
+                configured: Atomic::new(0),
+                deletes: Atomic::new(0),
+                hold: Atomic::new(false),
+                honest: Atomic::new(false),
+                held <- new_spinlock!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn give_up(&self) -> Disposition {
+        if self.honest.load(Relaxed) {
+            let cmd = self.held.lock().take();
+
+            if let Some(cmd) = cmd {
+                cmd.release();
+            }
+        }
+        Disposition::Success
+    }
+}
+
+#[vtable]
+impl Driver for Fake {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    const NAME: &'static CStr = c"fake SRP target";
+    const PROC_NAME: &'static CStr = c"srp_fake";
+    const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
+
+    fn queue_command(&self, mut cmd: Command) -> Result<(), Rejected> {
+        if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.can_queue || cmd.lun() != [0; 8] {
+            cmd.done(ScsiResult::DID_ERROR);
+            return Ok(());
+        }
+        if self.hold.load(Relaxed) {
+            let other = self.held.lock().replace(cmd);
+
+            drop(other);
+            return Ok(());
+        }
+
+        match cmd.cdb() {
+            [0x12, 0, ..] if cmd.direction() == Direction::FromDevice => {
+                let copied = cmd.copy_to_buffer(&INQUIRY_DATA);
+
+                // CAST: At most 36.
+                cmd.set_resid(cmd.data_len() - copied as u32);
+                cmd.done(ScsiResult::DID_OK);
+            }
+            _ => {
+                cmd.set_sense(&SENSE);
+                cmd.done(ScsiResult::status(0x02));
+            }
+        }
+        Ok(())
+    }
+
+    fn abort(&self, _cmd: &CommandRef<'_>) -> Disposition {
+        self.give_up()
+    }
+
+    fn device_reset(&self, _dev: &Device, _cmd: &CommandRef<'_>) -> Disposition {
+        self.give_up()
+    }
+
+    fn host_reset(&self) -> Disposition {
+        self.give_up()
+    }
+
+    fn target_can_queue(&self) -> u32 {
+        3
+    }
+
+    fn sdev_configure(&self, dev: &Device) -> Result {
+        dev.set_request_timeout(45_000);
+        if dev.device_type() == 3 && !dev.is_disk() {
+            self.configured.add(1, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl srp_transport::Operations for Fake {
+    fn rport_delete(&self) {
+        self.deletes.add(1, Relaxed);
+    }
+}
+
+fn count() -> Result<Arc<Atomic<i32>>> {
+    Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
+}
+
+fn host(fake: &Arc<Fake>) -> Result<(Transport<Fake>, Arc<Host<Fake>>)> {
+    let transport = Transport::new()?;
+    let host = Host::new(
+        &LIMITS,
+        c"SRP.T10:0000000000000001",
+        &transport,
+        fake.clone(),
+    )?;
+
+    Ok((transport, Arc::new(host, GFP_KERNEL)?))
+}
+
+/// A scan finds the device, and nothing of the driver is left after the removal.
+fn scan_and_remove() -> Result<[i32; 4]> {
+    let alive = count()?;
+    let fake = Fake::new(&alive)?;
+    let (_transport, host) = host(&fake)?;
+
+    host.add(None, &[0x5a; 16])?;
+    let again = host.add(None, &[0x5a; 16]);
+    host.scan();
+    host.remove();
+    host.remove();
+    host.scan();
+    let configured = fake.configured.load(Relaxed);
+    drop(fake);
+    drop(host);
+    Ok([
+        configured,
+        alive.load(Relaxed),
+        again.err().map_or(0, Error::to_errno),
+        0,
+    ])
+}
+
+/// A host that was never added goes without a trace.
+fn never_added() -> Result<i32> {
+    let alive = count()?;
+    let fake = Fake::new(&alive)?;
+    let (_transport, host) = host(&fake)?;
+
+    drop(fake);
+    drop(host);
+    Ok(alive.load(Relaxed))
+}
+
+/// What `scsi_ioctl_reset()` allocates.
+#[repr(C)]
+struct IoctlCommand {
+    rq: bindings::request,
+    cmd: bindings::scsi_cmnd,
+    state: State,
+}
+
+/// What the error handler gets for a driver that says it has given a command up and has not, then
+/// for one that has: abort, device reset, host reset, `queuecommand`.
+fn error_handling() -> Result<[u32; 10]> {
+    let alive = count()?;
+    let fake = Fake::new(&alive)?;
+    let (_transport, host) = host(&fake)?;
+
+    fake.hold.store(true, Relaxed);
+    host.add(None, &[0x5a; 16])?;
+
+    let scanned = host.clone();
+    // SAFETY: The kernel's queue exists and stays.
+    let queue = unsafe { workqueue::Queue::from_raw(bindings::system_dfl_wq) };
+    queue.try_spawn(GFP_KERNEL, move || scanned.scan())?;
+
+    let mut raw = core::ptr::null_mut();
+    for _ in 0..5000 {
+        if let Some(cmd) = &*fake.held.lock() {
+            raw = cmd.as_raw();
+            break;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    if raw.is_null() {
+        return Err(ETIMEDOUT);
+    }
+
+    let template = Template::<Fake>::get();
+    let (Some(abort), Some(device_reset), Some(host_reset), Some(queue)) = (
+        template.eh_abort_handler,
+        template.eh_device_reset_handler,
+        template.eh_host_reset_handler,
+        template.queuecommand,
+    ) else {
+        return Err(EINVAL);
+    };
+    let mut results = [0; 10];
+
+    // SAFETY: The command is held, so nobody else has it.
+    let shost = unsafe { (*(*raw).device).host };
+    // SAFETY: As the error handler would do. It may, as the command is under way.
+    results[0] = unsafe { abort(raw) } as u32;
+    // SAFETY: As above.
+    results[1] = unsafe { device_reset(raw) } as u32;
+    // SAFETY: As above.
+    results[2] = unsafe { host_reset(raw) } as u32;
+    // SAFETY: As above.
+    results[3] = unsafe { queue(shost, raw) };
+
+    let mut ioctl = KBox::<IoctlCommand>::new_uninit(GFP_KERNEL)?;
+    // SAFETY: The memory is ours, and all of it may be zeroes.
+    unsafe { ioctl.as_mut_ptr().write_bytes(0, 1) };
+    // SAFETY: As above.
+    let ioctl = unsafe { &raw mut (*ioctl.as_mut_ptr()).cmd };
+    // SAFETY: The memory is ours.
+    unsafe { (*ioctl).device = (*raw).device };
+    // SAFETY: As above.
+    unsafe { (*ioctl).submitter = bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL };
+    // SAFETY: As `SG_SCSI_RESET` does.
+    results[4] = unsafe { device_reset(ioctl) } as u32;
+
+    fake.honest.store(true, Relaxed);
+    // SAFETY: As above.
+    results[5] = unsafe { abort(raw) } as u32;
+    // SAFETY: As above.
+    results[6] = unsafe { host_reset(raw) } as u32;
+
+    fake.hold.store(false, Relaxed);
+    // SAFETY: As above: the error handler's retry of the command.
+    results[7] = unsafe { queue(shost, raw) };
+
+    host.remove();
+    let mut sdev = KBox::<bindings::scsi_device>::new_uninit(GFP_KERNEL)?;
+    // SAFETY: The memory is ours; a device may be all zeroes but for its host.
+    unsafe { sdev.as_mut_ptr().write_bytes(0, 1) };
+    // SAFETY: As above.
+    unsafe { (*sdev.as_mut_ptr()).host = shost };
+    // SAFETY: As above.
+    unsafe { (*ioctl).device = sdev.as_mut_ptr() };
+    // SAFETY: As `SG_SCSI_RESET` does with a removed device that is still open.
+    results[8] = unsafe { host_reset(ioctl) } as u32;
+
+    drop(fake);
+    drop(host);
+    for _ in 0..5000 {
+        if alive.load(Relaxed) == 0 {
+            break;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    // CAST: 0 or 1.
+    results[9] = alive.load(Relaxed) as u32;
+    Ok(results)
+}
+
+#[kunit_tests(srp_scsi_host)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_finds_the_device() {
+        assert_eq!(scan_and_remove(), Ok([1, 0, EBUSY.to_errno(), 0]));
+        assert_eq!(never_added(), Ok(0));
+    }
+
+    #[test]
+    fn the_error_handler_is_not_told_lies() {
+        assert_eq!(
+            error_handling(),
+            Ok([0x2003, 0x2003, 0x2003, 0x1056, 0x2002, 0x2002, 0x2002, 0, 0x2003, 0])
+        );
+    }
+}

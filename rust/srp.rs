@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The SRP initiator.
+//!
+//! [`port`] is what there is for each RDMA port, [`session`] a login at one target, [`channel`] one
+//! of its connections, [`slot`] the place of one command on a channel. [`proto`] and [`logic`] are
+//! free of kernel types and are tested on the host as well.
+
+#![deny(unsafe_code)]
+
+pub mod channel;
+pub mod connect;
+pub mod error;
+pub mod events;
+pub mod front;
+pub mod geometry;
+pub mod logic;
+pub mod mapping;
+pub mod port;
+pub mod proto;
+pub mod session;
+pub mod slot;
+pub mod task;

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a session ended, and why a login failed, in words for the kernel log.
+
+use super::proto::{
+    cm_rej::CmRej,
+    error::ProtocolError,
+    login::LoginError,
+    login_rej::RejReason, //
+};
+use crate::{
+    errno,
+    rdma::{
+        cm::EventKind,
+        qp::Failure as QpFailure, //
+    },
+};
+use core::fmt;
+use kernel::prelude::*;
+
+/// Why a session is of no more use.
+#[derive(Clone, Copy, Debug)]
+pub enum Lost {
+    /// The queue pair failed.
+    Qp(QpFailure),
+    /// A connection event.
+    Cm(EventKind),
+    /// The target sent what it must not send.
+    Violation(Violation),
+    /// The target logged us out, for this reason.
+    TLogout(u32, &'static str),
+    /// A request could not be posted.
+    Post(Error),
+    /// The error handler found no other way.
+    HostReset,
+    /// The disks did not go in time.
+    RemovalTimeout,
+    /// Somebody wanted the session gone.
+    Logout,
+}
+
+/// A breach of the protocol by the target.
+#[derive(Clone, Copy, Debug)]
+pub enum Violation {
+    /// Not a message.
+    Message(ProtocolError),
+    /// Immediate data or an invalidation that nobody negotiated.
+    Flags,
+    /// A response to a request that is not outstanding on this channel.
+    Tag(u64),
+    /// A credit change out of range.
+    Credits(i32),
+    /// A second request before the first was answered.
+    Request,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Qp(QpFailure::Request(what, status)) => {
+                write!(f, "{what} failed: {status} ({})", status.number())
+            }
+            Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event {event}"),
+            Self::Qp(QpFailure::Post(e)) => write!(f, "posting receives failed: {}", e.to_errno()),
+            Self::Cm(event) => write!(f, "connection event {event:?}"),
+            Self::Violation(violation) => write!(f, "protocol violation: {violation}"),
+            Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
+            Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
+            Self::HostReset => f.write_str("reset by the error handler"),
+            Self::RemovalTimeout => f.write_str("the disks did not go in time"),
+            Self::Logout => f.write_str("logout"),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(e) => e.fmt(f),
+            Self::Flags => f.write_str("immediate data or invalidation in a message"),
+            Self::Tag(tag) => write!(f, "tag {tag:#018x} is not outstanding"),
+            Self::Credits(delta) => write!(f, "credit change {delta} out of range"),
+            Self::Request => f.write_str("request before the last one was answered"),
+        }
+    }
+}
+
+/// Why a login failed.
+#[derive(Clone, Copy, Debug)]
+pub enum LoginFailure {
+    /// A step could not be begun.
+    Step(&'static str, Error),
+    /// The address was not resolved.
+    Address(i32),
+    /// There is no route.
+    Route(i32),
+    /// The target's host did not answer.
+    Unreachable(i32),
+    /// The connection broke before the login was done.
+    Disconnected,
+    /// The device went away.
+    DeviceRemoval,
+    /// The session was removed.
+    Removed,
+    /// The address belongs to another port.
+    OtherPort,
+    /// The connection manager said no.
+    CmReject(CmRej),
+    /// The target said no.
+    SrpReject(RejReason),
+    /// The target's answer is not a login response.
+    Answer(ProtocolError),
+    /// The target's login response is of no use.
+    Response(LoginError),
+    /// Time is over.
+    Timeout(&'static str),
+    /// A signal came.
+    Signal,
+}
+
+impl LoginFailure {
+    /// The error number for user space.
+    pub fn errno(&self) -> Error {
+        match self {
+            Self::Step(_, e) => *e,
+            Self::Address(_) => ENXIO,
+            Self::Route(_) | Self::Unreachable(_) => errno::EHOSTUNREACH,
+            Self::Disconnected | Self::CmReject(_) | Self::SrpReject(_) => errno::ECONNRESET,
+            Self::DeviceRemoval | Self::Removed => ENODEV,
+            Self::OtherPort => EINVAL,
+            Self::Answer(_) | Self::Response(_) => errno::EPROTO,
+            Self::Timeout(_) => ETIMEDOUT,
+            Self::Signal => ERESTARTSYS,
+        }
+    }
+}
+
+impl fmt::Display for LoginFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(what, e) => write!(f, "{what}: error {}", e.to_errno()),
+            Self::Address(e) => write!(
+                f,
+                "address not resolved (error {e}); check src, dest and the neighbour's state"
+            ),
+            Self::Route(e) => write!(f, "no route (error {e}); check src and dest"),
+            Self::Unreachable(e) => write!(
+                f,
+                "target host does not answer (error {e}); check that it is up and not firewalled"
+            ),
+            Self::Disconnected => f.write_str("the target closed the connection; see its log"),
+            Self::DeviceRemoval => f.write_str("the RDMA device was removed"),
+            Self::Removed => f.write_str("the session was removed"),
+            Self::OtherPort => f.write_str(
+                "dest is reached through another RDMA port; write to that port's add_target",
+            ),
+            Self::CmReject(reason) => reason.fmt(f),
+            Self::SrpReject(reason) => reason.fmt(f),
+            Self::Answer(e) => write!(f, "no login response: {e}; is this an SRP target?"),
+            Self::Response(e) => e.fmt(f),
+            Self::Timeout(what) => write!(f, "no end within 10 s: {what}; check the network"),
+            Self::Signal => f.write_str("interrupted by a signal"),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the rest of the system sees: SCSI hosts and sysfs.
+
+pub mod scsi;
+pub mod sysfs;

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The SCSI host of a session: commands in, error handling.
+
+use crate::{
+    scsi::{
+        srp_transport::Operations,
+        Busy,
+        Command,
+        CommandRef,
+        Device,
+        Disposition,
+        Driver,
+        Rejected,
+        ScsiResult, //
+    },
+    srp::{
+        channel::Connection,
+        error::Lost,
+        logic::{
+            session::TSK_MGMT_TIMEOUT_MS,
+            slot::State,
+            tag::Tag, //
+        },
+        proto::{
+            ids::Lun,
+            tmf::{
+                Function,
+                TmfStatus,
+                NO_TASK, //
+            }, //
+        },
+        session::Session, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// A command to a disk may take this long; error handling begins then.
+const DISK_TIMEOUT_MS: Msecs = 30_000;
+/// Ending all commands of a lost connection takes a moment; more than this is a device that hangs.
+const DOWN_TIMEOUT_MS: Msecs = 60_000;
+
+/// What the callbacks of a host need: the session and its connections, one for each hardware queue.
+pub struct Io {
+    session: Arc<Session>,
+    connections: KVec<Arc<Connection>>,
+    target_can_queue: u32,
+}
+
+impl Io {
+    /// The number of a connection is that of its hardware queue.
+    pub fn new(
+        session: Arc<Session>,
+        connections: KVec<Arc<Connection>>,
+        target_can_queue: u32,
+    ) -> Self {
+        Self {
+            session,
+            connections,
+            target_can_queue,
+        }
+    }
+
+    fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
+        match result {
+            Ok(status) if status.is_complete() => return false,
+            Ok(status) => pr_warn!(
+                "{}: {what}: {}\n",
+                format_args!("{}", self.session.name()),
+                format_args!("{status}")
+            ),
+            Err(e) => pr_warn!(
+                "{}: {what}: error {}\n",
+                format_args!("{}", self.session.name()),
+                e.to_errno()
+            ),
+        }
+        true
+    }
+}
+
+#[vtable]
+impl Driver for Io {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    const NAME: &'static CStr = c"InfiniBand SRP initiator";
+    const PROC_NAME: &'static CStr = c"ib_srp";
+
+    #[inline]
+    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+        match self.connections.get(usize::from(cmd.tag().hw_queue)) {
+            Some(connection) => connection.handler().queue(connection, cmd),
+            None => Err(Rejected {
+                cmd,
+                why: Busy::Host,
+            }),
+        }
+    }
+
+    fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {
+        let Some(tag) = cmd.tag() else {
+            return Disposition::Failed;
+        };
+        let Some(connection) = self.connections.get(usize::from(tag.hw_queue)) else {
+            return Disposition::Failed;
+        };
+        let channel = connection.handler();
+        let Some((cell, word)) = channel.find(tag.index) else {
+            return Disposition::Failed;
+        };
+        let generation = word.generation();
+        match word.state() {
+            State::Free => return Disposition::Success,
+            State::Posted | State::Aborting => {
+                // What the target has answered meanwhile is on its way to being free.
+                if channel.begin_abort(connection, cell, word) && !channel.is_lost() {
+                    let Some(task) = Tag::command(generation, channel.index(), tag.index) else {
+                        return Disposition::Failed;
+                    };
+                    let lun = Lun(cmd.device().lun());
+                    let result =
+                        channel
+                            .task
+                            .run(connection, Function::AbortTask, lun, task.to_wire());
+                    // Anything but "complete" proves nothing, so the command stays ours, unless the
+                    // target has answered it meanwhile.
+                    if self.failed("abort of a command", result) && !channel.is_lost() {
+                        return if cell.holds(generation) {
+                            Disposition::Failed
+                        } else {
+                            Disposition::Success
+                        };
+                    }
+                    channel.finish_abort(connection, tag.index, ScsiResult::DID_ABORT);
+                }
+            }
+            _ => {}
+        }
+        if channel.wait_settled(cell, generation, TSK_MGMT_TIMEOUT_MS) {
+            Disposition::Success
+        } else {
+            Disposition::Failed
+        }
+    }
+
+    fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
+        let Some(connection) = self.connections.first() else {
+            return Disposition::Failed;
+        };
+        let lun = Lun(dev.lun());
+        let result = connection
+            .handler()
+            .task
+            .run(connection, Function::LunReset, lun, NO_TASK);
+        if self.failed("reset of a unit", result) {
+            return Disposition::Failed;
+        }
+        for connection in &self.connections {
+            connection
+                .handler()
+                .finish_unit(connection, lun, ScsiResult::DID_RESET);
+        }
+        // Those that the target had answered are on their way to being free, too; the midlayer is
+        // told of failure if a timed-out one is not by then.
+        for connection in &self.connections {
+            connection.handler().wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
+        }
+        Disposition::Success
+    }
+
+    fn host_reset(&self) -> Disposition {
+        self.session.fail(Lost::HostReset);
+        if self.session.wait_down(DOWN_TIMEOUT_MS) {
+            Disposition::FastIoFail
+        } else {
+            Disposition::Failed
+        }
+    }
+
+    fn target_can_queue(&self) -> u32 {
+        self.target_can_queue
+    }
+
+    fn sdev_configure(&self, dev: &Device) -> Result {
+        if dev.is_disk() {
+            dev.set_request_timeout(DISK_TIMEOUT_MS);
+        }
+        Ok(())
+    }
+}
+
+impl Operations for Io {
+    fn rport_delete(&self) {
+        self.session.remove();
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/sys/class/infiniband_srp/srp-<device>-<port>/`: `add_target`, `ibdev`, `port`.
+
+use super::scsi::Io;
+use crate::{
+    net::{
+        Namespace,
+        SocketAddr, //
+    },
+    params,
+    scsi::Host,
+    srp::{
+        connect::{
+            Login,
+            Plan, //
+        },
+        geometry::Geometry,
+        port::Port,
+        proto::{
+            address::Address,
+            ids::{
+                Gid,
+                PortId, //
+            },
+            option_error::Errno,
+            options::{
+                Defaults,
+                Options,
+                Target, //
+            }, //
+        },
+        session::Session, //
+    },
+    sys::{
+        capable,
+        CAP_SYS_ADMIN, //
+    },
+    sysfs::{
+        attribute_group,
+        ClassDevice,
+        Page, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+
+attribute_group! {
+    /// The files of a port.
+    pub static PORT_ATTRIBUTES: ClassDevice<Arc<Port>> {
+        add_target: 0o200, store = store_add_target;
+        ibdev: 0o444, show = show_ibdev;
+        port: 0o444, show = show_port;
+    }
+}
+
+fn show_ibdev(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{}\n", format_args!("{}", port.device().name())))
+}
+
+fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{}\n", port.number()))
+}
+
+/// Logs in at the target that `text` describes, see [`Options`]. Sleeps, at most 10 s and the time
+/// that the midlayer takes to look at the disks.
+///
+/// # Errors
+///
+/// - `EPERM` without `CAP_SYS_ADMIN`
+/// - `EINVAL`, `ERANGE` for a bad string, which changes nothing
+/// - `EEXIST` if the port is logged in there
+/// - `EOPNOTSUPP` for an InfiniBand CM login, or a device without fast registration
+/// - [`LoginFailure::errno`](crate::srp::error::LoginFailure::errno) for a login that failed
+/// - `ECONNRESET` if the connection was lost while the disks were looked for
+fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
+    if !capable(CAP_SYS_ADMIN) {
+        return Err(EPERM);
+    }
+    let sg = params::sg_entries();
+    let defaults = Defaults {
+        // CAST: At most 255.
+        cmd_sg_entries: sg.cmd as u8,
+        // Without a choice of the administrator: whatever the memory regions can take.
+        sg_tablesize: if sg.indirect > sg.cmd { sg.indirect } else { 0 },
+        allow_ext_sg: params::allow_ext_sg(),
+        ch_count: params::ch_count(),
+    };
+    let options = Options::parse(text, &defaults).map_err(|e| {
+        pr_warn!(
+            "{}: login refused: {}\n",
+            format_args!("{}", port.name()),
+            format_args!("{e}")
+        );
+        match e.errno() {
+            Errno::Invalid => EINVAL,
+            Errno::Range => ERANGE,
+        }
+    })?;
+    let plan = plan(port, &options)?;
+    let geometry = Geometry::new(&options, port.device().limits())?;
+
+    let session = port
+        .begin(options.key(), options.target_port())
+        .inspect_err(|e| {
+            if *e == EEXIST {
+                pr_info!(
+                    "{}: already logged in at {}\n",
+                    format_args!("{}", port.name()),
+                    format_args!("{}", options.target_port())
+                );
+            }
+        })?;
+    let result = log_in(&session, &options, &geometry, &plan);
+    if result.is_err() {
+        session.remove();
+        port.wait_gone(&session);
+    }
+    result
+}
+
+/// Who logs in where.
+fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
+    let Target::Rdma { src, dest } = options.target else {
+        pr_warn!(
+            "{}: login refused: dgid: InfiniBand CM logins are not supported, use dest\n",
+            format_args!("{}", port.name())
+        );
+        return Err(crate::errno::EOPNOTSUPP);
+    };
+    let net = Namespace::current();
+    let resolve = |what: &str, address: &Address<'_>| {
+        SocketAddr::with_scope(
+            &net,
+            address.ip,
+            address.port.unwrap_or(0),
+            address.scope.map(str::as_bytes),
+        )
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: {what}={}: no such network interface\n",
+                format_args!("{}", port.name()),
+                format_args!("{address}")
+            )
+        })
+    };
+    let src = src.map(|src| resolve("src", &src)).transpose()?;
+    let dest = resolve("dest", &dest)?;
+    let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
+    let initiator = if topspin {
+        PortId::topspin(port.device().node_guid())
+    } else {
+        let gid = port.device().gid(port.number(), 0)?;
+        options.initiator_port(Gid(gid).interface_id())
+    };
+    // CAST: 2 to 7.
+    let retry_count = options.tl_retry_count;
+    Ok(Plan {
+        net,
+        src,
+        dest,
+        initiator,
+        target: options.target_port(),
+        retry_count,
+    })
+}
+
+/// Connects the session, adds its host and looks for disks.
+fn log_in(
+    session: &Arc<Session>,
+    options: &Options<'_>,
+    geometry: &Geometry,
+    plan: &Plan,
+) -> Result {
+    let channels = Login::new(session, geometry, plan)
+        .and_then(|login| login.run())
+        .map_err(|why| {
+            pr_warn!(
+                "{}: login at {} failed: {}\n",
+                format_args!("{}", session.name()),
+                plan.dest,
+                format_args!("{why}")
+            );
+            why.errno()
+        })?;
+    let mut granted = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
+    let mut connections = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
+    for (connection, grant) in channels {
+        granted.push(grant, GFP_KERNEL)?;
+        session.add_connection(connection.clone())?;
+        connections.push(connection, GFP_KERNEL)?;
+    }
+    let limits = geometry.host_limits(&granted)?;
+    let io = Io::new(
+        session.clone(),
+        connections,
+        options.target_can_queue.unwrap_or(0),
+    );
+    let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
+    let host = Arc::new(
+        Host::new(
+            &limits,
+            &info,
+            session.port().transport(),
+            Arc::new(io, GFP_KERNEL)?,
+        )?,
+        GFP_KERNEL,
+    )?;
+    session.go_live(host.clone())?;
+    host.add(session.port().device().parent(), &session.target().0)?;
+    pr_info!(
+        "{}: logged in at {}: host{}, {} channels of {} commands\n",
+        format_args!("{}", session.name()),
+        plan.dest,
+        host.number(),
+        limits.nr_hw_queues,
+        limits.can_queue
+    );
+    host.scan();
+    if session.is_lost() {
+        return Err(crate::errno::ECONNRESET);
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How large things are: from the login options, the parameters and the device.
+
+use super::{
+    logic::{
+        channels,
+        registration::Regions,
+        send_queue::{
+            DeviceLimits,
+            Sizes, //
+        }, //
+    },
+    proto::{
+        login::{
+            it_iu_len,
+            Granted, //
+        },
+        options::Options, //
+    },
+};
+use crate::{
+    params,
+    rdma::{
+        device,
+        mr::MAX_PER_HANDLE, //
+    },
+    scsi,
+    sys, //
+};
+use kernel::prelude::*;
+
+/// 512-byte sectors of a command without `max_sect`, the midlayer's default.
+const DEFAULT_SECTORS: u32 = 1024;
+
+/// Bytes of a receive buffer. The longest message that a target can send has 292.
+pub const RECEIVE_SIZE: usize = 512;
+
+/// The sizes of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// Commands and regions of each channel.
+    pub sizes: Sizes,
+    /// Channels to ask for.
+    pub channels: u32,
+    /// Completion vector of channel 0.
+    first_vector: u32,
+    /// What the device can do.
+    pub device: device::Limits,
+    /// Bytes of the longest message to the target.
+    pub it_iu_len: u32,
+    /// Descriptors in a message.
+    pub descriptors: u8,
+    /// Bytes of immediate data, 0 for none.
+    pub immediate: u32,
+    max_sectors: u32,
+    sg_tablesize: u32,
+    cmd_per_lun: u32,
+}
+
+impl Geometry {
+    /// Decides on all sizes before the login. Says in the log what had to be made smaller.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits.
+    pub fn new(options: &Options<'_>, device: device::Limits) -> Result<Self> {
+        if device.max_pages_per_mr < 2 {
+            pr_err!("the RDMA device has no fast memory registration\n");
+            return Err(crate::errno::EOPNOTSUPP);
+        }
+        let regions = Regions {
+            page_size: device.mr_page_size,
+            pages: device.max_pages_per_mr,
+            gaps: device.sg_gaps,
+        };
+        let most = (MAX_PER_HANDLE as u32).min(u32::from(options.cmd_sg_entries));
+        let wanted = options.max_sect.unwrap_or(DEFAULT_SECTORS);
+        let max_sectors = wanted.min(max_sectors_of(regions, most));
+        if max_sectors < wanted {
+            pr_warn!(
+                "max_sect {wanted} lowered to {max_sectors}: {most} memory regions per command\n"
+            );
+        }
+        let per_command = regions_of(regions, max_sectors, options.sg_tablesize).min(most);
+        let entries = per_command.saturating_mul(regions.pages);
+        let sg_tablesize = match options.sg_tablesize {
+            // Nobody said: as many as the regions take.
+            0 => entries,
+            n => n.min(entries),
+        };
+        let wanted = Sizes {
+            depth: options.queue_size,
+            regions: per_command,
+        };
+        let sizes = wanted
+            .fit(DeviceLimits {
+                max_qp_wr: device.max_qp_wr,
+                max_cqe: device.max_cqe,
+                max_mr: u32::MAX,
+            })
+            .ok_or(EINVAL)?;
+        if sizes.depth < wanted.depth {
+            pr_warn!(
+                "queue_size {} lowered to {}, the most that the device takes\n",
+                wanted.depth,
+                sizes.depth
+            );
+        }
+        let machine = channels::Machine {
+            nodes: sys::num_online_nodes(),
+            cpus: sys::num_online_cpus(),
+            vectors: device.num_comp_vectors,
+        };
+        let immediate = if params::use_imm_data() {
+            params::max_imm_data().min(MAX_IMMEDIATE)
+        } else {
+            0
+        };
+        Ok(Self {
+            sizes,
+            channels: channels::count(options.ch_count, machine),
+            first_vector: options.comp_vector.unwrap_or(0),
+            device,
+            it_iu_len: it_iu_len(options.cmd_sg_entries, immediate, options.max_it_iu_size),
+            descriptors: options.cmd_sg_entries,
+            immediate,
+            max_sectors,
+            sg_tablesize: sg_tablesize.min(SG_MAX_SEGMENTS),
+            cmd_per_lun: options.cmd_per_lun,
+        })
+    }
+
+    /// The completion vector of a channel.
+    pub fn vector(&self, channel: u32) -> u32 {
+        channels::vector(self.first_vector, channel, self.device.num_comp_vectors)
+    }
+
+    /// What the SCSI midlayer may ask for, given what the target granted to each of the channels.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` without a channel, or if a target grants so little that nothing can be sent.
+    pub fn host_limits(&self, granted: &[Granted]) -> Result<scsi::Limits> {
+        let least = granted.iter().map(|g| g.req_lim).min().ok_or(EINVAL)?;
+        // One credit is kept for task management.
+        let can_queue = self.sizes.depth.min(least.saturating_sub(1));
+        let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
+        let regions = self.sizes.regions.min(descriptors.unwrap_or(0));
+        let shape = Regions {
+            page_size: self.device.mr_page_size,
+            pages: self.device.max_pages_per_mr,
+            gaps: self.device.sg_gaps,
+        };
+        let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
+        Ok(scsi::Limits {
+            nr_hw_queues: small(granted.len() as u32)?,
+            can_queue: small(can_queue)?,
+            cmd_per_lun: small(self.cmd_per_lun.min(can_queue))?,
+            max_id: 1,
+            max_lun: u64::MAX,
+            max_cmd_len: 16,
+            sg_tablesize: small(self.sg_tablesize.min(regions * shape.pages))?,
+            max_sectors: self.max_sectors.min(max_sectors_of(shape, regions)),
+            max_segment_size: if self.device.sg_gaps {
+                self.device.max_segment_size
+            } else {
+                0
+            },
+            virt_boundary_mask: if self.device.sg_gaps {
+                0
+            } else {
+                self.device.mr_page_size as usize - 1
+            },
+            dma_boundary: 0,
+        })
+    }
+}
+
+/// Most immediate data that is asked for, whatever the parameter says: message memory is cut from
+/// blocks of 64 KiB.
+const MAX_IMMEDIATE: u32 = 32 << 10;
+/// `SG_MAX_SEGMENTS`.
+const SG_MAX_SEGMENTS: u32 = 2048;
+
+/// Most 512-byte sectors that `count` regions always cover.
+fn max_sectors_of(regions: Regions, count: u32) -> u32 {
+    if regions.gaps {
+        return u32::MAX;
+    }
+    let pages = u64::from(regions.pages) * u64::from(count);
+    let bytes = pages.saturating_sub(1) * u64::from(regions.page_size);
+    u32::try_from(bytes >> 9).unwrap_or(u32::MAX)
+}
+
+/// Regions of a command. The message holds all descriptors, so their table needs no region.
+fn regions_of(regions: Regions, max_sectors: u32, sg_tablesize: u32) -> u32 {
+    match regions.per_command(max_sectors, sg_tablesize.max(1)) {
+        one @ 0..=1 => one.max(1),
+        with_table => with_table - 1,
+    }
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Decisions of the driver as pure functions and tables: no kernel types, no memory, no time.
+//!
+//! The driver keeps the words and counters that these functions compute in atomics and behind
+//! locks; the same files are built and tested on the host.
+
+pub mod channels;
+pub mod credit;
+pub mod registration;
+pub mod send_queue;
+pub mod session;
+pub mod slot;
+pub mod tag;

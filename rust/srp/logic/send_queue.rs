@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sizes of the queues of a channel.
+
+/// Work requests that one command adds to its regions: the SEND.
+const SENDS_PER_COMMAND: u32 = 1;
+/// Work requests per region and command: REG_MR and LOCAL_INV.
+const PER_REGION: u32 = 2;
+/// SENDs beside commands: one task management request, one answer to the target, one logout.
+const EXTRA_SENDS: u32 = 3;
+/// Entry that draining a queue pair takes in each of its queues.
+const DRAIN: u32 = 1;
+/// Messages from the target beside responses to commands: the response to a task management
+/// request, an event report, a credit change, a logout.
+const EXTRA_RECEIVES: u32 = 4;
+/// Receives that wait to be posted again in one batch.
+pub const RECEIVE_BATCH: u32 = 8;
+
+/// What a device allows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeviceLimits {
+    /// Work requests per queue (`max_qp_wr`).
+    pub max_qp_wr: u32,
+    /// Entries per completion queue (`max_cqe`).
+    pub max_cqe: u32,
+    /// Memory regions (`max_mr`) that one channel may take.
+    pub max_mr: u32,
+}
+
+/// Sizes of one channel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sizes {
+    /// Commands at a time: slots.
+    pub depth: u32,
+    /// Memory regions of each slot.
+    pub regions: u32,
+}
+
+impl Sizes {
+    /// Entries of the send queue.
+    pub const fn send_queue(self) -> u32 {
+        self.regions
+            .saturating_mul(PER_REGION)
+            .saturating_add(SENDS_PER_COMMAND)
+            .saturating_mul(self.depth)
+            .saturating_add(EXTRA_SENDS + DRAIN)
+    }
+
+    /// Entries of the receive queue, which is also the number of receive buffers plus the one for
+    /// draining.
+    pub const fn receive_queue(self) -> u32 {
+        self.receives().saturating_add(DRAIN)
+    }
+
+    /// Receive buffers.
+    pub const fn receives(self) -> u32 {
+        self.depth.saturating_add(EXTRA_RECEIVES + RECEIVE_BATCH)
+    }
+
+    /// Entries of the one completion queue.
+    pub const fn completion_queue(self) -> u32 {
+        self.send_queue().saturating_add(self.receive_queue())
+    }
+
+    /// Memory regions of the channel.
+    pub const fn memory_regions(self) -> u32 {
+        self.depth.saturating_mul(self.regions)
+    }
+
+    const fn fits(self, limits: DeviceLimits) -> bool {
+        self.send_queue() <= limits.max_qp_wr
+            && self.receive_queue() <= limits.max_qp_wr
+            && self.completion_queue() <= limits.max_cqe
+            && self.memory_regions() <= limits.max_mr
+    }
+
+    /// The largest sizes with at most this depth that the device allows; `None` if it allows not
+    /// even one command.
+    pub const fn fit(self, limits: DeviceLimits) -> Option<Self> {
+        // Halve the range between a depth that fits and one that does not.
+        let (mut good, mut bad) = (0u32, self.depth.saturating_add(1));
+        while bad.saturating_sub(good) > 1 {
+            let depth = good / 2 + bad / 2 + (good & bad & 1);
+            if (Self { depth, ..self }).fits(limits) {
+                good = depth;
+            } else {
+                bad = depth;
+            }
+        }
+        if good == 0 {
+            return None;
+        }
+        Some(Self {
+            depth: good,
+            ..self
+        })
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of a slot, the place of one command on one channel.
+//!
+//! ```text
+//!   Free --Claim--> Building --Post--> Posted --Answer--> Responded --Invalidate--> Invalidating
+//!    ^                 |                 |                 ^     |                       |
+//!    |               Cancel            Abort            Answer Finish                  Finish
+//!    |                 |                 v                 |     |                       |
+//!    +-----------------+              Aborting ------------+     |                       |
+//!    +-----------------------------------------------------------+-----------------------+
+//!
+//!   any but Free --Fail--> Failed --Drained--> Free
+//! ```
+//!
+//! The data buffers of a command leave the driver only when its slot becomes Free.
+
+/// State of a slot.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum State {
+    /// No command.
+    #[default]
+    Free = 0,
+    /// A command is being prepared; the target does not know it.
+    Building = 1,
+    /// The target has the command or will have it.
+    Posted = 2,
+    /// The target will not touch the data any more if it keeps to the protocol, but it still could.
+    Responded = 3,
+    /// Memory regions are being invalidated.
+    Invalidating = 4,
+    /// Error handling owns the command; the target may still work on it.
+    Aborting = 5,
+    /// The connection is lost; waiting for the queue pair to drain.
+    Failed = 6,
+}
+
+impl State {
+    /// All states, by number.
+    pub const ALL: [Self; 7] = [
+        Self::Free,
+        Self::Building,
+        Self::Posted,
+        Self::Responded,
+        Self::Invalidating,
+        Self::Aborting,
+        Self::Failed,
+    ];
+
+    const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Free,
+            1 => Self::Building,
+            2 => Self::Posted,
+            3 => Self::Responded,
+            4 => Self::Invalidating,
+            5 => Self::Aborting,
+            6 => Self::Failed,
+            _ => return None,
+        })
+    }
+}
+
+/// What happens to a slot.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// A command takes the slot. Starts a new generation.
+    Claim,
+    /// The command cannot be sent: no credit, no mapping.
+    Cancel,
+    /// The work requests are about to be posted.
+    Post,
+    /// The response has arrived, or an abort was answered with "complete".
+    Answer,
+    /// Invalidations are about to be posted.
+    Invalidate,
+    /// Nothing of the command's memory is reachable any more.
+    Finish,
+    /// Error handling takes the command.
+    Abort,
+    /// The connection is lost.
+    Fail,
+    /// The queue pair is drained.
+    Drained,
+}
+
+impl Event {
+    /// All events.
+    pub const ALL: [Self; 9] = [
+        Self::Claim,
+        Self::Cancel,
+        Self::Post,
+        Self::Answer,
+        Self::Invalidate,
+        Self::Finish,
+        Self::Abort,
+        Self::Fail,
+        Self::Drained,
+    ];
+}
+
+/// The state after `event`, or `None` if it must not happen in `state`.
+pub const fn next(state: State, event: Event) -> Option<State> {
+    Some(match (state, event) {
+        (State::Free, Event::Claim) => State::Building,
+        (State::Building, Event::Cancel) => State::Free,
+        (State::Building, Event::Post) => State::Posted,
+        (State::Posted | State::Aborting, Event::Answer) => State::Responded,
+        (State::Posted, Event::Abort) => State::Aborting,
+        (State::Responded, Event::Invalidate) => State::Invalidating,
+        (State::Responded | State::Invalidating, Event::Finish) => State::Free,
+        (
+            State::Building
+            | State::Posted
+            | State::Responded
+            | State::Invalidating
+            | State::Aborting,
+            Event::Fail,
+        ) => State::Failed,
+        (State::Failed, Event::Drained) => State::Free,
+        _ => return None,
+    })
+}
+
+/// State and generation of a slot in one word.
+///
+/// Bits 0 to 7 are the state, bits 8 to 39 the generation, the others are 0; bit 63 is free for an
+/// owner mark.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Word(u64);
+
+impl Word {
+    const GENERATION_SHIFT: u32 = 8;
+
+    /// Puts a word together.
+    pub const fn new(state: State, generation: u32) -> Self {
+        Self(state as u64 | (generation as u64) << Self::GENERATION_SHIFT)
+    }
+
+    /// From a stored word without owner mark; `None` if it is none that [`Word::raw`] gives.
+    pub const fn from_raw(raw: u64) -> Option<Self> {
+        if raw >> (Self::GENERATION_SHIFT + 32) != 0 || State::from_number(raw as u8).is_none() {
+            return None;
+        }
+        Some(Self(raw))
+    }
+
+    /// For storing.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The state.
+    pub const fn state(self) -> State {
+        match State::from_number(self.0 as u8) {
+            Some(state) => state,
+            // Not reached: both constructors take only numbers of states.
+            None => State::Failed,
+        }
+    }
+
+    /// Counts the commands that the slot has held; goes into their tags.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> Self::GENERATION_SHIFT) as u32
+    }
+
+    /// The same generation in another state.
+    pub const fn with_state(self, state: State) -> Self {
+        Self::new(state, self.generation())
+    }
+
+    /// The word after `event`, or `None` if it must not happen now.
+    pub const fn next(self, event: Event) -> Option<Self> {
+        let generation = match event {
+            Event::Claim => self.generation().wrapping_add(1),
+            _ => self.generation(),
+        };
+        match next(self.state(), event) {
+            Some(state) => Some(Self::new(state, generation)),
+            None => None,
+        }
+    }
+}

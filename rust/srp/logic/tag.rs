@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tags on the wire: 32 bits of generation, 16 of channel, 16 of slot.
+//!
+//! A response is accepted only if all 64 bits are those of the request that the slot holds now, so
+//! that late, repeated, guessed and misrouted responses are recognised.
+
+/// Bit of the slot number that task management requests have and commands never have.
+const TSK_MGMT: u16 = 1 << 15;
+
+/// Most command slots of a channel.
+pub const MAX_SLOTS: u32 = TSK_MGMT as u32;
+
+/// Most channels of a session.
+pub const MAX_CHANNELS: u32 = 1 << 16;
+
+/// A tag.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Tag(u64);
+
+/// What a tag stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// The command in this slot.
+    Command(u16),
+    /// The task management request with this number.
+    TskMgmt(u16),
+}
+
+impl Tag {
+    /// The tag of a command; `None` if `slot` is [`MAX_SLOTS`] or more.
+    pub const fn command(generation: u32, channel: u16, slot: u16) -> Option<Self> {
+        if slot & TSK_MGMT != 0 {
+            return None;
+        }
+        Some(Self::pack(generation, channel, slot))
+    }
+
+    /// The tag of a task management request; `None` if `number` is [`MAX_SLOTS`] or more.
+    pub const fn tsk_mgmt(generation: u32, channel: u16, number: u16) -> Option<Self> {
+        if number & TSK_MGMT != 0 {
+            return None;
+        }
+        Some(Self::pack(generation, channel, number | TSK_MGMT))
+    }
+
+    /// Any 64 bits that a target sent.
+    pub const fn from_wire(tag: u64) -> Self {
+        Self(tag)
+    }
+
+    /// For the wire.
+    pub const fn to_wire(self) -> u64 {
+        self.0
+    }
+
+    /// Upper half.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Channel that the request was sent on.
+    pub const fn channel(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// Command or task management, and its number.
+    pub const fn kind(self) -> Kind {
+        let low = self.0 as u16;
+        if low & TSK_MGMT == 0 {
+            Kind::Command(low)
+        } else {
+            Kind::TskMgmt(low & !TSK_MGMT)
+        }
+    }
+
+    const fn pack(generation: u32, channel: u16, low: u16) -> Self {
+        Self((generation as u64) << 32 | (channel as u64) << 16 | low as u64)
+    }
+}

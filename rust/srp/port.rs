@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What there is for each port of an RDMA device: a folder in sysfs, and sessions.
+
+use super::{
+    front::sysfs::PORT_ATTRIBUTES,
+    session::{
+        Key,
+        Session, //
+    }, //
+};
+use crate::{
+    rdma::{
+        client::Client,
+        device::{
+            Device,
+            Name,
+            Registered, //
+        }, //
+    },
+    scsi::Transport,
+    sysfs::{
+        Class,
+        ClassDevice, //
+    },
+    workqueue::Handle, //
+};
+use kernel::{
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        CondVar,
+        Mutex, //
+    }, //
+};
+
+use super::front::scsi::Io;
+
+/// The queues that sessions end on.
+#[derive(Clone)]
+pub struct Queues {
+    /// Connections.
+    pub ending: Handle,
+    /// Disks, which wait for the former.
+    pub removal: Handle,
+}
+
+/// What all ports share.
+pub struct Initiator {
+    class: Arc<Class<Arc<Port>>>,
+    transport: Arc<Transport<Io>>,
+    queues: Queues,
+}
+
+impl Initiator {
+    /// Registers the class `infiniband_srp`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the C driver is loaded, `ENOMEM`.
+    pub fn new(transport: Arc<Transport<Io>>, queues: Queues) -> Result<Self> {
+        Ok(Self {
+            class: Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?,
+            transport,
+            queues,
+        })
+    }
+}
+
+struct Sessions {
+    list: KVec<Arc<Session>>,
+    /// The port goes: no more logins.
+    closed: bool,
+}
+
+/// One port of an RDMA device.
+#[pin_data]
+pub struct Port {
+    device: Registered,
+    number: u32,
+    transport: Arc<Transport<Io>>,
+    queues: Queues,
+    #[pin]
+    sessions: Mutex<Sessions>,
+    /// A session has gone from the list.
+    #[pin]
+    gone: CondVar,
+}
+
+/// How a port is called in the log.
+pub struct PortName(Name, u32);
+
+impl core::fmt::Display for PortName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}:{}", self.0, self.1)
+    }
+}
+
+impl Port {
+    fn new(device: &Device, number: u32, initiator: &Initiator) -> Result<Arc<Self>> {
+        let device = device.hold()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                device,
+                number,
+                transport: initiator.transport.clone(),
+                queues: initiator.queues.clone(),
+                sessions <- new_mutex!(
+                    Sessions {
+                        list: KVec::new(),
+                        closed: false,
+                    },
+                    "Port::sessions"
+                ),
+                gone <- new_condvar!("Port::gone"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The number of the port on its device.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How it is called in the log.
+    pub fn name(&self) -> PortName {
+        PortName(self.device.name(), self.number)
+    }
+
+    /// The SRP transport of the SCSI hosts.
+    pub fn transport(&self) -> &Transport<Io> {
+        &self.transport
+    }
+
+    /// Makes a session and puts it on the list. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if there is one with this key, `ENODEV` if the port goes, `ENOMEM`.
+    pub fn begin(self: &Arc<Self>, key: Key, target: super::proto::ids::PortId) -> Result<Arc<Session>> {
+        let session = Session::new(self, key, target, self.queues.clone())?;
+        let mut sessions = self.sessions.lock();
+        if sessions.closed {
+            return Err(ENODEV);
+        }
+        if sessions.list.iter().any(|other| other.key() == key) {
+            return Err(EEXIST);
+        }
+        sessions.list.push(session.clone(), GFP_KERNEL)?;
+        Ok(session)
+    }
+
+    /// Takes a session that has ended off the list.
+    pub fn forget(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        sessions.list.retain(|other| !Arc::ptr_eq(other, session));
+        drop(sessions);
+        self.gone.notify_all();
+    }
+
+    /// Lets no more sessions begin, and asks those there are to end.
+    fn close(&self) {
+        let mut sessions = self.sessions.lock();
+        sessions.closed = true;
+        for session in &sessions.list {
+            session.remove();
+        }
+    }
+
+    /// Waits until all sessions have ended. Sleeps.
+    fn wait_empty(&self) {
+        let mut sessions = self.sessions.lock();
+        while !sessions.list.is_empty() {
+            self.gone.wait(&mut sessions);
+        }
+    }
+
+    /// Waits until this session has ended; for a login that failed. Sleeps.
+    pub fn wait_gone(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        while sessions.list.iter().any(|other| Arc::ptr_eq(other, session)) {
+            self.gone.wait(&mut sessions);
+        }
+    }
+}
+
+/// The ports of one device.
+pub struct Ports {
+    ports: KVec<Arc<Port>>,
+    folders: KVec<ClassDevice<Arc<Port>>>,
+}
+
+impl Client for Initiator {
+    const NAME: &'static CStr = c"srp";
+
+    type Data = KBox<Ports>;
+
+    fn add(&self, device: &Device) -> Result<Self::Data> {
+        let mut all = KBox::new(
+            Ports {
+                ports: KVec::new(),
+                folders: KVec::new(),
+            },
+            GFP_KERNEL,
+        )?;
+        for number in device.ports() {
+            let port = Port::new(device, number, self)?;
+            let folder = ClassDevice::new(
+                &self.class,
+                device.parent(),
+                fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
+                port.clone(),
+            )?;
+            all.ports.push(port, GFP_KERNEL)?;
+            all.folders.push(folder, GFP_KERNEL)?;
+        }
+        Ok(all)
+    }
+
+    fn remove(&self, _: &Device, data: Self::Data) {
+        let Ports { ports, folders } = KBox::into_inner(data);
+        for port in &ports {
+            port.close();
+        }
+        // Waits for logins, which the above has ended.
+        drop(folders);
+        for port in &ports {
+            port.wait_empty();
+        }
+    }
+
+    fn rename(&self, device: &Device, data: &Ports) {
+        for (port, folder) in data.ports.iter().zip(&data.folders) {
+            let result = folder.rename(fmt!(
+                "srp-{}-{}",
+                format_args!("{}", device.name()),
+                port.number
+            ));
+            if let Err(e) = result {
+                pr_warn!(
+                    "{}: the folder in sysfs keeps its old name: {}\n",
+                    format_args!("{}", port.name()),
+                    e.to_errno()
+                );
+            }
+        }
+    }
+}

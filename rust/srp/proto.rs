@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The SCSI RDMA Protocol on the wire.
+//!
+//! Everything that is sent to a target or read from one, and the text of a login request:
+//! structures, builders and parsers over byte slices. Nothing here touches kernel types, allocates
+//! or can panic; the same files are built, tested and fuzzed on the host.
+//!
+//! All multi-byte fields are big-endian. Tags are opaque to the target; this driver sends them
+//! big-endian too. Names are those of T10 SRP r16a and of `include/scsi/srp.h`.
+//!
+//! The types implement `core::fmt::Display`; the kernel's print macros take them through
+//! `format_args!`.
+
+pub mod address;
+pub mod cm_rej;
+pub mod cmd;
+pub mod error;
+pub mod ids;
+pub mod login;
+pub mod login_rej;
+pub mod message;
+pub mod misc;
+pub mod number;
+pub mod opcode;
+pub mod option_error;
+pub mod options;
+pub mod rsp;
+pub mod tmf;

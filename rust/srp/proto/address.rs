@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Internet addresses in login strings: `1.2.3.4:5555`, `[fe80::1%eth0]:5555`.
+
+use core::{
+    fmt,
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        Ipv6Addr, //
+    },
+    str::FromStr, //
+};
+
+use super::number::{
+    base0,
+    NumberError, //
+};
+
+/// Longest scope: the name of a network interface (`IFNAMSIZ` - 1).
+const MAX_SCOPE_LEN: usize = 15;
+
+/// An address of one end of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Address<'a> {
+    /// The host.
+    pub ip: IpAddr,
+    /// The port in host order; `None` if there was none.
+    pub port: Option<u16>,
+    /// Name or number of the interface that an IPv6 address belongs to.
+    pub scope: Option<&'a str>,
+}
+
+/// Why text is not an address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AddressError {
+    /// Neither IPv4 nor IPv6 in brackets.
+    Syntax,
+    /// The scope is empty or longer than the name of an interface.
+    Scope,
+    /// What follows the colon is not a number.
+    Port,
+    /// The port is 0 or above 65535.
+    PortRange,
+}
+
+impl<'a> Address<'a> {
+    /// Reads `IPv4[:port]` or `[IPv6[%scope]][:port]`. The port may be decimal, octal or
+    /// hexadecimal.
+    pub fn parse(text: &'a str) -> Result<Self, AddressError> {
+        match text.strip_prefix('[') {
+            Some(rest) => Self::parse_v6(rest),
+            None => Self::parse_v4(text),
+        }
+    }
+
+    fn parse_v4(text: &'a str) -> Result<Self, AddressError> {
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let ip = Ipv4Addr::from_str(host).map_err(|_| AddressError::Syntax)?;
+        Ok(Self {
+            ip: IpAddr::V4(ip),
+            port: port.map(parse_port).transpose()?,
+            scope: None,
+        })
+    }
+
+    fn parse_v6(text: &'a str) -> Result<Self, AddressError> {
+        let (host, after) = text.split_once(']').ok_or(AddressError::Syntax)?;
+        let (host, scope) = match host.split_once('%') {
+            Some((host, scope)) => (host, Some(scope)),
+            None => (host, None),
+        };
+        if scope.is_some_and(|scope| scope.is_empty() || scope.len() > MAX_SCOPE_LEN) {
+            return Err(AddressError::Scope);
+        }
+        let port = match after.strip_prefix(':') {
+            Some(port) => Some(parse_port(port)?),
+            None if after.is_empty() => None,
+            None => return Err(AddressError::Syntax),
+        };
+        Ok(Self {
+            ip: IpAddr::V6(Ipv6Addr::from_str(host).map_err(|_| AddressError::Syntax)?),
+            port,
+            scope,
+        })
+    }
+}
+
+fn parse_port(text: &str) -> Result<u16, AddressError> {
+    match base0(text) {
+        Ok(port) => u16::try_from(port)
+            .ok()
+            .filter(|&port| port != 0)
+            .ok_or(AddressError::PortRange),
+        Err(NumberError::Overflow) => Err(AddressError::PortRange),
+        Err(NumberError::Syntax) => Err(AddressError::Port),
+    }
+}
+
+impl fmt::Display for Address<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.ip, self.scope) {
+            (IpAddr::V4(ip), _) => write!(f, "{ip}")?,
+            (IpAddr::V6(ip), None) => write!(f, "[{ip}]")?,
+            (IpAddr::V6(ip), Some(scope)) => write!(f, "[{ip}%{scope}]")?,
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}

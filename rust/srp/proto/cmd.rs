@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `SRP_CMD`: a SCSI command and where its data is.
+//!
+//! | data | bytes behind the CDB | length of a message with a 16-byte CDB |
+//! |---|---|---|
+//! | none | - | 48 |
+//! | direct | one [`DirectBuf`] | 64 |
+//! | indirect | a [`DirectBuf`] for the table, total length, `n` [`DirectBuf`] | 68 + 16 n |
+//! | immediate | length; the data itself from byte 68 on | 68 + data |
+//!
+//! Builders write every byte that is sent and none behind it, so nothing of an earlier message
+//! reaches the wire.
+
+use zerocopy::{
+    network_endian::{
+        U32,
+        U64, //
+    },
+    IntoBytes,
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    error::BuildError,
+    ids::Lun,
+    opcode, //
+};
+
+/// Bytes of a command without data and with a CDB of up to 16 bytes.
+pub const CMD_LEN: usize = 48;
+
+/// Bytes of the CDB that are part of [`CMD_LEN`].
+pub const BASE_CDB_LEN: usize = 16;
+
+/// Longest CDB that can be sent, in bytes.
+pub const MAX_CDB_LEN: usize = 32;
+
+/// Where immediate data starts, in bytes from the start of the message: behind the longest CDB and
+/// the length.
+pub const IMM_DATA_OFFSET: usize = CMD_LEN + (MAX_CDB_LEN - BASE_CDB_LEN) + IMM_BUF_LEN;
+
+/// Bytes of the immediate data descriptor, `struct srp_imm_buf`.
+const IMM_BUF_LEN: usize = 4;
+
+/// Most descriptors that one message can hold: their count is a byte.
+pub const MAX_DESCRIPTORS: usize = 255;
+
+const _: () = {
+    assert!(core::mem::size_of::<Header>() == CMD_LEN);
+    assert!(core::mem::size_of::<DirectBuf>() == 16);
+    assert!(core::mem::size_of::<IndirectBuf>() == 20);
+    assert!(IMM_DATA_OFFSET == 68);
+};
+
+/// `struct srp_cmd` up to the additional CDB.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    opcode: u8,
+    sol_not: u8,
+    reserved1: [u8; 3],
+    buf_fmt: u8,
+    data_out_desc_cnt: u8,
+    data_in_desc_cnt: u8,
+    tag: U64,
+    reserved2: [u8; 4],
+    lun: Lun,
+    reserved3: u8,
+    task_attr: u8,
+    reserved4: u8,
+    add_cdb_len: u8,
+    cdb: [u8; BASE_CDB_LEN],
+}
+
+/// Memory that the target may reach: `struct srp_direct_buf`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    PartialEq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct DirectBuf {
+    va: U64,
+    key: U32,
+    len: U32,
+}
+
+impl DirectBuf {
+    /// Length of one descriptor in bytes.
+    pub const LEN: usize = 16;
+
+    /// `va` is the RDMA address, `key` the rkey, `len` counts bytes.
+    pub const fn new(va: u64, key: u32, len: u32) -> Self {
+        Self {
+            va: U64::from_bytes(va.to_be_bytes()),
+            key: U32::from_bytes(key.to_be_bytes()),
+            len: U32::from_bytes(len.to_be_bytes()),
+        }
+    }
+
+    /// RDMA address.
+    pub const fn va(&self) -> u64 {
+        u64::from_be_bytes(self.va.to_bytes())
+    }
+
+    /// The rkey.
+    pub const fn key(&self) -> u32 {
+        u32::from_be_bytes(self.key.to_bytes())
+    }
+
+    /// Length in bytes.
+    pub const fn len(&self) -> u32 {
+        u32::from_be_bytes(self.len.to_bytes())
+    }
+
+    /// True if it describes no byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// `struct srp_indirect_buf` without its list.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct IndirectBuf {
+    table: DirectBuf,
+    len: U32,
+}
+
+/// Which way the data of a command goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Direction {
+    /// No data.
+    None,
+    /// A write: DATA-OUT.
+    ToDevice,
+    /// A read: DATA-IN.
+    FromDevice,
+}
+
+/// Values of the buffer format nibbles.
+const FMT_DIRECT: u8 = 1;
+const FMT_INDIRECT: u8 = 2;
+const FMT_IMMEDIATE: u8 = 3;
+
+/// A SCSI command, without its data.
+#[derive(Clone, Copy, Debug)]
+pub struct Cmd<'a> {
+    /// Comes back in the response.
+    pub tag: u64,
+    /// The unit.
+    pub lun: Lun,
+    /// 1 to [`MAX_CDB_LEN`] bytes; padded with zeros to 16 and then to a multiple of 4.
+    pub cdb: &'a [u8],
+}
+
+impl Cmd<'_> {
+    /// Writes a command without data; returns its length in bytes.
+    pub fn build(&self, iu: &mut [u8]) -> Result<usize, BuildError> {
+        let mut out = Writer::new(iu);
+        self.head(&mut out, 0, Direction::None, 0)?;
+        Ok(out.len())
+    }
+
+    /// Writes a command whose data is the one buffer `data`; returns its length in bytes.
+    pub fn build_direct(
+        &self,
+        iu: &mut [u8],
+        direction: Direction,
+        data: &DirectBuf,
+    ) -> Result<usize, BuildError> {
+        let mut out = Writer::new(iu);
+        self.head(&mut out, FMT_DIRECT, direction, 0)?;
+        out.put(data.as_bytes())?;
+        Ok(out.len())
+    }
+
+    /// Writes a command whose data is a list of buffers; returns its length in bytes.
+    ///
+    /// `table` describes the whole list in memory, `total` is the sum of its lengths in bytes,
+    /// `list` are its first 1 to [`MAX_DESCRIPTORS`] entries. If these are all of them, the target
+    /// need not fetch the table, and LIO never does.
+    pub fn build_indirect(
+        &self,
+        iu: &mut [u8],
+        direction: Direction,
+        table: &DirectBuf,
+        total: u32,
+        list: &[DirectBuf],
+    ) -> Result<usize, BuildError> {
+        let bad_count = BuildError::Descriptors(list.len());
+        let count = u8::try_from(list.len()).map_err(|_| bad_count)?;
+        if count == 0 {
+            return Err(bad_count);
+        }
+        let mut out = Writer::new(iu);
+        self.head(&mut out, FMT_INDIRECT, direction, count)?;
+        out.put(
+            IndirectBuf {
+                table: *table,
+                len: U32::new(total),
+            }
+            .as_bytes(),
+        )?;
+        out.put(list.as_bytes())?;
+        Ok(out.len())
+    }
+
+    /// Writes a write command that carries its own `len` bytes of data, except the data.
+    ///
+    /// Returns the place for exactly `len` bytes; the caller must fill all of it. The message is
+    /// then [`IMM_DATA_OFFSET`]` + len` bytes long.
+    pub fn build_immediate<'b>(
+        &self,
+        iu: &'b mut [u8],
+        len: usize,
+    ) -> Result<&'b mut [u8], BuildError> {
+        let field = u32::try_from(len).map_err(|_| BuildError::Data)?;
+        let need = IMM_DATA_OFFSET.checked_add(len).ok_or(BuildError::Data)?;
+        let have = iu.len();
+        let (head, data) = iu
+            .get_mut(..need)
+            .and_then(|iu| iu.split_at_mut_checked(IMM_DATA_OFFSET))
+            .ok_or(BuildError::NoSpace { need, have })?;
+        let mut out = Writer::new(head);
+        self.head(&mut out, FMT_IMMEDIATE, Direction::ToDevice, 0)?;
+        out.put(U32::new(field).as_bytes())?;
+        out.rest.fill(0);
+        Ok(data)
+    }
+
+    fn head(
+        &self,
+        out: &mut Writer<'_>,
+        format: u8,
+        direction: Direction,
+        count: u8,
+    ) -> Result<(), BuildError> {
+        let bad_cdb = BuildError::Cdb(self.cdb.len());
+        if self.cdb.is_empty() || self.cdb.len() > MAX_CDB_LEN {
+            return Err(bad_cdb);
+        }
+        let mut cdb = [0; MAX_CDB_LEN];
+        for (to, from) in cdb.iter_mut().zip(self.cdb) {
+            *to = *from;
+        }
+        let (base, additional) = cdb.split_first_chunk::<BASE_CDB_LEN>().ok_or(bad_cdb)?;
+        let more = self
+            .cdb
+            .len()
+            .saturating_sub(BASE_CDB_LEN)
+            .next_multiple_of(4);
+        let additional = additional.get(..more).ok_or(bad_cdb)?;
+
+        let (buf_fmt, data_out_desc_cnt, data_in_desc_cnt) = match direction {
+            Direction::None if format == 0 => (0, 0, 0),
+            Direction::None => return Err(BuildError::Data),
+            Direction::ToDevice => (format << 4, count, 0),
+            Direction::FromDevice => (format, 0, count),
+        };
+        let header = Header {
+            opcode: opcode::CMD,
+            sol_not: 0,
+            reserved1: [0; 3],
+            buf_fmt,
+            data_out_desc_cnt,
+            data_in_desc_cnt,
+            tag: U64::new(self.tag),
+            reserved2: [0; 4],
+            lun: self.lun,
+            reserved3: 0,
+            task_attr: 0,
+            reserved4: 0,
+            add_cdb_len: u8::try_from(more).map_err(|_| bad_cdb)?,
+            cdb: *base,
+        };
+        out.put(header.as_bytes())?;
+        out.put(additional)
+    }
+}
+
+/// Appends to a buffer.
+struct Writer<'a> {
+    rest: &'a mut [u8],
+    have: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(buf: &'a mut [u8]) -> Self {
+        let have = buf.len();
+        Self { rest: buf, have }
+    }
+
+    /// Bytes written so far.
+    fn len(&self) -> usize {
+        self.have.saturating_sub(self.rest.len())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        let no_space = BuildError::NoSpace {
+            need: self.len().saturating_add(bytes.len()),
+            have: self.have,
+        };
+        let (to, rest) = core::mem::take(&mut self.rest)
+            .split_at_mut_checked(bytes.len())
+            .ok_or(no_space)?;
+        to.copy_from_slice(bytes);
+        self.rest = rest;
+        Ok(())
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what is asked for, what is granted.
+
+use core::fmt;
+
+use zerocopy::{
+    network_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    cmd::{
+        DirectBuf,
+        IMM_DATA_OFFSET,
+        MAX_DESCRIPTORS, //
+    },
+    error::{
+        expect,
+        signed,
+        ProtocolError, //
+    },
+    ids::PortId,
+    opcode, //
+};
+
+/// Buffer formats of `req_buf_fmt` and `buf_fmt`: a direct descriptor.
+pub const BUF_FMT_DIRECT: u16 = 1 << 1;
+/// Buffer formats of `req_buf_fmt` and `buf_fmt`: an indirect descriptor.
+pub const BUF_FMT_INDIRECT: u16 = 1 << 2;
+
+/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes.
+pub const MIN_IT_IU_LEN: u32 = 64;
+/// Smallest `max_ti_iu_len` with which a target can report an error with sense data, in bytes.
+pub const MIN_TI_IU_LEN: u32 = 56;
+/// Fewest credits that are of use: one for commands, one for task management.
+pub const MIN_REQ_LIM: u32 = 2;
+/// Most credits that a target can have in mind.
+pub const MAX_REQ_LIM: u32 = 65_535;
+
+/// Immediate data below this many bytes is not worth having: one logical block.
+const MIN_IMMEDIATE: u32 = 512;
+
+/// Bit of the request and of the response: immediate data.
+const IMMEDIATE: u8 = 0x80;
+/// Bits of the response with the multichannel result.
+const MULTICHANNEL_RESULT: u8 = 0x03;
+/// Multichannel result: the other channels were kept.
+const MAINTAINED: u8 = 0x02;
+
+/// What happens to channels that this initiator already has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum MultiChannel {
+    /// They are closed; for the first channel.
+    Single = 0,
+    /// They stay; for all further channels.
+    Multi = 1,
+}
+
+/// What a login asks for. Both forms of the request are built from it and the response is checked
+/// against it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Requested {
+    /// Random; the response must repeat it.
+    pub tag: u64,
+    /// Longest message that will be sent, in bytes; see [`it_iu_len`].
+    pub max_it_iu_len: u32,
+    /// Data descriptors that one message has place for.
+    pub descriptors: u8,
+    /// Most bytes of immediate data, 0 to do without.
+    pub immediate: u32,
+    /// First or further channel.
+    pub multichannel: MultiChannel,
+    /// Who logs in.
+    pub initiator: PortId,
+    /// Where.
+    pub target: PortId,
+}
+
+/// Bytes of the longest message with `descriptors` descriptors and `immediate` bytes of immediate
+/// data, but not more than `cap` (0 for no cap).
+pub const fn it_iu_len(descriptors: u8, immediate: u32, cap: u32) -> u32 {
+    let indirect = IMM_DATA_OFFSET as u32 + DirectBuf::LEN as u32 * descriptors as u32;
+    let with_data = if immediate == 0 {
+        0
+    } else {
+        immediate.saturating_add(IMM_DATA_OFFSET as u32)
+    };
+    let len = if with_data > indirect {
+        with_data
+    } else {
+        indirect
+    };
+    if cap != 0 && cap < len {
+        cap
+    } else {
+        len
+    }
+}
+
+impl Requested {
+    fn flags(&self) -> u8 {
+        self.multichannel as u8 | if self.immediate == 0 { 0 } else { IMMEDIATE }
+    }
+
+    fn imm_data_offset(&self) -> U16 {
+        U16::new(if self.immediate == 0 {
+            0
+        } else {
+            IMM_DATA_OFFSET as u16
+        })
+    }
+}
+
+/// Login request for the InfiniBand connection manager: `struct srp_login_req`, 64 bytes.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LoginReq {
+    opcode: u8,
+    reserved1: [u8; 7],
+    tag: U64,
+    req_it_iu_len: U32,
+    reserved2: [u8; 4],
+    req_buf_fmt: U16,
+    req_flags: u8,
+    reserved3: u8,
+    imm_data_offset: U16,
+    reserved4: [u8; 2],
+    initiator_port_id: PortId,
+    target_port_id: PortId,
+}
+
+impl LoginReq {
+    /// Builds the request.
+    pub fn new(what: &Requested) -> Self {
+        Self {
+            opcode: opcode::LOGIN_REQ,
+            reserved1: [0; 7],
+            tag: U64::new(what.tag),
+            req_it_iu_len: U32::new(what.max_it_iu_len),
+            reserved2: [0; 4],
+            req_buf_fmt: U16::new(BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
+            req_flags: what.flags(),
+            reserved3: 0,
+            imm_data_offset: what.imm_data_offset(),
+            reserved4: [0; 2],
+            initiator_port_id: what.initiator,
+            target_port_id: what.target,
+        }
+    }
+
+    /// The private data to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        IntoBytes::as_bytes(self)
+    }
+}
+
+/// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes, the same without most of the
+/// reserved bytes.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LoginReqRdma {
+    tag: U64,
+    req_buf_fmt: U16,
+    req_flags: u8,
+    opcode: u8,
+    req_it_iu_len: U32,
+    initiator_port_id: PortId,
+    target_port_id: PortId,
+    imm_data_offset: U16,
+    reserved: [u8; 6],
+}
+
+impl LoginReqRdma {
+    /// Builds the request.
+    pub fn new(what: &Requested) -> Self {
+        Self {
+            tag: U64::new(what.tag),
+            req_buf_fmt: U16::new(BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
+            req_flags: what.flags(),
+            opcode: opcode::LOGIN_REQ,
+            req_it_iu_len: U32::new(what.max_it_iu_len),
+            initiator_port_id: what.initiator,
+            target_port_id: what.target,
+            imm_data_offset: what.imm_data_offset(),
+            reserved: [0; 6],
+        }
+    }
+
+    /// The private data to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        IntoBytes::as_bytes(self)
+    }
+}
+
+/// Login response: `struct srp_login_rsp`, 52 bytes.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LoginRsp {
+    opcode: u8,
+    reserved1: [u8; 3],
+    req_lim_delta: U32,
+    tag: U64,
+    max_it_iu_len: U32,
+    max_ti_iu_len: U32,
+    buf_fmt: U16,
+    rsp_flags: u8,
+    reserved2: [u8; 25],
+}
+
+const _: () = {
+    assert!(core::mem::size_of::<LoginReq>() == 64);
+    assert!(core::mem::size_of::<LoginReqRdma>() == 56);
+    assert!(core::mem::size_of::<LoginRsp>() == LoginRsp::LEN);
+};
+
+/// What the target allows: the smaller of what was asked for and what it offers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Granted {
+    /// Credits to begin with, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`].
+    pub req_lim: u32,
+    /// Longest message that may be sent, in bytes; never more than requested.
+    pub max_it_iu_len: u32,
+    /// Descriptors that fit into such a message; 0 if only the direct format can be used.
+    pub descriptors: u8,
+    /// Most bytes of immediate data, 0 if it must not be used.
+    pub immediate: u32,
+    /// Longest message that the target says it will send, in bytes. For information: receive
+    /// buffers do not depend on it.
+    pub max_ti_iu_len: u32,
+}
+
+/// A login response that cannot be accepted. The driver maps all of them to `EPROTO`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LoginError {
+    /// The tag is not that of the request.
+    Tag(u64),
+    /// The target lacks the direct or the indirect buffer format; what it has.
+    BufferFormats(u16),
+    /// Too few or too many credits.
+    RequestLimit(i32),
+    /// The target takes only messages that are too short for any command.
+    MaxItIuLen(u32),
+    /// The target sends only messages that are too short for sense data.
+    MaxTiIuLen(u32),
+    /// Immediate data was granted but not asked for.
+    UnwantedImmediate,
+    /// A further channel was not added to the existing ones; the multichannel result.
+    NotMaintained(u8),
+}
+
+impl fmt::Display for LoginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("login response: ")?;
+        match self {
+            Self::Tag(tag) => write!(f, "tag {tag:#x} is not ours"),
+            Self::BufferFormats(formats) => {
+                write!(f, "buffer formats {formats:#06x} lack direct or indirect")
+            }
+            Self::RequestLimit(n) => write!(
+                f,
+                "request limit {n} is not in {MIN_REQ_LIM}..={MAX_REQ_LIM}"
+            ),
+            Self::MaxItIuLen(len) => write!(f, "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}"),
+            Self::MaxTiIuLen(len) => write!(f, "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}"),
+            Self::UnwantedImmediate => f.write_str("immediate data was not asked for"),
+            Self::NotMaintained(result) => {
+                write!(f, "multichannel result {result}: other channels not kept")
+            }
+        }
+    }
+}
+
+impl LoginRsp {
+    /// Length of the message in bytes.
+    pub const LEN: usize = 52;
+
+    /// Reads a response from private data, which may be longer. Length and opcode are checked,
+    /// nothing else.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        expect(bytes, opcode::LOGIN_RSP, Self::LEN)?;
+        Self::read_from_prefix(bytes)
+            .map(|(rsp, _)| rsp)
+            .map_err(|_| ProtocolError::Opcode(opcode::LOGIN_RSP))
+    }
+
+    /// Checks the response against the request.
+    pub fn check(&self, requested: &Requested) -> Result<Granted, LoginError> {
+        let tag = self.tag.get();
+        if tag != requested.tag {
+            return Err(LoginError::Tag(tag));
+        }
+        let needed = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
+        let formats = self.buf_fmt.get();
+        if formats & needed != needed {
+            return Err(LoginError::BufferFormats(formats));
+        }
+        let delta = signed(self.req_lim_delta);
+        let req_lim = u32::try_from(delta)
+            .ok()
+            .filter(|lim| (MIN_REQ_LIM..=MAX_REQ_LIM).contains(lim))
+            .ok_or(LoginError::RequestLimit(delta))?;
+        let offered = self.max_it_iu_len.get();
+        if offered < MIN_IT_IU_LEN {
+            return Err(LoginError::MaxItIuLen(offered));
+        }
+        let max_ti_iu_len = self.max_ti_iu_len.get();
+        if max_ti_iu_len < MIN_TI_IU_LEN {
+            return Err(LoginError::MaxTiIuLen(max_ti_iu_len));
+        }
+        let immediate_granted = self.rsp_flags & IMMEDIATE != 0;
+        if immediate_granted && requested.immediate == 0 {
+            return Err(LoginError::UnwantedImmediate);
+        }
+        let result = self.rsp_flags & MULTICHANNEL_RESULT;
+        if requested.multichannel == MultiChannel::Multi && result != MAINTAINED {
+            return Err(LoginError::NotMaintained(result));
+        }
+
+        let max_it_iu_len = offered.min(requested.max_it_iu_len);
+        let room = max_it_iu_len.saturating_sub(IMM_DATA_OFFSET as u32);
+        let descriptors = (room / DirectBuf::LEN as u32).min(MAX_DESCRIPTORS as u32);
+        let immediate = requested.immediate.min(room);
+        Ok(Granted {
+            req_lim,
+            max_it_iu_len,
+            descriptors: requested
+                .descriptors
+                .min(u8::try_from(descriptors).unwrap_or(u8::MAX)),
+            immediate: if immediate_granted && immediate >= MIN_IMMEDIATE {
+                immediate
+            } else {
+                0
+            },
+            max_ti_iu_len,
+        })
+    }
+}

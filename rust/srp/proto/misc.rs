@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credit, event and logout messages.
+
+use zerocopy::{
+    network_endian::{
+        U32,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    error::{
+        expect,
+        put,
+        signed,
+        BuildError,
+        ProtocolError, //
+    },
+    ids::Lun,
+    opcode, //
+};
+
+/// Length in bytes of [`cred_rsp`], [`aer_rsp`] and [`i_logout`].
+pub const SHORT_LEN: usize = 16;
+
+/// Layout shared by the messages of 16 bytes: `struct srp_cred_req`, `srp_t_logout` and, with a
+/// zero word, `srp_cred_rsp`, `srp_aer_rsp` and `srp_i_logout`.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Short {
+    opcode: u8,
+    sol_not: u8,
+    reserved: [u8; 2],
+    word: U32,
+    tag: U64,
+}
+
+const _: () = assert!(core::mem::size_of::<Short>() == SHORT_LEN);
+
+/// `struct srp_aer_req` without its sense data.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct AerReqWire {
+    opcode: u8,
+    sol_not: u8,
+    reserved1: [u8; 2],
+    req_lim_delta: U32,
+    tag: U64,
+    reserved2: [u8; 4],
+    lun: Lun,
+    sense_data_len: U32,
+    reserved3: [u8; 4],
+}
+
+const _: () = assert!(core::mem::size_of::<AerReqWire>() == AerReq::LEN);
+
+fn parse_short(bytes: &[u8], opcode: u8) -> Result<Short, ProtocolError> {
+    expect(bytes, opcode, SHORT_LEN)?;
+    let (wire, _) = Short::read_from_prefix(bytes).map_err(|_| ProtocolError::Opcode(opcode))?;
+    Ok(wire)
+}
+
+/// A change of the request limit that wants a [`cred_rsp`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CredReq {
+    /// Credits given, or taken back if negative.
+    pub req_lim_delta: i32,
+    /// Opaque; goes into the answer.
+    pub tag: u64,
+}
+
+impl CredReq {
+    /// Length of the message in bytes.
+    pub const LEN: usize = SHORT_LEN;
+
+    /// Reads an `SRP_CRED_REQ`. Bytes behind the message are ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let wire = parse_short(bytes, opcode::CRED_REQ)?;
+        Ok(Self {
+            req_lim_delta: signed(wire.word),
+            tag: wire.tag.get(),
+        })
+    }
+}
+
+/// A logout by the target: it will answer nothing any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TLogout {
+    /// Why, see [`TLogout::reason_name`].
+    pub reason: u32,
+    /// Opaque.
+    pub tag: u64,
+}
+
+impl TLogout {
+    /// Length of the message in bytes.
+    pub const LEN: usize = SHORT_LEN;
+
+    /// Reads an `SRP_T_LOGOUT`. Bytes behind the message are ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let wire = parse_short(bytes, opcode::T_LOGOUT)?;
+        Ok(Self {
+            reason: wire.word.get(),
+            tag: wire.tag.get(),
+        })
+    }
+
+    /// The reason in words.
+    pub const fn reason_name(&self) -> &'static str {
+        match self.reason {
+            0 => "no reason given",
+            1 => "inactive channel",
+            2 => "invalid message received",
+            3 => "response without credit",
+            4 => "channel closed by a new login",
+            _ => "unknown reason",
+        }
+    }
+}
+
+/// An event report that wants an [`aer_rsp`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AerReq<'a> {
+    /// Credits given, or taken back if negative.
+    pub req_lim_delta: i32,
+    /// Opaque; goes into the answer.
+    pub tag: u64,
+    /// The unit that the event is about.
+    pub lun: Lun,
+    /// Sense data that describes the event.
+    pub sense: &'a [u8],
+}
+
+impl<'a> AerReq<'a> {
+    /// Length of the fixed part in bytes.
+    pub const LEN: usize = 36;
+
+    /// Reads an `SRP_AER_REQ`. Fails if the sense data is said to be longer than the message.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
+        expect(bytes, opcode::AER_REQ, Self::LEN)?;
+        let (wire, rest) = AerReqWire::read_from_prefix(bytes)
+            .map_err(|_| ProtocolError::Opcode(opcode::AER_REQ))?;
+        let claimed = wire.sense_data_len.get();
+        let sense = usize::try_from(claimed)
+            .ok()
+            .and_then(|len| rest.get(..len))
+            .ok_or(ProtocolError::Length {
+                claimed: u64::from(claimed) + Self::LEN as u64,
+                got: bytes.len(),
+            })?;
+        Ok(Self {
+            req_lim_delta: signed(wire.req_lim_delta),
+            tag: wire.tag.get(),
+            lun: wire.lun,
+            sense,
+        })
+    }
+}
+
+fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildError> {
+    let wire = Short {
+        opcode,
+        sol_not: 0,
+        reserved: [0; 2],
+        word: U32::ZERO,
+        tag: U64::new(tag),
+    };
+    put(buf, wire.as_bytes())
+}
+
+/// Writes the answer to a [`CredReq`] with its tag; returns the length, 16 bytes.
+pub fn cred_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::CRED_RSP, tag)
+}
+
+/// Writes the answer to an [`AerReq`] with its tag; returns the length, 16 bytes.
+pub fn aer_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::AER_RSP, tag)
+}
+
+/// Writes an `SRP_I_LOGOUT`; returns the length, 16 bytes.
+pub fn i_logout(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::I_LOGOUT, tag)
+}

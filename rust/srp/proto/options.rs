@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The string that is written to `add_target`.
+//!
+//! `name=value` pairs, separated by commas or line feeds; empty ones are skipped, the last of
+//! several with the same name counts. A login needs `id_ext`, `ioc_guid` and either `dgid`, `pkey`,
+//! `service_id` (InfiniBand) or `dest` (RDMA/CM). The string is read and checked as a whole before
+//! anything is done with it.
+
+use super::{
+    address::Address,
+    ids::{
+        Gid,
+        Guid,
+        IoClass,
+        PortId, //
+    },
+    login::MIN_IT_IU_LEN,
+    number::{
+        self,
+        NumberError, //
+    },
+    option_error::{
+        Missing,
+        OptionError,
+        Token,
+        Why, //
+    },
+};
+
+/// Longest login string in bytes: one page, what sysfs hands over at most.
+pub const MAX_LEN: usize = 4096;
+
+/// Commands per channel without `queue_size`.
+pub const QUEUE_SIZE_DEFAULT: u32 = 62;
+/// Most commands per channel.
+pub const QUEUE_SIZE_MAX: i32 = 4096;
+/// Most channels of one login; the number of CPUs limits it further.
+pub const CH_COUNT_MAX: i32 = 1024;
+/// Fewest sectors per command: one page, less is refused by the block layer.
+pub const MAX_SECT_MIN: i32 = 8;
+/// Most sectors per command: 64 MiB.
+pub const MAX_SECT_MAX: i32 = 1 << 17;
+/// Most scatter-gather entries (`SG_MAX_SEGMENTS`).
+pub const SG_TABLESIZE_MAX: i32 = 2048;
+/// Limit of `max_cmd_per_lun`, a `short` in `struct Scsi_Host`.
+const CMD_PER_LUN_MAX: i32 = 32_767;
+
+/// Values of options that a login string does not have. Module parameters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Defaults {
+    /// Descriptors in a message, 1 to 255.
+    pub cmd_sg_entries: u8,
+    /// Scatter-gather entries of a command.
+    pub sg_tablesize: u32,
+    /// Whether a descriptor table may be only partly in the message.
+    pub allow_ext_sg: bool,
+    /// Number of channels, 0 for automatic.
+    pub ch_count: u32,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            cmd_sg_entries: 12,
+            sg_tablesize: 12,
+            allow_ext_sg: false,
+            ch_count: 0,
+        }
+    }
+}
+
+/// Where the target is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Target<'a> {
+    /// On an InfiniBand subnet.
+    Ib {
+        /// GID of the port.
+        dgid: Gid,
+        /// Partition key.
+        pkey: u16,
+        /// Service identifier.
+        service_id: u64,
+    },
+    /// At an internet address.
+    Rdma {
+        /// Local address, if it matters. Its port may be absent.
+        src: Option<Address<'a>>,
+        /// Address of the target. It always has a port.
+        dest: Address<'a>,
+    },
+}
+
+/// A login string that has been checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Options<'a> {
+    /// Extension of the target's port identifier.
+    pub id_ext: Guid,
+    /// GUID of the target's I/O controller.
+    pub ioc_guid: Guid,
+    /// Where the target is.
+    pub target: Target<'a>,
+    /// Protocol revision of the target.
+    pub io_class: IoClass,
+    /// Extension of the initiator's port identifier.
+    pub initiator_ext: Guid,
+    /// Most 512-byte sectors per command; `None` for the default of the SCSI midlayer.
+    pub max_sect: Option<u32>,
+    /// Commands per channel.
+    pub queue_size: u32,
+    /// Commands per unit, at most `queue_size`.
+    pub cmd_per_lun: u32,
+    /// Commands per target, if limited.
+    pub target_can_queue: Option<u32>,
+    /// Descriptors in a message.
+    pub cmd_sg_entries: u8,
+    /// Whether a descriptor table may be only partly in the message.
+    pub allow_ext_sg: bool,
+    /// Scatter-gather entries of a command.
+    pub sg_tablesize: u32,
+    /// Completion vector of the first channel, if chosen.
+    pub comp_vector: Option<u32>,
+    /// Retries of the transport, 2 to 7.
+    pub tl_retry_count: u8,
+    /// Longest message to the target in bytes; 0 for no cap, otherwise at least [`MIN_IT_IU_LEN`].
+    pub max_it_iu_size: u32,
+    /// Number of channels; `None` for automatic.
+    pub ch_count: Option<u32>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads and checks a login string.
+    pub fn parse(text: &'a [u8], defaults: &Defaults) -> Result<Self, OptionError<'a>> {
+        if text.len() > MAX_LEN {
+            return Err(OptionError {
+                token: Token(text),
+                why: Why::TooLong,
+            });
+        }
+        let mut draft = Draft::default();
+        for token in text.split(|&byte| byte == b',' || byte == b'\n') {
+            if !token.is_empty() {
+                draft.take(token).map_err(|why| OptionError {
+                    token: Token(token),
+                    why,
+                })?;
+            }
+        }
+        draft.finish(defaults)
+    }
+
+    /// What makes a target unique on a port: a second login with the same key is refused with
+    /// `EEXIST`.
+    pub const fn key(&self) -> (Guid, Guid, Guid) {
+        (self.id_ext, self.ioc_guid, self.initiator_ext)
+    }
+
+    /// The target's port identifier.
+    pub const fn target_port(&self) -> PortId {
+        PortId::new(self.io_class, self.id_ext.0, self.ioc_guid.0)
+    }
+
+    /// The initiator's port identifier; `interface_id` is the lower half of the local port's GID.
+    pub const fn initiator_port(&self, interface_id: u64) -> PortId {
+        PortId::new(self.io_class, self.initiator_ext.0, interface_id)
+    }
+}
+
+/// Reads the value of one option.
+type Setter<'a> = fn(&mut Draft<'a>, &'a str) -> Result<(), Why>;
+
+/// Options as they are read.
+#[derive(Default)]
+struct Draft<'a> {
+    id_ext: Option<u64>,
+    ioc_guid: Option<u64>,
+    dgid: Option<Gid>,
+    pkey: Option<u16>,
+    service_id: Option<u64>,
+    src: Option<Address<'a>>,
+    dest: Option<Address<'a>>,
+    /// The last of `src` and `dest`, for messages.
+    address_token: &'a [u8],
+    io_class: IoClass,
+    initiator_ext: u64,
+    max_sect: Option<u32>,
+    queue_size: Option<u32>,
+    max_cmd_per_lun: Option<u32>,
+    target_can_queue: Option<u32>,
+    cmd_sg_entries: Option<u8>,
+    allow_ext_sg: Option<bool>,
+    sg_tablesize: Option<u32>,
+    comp_vector: Option<u32>,
+    tl_retry_count: Option<u8>,
+    max_it_iu_size: u32,
+    ch_count: Option<u32>,
+}
+
+impl<'a> Draft<'a> {
+    fn take(&mut self, token: &'a [u8]) -> Result<(), Why> {
+        let text = core::str::from_utf8(token).map_err(|_| Why::NotText)?;
+        if token.contains(&0) {
+            return Err(Why::NotText);
+        }
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value).filter(|value| !value.is_empty())),
+            None => (text, None),
+        };
+        let Some(set) = Self::setter(name) else {
+            return Err(Why::Unknown);
+        };
+        set(self, value.ok_or(Why::NoValue)?)?;
+        match name {
+            "src" | "dest" => {
+                self.address_token = token;
+                self.refuse_mixed()
+            }
+            "dgid" | "pkey" | "service_id" => self.refuse_mixed(),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_mixed(&self) -> Result<(), Why> {
+        if self.is_ib() && self.is_rdma() {
+            return Err(Why::Mixed);
+        }
+        Ok(())
+    }
+
+    fn is_ib(&self) -> bool {
+        self.dgid.is_some() || self.pkey.is_some() || self.service_id.is_some()
+    }
+
+    fn is_rdma(&self) -> bool {
+        self.src.is_some() || self.dest.is_some()
+    }
+
+    fn setter(name: &str) -> Option<Setter<'a>> {
+        Some(match name {
+            "id_ext" => |draft, value| set(&mut draft.id_ext, hex(value)?),
+            "ioc_guid" => |draft, value| set(&mut draft.ioc_guid, hex(value)?),
+            "dgid" => |draft, value| set(&mut draft.dgid, gid(value)?),
+            "pkey" => |draft, value| set(&mut draft.pkey, pkey(value)?),
+            "service_id" => |draft, value| set(&mut draft.service_id, hex(value)?),
+            "src" => |draft, value| set(&mut draft.src, address(value)?),
+            "dest" => |draft, value| set(&mut draft.dest, dest(value)?),
+            "io_class" => |draft, value| {
+                draft.io_class = io_class(value)?;
+                Ok(())
+            },
+            "initiator_ext" => |draft, value| {
+                draft.initiator_ext = hex(value)?;
+                Ok(())
+            },
+            "max_sect" => |draft, value| {
+                set(
+                    &mut draft.max_sect,
+                    limited(value, MAX_SECT_MIN, MAX_SECT_MAX)?,
+                )
+            },
+            "queue_size" => {
+                |draft, value| set(&mut draft.queue_size, limited(value, 1, QUEUE_SIZE_MAX)?)
+            }
+            "max_cmd_per_lun" => |draft, value| {
+                set(
+                    &mut draft.max_cmd_per_lun,
+                    limited(value, 1, CMD_PER_LUN_MAX)?,
+                )
+            },
+            "target_can_queue" => {
+                |draft, value| set(&mut draft.target_can_queue, limited(value, 1, 65_535)?)
+            }
+            "cmd_sg_entries" => {
+                |draft, value| set(&mut draft.cmd_sg_entries, limited(value, 1, 255)?)
+            }
+            "allow_ext_sg" => |draft, value| set(&mut draft.allow_ext_sg, int(value)? != 0),
+            "sg_tablesize" => |draft, value| {
+                set(
+                    &mut draft.sg_tablesize,
+                    limited(value, 1, SG_TABLESIZE_MAX)?,
+                )
+            },
+            "comp_vector" => |draft, value| set(&mut draft.comp_vector, limited(value, 0, 65_535)?),
+            "tl_retry_count" => {
+                |draft, value| set(&mut draft.tl_retry_count, limited(value, 2, 7)?)
+            }
+            "max_it_iu_size" => |draft, value| {
+                draft.max_it_iu_size = match int(value)? {
+                    0 => 0,
+                    _ => limited(value, MIN_IT_IU_LEN as i32, i32::MAX)?,
+                };
+                Ok(())
+            },
+            "ch_count" => |draft, value| set(&mut draft.ch_count, limited(value, 1, CH_COUNT_MAX)?),
+            _ => return None,
+        })
+    }
+
+    fn finish(self, defaults: &Defaults) -> Result<Options<'a>, OptionError<'a>> {
+        let target = self.target()?;
+        let (Some(id_ext), Some(ioc_guid)) = (self.id_ext, self.ioc_guid) else {
+            return Err(missing(self.missing_ids()));
+        };
+        let queue_size = self.queue_size.unwrap_or(QUEUE_SIZE_DEFAULT);
+        Ok(Options {
+            id_ext: Guid(id_ext),
+            ioc_guid: Guid(ioc_guid),
+            target,
+            io_class: self.io_class,
+            initiator_ext: Guid(self.initiator_ext),
+            max_sect: self.max_sect,
+            queue_size,
+            cmd_per_lun: self.max_cmd_per_lun.unwrap_or(queue_size).min(queue_size),
+            target_can_queue: self.target_can_queue,
+            cmd_sg_entries: self.cmd_sg_entries.unwrap_or(defaults.cmd_sg_entries),
+            allow_ext_sg: self.allow_ext_sg.unwrap_or(defaults.allow_ext_sg),
+            sg_tablesize: self.sg_tablesize.unwrap_or(defaults.sg_tablesize),
+            comp_vector: self.comp_vector,
+            tl_retry_count: self.tl_retry_count.unwrap_or(7),
+            max_it_iu_size: self.max_it_iu_size,
+            ch_count: self
+                .ch_count
+                .or(Some(defaults.ch_count))
+                .filter(|&count| count != 0),
+        })
+    }
+
+    fn missing_ids(&self) -> Missing {
+        Missing::default()
+            .with(Missing::ID_EXT, self.id_ext.is_none())
+            .with(Missing::IOC_GUID, self.ioc_guid.is_none())
+    }
+
+    fn target(&self) -> Result<Target<'a>, OptionError<'a>> {
+        if let Some(dest) = self.dest {
+            if self
+                .src
+                .is_some_and(|src| src.ip.is_ipv4() != dest.ip.is_ipv4())
+            {
+                return Err(OptionError {
+                    token: Token(self.address_token),
+                    why: Why::Families,
+                });
+            }
+            return Ok(Target::Rdma {
+                src: self.src,
+                dest,
+            });
+        }
+        if let (Some(dgid), Some(pkey), Some(service_id)) = (self.dgid, self.pkey, self.service_id)
+        {
+            return Ok(Target::Ib {
+                dgid,
+                pkey,
+                service_id,
+            });
+        }
+        let ids = self.missing_ids();
+        Err(missing(if self.is_ib() {
+            ids.with(Missing::DGID, self.dgid.is_none())
+                .with(Missing::PKEY, self.pkey.is_none())
+                .with(Missing::SERVICE_ID, self.service_id.is_none())
+        } else {
+            ids.with(Missing::DEST, true)
+        }))
+    }
+}
+
+fn missing<'a>(options: Missing) -> OptionError<'a> {
+    OptionError {
+        token: Token(&[]),
+        why: Why::Missing(options),
+    }
+}
+
+fn set<T>(field: &mut Option<T>, value: T) -> Result<(), Why> {
+    *field = Some(value);
+    Ok(())
+}
+
+fn int(value: &str) -> Result<i32, Why> {
+    number::int(value).map_err(Why::Number)
+}
+
+fn limited<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
+    let number = int(value)?;
+    if !(min..=max).contains(&number) {
+        return Err(Why::Limits(min, max));
+    }
+    T::try_from(number).map_err(|_| Why::Limits(min, max))
+}
+
+fn hex(value: &str) -> Result<u64, Why> {
+    number::hex(value).map_err(Why::Hex)
+}
+
+/// A hexadecimal `int`: no sign.
+fn hex_int(value: &str) -> Result<i32, Why> {
+    if value.starts_with('+') {
+        return Err(Why::Hex(NumberError::Syntax));
+    }
+    i32::try_from(hex(value)?).map_err(|_| Why::Hex(NumberError::Overflow))
+}
+
+fn pkey(value: &str) -> Result<u16, Why> {
+    u16::try_from(hex_int(value)?).map_err(|_| Why::Limits(0, 0xffff))
+}
+
+fn io_class(value: &str) -> Result<IoClass, Why> {
+    u16::try_from(hex_int(value)?)
+        .ok()
+        .and_then(IoClass::new)
+        .ok_or(Why::IoClass)
+}
+
+fn gid(value: &str) -> Result<Gid, Why> {
+    number::hex128(value).map(Gid).map_err(|_| Why::Gid)
+}
+
+fn address(value: &str) -> Result<Address<'_>, Why> {
+    Address::parse(value).map_err(Why::Address)
+}
+
+fn dest(value: &str) -> Result<Address<'_>, Why> {
+    let address = address(value)?;
+    if address.port.is_none() {
+        return Err(Why::PortMissing);
+    }
+    if address.ip.is_unspecified() || address.ip.is_multicast() {
+        return Err(Why::NotUnicast);
+    }
+    Ok(address)
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `SRP_RSP`: the answer to a command or a task management request.
+
+use core::fmt;
+
+use zerocopy::{
+    network_endian::{
+        U32,
+        U64, //
+    },
+    FromBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    cmd::Direction,
+    error::{
+        expect,
+        signed,
+        ProtocolError, //
+    },
+    opcode,
+    tmf::TmfStatus, //
+};
+
+/// Sense data beyond this many bytes is not used (`SCSI_SENSE_BUFFERSIZE`).
+pub const MAX_SENSE_LEN: usize = 96;
+
+/// Bits of [`Rsp::flags`].
+pub mod flag {
+    /// Response data is valid.
+    pub const RSPVALID: u8 = 1 << 0;
+    /// Sense data is valid.
+    pub const SNSVALID: u8 = 1 << 1;
+    /// The command wanted more DATA-OUT than there was.
+    pub const DOOVER: u8 = 1 << 2;
+    /// Not all DATA-OUT was used.
+    pub const DOUNDER: u8 = 1 << 3;
+    /// The command had more DATA-IN than there was space.
+    pub const DIOVER: u8 = 1 << 4;
+    /// Not all space for DATA-IN was used.
+    pub const DIUNDER: u8 = 1 << 5;
+}
+
+/// `struct srp_rsp` without its data.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    opcode: u8,
+    sol_not: u8,
+    reserved1: [u8; 2],
+    req_lim_delta: U32,
+    tag: U64,
+    reserved2: [u8; 2],
+    flags: u8,
+    status: u8,
+    data_out_res_cnt: U32,
+    data_in_res_cnt: U32,
+    sense_data_len: U32,
+    resp_data_len: U32,
+}
+
+const _: () = assert!(core::mem::size_of::<Wire>() == Rsp::LEN);
+
+/// A response, as far as it can be read without knowing the command.
+#[derive(Clone, Copy, Debug)]
+pub struct Rsp<'a> {
+    /// Credits given, or taken back if negative. Counts even if the rest is nonsense.
+    pub req_lim_delta: i32,
+    /// Tag of the request.
+    pub tag: u64,
+    /// See [`flag`].
+    pub flags: u8,
+    /// SCSI status, unchecked; use [`Rsp::outcome`].
+    pub status: u8,
+    /// DATA-OUT residual in bytes, unchecked.
+    pub data_out_res: u32,
+    /// DATA-IN residual in bytes, unchecked.
+    pub data_in_res: u32,
+    /// Response and sense data, or `None` if their lengths are more than what arrived.
+    lists: Option<Lists<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lists<'a> {
+    response: &'a [u8],
+    sense: &'a [u8],
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outcome<'a> {
+    /// A SCSI status that SAM defines.
+    pub status: u8,
+    /// Bytes not transferred, at most the length of the data.
+    pub resid: u32,
+    /// True if the device had or wanted more data than the command provided for.
+    pub overrun: bool,
+    /// Sense data, at most [`MAX_SENSE_LEN`] bytes; empty if there is none.
+    pub sense: &'a [u8],
+}
+
+/// A response that contradicts itself or the command. The command must not be reported as
+/// successful.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RspFault {
+    /// Response data came with a command, which is how a target says that it did not understand the
+    /// command. The code, if there is one.
+    ResponseCode(Option<u8>),
+    /// Sense and response data are longer than the message.
+    Lengths,
+    /// Over-run and under-run at once.
+    OverAndUnder,
+    /// A residual for the other direction, or for a command without data.
+    WrongDirection,
+    /// A residual of more bytes than the data has.
+    Residual(u32),
+    /// A status that SAM does not define.
+    Status(u8),
+}
+
+impl fmt::Display for RspFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ResponseCode(Some(code)) => write!(f, "response code {code} for a command"),
+            Self::ResponseCode(None) => f.write_str("response data without a code for a command"),
+            Self::Lengths => f.write_str("sense or response data longer than the message"),
+            Self::OverAndUnder => f.write_str("over-run and under-run at once"),
+            Self::WrongDirection => f.write_str("residual for the wrong direction"),
+            Self::Residual(resid) => write!(f, "residual of {resid} bytes is more than the data"),
+            Self::Status(status) => write!(f, "undefined SCSI status {status:#04x}"),
+        }
+    }
+}
+
+impl<'a> Rsp<'a> {
+    /// Length of the fixed part in bytes.
+    pub const LEN: usize = 36;
+
+    /// Reads a response. `bytes` must be what arrived, not the whole buffer.
+    ///
+    /// A message whose list lengths are wrong is still returned, because its credits count;
+    /// [`Rsp::outcome`] and [`Rsp::tmf_status`] then fail.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
+        expect(bytes, opcode::RSP, Self::LEN)?;
+        let (wire, rest) =
+            Wire::read_from_prefix(bytes).map_err(|_| ProtocolError::Opcode(opcode::RSP))?;
+        Ok(Self {
+            req_lim_delta: signed(wire.req_lim_delta),
+            tag: wire.tag.get(),
+            flags: wire.flags,
+            status: wire.status,
+            data_out_res: wire.data_out_res_cnt.get(),
+            data_in_res: wire.data_in_res_cnt.get(),
+            lists: Lists::split(
+                rest,
+                wire.flags,
+                wire.resp_data_len.get(),
+                wire.sense_data_len.get(),
+            ),
+        })
+    }
+
+    /// Sense data, if the target says that there is some; at most [`MAX_SENSE_LEN`] bytes.
+    pub fn sense(&self) -> &'a [u8] {
+        match self.lists {
+            Some(lists) => lists.sense.get(..MAX_SENSE_LEN).unwrap_or(lists.sense),
+            None => &[],
+        }
+    }
+
+    /// The answer to a task management request.
+    pub fn tmf_status(&self) -> TmfStatus {
+        match self.response_code() {
+            Some(code) => TmfStatus::new(code),
+            None => TmfStatus::Missing,
+        }
+    }
+
+    /// How the command with `data_len` bytes of data in this direction ended.
+    ///
+    /// On an error the data must be considered not transferred.
+    pub fn outcome(&self, data_len: u32, direction: Direction) -> Result<Outcome<'a>, RspFault> {
+        if self.lists.is_none() {
+            return Err(RspFault::Lengths);
+        }
+        if self.has(flag::RSPVALID) {
+            return Err(RspFault::ResponseCode(self.response_code()));
+        }
+        let (over, under, residual, other) = match direction {
+            Direction::ToDevice => (
+                flag::DOOVER,
+                flag::DOUNDER,
+                self.data_out_res,
+                flag::DIOVER | flag::DIUNDER,
+            ),
+            Direction::FromDevice => (
+                flag::DIOVER,
+                flag::DIUNDER,
+                self.data_in_res,
+                flag::DOOVER | flag::DOUNDER,
+            ),
+            Direction::None => (0, 0, 0, flag::DIUNDER | flag::DOUNDER),
+        };
+        if self.has(other) {
+            return Err(RspFault::WrongDirection);
+        }
+        let (overrun, underrun) = (self.has(over), self.has(under));
+        if overrun && underrun {
+            return Err(RspFault::OverAndUnder);
+        }
+        let resid = if underrun { residual } else { 0 };
+        if resid > data_len {
+            return Err(RspFault::Residual(resid));
+        }
+        if !is_sam_status(self.status) {
+            return Err(RspFault::Status(self.status));
+        }
+        Ok(Outcome {
+            status: self.status,
+            resid,
+            overrun,
+            sense: self.sense(),
+        })
+    }
+
+    fn has(&self, bits: u8) -> bool {
+        self.flags & bits != 0
+    }
+
+    fn response_code(&self) -> Option<u8> {
+        if !self.has(flag::RSPVALID) {
+            return None;
+        }
+        self.lists?.response.get(3).copied()
+    }
+}
+
+impl<'a> Lists<'a> {
+    /// The response data comes first. Without either flag the lengths mean nothing.
+    fn split(rest: &'a [u8], flags: u8, response: u32, sense: u32) -> Option<Self> {
+        if flags & (flag::RSPVALID | flag::SNSVALID) == 0 {
+            return Some(Self {
+                response: &[],
+                sense: &[],
+            });
+        }
+        let (response, rest) = rest.split_at_checked(usize::try_from(response).ok()?)?;
+        let sense = if flags & flag::SNSVALID != 0 {
+            rest.get(..usize::try_from(sense).ok()?)?
+        } else {
+            &[]
+        };
+        Some(Self { response, sense })
+    }
+}
+
+/// True for the status codes of SAM, including those that later revisions made obsolete.
+const fn is_sam_status(status: u8) -> bool {
+    matches!(
+        status,
+        0x00 | 0x02 | 0x04 | 0x08 | 0x10 | 0x14 | 0x18 | 0x22 | 0x28 | 0x30 | 0x40
+    )
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `SRP_TSK_MGMT`: task management.
+
+use core::fmt;
+
+use zerocopy::{
+    network_endian::U64,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes,
+    Unaligned, //
+};
+
+use super::{
+    error::{
+        put,
+        BuildError, //
+    },
+    ids::Lun,
+    opcode, //
+};
+
+/// Task tag of a function that is not about one task.
+pub const NO_TASK: u64 = 0xffff_ffff;
+
+/// What the target is asked to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Function {
+    /// Stop one command.
+    AbortTask = 0x01,
+    /// Stop all commands of this initiator to the unit.
+    AbortTaskSet = 0x02,
+    /// Stop all commands to the unit.
+    ClearTaskSet = 0x04,
+    /// Reset the unit.
+    LunReset = 0x08,
+    /// End an auto contingent allegiance.
+    ClearAca = 0x40,
+}
+
+/// `struct srp_tsk_mgmt`.
+#[derive(Immutable, IntoBytes, Unaligned)]
+#[repr(C)]
+struct Wire {
+    opcode: u8,
+    sol_not: u8,
+    reserved1: [u8; 6],
+    tag: U64,
+    reserved2: [u8; 4],
+    lun: Lun,
+    reserved3: [u8; 2],
+    function: u8,
+    reserved4: u8,
+    task_tag: U64,
+    reserved5: [u8; 8],
+}
+
+const _: () = assert!(core::mem::size_of::<Wire>() == TskMgmt::LEN);
+
+/// A task management request.
+#[derive(Clone, Copy, Debug)]
+pub struct TskMgmt {
+    /// Tag of the request itself, different from that of every command.
+    pub tag: u64,
+    /// The unit.
+    pub lun: Lun,
+    /// What to do.
+    pub function: Function,
+    /// Tag of the command to abort, [`NO_TASK`] for the other functions.
+    pub task_tag: u64,
+}
+
+impl TskMgmt {
+    /// Length of the message in bytes.
+    pub const LEN: usize = 48;
+
+    /// Writes the request; returns its length, 48 bytes.
+    pub fn build(&self, iu: &mut [u8]) -> Result<usize, BuildError> {
+        let wire = Wire {
+            opcode: opcode::TSK_MGMT,
+            sol_not: 0,
+            reserved1: [0; 6],
+            tag: U64::new(self.tag),
+            reserved2: [0; 4],
+            lun: self.lun,
+            reserved3: [0; 2],
+            function: self.function as u8,
+            reserved4: 0,
+            task_tag: U64::new(self.task_tag),
+            reserved5: [0; 8],
+        };
+        put(iu, wire.as_bytes())
+    }
+}
+
+/// What the target says that it did. Only [`TmfStatus::Complete`] is a success.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TmfStatus {
+    /// 0: done.
+    Complete,
+    /// 2: fields of the request are wrong.
+    InvalidFields,
+    /// 4: the function is not supported.
+    NotSupported,
+    /// 5: failed; LIO also means that there is no such task.
+    Failed,
+    /// Any other code.
+    Unknown(u8),
+    /// The response had no code at all.
+    Missing,
+}
+
+impl TmfStatus {
+    /// From the response code.
+    pub const fn new(code: u8) -> Self {
+        match code {
+            0 => Self::Complete,
+            2 => Self::InvalidFields,
+            4 => Self::NotSupported,
+            5 => Self::Failed,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// True only if the function was carried out, so that the command will not touch its data any
+    /// more.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Complete)
+    }
+}
+
+impl fmt::Display for TmfStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Complete => "complete",
+            Self::InvalidFields => "invalid fields (2)",
+            Self::NotSupported => "not supported (4)",
+            Self::Failed => "failed or no such task (5)",
+            Self::Unknown(code) => return write!(f, "unknown code {code}"),
+            Self::Missing => "no response code",
+        })
+    }
+}

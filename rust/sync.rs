@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation primitives that the kernel crate does not have.
+
+pub mod completion;
+pub mod irq_lock;
+pub mod noio;
+pub mod state_cell;
+
+pub use completion::Completion;
+pub use irq_lock::{
+    new_spinlock_irq,
+    SpinLockIrq,
+    SpinLockIrqGuard, //
+};
+pub use noio::NoIo;
+pub use state_cell::StateCell;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completions that can be waited for with a deadline and used again.
+//!
+//! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
+
+use crate::bindings;
+use kernel::{
+    prelude::*,
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+    types::Opaque,
+};
+
+/// A `struct completion`.
+///
+/// It counts the calls of [`Completion::complete`] that no waiter has taken yet.
+///
+/// # Invariants
+///
+/// `inner` has been initialised by `init_completion`.
+#[pin_data]
+pub struct Completion {
+    #[pin]
+    inner: Opaque<bindings::completion>,
+}
+
+// SAFETY: A `struct completion` is not bound to a thread.
+unsafe impl Send for Completion {}
+// SAFETY: Every operation takes the lock of the `struct completion`, except for `reinit`, which is
+// one store to a word that the others access under that lock or with `READ_ONCE`.
+unsafe impl Sync for Completion {}
+
+impl Completion {
+    /// Creates an initialiser of a [`Completion`] that is not complete.
+    pub fn new() -> impl PinInit<Self> {
+        // INVARIANT: `init_completion` initialises it.
+        pin_init!(Self {
+            inner <- Opaque::ffi_init(|slot: *mut bindings::completion| {
+                // SAFETY: `slot` is valid for writes.
+                unsafe { bindings::init_completion(slot) }
+            }),
+        })
+    }
+
+    /// Wakes one waiter, the present or the next one. Callable in any context but NMI.
+    #[inline]
+    pub fn complete(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::complete(self.inner.get()) }
+    }
+
+    /// Wakes all waiters, the present ones and all that come before the next
+    /// [`Completion::reinit`]. Callable in any context but NMI.
+    #[inline]
+    pub fn complete_all(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::complete_all(self.inner.get()) }
+    }
+
+    /// Makes it not complete again, for the next use. Callable in any context.
+    ///
+    /// It is the caller's business that no `complete` of the last use is still to come: such a call
+    /// would count for the next use.
+    #[inline]
+    pub fn reinit(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::srp_helper_reinit_completion(self.inner.get()) }
+    }
+
+    /// Returns whether a wait would return at once. Callable in any context but NMI.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::completion_done(self.inner.get()) }
+    }
+
+    /// Waits without a deadline and without reacting to signals; sleeps.
+    ///
+    /// Only for events that the kernel itself is bound to bring about.
+    #[inline]
+    pub fn wait(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::wait_for_completion(self.inner.get()) }
+    }
+
+    /// Waits for at most `timeout` milliseconds; sleeps, and does not react to signals.
+    ///
+    /// # Errors
+    ///
+    /// [`ETIMEDOUT`] if it is not complete by then.
+    pub fn wait_timeout(&self, timeout: Msecs) -> Result {
+        // SAFETY: By the type invariant.
+        let left = unsafe {
+            bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(timeout))
+        };
+        if left == 0 {
+            Err(ETIMEDOUT)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits for at most `timeout` milliseconds or until the task gets a signal; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`ETIMEDOUT`] if it is not complete by then, [`ERESTARTSYS`] after a signal.
+    pub fn wait_interruptible_timeout(&self, timeout: Msecs) -> Result {
+        // SAFETY: By the type invariant.
+        let left = unsafe {
+            bindings::wait_for_completion_interruptible_timeout(
+                self.inner.get(),
+                msecs_to_jiffies(timeout),
+            )
+        };
+        match left {
+            0 => Err(ETIMEDOUT),
+            1.. => Ok(()),
+            // The only error that the C function returns.
+            _ => Err(ERESTARTSYS),
+        }
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_completion)]
+mod tests {
+    use super::*;
+    use kernel::{
+        sync::Arc,
+        time::{
+            Instant,
+            Monotonic, //
+        },
+    };
+
+    fn completion() -> Result<Arc<Completion>> {
+        Arc::pin_init(Completion::new(), GFP_KERNEL)
+    }
+
+    #[test]
+    fn times_out() -> Result {
+        let c = completion()?;
+        let start = Instant::<Monotonic>::now();
+        assert_eq!(c.wait_timeout(20), Err(ETIMEDOUT));
+        assert!(start.elapsed().as_millis() >= 10);
+        assert_eq!(c.wait_interruptible_timeout(1), Err(ETIMEDOUT));
+        Ok(())
+    }
+
+    #[test]
+    fn complete_counts_waits() -> Result {
+        let c = completion()?;
+        c.complete();
+        c.complete();
+        assert!(c.is_done());
+        assert_eq!(c.wait_timeout(1000), Ok(()));
+        assert_eq!(c.wait_interruptible_timeout(1000), Ok(()));
+        assert_eq!(c.wait_timeout(1), Err(ETIMEDOUT));
+        Ok(())
+    }
+
+    #[test]
+    fn complete_all_lasts_until_reinit() -> Result {
+        let c = completion()?;
+        c.complete_all();
+        c.wait();
+        assert_eq!(c.wait_timeout(1000), Ok(()));
+        c.reinit();
+        assert!(!c.is_done());
+        assert_eq!(c.wait_timeout(1), Err(ETIMEDOUT));
+        Ok(())
+    }
+}

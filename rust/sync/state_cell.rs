@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Data that one context at a time may touch, with its state in the same atomic word.
+//!
+//! An I/O slot is handed from the submitter to the completion callback to the error handler without
+//! a lock: whoever moves the state word forward owns the data until it moves the word again.
+
+use core::{
+    cell::UnsafeCell,
+    mem::ManuallyDrop,
+    ops::{
+        Deref,
+        DerefMut, //
+    }, //
+};
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full,
+    Release, //
+};
+
+/// The bit of the word that says that somebody holds the [`Guard`].
+const OWNED: u64 = 1 << 63;
+
+/// A value of type `T` and a 63-bit state word.
+///
+/// The meaning of the word is the user's. A context takes the data by naming the word it expects
+/// and the word it wants; it gives the data back by naming the next word. Nothing ever waits: a
+/// context that finds another word, or the data taken, is told so and must decide.
+///
+/// # Invariants
+///
+/// At most one [`Guard`] of the cell exists at a time, and exactly while [`OWNED`] is set.
+pub struct StateCell<T> {
+    word: Atomic<u64>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: The cell owns its `T`, which may be sent.
+unsafe impl<T: Send> Send for StateCell<T> {}
+
+// SAFETY: A shared reference gives access to the data only through a `Guard`, of which there is one
+// at a time by the type invariant, so sharing the cell only ever moves `T` between contexts.
+unsafe impl<T: Send> Sync for StateCell<T> {}
+
+impl<T> StateCell<T> {
+    /// Creates a cell that nobody holds. Bit 63 of `word` is ignored.
+    pub const fn new(word: u64, data: T) -> Self {
+        // INVARIANT: `OWNED` is clear and there is no guard.
+        Self {
+            word: Atomic::new(word & !OWNED),
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// Returns the state word, which may be stale at once, and whether the data is taken.
+    pub fn load(&self) -> (u64, bool) {
+        let word = self.word.load(Acquire);
+        (word & !OWNED, word & OWNED != 0)
+    }
+
+    /// Takes the data if the word is `expected` and nobody holds it, and sets the word to `new`.
+    ///
+    /// Any context. Pairs with [`Guard::release`]: what the last holder wrote is seen.
+    #[inline]
+    pub fn acquire(&self, expected: u64, new: u64) -> Option<Guard<'_, T>> {
+        self.word
+            .cmpxchg(expected & !OWNED, new | OWNED, Acquire)
+            .ok()?;
+        // INVARIANT: `OWNED` was clear, so there was no guard; it is set now, and this is the guard.
+        Some(Guard {
+            cell: self,
+            word: new & !OWNED,
+        })
+    }
+
+    /// Changes the word from `expected` to `new` without taking the data, if nobody holds it.
+    ///
+    /// Any context. Returns whether it was done.
+    #[inline]
+    pub fn transition(&self, expected: u64, new: u64) -> bool {
+        self.word
+            .cmpxchg(expected & !OWNED, new & !OWNED, Full)
+            .is_ok()
+    }
+
+    /// Gives access to the data of a cell that is not shared.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+}
+
+/// Exclusive access to the data of a [`StateCell`].
+///
+/// Dropping it leaves the word as [`StateCell::acquire`] set it; [`Guard::release`] names another.
+pub struct Guard<'a, T> {
+    cell: &'a StateCell<T>,
+    word: u64,
+}
+
+impl<T> Guard<'_, T> {
+    /// Gives the data back with `word` as the cell's next state.
+    #[inline]
+    pub fn release(self, word: u64) {
+        let this = ManuallyDrop::new(self);
+        // INVARIANT: The guard is gone, and `OWNED` is clear.
+        this.cell.word.store(word & !OWNED, Release);
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.cell.word.store(self.word, Release);
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant of `StateCell` this is the only guard, so nobody has a
+        // mutable reference to the data.
+        unsafe { &*self.cell.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: By the type invariant of `StateCell` this is the only guard, and it is borrowed
+        // mutably, so there is no other reference to the data.
+        unsafe { &mut *self.cell.data.get() }
+    }
+}

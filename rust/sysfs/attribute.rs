@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of devices.
+
+use crate::bindings;
+use core::{
+    fmt::Write,
+    marker::PhantomData, //
+};
+use kernel::{
+    fmt,
+    page::PAGE_SIZE,
+    prelude::*,
+    str::as_char_ptr_in_const_context,
+    types::Opaque, //
+};
+
+/// A type whose object stands behind a `struct device`, so that attributes of the device are
+/// functions on [`Container::Data`].
+///
+/// Whoever registers the device of a container takes an [`AttributeGroup`] of the same container,
+/// which is what ties the two together.
+pub trait Container: 'static {
+    /// What the functions of the attributes get.
+    type Data: Sync + 'static;
+
+    /// Returns the data behind `dev`.
+    ///
+    /// # Safety
+    ///
+    /// `dev` is the device of a container of this type and an attribute of it is being accessed;
+    /// the access lasts at least for `'a`.
+    unsafe fn data<'a>(dev: *mut bindings::device) -> &'a Self::Data;
+}
+
+/// The text that an attribute shows: at most one page less a byte, the rest is cut off, as
+/// `sysfs_emit` does.
+///
+/// Writing with `write!` never fails.
+pub struct Page<'a> {
+    free: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> Page<'a> {
+    fn new(buffer: &'a mut [u8]) -> Self {
+        Self {
+            free: buffer,
+            len: 0,
+        }
+    }
+
+    /// Appends the text; `page.emit(fmt!("{}\n", value))`.
+    ///
+    /// # Errors
+    ///
+    /// [`EINVAL`] if a `Display` implementation in `args` fails.
+    pub fn emit(&mut self, args: fmt::Arguments<'_>) -> Result {
+        Ok(self.write_fmt(args)?)
+    }
+}
+
+impl Write for Page<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let len = text.len().min(self.free.len());
+        let (to, free) = core::mem::take(&mut self.free).split_at_mut(len);
+        for (to, from) in to.iter_mut().zip(text.bytes()) {
+            *to = from;
+        }
+        self.free = free;
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// What an attribute is; implemented by [`attribute_group!`] only.
+#[doc(hidden)]
+pub trait Operations {
+    /// The container that the attribute belongs to.
+    type Container: Container;
+
+    /// The name of the file.
+    const NAME: &'static CStr;
+    /// The permissions of the file.
+    const MODE: u16;
+    /// Whether `show` does something.
+    const HAS_SHOW: bool = false;
+    /// Whether `store` does something.
+    const HAS_STORE: bool = false;
+
+    /// Writes the value.
+    fn show(_data: &<Self::Container as Container>::Data, _page: &mut Page<'_>) -> Result {
+        Err(EIO)
+    }
+
+    /// Takes a new value.
+    fn store(_data: &<Self::Container as Container>::Data, _text: &[u8]) -> Result {
+        Err(EIO)
+    }
+}
+
+/// A `struct device_attribute`.
+///
+/// # Invariants
+///
+/// Its callbacks are those of an [`Operations`] whose container is `C`.
+#[doc(hidden)]
+#[repr(transparent)]
+pub struct Attribute<C>(Opaque<bindings::device_attribute>, PhantomData<fn(C)>);
+
+// SAFETY: Nothing can be done with it but to take its address.
+unsafe impl<C> Sync for Attribute<C> {}
+
+impl<C: Container> Attribute<C> {
+    /// Makes the attribute that `O` describes.
+    pub const fn new<O: Operations<Container = C>>() -> Self {
+        const {
+            assert!(O::MODE & !0o644 == 0, "only 0o644 and less");
+            assert!(
+                (O::MODE & 0o444 != 0) == O::HAS_SHOW,
+                "readable if and only if it has show"
+            );
+            assert!(
+                (O::MODE & 0o200 != 0) == O::HAS_STORE,
+                "writable if and only if it has store"
+            );
+        }
+        let mut attribute: bindings::device_attribute = pin_init::zeroed();
+        attribute.attr.name = as_char_ptr_in_const_context(O::NAME);
+        attribute.attr.mode = O::MODE;
+        if O::HAS_SHOW {
+            attribute.__bindgen_anon_1.show = Some(show::<O>);
+        }
+        if O::HAS_STORE {
+            attribute.__bindgen_anon_2.store = Some(store::<O>);
+        }
+        // INVARIANT: `O::Container` is `C`.
+        Self(Opaque::new(attribute), PhantomData)
+    }
+}
+
+/// # Safety
+///
+/// `dev` is the device of an `O::Container` and is being accessed through sysfs; `page` points at
+/// `PAGE_SIZE` initialised bytes that are not accessed by others.
+unsafe extern "C" fn show<O: Operations>(
+    dev: *mut bindings::device,
+    _attr: *mut bindings::device_attribute,
+    page: *mut c_char,
+) -> isize {
+    // SAFETY: By the safety requirements; the access lasts until this function returns.
+    let data = unsafe { O::Container::data(dev) };
+    // SAFETY: By the safety requirements. sysfs takes a full page for an error, so that the last
+    // byte is left out.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(page, PAGE_SIZE - 1) };
+    let mut page = Page::new(buffer);
+    match O::show(data, &mut page) {
+        // CAST: Less than a page.
+        Ok(()) => page.len as isize,
+        // CAST: `isize` is not smaller than `c_int`.
+        Err(e) => e.to_errno() as isize,
+    }
+}
+
+/// # Safety
+///
+/// `dev` is the device of an `O::Container` and is being accessed through sysfs; `text` points at
+/// `len` bytes, which is at most a page.
+unsafe extern "C" fn store<O: Operations>(
+    dev: *mut bindings::device,
+    _attr: *mut bindings::device_attribute,
+    text: *const c_char,
+    len: usize,
+) -> isize {
+    // SAFETY: By the safety requirements; the access lasts until this function returns.
+    let data = unsafe { O::Container::data(dev) };
+    // SAFETY: By the safety requirements.
+    let text = unsafe { core::slice::from_raw_parts(text, len) };
+    match O::store(data, text) {
+        // CAST: At most a page.
+        Ok(()) => len as isize,
+        // CAST: `isize` is not smaller than `c_int`.
+        Err(e) => e.to_errno() as isize,
+    }
+}
+
+/// The attributes of a group, ended by a null pointer.
+///
+/// # Invariants
+///
+/// All but the last are addresses of [`Attribute`]s of one container, which are static.
+#[doc(hidden)]
+pub struct AttributeList<C, const N: usize>([*const bindings::attribute; N], PhantomData<fn(C)>);
+
+// SAFETY: It is never changed.
+unsafe impl<C, const N: usize> Sync for AttributeList<C, N> {}
+
+impl<C: Container, const N: usize> AttributeList<C, N> {
+    /// Makes a list of `attributes`; `N` is one more than their number.
+    pub const fn new<const M: usize>(attributes: [&'static Attribute<C>; M]) -> Self {
+        const { assert!(N == M + 1) };
+        let mut list = [core::ptr::null(); N];
+        let mut i = 0;
+        while i < M {
+            // `attr` is the first field of a `struct device_attribute`.
+            list[i] = attributes[i].0.get().cast();
+            i += 1;
+        }
+        // INVARIANT: As the type of `attributes` says.
+        Self(list, PhantomData)
+    }
+}
+
+const _: () = assert!(core::mem::offset_of!(bindings::device_attribute, attr) == 0);
+
+/// A `struct attribute_group`.
+///
+/// # Invariants
+///
+/// Its attributes are an [`AttributeList`] of `C`.
+#[doc(hidden)]
+#[repr(transparent)]
+pub struct RawGroup<C>(Opaque<bindings::attribute_group>, PhantomData<fn(C)>);
+
+// SAFETY: Nothing can be done with it but to take its address.
+unsafe impl<C> Sync for RawGroup<C> {}
+
+impl<C: Container> RawGroup<C> {
+    /// Makes a group without a name of its own, so that the files are in the device's directory.
+    pub const fn new<const N: usize>(list: &'static AttributeList<C, N>) -> Self {
+        let mut group: bindings::attribute_group = pin_init::zeroed();
+        // sysfs does not write to the array.
+        group.__bindgen_anon_2.attrs_const = list.0.as_ptr();
+        // INVARIANT: As the type of `list` says.
+        Self(Opaque::new(group), PhantomData)
+    }
+}
+
+/// The attributes of the devices of a container, made by [`attribute_group!`].
+///
+/// # Invariants
+///
+/// It is a null-terminated array of [`RawGroup`]s of `C`, which are static.
+pub struct AttributeGroup<C>([*const bindings::attribute_group; 2], PhantomData<fn(C)>);
+
+// SAFETY: It is never changed.
+unsafe impl<C> Sync for AttributeGroup<C> {}
+
+impl<C: Container> AttributeGroup<C> {
+    /// Use [`attribute_group!`].
+    #[doc(hidden)]
+    pub const fn new(group: &'static RawGroup<C>) -> Self {
+        // INVARIANT: As the type of `group` says.
+        Self([group.0.get(), core::ptr::null()], PhantomData)
+    }
+
+    /// Returns it as C wants it in `struct class` and `struct scsi_host_template`.
+    ///
+    /// It must be given to devices of containers `C` only.
+    pub(crate) const fn as_raw(&'static self) -> *const *const bindings::attribute_group {
+        self.0.as_ptr()
+    }
+}
+
+/// Declares the attributes of the devices of a [`Container`] as a static [`AttributeGroup`].
+///
+/// Each line has the name of the file, its permissions, and a function for each permission:
+/// `show` is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that
+/// takes all of the text or fails. Both run in process context and may sleep; removing the device
+/// waits for them. Permissions and functions that do not fit each other do not compile.
+///
+/// ```ignore
+/// attribute_group! {
+///     /// What a port shows.
+///     pub(crate) static PORT_ATTRIBUTES: sysfs::ClassDevice<Port> {
+///         add_target: 0o200, store = Port::add_target;
+///         limit: 0o644, show = Port::limit, store = Port::set_limit;
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! attribute_group {
+    (
+        $(#[$meta:meta])*
+        $vis:vis static $group:ident: $container:ty {$(
+            $name:ident: $mode:literal $(, show = $show:expr)? $(, store = $store:expr)?;
+        )+}
+    ) => {
+        $(#[$meta])*
+        $vis static $group: $crate::sysfs::AttributeGroup<$container> = {
+            $(
+                // The files have names of their own kind.
+                #[allow(non_camel_case_types)]
+                enum $name {}
+
+                impl $crate::sysfs::Operations for $name {
+                    type Container = $container;
+
+                    const NAME: &'static ::kernel::str::CStr =
+                        ::kernel::c_str!(::core::stringify!($name));
+                    const MODE: u16 = $mode;
+
+                    $crate::attribute_group!(@show $container $(, $show)?);
+                    $crate::attribute_group!(@store $container $(, $store)?);
+                }
+
+                #[allow(non_upper_case_globals)]
+                static $name: $crate::sysfs::Attribute<$container> =
+                    $crate::sysfs::Attribute::new::<$name>();
+            )+
+
+            const N: usize = [$(::core::stringify!($name)),+].len() + 1;
+            static LIST: $crate::sysfs::AttributeList<$container, N> =
+                $crate::sysfs::AttributeList::new([$(&$name),+]);
+            static GROUP: $crate::sysfs::RawGroup<$container> =
+                $crate::sysfs::RawGroup::new(&LIST);
+            $crate::sysfs::AttributeGroup::new(&GROUP)
+        };
+    };
+    (@show $container:ty) => {};
+    (@show $container:ty, $show:expr) => {
+        const HAS_SHOW: bool = true;
+
+        fn show(
+            data: &<$container as $crate::sysfs::Container>::Data,
+            page: &mut $crate::sysfs::Page<'_>,
+        ) -> ::kernel::error::Result {
+            $show(data, page)
+        }
+    };
+    (@store $container:ty) => {};
+    (@store $container:ty, $store:expr) => {
+        const HAS_STORE: bool = true;
+
+        fn store(
+            data: &<$container as $crate::sysfs::Container>::Data,
+            text: &[u8],
+        ) -> ::kernel::error::Result {
+            $store(data, text)
+        }
+    };
+}
+pub use attribute_group;
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_sysfs)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_cuts_off() -> Result {
+        let mut buffer = [b'.'; 8];
+        let mut page = Page::new(&mut buffer);
+        page.emit(fmt!("{}-", 12))?;
+        page.emit(fmt!("{}", "abcdefgh"))?;
+        page.emit(fmt!("more"))?;
+        assert_eq!(page.len, 8);
+        assert!(buffer == *b"12-abcde");
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Device classes and the devices in them.
+
+use super::{
+    AttributeGroup,
+    Container, //
+};
+use crate::{
+    bindings,
+    sync::Completion, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    container_of,
+    device::Device,
+    error::to_result,
+    fmt,
+    prelude::*,
+    str::CString,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// A device class, a folder under `/sys/class`, of devices with data `T`.
+///
+/// Its devices hold a reference to it. It is unregistered when the last reference goes, which
+/// sleeps.
+///
+/// # Invariants
+///
+/// `class` is registered, and its `dev_groups` are attributes of `ClassDevice<T>`.
+#[pin_data(PinnedDrop)]
+pub struct Class<T> {
+    #[pin]
+    class: Opaque<bindings::class>,
+    _devices: PhantomData<fn(T)>,
+}
+
+// SAFETY: A `struct class` is not bound to a thread.
+unsafe impl<T> Send for Class<T> {}
+// SAFETY: The functions on a `struct class` lock where they need to.
+unsafe impl<T> Sync for Class<T> {}
+
+impl<T: Send + Sync + 'static> Class<T> {
+    /// Registers the class `name`, whose devices have `attributes`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`EEXIST`] if there is a class of that name, [`ENOMEM`].
+    pub fn new(
+        name: &'static CStr,
+        attributes: &'static AttributeGroup<ClassDevice<T>>,
+    ) -> Result<Arc<Self>> {
+        let init = try_pin_init!(Self {
+            // INVARIANT: It is registered here, at its final address, with these attributes.
+            class <- Opaque::try_ffi_init(|slot: *mut bindings::class| {
+                let mut class: bindings::class = pin_init::zeroed();
+                class.name = name.as_char_ptr();
+                class.dev_groups = attributes.as_raw();
+                // SAFETY: `slot` is valid for writes.
+                unsafe { slot.write(class) };
+                // SAFETY: It has been initialised, and stays where it is until it is unregistered.
+                to_result(unsafe { bindings::class_register(slot) })
+            }),
+            _devices: PhantomData,
+        }? Error);
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+}
+
+#[pinned_drop]
+impl<T> PinnedDrop for Class<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant it is registered. Its devices are gone, for each holds a
+        // reference until it is released.
+        unsafe { bindings::class_unregister(self.class.get()) };
+    }
+}
+
+/// The memory of a [`ClassDevice`].
+#[pin_data]
+struct Inner<T> {
+    #[pin]
+    dev: Opaque<bindings::device>,
+    /// Complete when the last reference to `dev` is gone.
+    #[pin]
+    released: Completion,
+    #[pin]
+    data: T,
+}
+
+/// A device of a [`Class`] with `T` behind its attributes: an owned `struct device`.
+///
+/// Dropping it is the barrier: it removes the device (`device_del`), which waits for the `show` and
+/// `store` functions that are running and lets no more begin; then waits until the last reference
+/// to the `struct device` is put; then drops `T`. It sleeps, and must not happen in a `show` or
+/// `store` of this device.
+///
+/// # Invariants
+///
+/// - `inner` is valid, owned, pinned, and `inner.dev` is initialised by `device_initialize`, with one
+///   reference that belongs to this object, and `release` as its release function.
+/// - `inner.dev` is added if and only if `added`.
+pub struct ClassDevice<T: Send + Sync + 'static> {
+    inner: NonNull<Inner<T>>,
+    added: bool,
+    _class: Arc<Class<T>>,
+}
+
+// SAFETY: A `struct device` is not bound to a thread, and `T` is `Send`.
+unsafe impl<T: Send + Sync + 'static> Send for ClassDevice<T> {}
+// SAFETY: The functions on a `struct device` lock where they need to, and `T` is `Sync`.
+unsafe impl<T: Send + Sync + 'static> Sync for ClassDevice<T> {}
+
+impl<T: Send + Sync + 'static> ClassDevice<T> {
+    /// Makes the device `name` and shows it under `parent` and in the class. Sleeps.
+    ///
+    /// The functions of its attributes can be called before this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`EEXIST`] if `parent` or the class has a device of that name, [`EINVAL`] if a `Display`
+    /// implementation in `name` fails, [`ENOMEM`], and what `data` returns.
+    pub fn new<E>(
+        class: &Arc<Class<T>>,
+        parent: Option<&Device>,
+        name: fmt::Arguments<'_>,
+        data: impl PinInit<T, E>,
+    ) -> Result<Self>
+    where
+        Error: From<E>,
+    {
+        let name = CString::try_from_fmt(name)?;
+        let init = try_pin_init!(Inner {
+            dev: Opaque::zeroed(),
+            released <- Completion::new(),
+            data <- data,
+        }? Error);
+        let inner = KBox::pin_init::<Error>(init, GFP_KERNEL)?;
+        // SAFETY: The value is not moved until it is dropped, in `drop`.
+        let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
+        // SAFETY: `inner` points at a valid value.
+        let dev = unsafe { (*inner).dev.get() };
+        // SAFETY: It is zeroed, as `device_initialize` wants it.
+        unsafe { bindings::device_initialize(dev) };
+        // SAFETY: Nobody else knows the device yet.
+        unsafe { (*dev).release = Some(release::<T>) };
+        // SAFETY: As above. `_class` below keeps the class until the device has been released.
+        unsafe { (*dev).class = class.class.get() };
+        if let Some(parent) = parent {
+            // CAST: `Device` is a transparent wrapper of `struct device`.
+            let parent = core::ptr::from_ref(parent).cast_mut().cast();
+            // SAFETY: As above. `device_add` takes a reference to the parent, which the caller
+            // keeps until then.
+            unsafe { (*dev).parent = parent };
+        }
+        // INVARIANT: It was initialised above, and is not added yet.
+        let mut this = Self {
+            // SAFETY: It comes from a box.
+            inner: unsafe { NonNull::new_unchecked(inner) },
+            added: false,
+            _class: class.clone(),
+        };
+        // SAFETY: The device is initialised, and both strings are C strings that the call copies.
+        to_result(unsafe { bindings::dev_set_name(dev, c"%s".as_char_ptr(), name.as_char_ptr()) })?;
+        // SAFETY: The device is initialised and has its name. What its attributes need is in place:
+        // `T` is initialised, and the attributes are those of `ClassDevice<T>`, by the type
+        // invariant of `Class`.
+        to_result(unsafe { bindings::device_add(dev) })?;
+        // INVARIANT: It has just been added.
+        this.added = true;
+        Ok(this)
+    }
+
+    /// Gives the device another name. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`EEXIST`] if there is a device of that name, [`ENOMEM`].
+    pub fn rename(&self, name: fmt::Arguments<'_>) -> Result {
+        let name = CString::try_from_fmt(name)?;
+        // SAFETY: By the type invariants the device is added, for `new` returns no other, and the
+        // name is a C string that the call copies.
+        to_result(unsafe { bindings::device_rename(self.dev(), name.as_char_ptr()) })
+    }
+
+    fn dev(&self) -> *mut bindings::device {
+        // SAFETY: By the type invariant `inner` is valid.
+        unsafe { self.inner.as_ref() }.dev.get()
+    }
+}
+
+impl<T: Send + Sync + 'static> core::ops::Deref for ClassDevice<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant `inner` is valid.
+        &unsafe { self.inner.as_ref() }.data
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for ClassDevice<T> {
+    fn drop(&mut self) {
+        let dev = self.dev();
+        if self.added {
+            // SAFETY: By the type invariant it is added, and this happens once.
+            unsafe { bindings::device_del(dev) };
+        }
+        // SAFETY: By the type invariant a reference is ours; it is not used again.
+        unsafe { bindings::put_device(dev) };
+        // SAFETY: `inner` is valid until the end of this function. Without this wait the module
+        // could be unloaded before `release` runs.
+        unsafe { self.inner.as_ref() }.released.wait();
+        // SAFETY: It came from a box, the device in it has been released, and `release` was the
+        // last to access it.
+        drop(unsafe { Pin::new_unchecked(KBox::from_raw(self.inner.as_ptr())) });
+    }
+}
+
+impl<T: Send + Sync + 'static> Container for ClassDevice<T> {
+    type Data = T;
+
+    unsafe fn data<'a>(dev: *mut bindings::device) -> &'a T {
+        // SAFETY: By the safety requirements it is the device of a `ClassDevice<T>`. An access to
+        // an attribute ends before `device_del` returns, and so before the data is dropped.
+        &unsafe { &*inner_of::<T>(dev) }.data
+    }
+}
+
+/// Returns what the device is embedded in.
+///
+/// # Safety
+///
+/// `dev` is the device of a `ClassDevice<T>`.
+unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
+    let dev: *const Opaque<bindings::device> = Opaque::cast_from(dev);
+    // SAFETY: By the safety requirements and the type invariant of `ClassDevice`.
+    unsafe { container_of!(dev.cast_mut(), Inner<T>, dev) }
+}
+
+/// The release function of the device in an [`Inner`].
+///
+/// # Safety
+///
+/// `dev` is the device of a `ClassDevice<T>` whose last reference is gone.
+unsafe extern "C" fn release<T>(dev: *mut bindings::device) {
+    // SAFETY: By the safety requirements, and the memory is freed after this only.
+    unsafe { &*inner_of::<T>(dev) }.released.complete_all();
+}

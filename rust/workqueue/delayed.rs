@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work items that run after a delay, and can be cancelled before.
+//!
+//! [`kernel::workqueue::DelayedWork`] names its queue only when it is scheduled: nothing would keep
+//! that queue until the timer fires. A [`Delayed`] knows its queue from the start and counts as a
+//! user of it while it is scheduled.
+
+use super::Handle;
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::{
+        Arc,
+        LockClassKey, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+    types::Opaque,
+};
+
+/// Creates a [`Delayed`] initialiser with lock classes of its own: `new_delayed!(handle, "name")`.
+#[macro_export]
+macro_rules! new_delayed {
+    ($queue:expr, $name:literal $(,)?) => {
+        $crate::workqueue::Delayed::new(
+            $queue,
+            (::kernel::c_str!($name), ::kernel::static_lock_class!()),
+            (
+                ::kernel::c_str!(::core::concat!($name, "_timer")),
+                ::kernel::static_lock_class!(),
+            ),
+        )
+    };
+}
+pub use new_delayed;
+
+/// What a [`Delayed`] field of `Self` does when its time comes.
+pub trait DelayedItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
+    /// Runs in process context, on the queue of the [`Delayed`].
+    fn run(this: Arc<Self>);
+}
+
+/// Links to run a [`DelayedItem`] later; a field of that item, set by [`new_delayed!`].
+///
+/// # Invariants
+///
+/// - `dwork` is initialised with `run_callback::<T, ID>` as its function.
+/// - While it is pending, one reference to the `Arc<T>` that it is a field of is given up to it, and
+///   it is counted as one user of `queue`.
+#[pin_data]
+pub struct Delayed<T, const ID: u64 = 0> {
+    #[pin]
+    dwork: Opaque<bindings::delayed_work>,
+    queue: Handle,
+    _item: PhantomData<fn(T)>,
+}
+
+// SAFETY: A `struct delayed_work` is not bound to a thread.
+unsafe impl<T, const ID: u64> Send for Delayed<T, ID> {}
+// SAFETY: The functions on a `struct delayed_work` can be called concurrently.
+unsafe impl<T, const ID: u64> Sync for Delayed<T, ID> {}
+
+impl<T, const ID: u64> Delayed<T, ID>
+where
+    T: DelayedItem<ID> + HasDelayed<ID>,
+{
+    /// Creates an initialiser; use [`new_delayed!`].
+    pub fn new(
+        queue: Handle,
+        work: (&'static CStr, Pin<&'static LockClassKey>),
+        timer: (&'static CStr, Pin<&'static LockClassKey>),
+    ) -> impl PinInit<Self> {
+        // INVARIANT: `init_work_with_key` sets the function. It is not pending.
+        pin_init!(Self {
+            dwork <- Opaque::ffi_init(move |slot: *mut bindings::delayed_work| {
+                // SAFETY: `slot` is valid for writes, and so is its field.
+                let work_slot = unsafe { &raw mut (*slot).work };
+                // SAFETY: As above.
+                let timer_slot = unsafe { &raw mut (*slot).timer };
+                // SAFETY: The slot is valid for writes; name and key are static. The function is
+                // called with this very `struct work_struct` only.
+                unsafe {
+                    bindings::init_work_with_key(
+                        work_slot,
+                        Some(run_callback::<T, ID>),
+                        false,
+                        work.0.as_char_ptr(),
+                        work.1.as_ptr(),
+                    )
+                };
+                // SAFETY: The slot is valid for writes; name and key are static. The timer is that
+                // of a `struct delayed_work`, as `delayed_work_timer_fn` expects, with its flag.
+                unsafe {
+                    bindings::timer_init_key(
+                        timer_slot,
+                        Some(bindings::delayed_work_timer_fn),
+                        bindings::TIMER_IRQSAFE,
+                        timer.0.as_char_ptr(),
+                        timer.1.as_ptr(),
+                    )
+                };
+            }),
+            queue,
+            _item: PhantomData,
+        })
+    }
+
+    /// Schedules `item` to run in `delay` milliseconds. Callable in any context but NMI.
+    ///
+    /// # Errors
+    ///
+    /// Gives `item` back if it is scheduled already or is being cancelled, or if the queue is
+    /// closed.
+    pub fn schedule(item: Arc<T>, delay: Msecs) -> Result<(), Arc<T>> {
+        let ptr = Arc::into_raw(item);
+        // SAFETY: `ptr` points at a valid value, which lives while `ptr` stands for an `Arc`.
+        let this = unsafe { &*T::raw_get_delayed(ptr) };
+        let queue = this.queue.clone();
+        let queued = queue.0.enter() && {
+            // INVARIANT: If it becomes pending, `ptr` is given up and the call to `enter` has no
+            // `leave` here.
+            // SAFETY: The queue is valid, since this is a user of it, and stays so while the timer
+            // is armed, which counts as a user. `dwork` is initialised, and valid until it has run
+            // or was cancelled, since `ptr` keeps it.
+            let queued = unsafe {
+                bindings::queue_delayed_work_on(
+                    // CAST: A number of the C enum that is meant to be passed as `int`.
+                    bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+                    queue.0.wq.as_ptr(),
+                    this.dwork.get(),
+                    msecs_to_jiffies(delay),
+                )
+            };
+            if !queued {
+                queue.0.leave();
+            }
+            queued
+        };
+        if queued {
+            Ok(())
+        } else {
+            // SAFETY: It is the pointer from above, which nobody took.
+            Err(unsafe { Arc::from_raw(ptr) })
+        }
+    }
+
+    /// Takes `item` back if it is scheduled, and waits until it is not running; sleeps.
+    ///
+    /// On return the item is neither scheduled nor running, unless someone scheduled it again.
+    /// Returns whether it was scheduled and will now not run. Must not be called in the item
+    /// itself, nor with anything held that the item needs.
+    pub fn cancel_sync(item: &Arc<T>) -> bool {
+        let ptr = Arc::as_ptr(item);
+        // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
+        let this = unsafe { &*T::raw_get_delayed(ptr) };
+        // SAFETY: By the type invariant it is initialised.
+        let pending = unsafe { bindings::cancel_delayed_work_sync(this.dwork.get()) };
+        if pending {
+            // INVARIANT: It is not pending any more, so that what it held is returned.
+            this.queue.0.leave();
+            // SAFETY: By the type invariant a reference was given up to it, and it will not run.
+            drop(unsafe { Arc::from_raw(ptr) });
+        }
+        pending
+    }
+}
+
+/// The function of the `struct delayed_work` of a [`Delayed`].
+///
+/// # Safety
+///
+/// `work` is that of the [`Delayed<T, ID>`] field that [`HasDelayed`] names of a value in an
+/// `Arc<T>`, and has just ceased to be pending.
+unsafe extern "C" fn run_callback<T, const ID: u64>(work: *mut bindings::work_struct)
+where
+    T: DelayedItem<ID> + HasDelayed<ID>,
+{
+    // SAFETY: By the safety requirements it is a field of a `struct delayed_work`.
+    let dwork = unsafe { container_of!(work, bindings::delayed_work, work) };
+    let dwork: *const Opaque<bindings::delayed_work> = Opaque::cast_from(dwork);
+    // SAFETY: By the safety requirements that is a field of a `Delayed`.
+    let delayed = unsafe { container_of!(dwork.cast_mut(), Delayed<T, ID>, dwork) };
+    // SAFETY: By the safety requirements that is a field of a `T`.
+    let ptr = unsafe { T::delayed_container_of(delayed) };
+    // SAFETY: By the type invariant of `Delayed` a reference was given up to it, and because it is
+    // not pending any more, nobody else takes that one.
+    let item = unsafe { Arc::from_raw(ptr) };
+    // SAFETY: `item` keeps the field alive.
+    let queue = unsafe { &(*delayed).queue };
+    // The timer has fired; the drop of the queue waits for running items by other means.
+    queue.0.leave();
+    T::run(item);
+}
+
+/// Names the [`Delayed<Self, ID>`] field of `Self`.
+///
+/// # Safety
+///
+/// The two methods must be the inverse of each other, and `raw_get_delayed` must return the address
+/// of a field of what it is given. Implement it with [`impl_has_delayed!`].
+pub unsafe trait HasDelayed<const ID: u64 = 0>: Sized {
+    /// Returns the address of the field.
+    ///
+    /// # Safety
+    ///
+    /// `this` points at a valid `Self`.
+    unsafe fn raw_get_delayed(this: *const Self) -> *const Delayed<Self, ID>;
+
+    /// Returns the address of the value that the field is in.
+    ///
+    /// # Safety
+    ///
+    /// `delayed` points at that field of a `Self`.
+    unsafe fn delayed_container_of(delayed: *const Delayed<Self, ID>) -> *const Self;
+}
+
+/// Implements [`HasDelayed`]: `impl_has_delayed! { impl HasDelayed<0> for Session { self.timer } }`.
+#[macro_export]
+macro_rules! impl_has_delayed {
+    ($(impl HasDelayed<$id:literal> for $self:ty { self.$field:ident })*) => {$(
+        #[allow(unsafe_code)]
+        // SAFETY: The field has the right type, or this does not compile, and `container_of!` undoes
+        // the projection to it.
+        unsafe impl $crate::workqueue::HasDelayed<$id> for $self {
+            #[inline]
+            unsafe fn raw_get_delayed(
+                this: *const Self,
+            ) -> *const $crate::workqueue::Delayed<Self, $id> {
+                // SAFETY: By the safety requirements `this` points at a valid value.
+                unsafe { &raw const (*this).$field }
+            }
+
+            #[inline]
+            unsafe fn delayed_container_of(
+                delayed: *const $crate::workqueue::Delayed<Self, $id>,
+            ) -> *const Self {
+                // SAFETY: By the safety requirements it is this field of a `Self`.
+                unsafe { ::kernel::container_of!(delayed.cast_mut(), Self, $field) }
+            }
+        }
+    )*};
+}
+pub use impl_has_delayed;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of the work queues: every reference that a queue takes comes back.
+
+use super::*;
+use kernel::{
+    impl_has_work,
+    new_work,
+    sync::atomic::Relaxed, //
+};
+
+#[pin_data]
+struct Item {
+    runs: Atomic<i32>,
+    #[pin]
+    started: Completion,
+    #[pin]
+    go: Completion,
+    #[pin]
+    work: Work<Item>,
+    #[pin]
+    timer: Delayed<Item>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Item { self.work }
+}
+
+impl_has_delayed! {
+    impl HasDelayed<0> for Item { self.timer }
+}
+
+impl WorkItem for Item {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.started.complete();
+        this.go.wait();
+        this.runs.add(1, Relaxed);
+    }
+}
+
+impl DelayedItem for Item {
+    fn run(this: Arc<Self>) {
+        this.runs.add(1, Relaxed);
+    }
+}
+
+fn queue() -> Result<WorkQueue> {
+    WorkQueue::new(c"srp_test", Flags::UNBOUND | Flags::MEM_RECLAIM)
+}
+
+fn item(queue: &WorkQueue) -> Result<Arc<Item>> {
+    Arc::pin_init(
+        pin_init!(Item {
+            runs: Atomic::new(0),
+            started <- Completion::new(),
+            go <- Completion::new(),
+            work <- new_work!("Item::work"),
+            timer <- new_delayed!(queue.handle(), "Item::timer"),
+        }),
+        GFP_KERNEL,
+    )
+}
+
+/// Whether `item` is the only reference left.
+fn is_last(item: Arc<Item>) -> bool {
+    Arc::into_unique_or_drop(item).is_some()
+}
+
+#[kunit_tests(srp_workqueue)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn flags_are_checked() {
+        assert!(WorkQueue::new(c"srp_test", Flags::MEM_RECLAIM).is_err());
+        assert!(WorkQueue::new(c"srp_test", Flags::PERCPU | Flags::UNBOUND).is_err());
+    }
+
+    #[test]
+    fn runs_and_gives_the_reference_back() -> Result {
+        let queue = queue()?;
+        let item = item(&queue)?;
+        item.go.complete_all();
+        assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
+        queue.flush()?;
+        assert_eq!(item.runs.load(Relaxed), 1);
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn cancel_takes_back_what_waits() -> Result {
+        let queue = queue()?;
+        let item = item(&queue)?;
+        assert!(!cancel_sync::<_, 0>(&item));
+        assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
+        item.started.wait();
+        // It runs; a second round waits behind it and is refused a third time.
+        assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
+        assert!(queue.enqueue::<_, 0>(item.clone()).is_err());
+        item.go.complete_all();
+        let waited = cancel_sync::<_, 0>(&item);
+        let runs = item.runs.load(Relaxed);
+        assert_eq!(runs, if waited { 1 } else { 2 });
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn delayed_runs_once() -> Result {
+        let queue = queue()?;
+        let item = item(&queue)?;
+        assert!(Delayed::<Item>::schedule(item.clone(), 10).is_ok());
+        assert!(Delayed::<Item>::schedule(item.clone(), 10).is_err());
+        // The drop waits for the timer.
+        drop(queue);
+        assert_eq!(item.runs.load(Relaxed), 1);
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn delayed_cancel_gives_the_reference_back() -> Result {
+        let queue = queue()?;
+        let item = item(&queue)?;
+        assert!(!Delayed::<Item>::cancel_sync(&item));
+        assert!(Delayed::<Item>::schedule(item.clone(), 1_000_000).is_ok());
+        assert!(Delayed::<Item>::cancel_sync(&item));
+        // Would wait for a quarter of an hour if the cancelled timer still counted.
+        drop(queue);
+        assert_eq!(item.runs.load(Relaxed), 0);
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn closed_queue_refuses() -> Result {
+        let queue = queue()?;
+        let handle = queue.handle();
+        let item = item(&queue)?;
+        drop(queue);
+        assert!(handle.enqueue::<_, 0>(item.clone()).is_err());
+        assert!(Delayed::<Item>::schedule(item.clone(), 1).is_err());
+        assert!(handle.flush() == Err(ESHUTDOWN));
+        assert!(is_last(item));
+        Ok(())
+    }
+}
