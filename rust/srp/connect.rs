@@ -22,7 +22,10 @@ use super::{
         RESOLVE_TIMEOUT_MS, //
     },
     proto::{
-        ids::PortId,
+        ids::{
+            Gid,
+            PortId, //
+        },
         login::{
             Granted,
             LoginReqRdma,
@@ -74,6 +77,8 @@ pub struct Plan {
     pub src: Option<SocketAddr>,
     /// The target's address.
     pub dest: SocketAddr,
+    /// GID of our port.
+    pub sgid: Gid,
     /// Our port identifier.
     pub initiator: PortId,
     /// The target's port identifier.

@@ -2,5 +2,6 @@
 
 //! What the rest of the system sees: SCSI hosts and sysfs.
 
+pub mod host;
 pub mod scsi;
 pub mod sysfs;

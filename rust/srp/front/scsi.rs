@@ -2,6 +2,10 @@
 
 //! The SCSI host of a session: commands in, error handling.
 
+use super::host::{
+    Facts,
+    HOST_ATTRIBUTES, //
+};
 use crate::{
     scsi::{
         srp_transport::Operations,
@@ -11,6 +15,7 @@ use crate::{
         Device,
         Disposition,
         Driver,
+        Host,
         Rejected,
         ScsiResult, //
     },
@@ -30,8 +35,10 @@ use crate::{
                 NO_TASK, //
             }, //
         },
+        port::Port,
         session::Session, //
-    }, //
+    },
+    sysfs::AttributeGroup, //
 };
 use kernel::{
     prelude::*,
@@ -50,6 +57,7 @@ pub struct Io {
     session: Arc<Session>,
     connections: KVec<Arc<Connection>>,
     target_can_queue: u32,
+    facts: Facts,
 }
 
 impl Io {
@@ -58,12 +66,41 @@ impl Io {
         session: Arc<Session>,
         connections: KVec<Arc<Connection>>,
         target_can_queue: u32,
+        facts: Facts,
     ) -> Self {
         Self {
             session,
             connections,
             target_can_queue,
+            facts,
         }
+    }
+
+    /// What was said at login.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The port that it was logged in through.
+    pub fn port(&self) -> &Port {
+        self.session.port()
+    }
+
+    /// The number of channels.
+    pub fn channels(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The unused credits of the channel that has the fewest.
+    pub fn least_credits(&self) -> u32 {
+        let credits = self.connections.iter().map(|c| c.handler().credits());
+        credits.min().unwrap_or(0)
+    }
+
+    /// How often a command had to wait for a credit.
+    pub fn waits_for_credit(&self) -> i32 {
+        let waits = self.connections.iter().map(|c| c.handler().zero_req_lim());
+        waits.fold(0, i32::wrapping_add)
     }
 
     fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
@@ -89,6 +126,7 @@ impl Driver for Io {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
     const NAME: &'static CStr = c"InfiniBand SRP initiator";
     const PROC_NAME: &'static CStr = c"ib_srp";
+    const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&HOST_ATTRIBUTES);
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {

@@ -2,7 +2,10 @@
 
 //! `/sys/class/infiniband_srp/srp-<device>-<port>/`: `add_target`, `ibdev`, `port`.
 
-use super::scsi::Io;
+use super::{
+    host::Facts,
+    scsi::Io, //
+};
 use crate::{
     net::{
         Namespace,
@@ -150,21 +153,20 @@ fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve("dest", &dest)?;
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
+    let sgid = Gid(port.device().gid(port.number(), 0)?);
     let initiator = if topspin {
         PortId::topspin(port.device().node_guid())
     } else {
-        let gid = port.device().gid(port.number(), 0)?;
-        options.initiator_port(Gid(gid).interface_id())
+        options.initiator_port(sgid.interface_id())
     };
-    // CAST: 2 to 7.
-    let retry_count = options.tl_retry_count;
     Ok(Plan {
         net,
         src,
         dest,
+        sgid,
         initiator,
         target: options.target_port(),
-        retry_count,
+        retry_count: options.tl_retry_count,
     })
 }
 
@@ -198,6 +200,15 @@ fn log_in(
         session.clone(),
         connections,
         options.target_can_queue.unwrap_or(0),
+        Facts {
+            id_ext: options.id_ext,
+            ioc_guid: options.ioc_guid,
+            sgid: plan.sgid,
+            comp_vector: options.comp_vector.unwrap_or(0),
+            tl_retry_count: options.tl_retry_count,
+            cmd_sg_entries: options.cmd_sg_entries,
+            allow_ext_sg: options.allow_ext_sg,
+        },
     );
     let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
     let host = Arc::new(

@@ -14,6 +14,7 @@ use core::{
 
 use super::number::{
     base0,
+    split,
     NumberError, //
 };
 
@@ -55,7 +56,7 @@ impl<'a> Address<'a> {
     }
 
     fn parse_v4(text: &'a str) -> Result<Self, AddressError> {
-        let (host, port) = match text.split_once(':') {
+        let (host, port) = match split(text, b':') {
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
         };
@@ -68,8 +69,8 @@ impl<'a> Address<'a> {
     }
 
     fn parse_v6(text: &'a str) -> Result<Self, AddressError> {
-        let (host, after) = text.split_once(']').ok_or(AddressError::Syntax)?;
-        let (host, scope) = match host.split_once('%') {
+        let (host, after) = split(text, b']').ok_or(AddressError::Syntax)?;
+        let (host, scope) = match split(host, b'%') {
             Some((host, scope)) => (host, Some(scope)),
             None => (host, None),
         };

@@ -59,6 +59,14 @@ pub fn hex128(text: &str) -> Result<[u8; 16], NumberError> {
     Ok(bytes.to_be_bytes())
 }
 
+/// The text before and after the first `separator`, an ASCII character. Unlike `str::split_once()`
+/// it brings no arithmetic that the compiler cannot prove right.
+pub(super) fn split(text: &str, separator: u8) -> Option<(&str, &str)> {
+    let before = text.bytes().take_while(|&byte| byte != separator).count();
+    let (before, after) = text.split_at_checked(before)?;
+    Some((before, after.get(1..)?))
+}
+
 fn digits(text: &str, radix: u8) -> Result<u64, NumberError> {
     if text.is_empty() {
         return Err(NumberError::Syntax);

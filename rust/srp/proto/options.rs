@@ -202,7 +202,7 @@ impl<'a> Draft<'a> {
         if token.contains(&0) {
             return Err(Why::NotText);
         }
-        let (name, value) = match text.split_once('=') {
+        let (name, value) = match number::split(text, b'=') {
             Some((name, value)) => (name, Some(value).filter(|value| !value.is_empty())),
             None => (text, None),
         };

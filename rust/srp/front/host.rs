@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files of a session in `/sys/class/scsi_host/host<n>/`, as the C driver has them.
+
+use super::scsi::Io;
+use crate::{
+    scsi::Host,
+    srp::proto::ids::{
+        Gid,
+        Guid, //
+    },
+    sysfs::{
+        attribute_group,
+        Page, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// What was said or found out at login, for those who ask.
+pub struct Facts {
+    /// Extension of the target's port identifier.
+    pub id_ext: Guid,
+    /// GUID of the target's I/O controller.
+    pub ioc_guid: Guid,
+    /// GID of our port.
+    pub sgid: Gid,
+    /// Completion vector of the first channel.
+    pub comp_vector: u32,
+    /// Retries of the transport.
+    pub tl_retry_count: u8,
+    /// Descriptors in a message.
+    pub cmd_sg_entries: u8,
+    /// Whether a descriptor table might be only partly in the message. It never is.
+    pub allow_ext_sg: bool,
+}
+
+attribute_group! {
+    /// The files of a host.
+    pub static HOST_ATTRIBUTES: Host<Io> {
+        id_ext: 0o444, show = |io: &Io, page| line(page, io.facts().id_ext);
+        ioc_guid: 0o444, show = |io: &Io, page| line(page, io.facts().ioc_guid);
+        service_id: 0o444, show = ib_only;
+        pkey: 0o444, show = ib_only;
+        sgid: 0o444, show = |io: &Io, page| line(page, io.facts().sgid);
+        dgid: 0o444, show = ib_only;
+        orig_dgid: 0o444, show = ib_only;
+        req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
+        zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.waits_for_credit());
+        local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
+        local_ib_device: 0o444, show = |io: &Io, page| line(page, io.port().device().name());
+        ch_count: 0o444, show = |io: &Io, page| line(page, io.channels());
+        comp_vector: 0o444, show = |io: &Io, page| line(page, io.facts().comp_vector);
+        tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.facts().tl_retry_count);
+        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.facts().cmd_sg_entries);
+        allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.facts().allow_ext_sg);
+    }
+}
+
+fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
+    page.emit(format_args!("{value}\n"))
+}
+
+/// The file is there, because scripts look for it, but an RDMA/CM login has nothing to show.
+fn ib_only(_: &Io, _: &mut Page<'_>) -> Result {
+    Err(ENOENT)
+}
