@@ -105,8 +105,7 @@ impl Event<'_> {
                 let event = core::ptr::from_ref(self.event).cast_mut();
                 // SAFETY: `id` and `event` are those that the handler was called with. The function
                 // only reads them.
-                let data =
-                    unsafe { bindings::rdma_consumer_reject_data(self.id, event, &mut len) };
+                let data = unsafe { bindings::rdma_consumer_reject_data(self.id, event, &mut len) };
                 // SAFETY: The event has that many bytes while its handler runs.
                 unsafe { bytes(data, len) }
             }
@@ -232,7 +231,9 @@ impl<E: EventHandler> Id<E> {
     ) -> Result {
         let mut src = src.map(|src| src.to_raw());
         let mut dst = dst.to_raw();
-        let src = src.as_mut().map_or(null_mut(), |src| (&raw mut *src).cast());
+        let src = src
+            .as_mut()
+            .map_or(null_mut(), |src| (&raw mut *src).cast());
         let dst = (&raw mut dst).cast();
         // SAFETY: The identifier is valid by the type invariant; the function copies the addresses.
         to_result(unsafe {

@@ -134,7 +134,7 @@ impl Device {
         } else {
             attrs.max_fast_reg_page_list_len.min(by_size).min(512)
         };
-        let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u32);
+        let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         Limits {
             max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
             max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),

@@ -183,7 +183,9 @@ impl Regions {
 
     /// Makes the regions those of a new queue pair; fails if they have one.
     pub(super) fn bind(&self) -> Result {
-        self.bound.cmpxchg(false, true, Acquire).map_err(|_| EBUSY)?;
+        self.bound
+            .cmpxchg(false, true, Acquire)
+            .map_err(|_| EBUSY)?;
         self.dead.store(false, Release);
         Ok(())
     }
@@ -344,7 +346,11 @@ impl<T: ScatterList> Handle<T> {
         let (mut sg, mut left, mut offset, mut bytes) = (list, count, 0u32, 0u64);
         for (used, region) in self.own().iter().enumerate() {
             if left == 0 {
-                return if bytes == u64::from(len) { Ok(used) } else { Err(EIO) };
+                return if bytes == u64::from(len) {
+                    Ok(used)
+                } else {
+                    Err(EIO)
+                };
             }
             let mr = region.mr.as_ptr();
             // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
@@ -372,7 +378,7 @@ impl<T: ScatterList> Handle<T> {
             left -= done;
             let random = crate::sys::random_u64();
             // SAFETY: The region is valid and ours. A key's lower byte is its owner's to choose.
-            let key = unsafe { ((*mr).rkey & !0xff) | (random as u8 as u32) };
+            let key = unsafe { ((*mr).rkey & !0xff) | u32::from(random as u8) };
             // SAFETY: As above; this is `ib_update_fast_reg_key()`.
             unsafe { (*mr).rkey = key };
             // SAFETY: As above.
@@ -398,16 +404,20 @@ impl<T: ScatterList> Handle<T> {
     /// What the peer needs, one segment for each region; none if nothing is mapped.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = Segment> + '_ {
         let used = self.mapped.as_ref().map_or(0, |m| m.used);
-        self.own().get(..used).unwrap_or_default().iter().map(|region| {
-            // SAFETY: The region is valid, and only its handle changes it.
-            let mr = unsafe { &*region.mr.as_ptr() };
-            Segment {
-                addr: mr.iova,
-                key: mr.rkey,
-                // CAST: A region is at most as long as the list, whose length is a `u32`.
-                len: mr.length as u32,
-            }
-        })
+        self.own()
+            .get(..used)
+            .unwrap_or_default()
+            .iter()
+            .map(|region| {
+                // SAFETY: The region is valid, and only its handle changes it.
+                let mr = unsafe { &*region.mr.as_ptr() };
+                Segment {
+                    addr: mr.iova,
+                    key: mr.rkey,
+                    // CAST: A region is at most as long as the list, whose length is a `u32`.
+                    len: mr.length as u32,
+                }
+            })
     }
 
     /// The registration to post, with exactly the access that the direction needs.

@@ -16,8 +16,8 @@ use super::{
         Pool, //
     },
     mr::{
-        Register,
         Regions,
+        Register,
         MAX_PER_HANDLE, //
     },
     pd::Pd,
@@ -98,6 +98,18 @@ pub struct Sizes {
     pub receive: u32,
     /// Completion vector.
     pub vector: u32,
+    /// Memory handles.
+    pub handles: usize,
+}
+
+/// The memory of a [`Qp`].
+pub struct Memory {
+    /// Chunks of one pool for incoming messages.
+    pub receives: KVec<Chunk>,
+    /// The pool of the outgoing messages.
+    pub messages: Arc<Pool>,
+    /// What data is registered with.
+    pub regions: Arc<Regions>,
 }
 
 /// A posted receive.
@@ -155,23 +167,24 @@ unsafe impl<H: Handler> Sync for Qp<H> {}
 impl<H: Handler> Qp<H> {
     /// Creates the queue pair of `id`, whose route is resolved, and posts all receives.
     ///
-    /// `receives` are chunks of one pool for incoming messages; `messages` is the pool of the
-    /// outgoing ones. May sleep.
+    /// May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if `regions` serve another queue pair, `EINVAL` if `id` is on another device or a
+    /// `EBUSY` if the regions serve another queue pair, `EINVAL` if `id` is on another device or a
     /// size is beyond the device, otherwise what the device driver says.
     pub fn new(
         pd: &Arc<Pd>,
         id: &Arc<cm::Id<H::Events>>,
         sizes: Sizes,
-        receives: KVec<Chunk>,
-        messages: Arc<Pool>,
-        regions: Arc<Regions>,
-        handles: usize,
+        memory: Memory,
         handler: H,
     ) -> Result<Arc<Self>> {
+        let Memory {
+            receives,
+            messages,
+            regions,
+        } = memory;
         let mut list = KVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for chunk in receives {
             let cqe = bindings::ib_cqe {
@@ -179,8 +192,8 @@ impl<H: Handler> Qp<H> {
             };
             list.push(Receive { cqe, chunk }, GFP_KERNEL)?;
         }
-        let mut invalidate_cqes = KVec::with_capacity(handles, GFP_KERNEL)?;
-        for _ in 0..handles {
+        let mut invalidate_cqes = KVec::with_capacity(sizes.handles, GFP_KERNEL)?;
+        for _ in 0..sizes.handles {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
         }
@@ -493,7 +506,11 @@ impl<H: Handler> Qp<H> {
         }
         // SAFETY: The completion was made from a request of `post_receives`, whose cookie is the
         // `cqe` of a `Receive`.
-        let receive = unsafe { cookie(wc).byte_sub(offset_of!(Receive, cqe)).cast::<Receive>() };
+        let receive = unsafe {
+            cookie(wc)
+                .byte_sub(offset_of!(Receive, cqe))
+                .cast::<Receive>()
+        };
         // SAFETY: It is an element of `receives`, which lives as long as `this`.
         let chunk = unsafe { &(*receive).chunk };
         let len = wc.byte_len as usize;

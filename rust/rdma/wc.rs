@@ -46,8 +46,8 @@ pub struct Flags(pub(crate) i32);
 impl Flags {
     /// The peer sent immediate data or asked to invalidate a key, which nobody negotiated.
     pub fn is_unexpected(self) -> bool {
-        let odd = bindings::ib_wc_flags_IB_WC_WITH_IMM
-            | bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE;
+        let odd =
+            bindings::ib_wc_flags_IB_WC_WITH_IMM | bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE;
         self.0 & odd as i32 != 0
     }
 }

@@ -20,6 +20,7 @@ use super::{
     logic::{
         credit,
         registration,
+        send_queue::SIGNAL_EVERY,
         slot::{
             Event,
             State,
@@ -92,13 +93,6 @@ use kernel::{
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
-
-/// Of the sends that nothing else completes, every 16th is signaled, so that the send queue is
-/// recycled.
-const SIGNAL_EVERY: i32 = 16;
-
-/// Sends that may wait to be recycled, beside those of the slots.
-const SEND_SLACK: u32 = 2 * SIGNAL_EVERY as u32;
 
 /// An answer to a request of the target: bit 0 says that its send is under way.
 const ANSWERING: u64 = 1;
@@ -176,20 +170,17 @@ impl Channel {
             zero_req_lim: Atomic::new(0),
         };
         let sizes = qp::Sizes {
-            send: geometry.sizes.send_queue() + SEND_SLACK,
+            send: geometry.sizes.send_queue(),
             receive: receives,
             vector: geometry.vector(u32::from(index)),
+            handles: depth,
         };
-        Qp::new(
-            pd,
-            id,
-            sizes,
-            receive_chunks,
+        let memory = qp::Memory {
+            receives: receive_chunks,
             messages,
             regions,
-            depth,
-            channel,
-        )
+        };
+        Qp::new(pd, id, sizes, memory, channel)
     }
 
     /// The number of the channel, which is that of its hardware queue.
@@ -200,7 +191,8 @@ impl Channel {
     /// The target has granted this; commands may be sent.
     pub fn open(&self, granted: &Granted) {
         self.immediate.store(granted.immediate, Relaxed);
-        self.credits.store(granted.req_lim.min(credit::MAX), Release);
+        self.credits
+            .store(granted.req_lim.min(credit::MAX), Release);
     }
 
     /// The session has lost its connection.
@@ -235,8 +227,8 @@ impl Channel {
     fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         let mut unused = self.credits.load(Relaxed);
         loop {
-            let sum = credit::give(unused, delta, credit::MAX)
-                .map_err(|_| Violation::Credits(delta))?;
+            let sum =
+                credit::give(unused, delta, credit::MAX).map_err(|_| Violation::Credits(delta))?;
             match self.credits.cmpxchg(unused, sum, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => unused = now,
@@ -327,7 +319,7 @@ impl Channel {
     }
 
     fn signal(&self) -> bool {
-        if self.unsignaled.fetch_add(1, Relaxed) + 1 < SIGNAL_EVERY {
+        if self.unsignaled.fetch_add(1, Relaxed) + 1 < SIGNAL_EVERY as i32 {
             return false;
         }
         self.unsignaled.store(0, Relaxed);
@@ -496,7 +488,12 @@ impl Channel {
         Ok(())
     }
 
-    fn message(&self, connection: &Connection, bytes: &[u8], flags: Flags) -> Result<(), Violation> {
+    fn message(
+        &self,
+        connection: &Connection,
+        bytes: &[u8],
+        flags: Flags,
+    ) -> Result<(), Violation> {
         if flags.is_unexpected() {
             return Err(Violation::Flags);
         }
@@ -568,7 +565,9 @@ impl Channel {
 
     /// Waits until no command for the unit is in a slot, at most `timeout` milliseconds. Sleeps.
     pub fn wait_unit(&self, lun: Lun, timeout: Msecs) -> bool {
-        self.wait_until(timeout, || !self.slots.iter().any(|cell| cell.is_out_for(lun)))
+        self.wait_until(timeout, || {
+            !self.slots.iter().any(|cell| cell.is_out_for(lun))
+        })
     }
 
     fn wait_until(&self, timeout: Msecs, done: impl Fn() -> bool) -> bool {

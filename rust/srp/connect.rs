@@ -153,8 +153,8 @@ impl<'a> Login<'a> {
     /// If the first channel fails, or the session ends, or a signal comes.
     pub fn run(&self) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
         let no_memory = |_| LoginFailure::Step("channel list", ENOMEM);
-        let mut channels = KVec::with_capacity(self.geometry.channels as usize, GFP_KERNEL)
-            .map_err(no_memory)?;
+        let mut channels =
+            KVec::with_capacity(self.geometry.channels as usize, GFP_KERNEL).map_err(no_memory)?;
 
         let first = self.resolve(0)?;
         self.wait(&first.events, "address")?;
@@ -250,14 +250,9 @@ impl<'a> Login<'a> {
         multichannel: MultiChannel,
     ) -> Result<Connecting, LoginFailure> {
         let geometry = self.geometry;
-        let connection = Channel::connect(
-            self.session,
-            geometry,
-            channel.index,
-            &self.pd,
-            &channel.id,
-        )
-        .map_err(|e| LoginFailure::Step("queue pair", e))?;
+        let connection =
+            Channel::connect(self.session, geometry, channel.index, &self.pd, &channel.id)
+                .map_err(|e| LoginFailure::Step("queue pair", e))?;
         let requested = Requested {
             tag: sys::random_u64(),
             max_it_iu_len: geometry.it_iu_len,
@@ -301,11 +296,7 @@ impl<'a> Login<'a> {
     }
 
     /// Waits for the end of a step.
-    fn wait(
-        &self,
-        events: &Events,
-        what: &'static str,
-    ) -> Result<Option<Response>, LoginFailure> {
+    fn wait(&self, events: &Events, what: &'static str) -> Result<Option<Response>, LoginFailure> {
         loop {
             let left = self.deadline.left();
             if self.session.is_lost() || self.session.is_ending() {

@@ -69,20 +69,18 @@ impl Geometry {
             pr_err!("the RDMA device has no fast memory registration\n");
             return Err(crate::errno::EOPNOTSUPP);
         }
-        let regions = Regions {
-            page_size: device.mr_page_size,
-            pages: device.max_pages_per_mr,
-            gaps: device.sg_gaps,
-        };
+        let regions = regions(&device);
         let most = (MAX_PER_HANDLE as u32).min(u32::from(options.cmd_sg_entries));
         let wanted = options.max_sect.unwrap_or(DEFAULT_SECTORS);
-        let max_sectors = wanted.min(max_sectors_of(regions, most));
+        let max_sectors = wanted.min(regions.max_sectors(most));
         if max_sectors < wanted {
             pr_warn!(
                 "max_sect {wanted} lowered to {max_sectors}: {most} memory regions per command\n"
             );
         }
-        let per_command = regions_of(regions, max_sectors, options.sg_tablesize).min(most);
+        let per_command = regions
+            .per_command(max_sectors, options.sg_tablesize)
+            .min(most);
         let entries = per_command.saturating_mul(regions.pages);
         let sg_tablesize = match options.sg_tablesize {
             // Nobody said: as many as the regions take.
@@ -146,12 +144,9 @@ impl Geometry {
         // One credit is kept for task management.
         let can_queue = self.sizes.depth.min(least.saturating_sub(1));
         let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
-        let regions = self.sizes.regions.min(descriptors.unwrap_or(0));
-        let shape = Regions {
-            page_size: self.device.mr_page_size,
-            pages: self.device.max_pages_per_mr,
-            gaps: self.device.sg_gaps,
-        };
+        // A target without room for a list still takes one direct descriptor.
+        let count = self.sizes.regions.min(descriptors.unwrap_or(0).max(1));
+        let shape = regions(&self.device);
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
         Ok(scsi::Limits {
             nr_hw_queues: small(granted.len() as u32)?,
@@ -160,8 +155,8 @@ impl Geometry {
             max_id: 1,
             max_lun: u64::MAX,
             max_cmd_len: 16,
-            sg_tablesize: small(self.sg_tablesize.min(regions * shape.pages))?,
-            max_sectors: self.max_sectors.min(max_sectors_of(shape, regions)),
+            sg_tablesize: small(self.sg_tablesize.min(count * shape.pages))?,
+            max_sectors: self.max_sectors.min(shape.max_sectors(count)),
             max_segment_size: if self.device.sg_gaps {
                 self.device.max_segment_size
             } else {
@@ -183,20 +178,10 @@ const MAX_IMMEDIATE: u32 = 32 << 10;
 /// `SG_MAX_SEGMENTS`.
 const SG_MAX_SEGMENTS: u32 = 2048;
 
-/// Most 512-byte sectors that `count` regions always cover.
-fn max_sectors_of(regions: Regions, count: u32) -> u32 {
-    if regions.gaps {
-        return u32::MAX;
-    }
-    let pages = u64::from(regions.pages) * u64::from(count);
-    let bytes = pages.saturating_sub(1) * u64::from(regions.page_size);
-    u32::try_from(bytes >> 9).unwrap_or(u32::MAX)
-}
-
-/// Regions of a command. The message holds all descriptors, so their table needs no region.
-fn regions_of(regions: Regions, max_sectors: u32, sg_tablesize: u32) -> u32 {
-    match regions.per_command(max_sectors, sg_tablesize.max(1)) {
-        one @ 0..=1 => one.max(1),
-        with_table => with_table - 1,
+fn regions(device: &device::Limits) -> Regions {
+    Regions {
+        page_size: device.mr_page_size,
+        pages: device.max_pages_per_mr,
+        gaps: device.sg_gaps,
     }
 }

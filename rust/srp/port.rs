@@ -146,7 +146,11 @@ impl Port {
     /// # Errors
     ///
     /// `EEXIST` if there is one with this key, `ENODEV` if the port goes, `ENOMEM`.
-    pub fn begin(self: &Arc<Self>, key: Key, target: super::proto::ids::PortId) -> Result<Arc<Session>> {
+    pub fn begin(
+        self: &Arc<Self>,
+        key: Key,
+        target: super::proto::ids::PortId,
+    ) -> Result<Arc<Session>> {
         let session = Session::new(self, key, target, self.queues.clone())?;
         let mut sessions = self.sessions.lock();
         if sessions.closed {
@@ -187,7 +191,11 @@ impl Port {
     /// Waits until this session has ended; for a login that failed. Sleeps.
     pub fn wait_gone(&self, session: &Arc<Session>) {
         let mut sessions = self.sessions.lock();
-        while sessions.list.iter().any(|other| Arc::ptr_eq(other, session)) {
+        while sessions
+            .list
+            .iter()
+            .any(|other| Arc::ptr_eq(other, session))
+        {
             self.gone.wait(&mut sessions);
         }
     }

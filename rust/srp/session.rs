@@ -39,9 +39,7 @@ use crate::{
 };
 use core::fmt;
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -171,10 +169,7 @@ impl Session {
     fn advance(&self, event: Event) -> bool {
         let mut now = self.state.load(Acquire);
         loop {
-            let state = State::ALL
-                .get(now as usize)
-                .copied()
-                .unwrap_or(State::Gone);
+            let state = State::ALL.get(now as usize).copied().unwrap_or(State::Gone);
             let Some(Step::To(new)) = next(state, event) else {
                 return false;
             };

@@ -27,6 +27,7 @@ use crate::{
             slot::State,
             tag::Tag, //
         },
+        port::Port,
         proto::{
             ids::Lun,
             tmf::{
@@ -35,7 +36,6 @@ use crate::{
                 NO_TASK, //
             }, //
         },
-        port::Port,
         session::Session, //
     },
     sysfs::AttributeGroup, //

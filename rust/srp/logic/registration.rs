@@ -56,82 +56,39 @@ pub struct Regions {
     pub gaps: bool,
 }
 
-/// Most pages that are asked of one region.
-pub const MAX_PAGES: u32 = 512;
-
-/// Smallest page of a region in bytes.
-pub const MIN_PAGE_SIZE: u32 = 4096;
-
 impl Regions {
-    /// From the attributes of a device: smallest supported page size as a bit mask
-    /// (`page_size_cap`), longest region in bytes (`max_mr_size`), pages per fast registration
-    /// (`max_fast_reg_page_list_len`). `None` if not even two pages can be registered.
-    pub const fn new(
-        page_size_cap: u64,
-        max_mr_size: u64,
-        max_page_list: u32,
-        gaps: bool,
-    ) -> Option<Self> {
-        // Pages of the device's own size if they are larger than ours.
-        let smallest = page_size_cap.trailing_zeros();
-        let page_size = if smallest < u32::BITS - 1 && 1 << smallest > MIN_PAGE_SIZE {
-            1 << smallest
-        } else {
-            MIN_PAGE_SIZE
-        };
-        let by_size = max_mr_size >> page_size.trailing_zeros();
-        let mut pages = MAX_PAGES;
-        if by_size < pages as u64 {
-            pages = by_size as u32;
-        }
-        if max_page_list < pages {
-            pages = max_page_list;
-        }
-        if pages < 2 {
-            return None;
-        }
-        Some(Self {
-            page_size,
-            pages,
-            gaps,
-        })
-    }
-
-    /// Regions that the longest command takes: for lists without gaps by its 512-byte sectors, with
-    /// gaps by its scatter-gather entries. If it is more than one, one is added for the table of
-    /// descriptors.
+    /// Regions that the longest command takes, at least 1: for lists without gaps by its 512-byte
+    /// sectors, with gaps by its scatter-gather entries.
     ///
-    /// Data that does not start at a page boundary touches one page more than its length has.
+    /// Data that does not start at a page boundary touches one page more than its length has. The
+    /// table of several regions needs none of its own, as the message holds all of it.
     pub const fn per_command(self, max_sectors: u32, sg_tablesize: u32) -> u32 {
+        if self.pages == 0 || self.page_size == 0 {
+            return u32::MAX;
+        }
         let units = if self.gaps {
             sg_tablesize as u64
         } else {
-            div_ceil(max_sectors as u64 * 512, self.page_size) + 1
+            (max_sectors as u64 * 512).div_ceil(self.page_size as u64) + 1
         };
-        let data = match div_ceil(units, self.pages) {
+        match units.div_ceil(self.pages as u64) {
             0 => 1,
-            data if data > u32::MAX as u64 - 1 => u32::MAX - 1,
-            data => data as u32,
-        };
-        if data > 1 {
-            data + 1
-        } else {
-            data
+            count if count > u32::MAX as u64 => u32::MAX,
+            count => count as u32,
         }
     }
 
-    /// Longest data in bytes for which one region is always enough, whatever its offset in the
-    /// first page.
-    pub const fn bytes(self) -> u64 {
-        (self.pages as u64).saturating_sub(1) * self.page_size as u64
+    /// Most 512-byte sectors that `count` regions hold, wherever the data starts in its first page.
+    pub const fn max_sectors(self, count: u32) -> u32 {
+        if self.gaps {
+            return u32::MAX;
+        }
+        let pages = (self.pages as u64 * count as u64).saturating_sub(1);
+        let sectors = pages.saturating_mul(self.page_size as u64) / 512;
+        if sectors > u32::MAX as u64 {
+            u32::MAX
+        } else {
+            sectors as u32
+        }
     }
-}
-
-/// Rounds up; 0 pieces are as good as one.
-const fn div_ceil(value: u64, piece: u32) -> u64 {
-    if piece == 0 {
-        return value;
-    }
-    let (whole, rest) = (value / piece as u64, value % piece as u64);
-    whole.saturating_add((rest != 0) as u64)
 }

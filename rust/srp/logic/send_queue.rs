@@ -8,6 +8,11 @@ const SENDS_PER_COMMAND: u32 = 1;
 const PER_REGION: u32 = 2;
 /// SENDs beside commands: one task management request, one answer to the target, one logout.
 const EXTRA_SENDS: u32 = 3;
+/// Of the sends that no later completion of the same command recycles, every 16th is signaled.
+pub const SIGNAL_EVERY: u32 = 16;
+/// Sends that wait to be recycled: those since the last signaled one, and those until its
+/// completion is seen.
+const UNSIGNALED: u32 = 2 * SIGNAL_EVERY;
 /// Entry that draining a queue pair takes in each of its queues.
 const DRAIN: u32 = 1;
 /// Messages from the target beside responses to commands: the response to a task management
@@ -43,7 +48,7 @@ impl Sizes {
             .saturating_mul(PER_REGION)
             .saturating_add(SENDS_PER_COMMAND)
             .saturating_mul(self.depth)
-            .saturating_add(EXTRA_SENDS + DRAIN)
+            .saturating_add(EXTRA_SENDS + UNSIGNALED + DRAIN)
     }
 
     /// Entries of the receive queue, which is also the number of receive buffers plus the one for

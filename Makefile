@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+# `make help` says what there is. KDIR is a prepared kernel tree for this
+# machine's own tools, or `stock` or `test`, the kernels that ci/ makes and
+# builds for in a toolchain root of its own.
+
+ifeq ($(KERNELRELEASE),)
+
+here := $(CURDIR)
+running := /lib/modules/$(shell uname -r)/build
+KDIR ?= $(firstword $(wildcard $(here)/build/kdir/Makefile $(running)/Makefile) stock)
+override KDIR := $(patsubst %/Makefile,%,$(KDIR))
+KERNEL ?= stock
+INSTALL_MOD_PATH ?=
+DESTDIR ?= $(INSTALL_MOD_PATH)
+
+ours := $(filter stock test,$(KDIR))
+out := $(here)/build/$(or $(ours),native)
+MODULE := $(out)/rust/ib_srp.ko
+
+.PHONY: modules kdir install clippy fmt fmt-check doc kunit test demo shell clean help
+
+modules:
+ifneq ($(ours),)
+	@ci/module.sh $(KDIR) $(out)
+else
+	@ci/kdir.sh check $(KDIR)
+	@mkdir -p $(out)
+	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) modules
+endif
+	@ls $(MODULE)
+
+kdir:
+	@ci/kdir.sh make
+
+# No prerequisite: the module is built by the user and installed by root.
+install:
+	@[ -e $(MODULE) ] || { echo "there is no $(MODULE) yet: run make first" >&2; exit 1; }
+	@release=$$(modinfo -F vermagic $(MODULE) | cut -d' ' -f1) && \
+	install -D -m 644 $(MODULE) $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
+	install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d rust/udev/60-srp.rules && \
+	install -D -m 755 -t $(DESTDIR)/usr/lib/udev rust/udev/srp-name && \
+	depmod -b $(or $(INSTALL_MOD_PATH),/) $$release && echo "ib_srp installed for $$release"
+	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
+
+clippy fmt fmt-check doc:
+	@ci/lint.sh $@
+
+kunit:
+	@ci/kunit.sh
+
+test:
+	@ci/test.sh
+
+demo:
+	@ci/demo.sh
+
+shell:
+	@ci/shell.sh $(KERNEL)
+
+clean:
+	rm -rf build
+
+help:
+	@echo 'make [modules]  ib_srp.ko, in build/; KDIR=DIR for another kernel than the running one,'
+	@echo '                KDIR=stock for the Debian 13 backports kernel, KDIR=test for the test kernel'
+	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
+	@echo 'make install    the module to updates/, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
+	@echo 'make clippy     lints; no warning is allowed'
+	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'
+	@echo 'make doc        documentation of the crate, private items included, in build/doc'
+	@echo 'make kunit      the KUnit suites, in a guest with the test kernel'
+	@echo 'make test       everything, counted; the last line is the sum'
+	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
+	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'
+	@echo 'make clean      removes build/; kernels and tools stay in the cache'
+
+endif

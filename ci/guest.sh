@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Prints the folder with root.ext4, the disk that every guest boots from. It is
+# never written: kernel modules, ours included, and the tests come to the
+# guest in the initramfs (initramfs.sh).
+. "$(dirname "$0")/lib.sh"
+
+packages=(
+	fio iproute2 rdma-core ibverbs-providers srptools sg3-utils udev kmod
+	e2fsprogs util-linux fdisk dmsetup procps psmisc python3
+)
+
+make_guest() {
+	local m; m=$(mirror)
+	mmdebstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
+		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
+		--aptopt='Acquire::Retries "3"' \
+		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+		trixie "$1/root" "deb $m trixie main"
+	rm -rf "$1/root/var/cache/apt" "$1/root/var/lib/apt/lists"
+	mkdir -p "$1/root/srp" "$1/root/lib/modules"
+	: > "$1/root/etc/fstab"
+	echo guest > "$1/root/etc/hostname"
+	in_root "$root" "$1:/out" -- mke2fs -q -t ext4 -O ^has_journal -m 0 -d /out/root /out/root.ext4 2G
+	rm -rf --one-file-system "$1/root"
+}
+
+host_needs mmdebstrap debian-archive-keyring util-linux
+root=$("$top/ci/root.sh")
+step guest "1 ${packages[*]}" make_guest

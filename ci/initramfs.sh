@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# initramfs.sh stock|test: prints a folder with `vmlinuz`, `release` and
+# `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
+# What changes from run to run (our module, the tests) is in a second archive
+# that vm.py appends.
+. "$(dirname "$0")/lib.sh"
+
+# Of the stock kernel's 4,000 modules these, and what they depend on. The test
+# kernel has only what we use, so all of its modules go in.
+wanted=(
+	virtio_blk virtio-rng ext4 configfs dm_delay
+	sd_mod sg ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt
+	target_core_mod target_core_iblock target_core_file null_blk scsi_debug dummy veth
+)
+
+pack() {
+	in_root "$root" "$modules:/in/lib/modules:ro" "${vmlinuz%/*}:/vmlinuz:ro" "$top/ci:/ci:ro" "$1:/out" -- bash -euo pipefail -c '
+		release=$1 kind=$2 image=$3
+		shift 3
+		t=/tmp/t m=lib/modules/$release
+		mkdir -p /tmp/all/lib $t/{bin,proc,sys,dev,new,payload} $t/$m
+		cp -r /in/lib/modules /tmp/all/lib/modules
+		if [ "$kind" = stock ]; then
+			depmod -b /tmp/all "$release"
+			modprobe -d /tmp/all -S "$release" -a --show-depends "$@" |
+				sed -n "s/^insmod \([^ ]*\).*/\1/p" | sort -u > /tmp/list
+		else
+			find "/tmp/all/$m" -name "*.ko" > /tmp/list
+		fi
+		while read -r ko; do
+			to=$t/$m/${ko#/tmp/all/$m/}
+			mkdir -p "${to%/*}"
+			case $ko in
+			*.xz) unxz < "$ko" > "${to%.xz}" ;;
+			*) cp "$ko" "$to" ;;
+			esac
+		done < /tmp/list
+		cp "/tmp/all/$m"/modules.{builtin,builtin.modinfo,order} $t/$m/ 2>/dev/null || true
+		depmod -b $t "$release"
+		cp /bin/busybox $t/bin/busybox
+		for a in sh mount modprobe sleep cat cp mkdir echo chroot; do ln -s busybox $t/bin/$a; done
+		cp /ci/guest/init $t/init
+		(cd $t && find . | sort | cpio -o -H newc --quiet -R 0:0) > /out/initramfs.cpio
+		cp "/vmlinuz/$image" /out/vmlinuz
+		echo "$release" > /out/release' pack "$release" "$kind" "${vmlinuz##*/}" "${wanted[@]}"
+}
+
+root=$("$top/ci/root.sh")
+linux=$("$top/ci/linux.sh")
+kind=${1-}
+case $kind in
+stock)
+	release=$(cat "$linux/release")
+	modules=$linux/image/usr/lib/modules
+	vmlinuz=$modules/$release/vmlinuz
+	;;
+test)
+	tree=$("$top/ci/kernel.sh" test)
+	modules=$tree/modules/lib/modules
+	release=$(ls "$modules")
+	vmlinuz=$tree/arch/x86/boot/bzImage
+	;;
+*) die "usage: initramfs.sh stock|test" ;;
+esac
+step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Builds the module with its KUnit suites, loads it in a guest with the test
+# kernel and counts what the suites say.
+. "$(dirname "$0")/lib.sh"
+
+out=$top/build/kunit
+"$top/ci/module.sh" test "$out" "$top" modules SRP_KUNIT=1 >&2
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+status=0
+"$top/ci/vm.sh" test --log kunit --timeout 300 --kunit --module "$out/rust/ib_srp.ko" -- bash -c '
+	modprobe -a dummy rdma_rxe && ip link add dummy0 type dummy && ip link set dummy0 up || exit 1
+	rdma link add rxe0 type rxe netdev dummy0 || exit 1
+	modprobe ib_srp || exit 1
+	cat /sys/kernel/debug/kunit/*/results
+	rmmod ib_srp' >"$results" || status=$?
+
+# KTAP: each suite announces 1..N and then has N lines with its verdicts.
+awk -v status=$status '
+	/^ *# Subtest: / { suite = $NF }
+	/^ +1\.\.[0-9]+/ { sub(/.*\.\./, ""); planned += $0 }
+	/^ +(not )?ok [0-9]+/ {
+		line = $0; sub(/^ +/, "", line)
+		if (line ~ /# SKIP/) s++; else if (line ~ /^ok/) p++; else { f++; bad = bad "fail kunit/" suite ": " line "\n" }
+	}
+	END {
+		if (planned > p + f + s) { bad = bad "fail kunit: " planned - p - f - s " tests without a verdict\n"; f += planned - p - f - s }
+		if (p + f + s == 0) { bad = bad "fail kunit: no suite ran\n"; f++ }
+		if (status && !f) { bad = bad "fail kunit: the guest failed\n"; f++ }
+		if (f) { while ((getline line < ARGV[1]) > 0) print "    | " line }
+		printf "%s%d passed, %d failed, %d skipped\n", bad, p, f, s
+		exit f > 0
+	}' "$results"

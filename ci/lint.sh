@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# lint.sh clippy|fmt|fmt-check|doc|unsafe: checks of the source, with the
+# toolchain root's tools. SRC is another source tree than this one.
+. "$(dirname "$0")/lib.sh"
+src=${SRC:-$top}
+
+# Both kernels: what is dead code or a useless cast in one may not be in the other.
+clippy() {
+	local k log bad=0
+	for k in test stock; do
+		log=$(mktemp)
+		rm -f "$top/build/clippy-$k/rust/srp_main.o"
+		"$top/ci/module.sh" $k "$top/build/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= >"$log" 2>&1 || bad=1
+		! grep -Eq '^(warning|error)' "$log" || bad=1
+		[ $bad = 0 ] || sed -n '/^\(warning\|error\)/,$p' "$log"
+		rm -f "$log"
+	done
+	[ $bad = 0 ] && echo "clippy: no warning"
+}
+
+# The kernel's own format, which files outside of it would not find.
+fmt() {
+	local root linux
+	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh")
+	in_root "$root" "$linux/source:/linux:ro" "$src:/srp" -- bash -euc '
+		cd /srp
+		find rust userspace-tests -name "*.rs" -not -path "*/target/*" -print0 |
+			xargs -0 rustfmt --color never --edition 2021 --config-path /linux/.rustfmt.toml "$@"' fmt "$@"
+}
+
+# rustdoc with the flags that the kernel gave rustc for the test kernel's module.
+doc() {
+	local root linux build out=$top/build/test log
+	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh" test)
+	"$top/ci/module.sh" test "$out" "$src" >&2
+	log=$(mktemp)
+	rm -rf "$top/build/doc"
+	mkdir -p "$top/build/doc"
+	in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$top/build/doc:/doc" -- bash -euc '
+		cd /out
+		command=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/.srp_main.o.cmd)
+		command=${command/ rustc / rustdoc }
+		command=$(sed "s/ --emit=[^ ]*//g; s/ --out-dir [^ ]*//g; s/ -Zbinary_dep_depinfo=y//; s/ -C[a-z][^ ]*//g; s/ --crate-type rlib//" <<<"$command")
+		[ -e /build/include/config/auto.conf ]
+		export RUSTC_BOOTSTRAP=1 SRP_OBJ=/out/rust
+		eval "$command --crate-name ib_srp --document-private-items --cap-lints warn \
+			-Arustdoc::private_intra_doc_links -Wrustdoc::broken_intra_doc_links -Wrustdoc::bare_urls -Wrustdoc::invalid_html_tags \
+			-o /doc"' >"$log" 2>&1 || { cat "$log"; return 1; }
+	cat "$log"
+	! grep -Eq '^(warning|error)' "$log" && echo "doc: build/doc/ib_srp/index.html"
+}
+
+# The driver has no unsafe code at all; the abstractions say why each is sound.
+# clippy checks this too, but not inside macros.
+unsafe() {
+	local bad=0 found n
+	found=$(grep -rnw unsafe "$src/rust/srp" "$src/rust/srp.rs" --include='*.rs' | grep -Ev '^[^:]*:[0-9]+:[[:space:]]*//' || true)
+	if [ -n "$found" ]; then echo "unsafe code in the driver:"; echo "$found"; bad=1; fi
+	found=$(grep -rnE 'allow\(.*(undocumented_unsafe|unsafe_op_in|missing_safety_doc)' "$src/rust" --include='*.rs' || true)
+	if [ -n "$found" ]; then echo "a lint about unsafe code is off:"; echo "$found"; bad=1; fi
+	found=$(find "$src/rust" -name '*.rs' -print0 | xargs -0 awk '
+		FNR == 1 { since = 99 }
+		/^[[:space:]]*\/\/.*SAFETY:/ { since = 0; next }
+		/^[[:space:]]*\/\// { next }
+		/(^|[^[:alnum:]_"`])unsafe ([{]|impl)/ {
+			total++
+			if (since > 8) print FILENAME ":" FNR ": " $0
+			since = 99
+			next
+		}
+		{ since++ }
+		END { print "total " total + 0 }')
+	n=${found##*total }
+	found=$(grep -v '^total ' <<<"$found" || true)
+	if [ -n "$found" ]; then echo "no SAFETY comment right above:"; echo "$found"; bad=1; fi
+	[ $bad = 0 ] && echo "unsafe: none in rust/srp, $n elsewhere, each with its reason"
+}
+
+case ${1-} in
+clippy|doc|unsafe) "$1" ;;
+fmt) fmt ;;
+fmt-check) fmt --check && echo "fmt: clean" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe" ;;
+esac

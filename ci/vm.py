@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Boots a guest and watches its console. vm.sh runs this in the toolchain root."""
+
+import argparse
+import ctypes
+import hashlib
+import os
+import re
+import select
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+# What the kernel says when something is wrong. A line that a program in the
+# guest printed has no time stamp and does not count.
+REPORT = re.compile(
+    r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?("
+    r"BUG: |kernel BUG at|WARNING: |Oops|Kernel panic|general protection fault|"
+    r"[Uu]nable to handle|possible (?:recursive|circular|irq)|lockdep: |"
+    r"inconsistent lock state|lock order inversion|held lock freed|bad unlock balance|"
+    r"suspicious RCU usage|INFO: trying to register|DEBUG_LOCKS_WARN|"
+    r"sleeping function called|scheduling while atomic|"
+    r"blocked for more than|soft lockup|hard LOCKUP|INFO: rcu_\w+ .*stall|self-detected stall|"
+    r"KASAN|KFENCE|UBSAN|ODEBUG|refcount_t: |list_(?:add|del) corruption|Bad page state|"
+    r"panicked at|unregister_netdevice: waiting|new suspected memory leaks)"
+)
+PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
+STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
+
+
+def cpio(files):
+    """A newc archive of {path: (mode, bytes)}."""
+    out = bytearray()
+    folders = set()
+    for path in files:
+        parts = path.split("/")[:-1]
+        folders.update("/".join(parts[: n + 1]) for n in range(len(parts)))
+    everything = [(f, stat.S_IFDIR | 0o755, b"") for f in sorted(folders)]
+    everything += [(p, stat.S_IFREG | mode, data) for p, (mode, data) in sorted(files.items())]
+    everything.append(("TRAILER!!!", 0, b""))
+    for ino, (path, mode, data) in enumerate(everything, 1):
+        name = path.encode() + b"\0"
+        fields = [ino, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0]
+        out += b"070701" + b"".join(b"%08x" % f for f in fields) + name
+        out += b"\0" * (-len(out) % 4) + data
+        out += b"\0" * (-len(out) % 4)
+    return bytes(out)
+
+
+def tree(folder, to):
+    """The files below `folder`, as `cpio` wants them, at `to`."""
+    files = {}
+    for at, dirs, names in os.walk(folder):
+        dirs[:] = [d for d in dirs if not d.startswith(".")]
+        for name in names:
+            path = os.path.join(at, name)
+            mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            with open(path, "rb") as f:
+                files[os.path.join(to, os.path.relpath(path, folder))] = (mode, f.read())
+    return files
+
+
+def with_parent():
+    """A guest must not outlive this program, however that ends (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+class Guest:
+    def __init__(self, args, kernel):
+        self.args = args
+        self.kernel = kernel
+        with open(f"{kernel}/release") as f:
+            self.release = f.read().strip()
+
+    def initramfs(self, job):
+        files = tree("/srp/ci/guest", "payload/ci")
+        if os.path.isdir("/srp/userspace-tests/guest"):
+            files |= tree("/srp/userspace-tests/guest", "payload/tests")
+        if os.path.isdir("/srp/rust/udev"):
+            files |= tree("/srp/rust/udev", "payload/udev")
+        files["payload/job"] = (0o644, job.encode())
+        for ko in self.args.module:
+            with open(ko, "rb") as f:
+                files[f"lib/modules/{self.release}/updates/{os.path.basename(ko)}"] = (0o644, f.read())
+        for item in self.args.file:
+            src, _, dst = item.partition(":")
+            with open(src, "rb") as f:
+                files["payload/" + (dst or os.path.basename(src))] = (0o755, f.read())
+        f = tempfile.NamedTemporaryFile(prefix="initramfs")
+        with open(f"{self.kernel}/initramfs.cpio", "rb") as base:
+            f.write(base.read())
+        f.write(b"\0" * (-f.tell() % 4) + cpio(files))
+        f.flush()
+        return f
+
+    def command(self, initrd, extra, kvm):
+        a = self.args
+        append = (
+            "console=ttyS0 quiet printk.time=1 printk.devkmsg=on loglevel=7 panic=-1 oops=panic "
+            "mitigations=off random.trust_cpu=on net.ifnames=0 "
+            "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
+            f"kunit.enable={int(a.kunit)} {extra} {a.append}"
+        )
+        if kvm:
+            accel = ["-accel", "kvm", "-cpu", "host"]
+        elif a.icount:
+            accel = ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off"]
+        else:
+            accel = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+        return [
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-machine", "q35", *accel, "-smp", "1" if a.icount else str(a.smp), "-m", str(a.memory),
+            "-kernel", f"{self.kernel}/vmlinuz", "-initrd", initrd.name, "-append", append,
+            "-drive", "file=/guest/root.ext4,if=virtio,format=raw,snapshot=on",
+            "-device", "virtio-rng-pci", "-chardev", "stdio,id=console,signal=off",
+            "-serial", "chardev:console", *a.qemu,
+        ]  # fmt: skip
+
+    def kvm(self):
+        """Whether a guest boots under KVM here: having /dev/kvm is not enough."""
+        if self.args.accel != "auto":
+            return self.args.accel == "kvm"
+        if self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            return False
+        version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
+        key = hashlib.sha256(f"{version} {os.uname().release} {self.kernel_id()}".encode()).hexdigest()[:16]
+        verdict = f"/cache/kvm-{key}"
+        if not os.path.exists(verdict):
+            with self.initramfs("") as initrd:
+                ok = any(m == ("probe", "ok") for m in self.watch(self.command(initrd, "probe=1", True), 20, None))
+            with open(f"{verdict}.{os.getpid()}", "w") as f:
+                f.write("yes\n" if ok else "no\n")
+            os.rename(f.name, verdict)
+        with open(verdict) as f:
+            return f.read() == "yes\n"
+
+    def kernel_id(self):
+        with open(f"{self.kernel}/vmlinuz", "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()
+
+    def watch(self, command, limit, log):
+        """Yields what happens on the console: ("report", text), ("line", text),
+        (word, rest) for a line of our protocol, and at last ("ended", why)."""
+        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             preexec_fn=with_parent)
+        end = time.monotonic() + limit
+        rest, why = b"", "the guest ended without a word"
+        try:
+            while True:
+                left = end - time.monotonic()
+                if left <= 0:
+                    why = f"deadline of {limit:.0f} s"
+                    break
+                if not select.select([p.stdout], [], [], min(left, 1))[0]:
+                    continue
+                data = os.read(p.stdout.fileno(), 65536)
+                if not data:
+                    break
+                if log:
+                    log.write(data)
+                    log.flush()
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    text = line.decode(errors="replace").rstrip("\r")
+                    if m := STAMP.search(text):
+                        if m[1] == "guest":
+                            why = m[2]
+                        else:
+                            yield m[1], m[2]
+                    elif REPORT.search(text):
+                        yield "report", text
+                        if PANIC.search(text):
+                            why = "kernel panic"
+                            end = min(end, time.monotonic() + 5)
+                    else:
+                        yield "line", text
+        finally:
+            if p.poll() is None:
+                p.send_signal(signal.SIGTERM)
+                try:
+                    p.wait(5)
+                except subprocess.TimeoutExpired:
+                    p.kill()
+                    p.wait()
+        yield "ended", why
+
+
+def tail(log, lines=60):
+    with open(log, errors="replace") as f:
+        for line in f.readlines()[-lines:]:
+            print("    | " + line.rstrip("\r\n"))
+
+
+def run_command(guest):
+    """Runs the command line in the guest; its exit status is ours."""
+    a = guest.args
+    status, reports, why = None, [], ""
+    with guest.initramfs(" ".join(shlex.quote(c) for c in a.command) + "\n") as initrd, open(a.console, "wb") as log:
+        for word, text in guest.watch(guest.command(initrd, "job=command", guest.kvm()), a.timeout, log):
+            if word == "exit":
+                status = int(text)
+            elif word == "ended":
+                why = text
+            else:
+                if word == "report":
+                    reports.append(text)
+                if a.verbose or not re.match(r"\[ *\d+\.\d{6}\]", text):
+                    print(text, flush=True)
+    if reports:
+        print(f"kernel report: {reports[0]}")
+        tail(a.console)
+        return 1
+    if status is None:
+        print(f"the command did not end: {why}")
+        tail(a.console)
+        return 1
+    return status
+
+
+def run_tests(guest, name, tests):
+    """Runs `tests` [(name, kind, seconds)]; prints and counts the results."""
+    a = guest.args
+    wanted = [f"{n}:{k}" for n, k, _ in tests]
+    results = {}
+    current, began, output, reports = None, 0, [], []
+
+    def result(test, verdict, why=""):
+        results[test] = verdict
+        print(f"{verdict:4} {name}/{test}{': ' if why else ''}{why}", flush=True)
+        if verdict == "fail":
+            for line in output[-80:]:
+                print("    | " + line)
+
+    job = "".join(f"{n} {k} {s}\n" for n, k, s in tests)
+    with guest.initramfs(job) as initrd, open(a.console, "wb") as log:
+        for word, text in guest.watch(guest.command(initrd, "job=run", guest.kvm()), a.timeout, log):
+            if word == "test":
+                test, verdict, *seconds = text.split()
+                if verdict == "begin":
+                    if reports:
+                        result("boot" if current is None else "between tests", "fail", reports[0])
+                    current, output, reports = test, [], []
+                    continue
+                seconds = f"{seconds[0]} s"
+                if reports:
+                    result(test, "fail", f"kernel report: {reports[0]}")
+                elif verdict == "fail":
+                    result(test, "fail", seconds)
+                else:
+                    result(test, verdict, next((o for o in output if "skipped:" in o), "") if verdict == "skip" else seconds)
+                output, reports = [], []
+                began = 1
+            elif word == "ended":
+                if current and current not in results:
+                    result(current, "fail", reports[0] if reports else text)
+                elif text != "end" or reports:
+                    result("end", "fail", reports[0] if reports else text)
+            else:
+                output.append(text)
+                if word == "report":
+                    reports.append(text)
+    output = []
+    for test in wanted:
+        if test not in results:
+            result(test, "fail", "did not run")
+    count = list(results.values()).count
+    print(f"{count('ok')} passed, {count('fail')} failed, {count('skip')} skipped")
+    return 0 if count("fail") == 0 and began else 1
+
+
+def run_shell(guest):
+    with guest.initramfs(" ".join(guest.args.command)) as initrd:
+        command = guest.command(initrd, "job=shell", guest.kvm())
+        return subprocess.run(command).returncode
+
+
+def main():
+    p = argparse.ArgumentParser(prog="vm.sh", description="Runs a command or tests in a guest.")
+    p.add_argument("--memory", type=int, default=3072, help="MiB")
+    p.add_argument("--smp", type=int, default=2)
+    p.add_argument("--timeout", type=float, default=600, help="seconds until the guest is ended")
+    p.add_argument("--module", action="append", default=[], help="a .ko for updates/ in the guest")
+    p.add_argument("--file", action="append", default=[], help="FILE[:NAME], at /srp/NAME in the guest")
+    p.add_argument("--append", default="", help="more kernel parameters")
+    p.add_argument("--qemu", action="append", default=[], help="one more argument of QEMU")
+    p.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+    p.add_argument("--icount", action="store_true", help="the clock counts instructions; one CPU")
+    p.add_argument("--kunit", action="store_true", help="run the KUnit suites of modules as they load")
+    p.add_argument("--console", default="/log/console.log", help="where the console goes")
+    p.add_argument("--verbose", action="store_true", help="show the kernel's lines too")
+    p.add_argument("--group", help="run TESTS, NAME:KIND:SECONDS each, under this name")
+    p.add_argument("--shell", action="store_true", help="an interactive shell; the command is what it does first")
+    p.add_argument("command", nargs="*")
+    a = p.parse_args()
+    guest = Guest(a, "/kernel")
+    if a.shell:
+        return run_shell(guest)
+    if a.group:
+        return run_tests(guest, a.group, [tuple(t.split(":")) for t in a.command])
+    return run_command(guest)
+
+
+sys.exit(main())

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 15
+# A login, what sysfs shows of it, a write and a read, a log-out.
+. "$(dirname "$0")/lib.sh"
+
+begin 120
+fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+login 0
+dev=$(disk "$host" 0)
+say "$host, $dev, $(blockdev --getsize64 $dev) bytes"
+equal size "$(blockdev --getsize64 $dev)" $((64 << 20))
+
+s=/sys/class/scsi_host/$host
+equal id_ext "$(cat $s/id_ext)" "$(service_guid)"
+equal ioc_guid "$(cat $s/ioc_guid)" "$(service_guid)"
+equal local_ib_device "$(cat $s/local_ib_device)" ${kind}0
+equal local_ib_port "$(cat $s/local_ib_port)" 1
+equal "ibdev of the class device" "$(cat /sys/class/infiniband_srp/srp-${kind}0-1/ibdev)" ${kind}0
+equal "port of the class device" "$(cat /sys/class/infiniband_srp/srp-${kind}0-1/port)" 1
+equal "rport roles" "$(cat /sys/class/srp_remote_ports/port-${host#host}:1/roles)" "SRP Target"
+equal "mode of add_target" "$(stat -c %a "$(add_target 0)")" 200
+[ -e $s/orig_dgid ] || fail "no orig_dgid; srp_daemon tests for it"
+[ "$(cat $s/ch_count)" -ge 1 ] || fail "ch_count $(cat $s/ch_count)"
+[ "$(cat $s/req_lim)" -ge 1 ] || fail "req_lim $(cat $s/req_lim)"
+
+head -c 1M /dev/urandom >$tmp/a
+dd if=$tmp/a of=$dev bs=4k oflag=direct status=none || fail "write"
+dd if=$dev of=$tmp/b bs=4k count=256 iflag=direct status=none || fail "read"
+cmp $tmp/a $tmp/b || fail "what was read is not what was written"
+dd if=${backdev[disk]} of=$tmp/c bs=4k count=256 iflag=direct status=none
+cmp $tmp/a $tmp/c || fail "the back end holds something else"
+
+logout "$host"
+clean
+ok "$kind"

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 150
+# Verified data: block sizes from 512 bytes to 4 MiB, queue depths 1 and 32,
+# direct and buffered, written by one job and read back by another. VOLUME is
+# a percentage of the usual amount.
+. "$(dirname "$0")/lib.sh"
+
+begin 900
+# The debug kernel is slow: less there, most of it on the stock kernel.
+volume=${VOLUME:-$([ -e /proc/lockdep_chains ] && echo 25 || echo 100)}
+fabric 1
+back_null disk 640
+target 0
+lun 0 0 disk
+options=
+[ "$kind" = rxe ] || options=,ch_count=2
+login 0 ",max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1$options"
+dev=$(disk "$host" 0)
+q=/sys/block/${dev#/dev/}/queue
+cat $q/max_hw_sectors_kb >$q/max_sectors_kb
+
+# Every cell of the matrix has its own part of the disk, in MiB.
+at=0
+cells=0
+for direct in 1 0; do
+	for bs in 512 4k 8k 12k 64k 1M 4M; do
+		for depth in 1 32; do
+			case $bs-$depth in
+			512-*) mib=1 ;;
+			4k-1 | 8k-1 | 12k-1) mib=4 ;;
+			4k-* | 8k-* | 12k-*) mib=16 ;;
+			64k-*) mib=32 ;;
+			*) mib=40 ;;
+			esac
+			mib=$((mib * volume / 100))
+			[ $mib -ge 1 ] || mib=1
+			case $bs in
+			12k) size=$((mib * 85))x; size=$((${size%x} * 12288)) ;;	# a multiple of 12 KiB
+			4M) size=$(((mib + 3) / 4 * 4 << 20)); mib=$((size >> 20)) ;;
+			*) size=$((mib << 20)) ;;
+			esac
+			cells=$((cells + 1))
+			for rw in write read; do
+				how=rand$rw
+				[ $depth != 1 ] || how=$rw
+				verify="do_verify=0"
+				[ $rw != read ] || verify="verify_fatal=1"
+				printf '[%s-bs%s-qd%s-%s]\nstonewall\nrw=%s\nbs=%s\niodepth=%s\ndirect=%s\noffset=%sm\nsize=%s\n%s\n' \
+					$rw $bs $depth "$([ $direct = 1 ] && echo direct || echo buffered)" $how $bs $depth $direct $at $size $verify
+			done
+			at=$((at + mib + 1))
+		done
+	done
+done >$tmp/jobs
+[ $at -le 640 ] || fail "the matrix needs $at MiB"
+# Sequential reads check what random writes left and the other way round: a
+# block knows its offset, so verify_header_seed is of no use here.
+printf '[global]\nfilename=%s\nioengine=libaio\nverify=crc32c\nverify_header_seed=0\ninvalidate=1\nend_fsync=1\nrandrepeat=0\nallow_mounted_write=1\ngroup_reporting=0\n' $dev | cat - $tmp/jobs >$tmp/fio
+timeout 850 fio --eta=never --output-format=json --output=$tmp/json $tmp/fio >$tmp/err 2>&1
+rc=$?
+[ $rc = 0 ] || { cat $tmp/err; grep -iE 'error|verify' $tmp/json | head -n 20; fail "fio ended with $rc"; }
+sum=$(python3 - $tmp/json <<'P'
+import json, sys
+text = open(sys.argv[1]).read()
+jobs = json.loads(text[text.index("{"):])["jobs"]
+read = written = errors = 0
+for j in jobs:
+    read += j["read"]["io_bytes"]
+    written += j["write"]["io_bytes"]
+    errors += j["error"] + j.get("total_err", 0)
+empty = [j["jobname"] for j in jobs if not j["read"]["io_bytes"] + j["write"]["io_bytes"]]
+print(f"{written >> 20} {read >> 20} {errors} {','.join(empty)}")
+P
+)
+read -r written got errors empty <<<"$sum"
+equal errors "$errors" 0
+equal "cells without I/O" "$empty" ""
+[ "$got" -ge $((written * 99 / 100)) ] || fail "only $got of $written MiB were read back"
+logout "$host"
+clean
+ok "$kind: $cells cells, $written MiB written, $got MiB verified, 0 mismatches"

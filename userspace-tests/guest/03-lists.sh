@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 60
+# Odd scatter lists: pieces at offsets inside a page, with gaps, hundreds of
+# them; first with the driver's own limits, then with long descriptor lists.
+. "$(dirname "$0")/lib.sh"
+
+begin 400
+fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+for options in "" ,cmd_sg_entries=255,sg_tablesize=255,max_sect=4096 ,cmd_sg_entries=2,sg_tablesize=2 ,cmd_sg_entries=12,sg_tablesize=2048,allow_ext_sg=1,max_sect=8192; do
+	login 0 "$options"
+	dev=$(disk "$host" 0)
+	q=/sys/block/${dev#/dev/}/queue
+	cat $q/max_hw_sectors_kb >$q/max_sectors_kb
+	said=$(timeout 200 python3 $here/odd-io.py $dev ${SECS:-5} $RANDOM 2>&1) || fail "${options:-defaults}: $said"
+	say "${options:-defaults}: $said (max_segments $(cat $q/max_segments), max_sectors_kb $(cat $q/max_sectors_kb), virt_boundary $(cat $q/virt_boundary_mask 2>/dev/null))"
+	logout "$host"
+done
+ok "$kind"

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 30
+# Requests of 4 MiB: more pages than one memory region holds, so several
+# regions and an indirect table, with long and with short descriptor lists.
+. "$(dirname "$0")/lib.sh"
+
+begin 300
+fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+head -c 32M /dev/urandom >$tmp/data
+for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1 ,max_sect=8192,cmd_sg_entries=12,sg_tablesize=1024 ,max_sect=16384,ch_count=1,queue_size=4; do
+	login 0 "$options"
+	dev=$(disk "$host" 0)
+	q=/sys/block/${dev#/dev/}/queue
+	# The target names an optimal size; what the driver can do counts here.
+	cat $q/max_hw_sectors_kb >$q/max_sectors_kb
+	kb=$(cat $q/max_sectors_kb)
+	dd if=/dev/zero of=$dev bs=4M count=8 oflag=direct status=none || fail "zero $options"
+	before=$(awk '{print $5}' /sys/block/${dev#/dev/}/stat)
+	timeout 100 dd if=$tmp/data of=$dev bs=4M oflag=direct status=none || fail "write $options"
+	requests=$(($(awk '{print $5}' /sys/block/${dev#/dev/}/stat) - before))
+	timeout 100 dd if=$dev bs=4M count=8 iflag=direct status=none | cmp - $tmp/data || fail "what was read differs: $options"
+	dd if=${backdev[disk]} bs=4M count=8 iflag=direct status=none | cmp - $tmp/data || fail "the back end differs: $options"
+	say "$options: max_sectors_kb $kb, max_segments $(cat $q/max_segments), 32 MiB in $requests requests"
+	logout "$host"
+done
+ok "$kind"

@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 20
+# SCSI commands by SG_IO: no data, odd lengths and addresses, residuals, sense.
+. "$(dirname "$0")/lib.sh"
+
+begin 120
+fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+for options in "" ,cmd_sg_entries=128,sg_tablesize=128; do
+	login 0 "$options"
+	dev=$(disk "$host" 0)
+	sg=/dev/$(basename /sys/block/${dev#/dev/}/device/scsi_generic/*)
+	largest=$((($(cat /sys/block/${dev#/dev/}/queue/max_segments) - 1) * 4096))
+	for d in $dev $sg; do
+		said=$(timeout 60 python3 $here/sgio.py $d $largest 2>&1) || fail "$d ${options:-defaults}: $said"
+		say "$d ${options:-defaults}: $said"
+	done
+	logout "$host"
+done
+ok "$kind"

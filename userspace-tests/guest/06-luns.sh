@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 60
+# 64 logical units: all found, each with its own data after the next login.
+. "$(dirname "$0")/lib.sh"
+
+n=64
+begin 300
+fabric 1
+target 0
+for ((i = 0; i < n; i++)); do
+	back_ram r$i 1
+	lun 0 $i r$i
+done
+login 0
+for ((i = 0; i < n; i++)); do
+	d=$(disk "$host" $i)
+	printf 'this is LUN %d' $i | dd of=$d bs=512 conv=sync oflag=direct status=none || fail "write to LUN $i"
+done
+equal "number of disks" "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" $n
+logout "$host"
+login 0
+for ((i = 0; i < n; i++)); do
+	d=$(disk "$host" $i)
+	equal "first block of LUN $i" "$(dd if=$d bs=512 count=1 iflag=direct status=none | tr -d '\0')" "this is LUN $i"
+done
+logout "$host"
+clean
+ok "$n LUNs on $kind"

@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 40
+# The whole disk written with random data, and read, against the back end.
+. "$(dirname "$0")/lib.sh"
+
+mib=64
+begin 300
+fabric 1
+back_null disk $mib
+target 0
+lun 0 0 disk
+login 0
+dev=$(disk "$host" 0)
+head -c ${mib}M /dev/urandom >$tmp/data
+timeout 100 dd if=$tmp/data of=$dev bs=1M oflag=direct status=none || fail "dd to the disk"
+dd if=${backdev[disk]} bs=1M iflag=direct status=none | cmp - $tmp/data || fail "the back end differs from what was written"
+timeout 100 dd if=$dev bs=1M iflag=direct status=none | cmp - $tmp/data || fail "direct read differs"
+echo 3 >/proc/sys/vm/drop_caches
+timeout 100 dd if=$dev bs=64k status=none | cmp - $tmp/data || fail "buffered read differs"
+logout "$host"
+clean
+ok "$kind: $mib MiB written, read twice, compared"

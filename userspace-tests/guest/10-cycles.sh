@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 200
+# 100 times log in, read, log out.
+. "$(dirname "$0")/lib.sh"
+
+n=${CYCLES:-100}
+begin 900
+fabric 1
+back_null disk 16
+target 0
+lun 0 0 disk
+head -c 1M /dev/urandom >$tmp/data
+slowest=0
+for ((i = 1; i <= n; i++)); do
+	t=${EPOCHREALTIME/./}
+	login 0
+	t=$(((${EPOCHREALTIME/./} - t) / 1000))
+	[ $t -le $slowest ] || slowest=$t
+	# Every third log-out comes while the disk is still being found.
+	if ((i % 3)); then
+		dev=$(disk "$host" 0)
+		if ((i == 1)); then
+			dd if=$tmp/data of=$dev bs=64k oflag=direct status=none || fail "write"
+		else
+			dd if=$dev bs=64k count=16 iflag=direct status=none | cmp - $tmp/data || fail "data after $i logins"
+		fi
+	fi
+	logout "$host"
+done
+clean
+ok "$kind: $n logins, slowest $slowest ms"

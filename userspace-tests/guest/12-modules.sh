@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 90
+# 20 times insmod and rmmod, half of them while logged in; rmmod under I/O.
+. "$(dirname "$0")/lib.sh"
+
+n=${CYCLES:-20}
+begin 400
+fabric 1
+back_null disk 32
+target 0
+lun 0 0 disk
+
+# An open disk holds the module.
+login 0
+dev=$(disk "$host" 0)
+fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=8 --time_based --output=$tmp/fio &
+fio=$!
+sleep 2
+for i in 1 2 3 4 5; do
+	if unload_srp; then fail "rmmod was allowed under I/O"; fi
+	grep -q 'in use' $tmp/rmmod || fail "rmmod under I/O: $(cat $tmp/rmmod)"
+	sleep 0.2
+done
+kill -0 $fio || fail "fio ended early"
+wait $fio || { cat $tmp/fio; fail "I/O failed while rmmod was refused"; }
+udevadm settle -t 10
+within 20 "rmmod with the disk closed, logged in" unload_srp
+[ ! -d /sys/module/ib_srp ] || fail "the module is still there"
+within 10 "nothing of ours" nothing_ours
+no_reports
+
+for ((i = 1; i <= n; i++)); do
+	load_srp
+	[ -e "$(add_target 0)" ] || fail "no add_target after load $i"
+	if ((i % 2)); then
+		login 0
+		# Now with the disk ready, now while it is being found.
+		((i % 4 == 3)) || disk "$host" 0 >$tmp/d
+		within 20 "rmmod $i while logged in" unload_srp
+		within 10 "nothing of ours after unload $i" nothing_ours
+	else
+		unload_srp || fail "rmmod $i"
+	fi
+	[ ! -e /sys/class/infiniband_srp ] || fail "the class is still there after unload $i"
+done
+no_reports
+load_srp
+login 0
+disk "$host" 0 >$tmp/d
+logout "$host"
+clean
+ok "$kind: $n cycles"

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 120
+# A signal each 50 ms from 0 to 1 s after a login began, to a target that
+# answers, to an address where nobody is, and to a target that went silent.
+. "$(dirname "$0")/lib.sh"
+
+begin 600
+fabric_pair
+back_ram disk 4
+target 0
+lun 0 0 disk
+logout_all() {
+	local h
+	for h in $(hosts); do logout $h; done
+	within 20 "nothing of ours" nothing_ours
+}
+
+# One login to warm up, and to know how long one takes.
+t=${EPOCHREALTIME/./}
+login 0
+say "a login takes $(((${EPOCHREALTIME/./} - t) / 1000)) ms"
+logout_all
+
+run() {
+	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0
+	for ((t = from; t <= to; t += step)); do
+		said=$(timeout 100 ip netns exec $ns python3 $here/login-signal.py "$(add_target 1)" "$string" $t) || fail "$what, signal after $t ms: $said"
+		read -r ms result <<<"$said"
+		# The C driver waits for the end of an address lookup.
+		[ $ms -le 1000 ] || { ! rust_driver && [ $ms -le 5000 ]; } || fail "$what: login returned $ms ms after the signal at $t ms ($result)"
+		[ $ms -le $most ] || most=$ms
+		[ "$result" = done ] || count=$((count + 1))
+		logout_all
+	done
+	say "$what: $count logins interrupted, the slowest returned $most ms after the signal"
+	no_reports
+}
+run "a target that answers" "$(login_string 0)" 0 1000 50
+run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.77:$port" 0 1000 100
+# Neighbour known, but what is sent vanishes: the connection request hangs.
+ip -n $ns neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev v1
+run "a silent target" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.99:$port" 0 1000 100
+
+login 0
+disk "$host" 0 >$tmp/d
+logout "$host"
+clean
+ok "$kind"

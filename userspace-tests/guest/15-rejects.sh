@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 60
+# Logins that must fail, each with the right error and, from our driver, a log
+# line that says why in words.
+. "$(dirname "$0")/lib.sh"
+
+begin 300
+fabric_pair
+back_ram disk 4
+target 0
+lun 0 0 disk
+g=$(service_guid)
+where=src=10.0.0.2,dest=10.0.0.1:$port
+
+# refused WHAT STRING ERROR... : ERROR is one of the texts that are right.
+refused() {
+	local what=$1 string=$2 t=${EPOCHREALTIME/./} error before e
+	shift 2
+	before=$(hosts)
+	mark
+	error=$(write_login 0 "$string")
+	t=$(((${EPOCHREALTIME/./} - t) / 1000))
+	[ -n "$error" ] || fail "$what: was accepted"
+	for e; do [ "$error" = "$e" ] && break; done
+	[ "$error" = "$e" ] || fail "$what: got '$error', wanted one of: $*"
+	equal "hosts after '$what'" "$(hosts)" "$before"
+	[ $t -le 15000 ] || fail "$what took $t ms"
+	say "$what: $error after $t ms"
+}
+# named REGEX: our driver's line.
+named() { ! rust_driver || logged "ib_srp.*($1)"; }
+
+refused "wrong service GUID" "id_ext=0000000000000001,ioc_guid=0000000000000001,$where" "Connection reset by peer"
+logged 'reject.*0x0*10003'
+named 'unable.*associate|associat|no such|target port'
+
+refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
+logged 'reject.*0x0*10006'
+named 'channel limit|limit|ACL|access'
+
+refused "nobody listens" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=10.0.0.1:$((port + 1))" "Connection reset by peer" "Connection refused"
+[ "$kind" = rxe ] && named 'invalid service|service id|nobody|listen' || named 'refused|nobody|listen|-111'
+
+echo 0 >${tpg[0]}/enable
+refused "target disabled" "id_ext=$g,ioc_guid=$g,$where" "Connection reset by peer"
+logged 'reject.*0x0*10001'
+named 'insufficient|resource'
+echo 1 >${tpg[0]}/enable
+
+refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" "Network is unreachable" "No such device" "No such device or address" "No route to host"
+refused "source address that is not ours" "id_ext=$g,ioc_guid=$g,src=192.0.2.7,dest=10.0.0.1:$port" \
+	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable"
+refused "source address of another host" "id_ext=$g,ioc_guid=$g,src=10.0.0.1,dest=10.0.0.1:$port" \
+	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable" "Connection reset by peer"
+within 10 "nothing of ours" nothing_ours
+
+# Twice the same: refused, and the first one stays.
+login 0
+first=$host
+d=$(disk "$host" 0)
+refused "twice the same target" "$(login_string 0)" "File exists"
+logged 'already connected'
+dd if=$d of=/dev/null bs=4k count=16 iflag=direct status=none || fail "I/O on the first session"
+login 0 ,initiator_ext=0000000000000001
+logout "$host"
+logout "$first"
+login 0
+logout "$host"
+clean
+ok "$kind"

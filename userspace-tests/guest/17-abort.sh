@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 100
+# A back end that stops answering for a while: commands are aborted and I/O
+# goes on. Resets by hand under I/O. At last a back end that answers nothing
+# for longer than any recovery: all I/O must end.
+. "$(dirname "$0")/lib.sh"
+
+begin 400
+fabric 1
+sd=/sys/bus/pseudo/drivers/scsi_debug
+back_debug disk 32
+target 0
+lun 0 0 disk
+echo 3 >/sys/block/${backdev[disk]#/dev/}/device/timeout
+# scsi_debug then swallows every command, and its own disk driver aborts them.
+stall() { echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"; }
+go_on() { echo 0 >$sd/every_nth; echo 0 >$sd/opts; }
+
+enter() {
+	login 0 "${1-}"
+	dev=$(disk "$host" 0)
+	udevadm settle -t 10
+	echo 2 >/sys/block/${dev#/dev/}/device/timeout
+	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout 2>/dev/null
+}
+# io SECONDS [fio option]...: in the background, data verified as it goes.
+io() {
+	local s=$1
+	shift
+	fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=$s --time_based \
+		--verify=crc32c --verify_fatal=1 --output=$tmp/fio "$@" >/dev/null 2>&1 &
+	fio=$!
+}
+fio_ok() {
+	within "$1" "end of fio" eval "! kill -0 $fio 2>/dev/null"
+	wait $fio || { grep -iE 'err|verify' $tmp/fio | head; fail "$2"; }
+}
+
+enter
+io 14
+sleep 2
+stall
+sleep 3
+go_on
+fio_ok 60 "I/O errors after a stall of 3 s"
+log_has 'abort' || say "no abort was logged"
+equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
+say "a stall of 3 s: I/O went on"
+
+echo 5 >/sys/block/${dev#/dev/}/device/timeout
+io 10
+sleep 1
+for i in 1 2 3; do
+	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"
+	sleep 1
+done
+fio_ok 90 "I/O errors after LUN resets"
+equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
+say "three LUN resets: I/O went on"
+
+# A host reset ends the session, or brings it back.
+io 6
+sleep 1
+timeout 60 sg_reset -H $dev >$tmp/err 2>&1
+say "host reset: $(cat $tmp/err; echo rc $?)"
+within 60 "end of fio after a host reset" eval "! kill -0 $fio 2>/dev/null"
+wait $fio && say "I/O went on" || say "I/O ended with an error"
+for h in $(hosts); do logout $h; done
+clean
+
+enter
+io 120
+sleep 2
+stall
+sleep 1
+if rust_driver; then
+	t=$SECONDS
+	within 60 "end of I/O when nothing is ever answered" eval "! kill -0 $fio 2>/dev/null"
+	within 30 "end of the session" no_hosts
+	say "nothing answered: the session ended after $((SECONDS - t)) s"
+else
+	sleep 20
+	kill $fio 2>/dev/null
+fi
+go_on
+within 60 "end of fio" eval "! kill -0 $fio 2>/dev/null"
+for h in $(hosts); do within 60 "log-out of $h" eval "! { echo 1 >/sys/class/srp_remote_ports/port-${h#host}:1/delete; } 2>/dev/null || gone $h"; done
+within 60 "nothing of ours" nothing_ours
+
+# And once more without any fault.
+enter
+timeout 60 fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio || fail "I/O after all that"
+logout "$host"
+clean
+ok "$kind"

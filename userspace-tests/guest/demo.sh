@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# make demo: a target, our driver, a login, verified I/O on /dev/srp0.
+. "$(dirname "$0")/lib.sh"
+
+size=${DEMO_MIB:-256}
+do_verify=${DEMO_VERIFY:-128}
+begin 300
+say "kernel: $(sed 's/ (.*//' /proc/version)"
+rust_driver || say "note: this is not the Rust driver"
+say "module: ib_srp, in use by $(cat /sys/module/ib_srp/refcnt), taint $(cat /sys/module/ib_srp/taint)"
+fabric 1
+back_null disk $size
+target 0
+lun 0 0 disk
+say "target: LIO ib_srpt, $size MiB in memory, over soft-RoCE at 10.0.0.1:$port"
+say "login:  echo $(login_string 0) > $(add_target 0)"
+login 0
+disk "$host" 0 >$tmp/disk
+udevadm settle -t 20
+[ -b /dev/srp0 ] || fail "no /dev/srp0; disks: $(lsblk -dno NAME,SIZE | tr '\n' ';')"
+say "disk:   /dev/srp0 is $(readlink -f /dev/srp0), $(cat /sys/block/$(basename "$(readlink -f /dev/srp0)")/device/model | xargs), $host, $(cat /sys/class/scsi_host/$host/ch_count) channels"
+say "by-path: $(cd /dev/disk/by-path && ls -d srp-*)"
+[ "$(blockdev --getsize64 /dev/srp0)" = $((size << 20)) ] || fail "wrong size"
+
+part=$((do_verify / 4))
+cat >$tmp/jobs <<J
+[global]
+filename=/dev/srp0
+ioengine=libaio
+direct=1
+verify=crc32c
+verify_fatal=1
+size=${part}m
+[4k-random]
+bs=4k
+iodepth=32
+rw=randwrite
+[12k-random]
+stonewall
+offset=${part}m
+size=$((part * 1024 / 12 * 12 + 12))k
+bs=12k
+iodepth=8
+rw=randwrite
+[64k]
+stonewall
+offset=$((2 * part + 1))m
+bs=64k
+iodepth=16
+rw=write
+[1m]
+stonewall
+offset=$((3 * part + 1))m
+bs=1m
+iodepth=4
+rw=write
+J
+t=$SECONDS
+say "fio:    write and verify $do_verify MiB with blocks of 4k, 12k, 64k and 1m"
+timeout 250 fio --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 || { cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
+read -r verified errors < <(python3 -c '
+import json, sys
+text = open(sys.argv[1]).read()
+jobs = json.loads(text[text.index("{"):])["jobs"]
+print(sum(j["read"]["io_bytes"] for j in jobs) >> 20, sum(j["error"] for j in jobs))' $tmp/json)
+equal "fio errors" "$errors" 0
+say "        $((SECONDS - t)) s, $verified MiB read back and compared"
+logout "$host"
+say "logout: $host gone"
+clean
+unload_srp || fail "rmmod"
+say "rmmod:  done, nothing left"
+echo "demo: ok: /dev/srp0 $size MiB $verified MiB verified"

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the guest tests: soft RDMA devices, an LIO target, logins, and the
+# checks that every test ends with. A test sources this file, calls `begin`
+# with its deadline in seconds, and ends with `ok TEXT`. Whatever way it ends,
+# the guest is left as it was found.
+set -uo pipefail
+
+kind=${1:-rxe}				# rxe or siw
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+name=$(basename "$0" .sh)
+cfg=/sys/kernel/config
+port=5555
+ns=ini
+tmp=
+watchdog=
+declare -A backdev=()			# back end name -> block device
+declare -A backdir=()			# back end name -> configfs folder
+
+say() { printf '%s: %s\n' "$name" "$*"; }
+skip() { say "skipped: $*"; exit 77; }
+
+fail() {
+	say "FAILED: $*"
+	say "at: $(caller 0) $(caller 1 2>/dev/null)"
+	context
+	exit 1
+}
+
+# What one wants to see after a failure.
+context() {
+	echo "--- ib_srp: refcnt $(cat /sys/module/ib_srp/refcnt 2>/dev/null || echo 'not loaded')"
+	echo "--- hosts: $(hosts | tr '\n' ' ') disks: $(lsblk -dno NAME,SIZE,TRAN 2>/dev/null | tr '\n' ';')"
+	echo "--- rdma resources:"; ours 2>&1 | head -n 20
+	echo "--- tasks in D state:"; ps -eo pid,stat,wchan:32,args 2>/dev/null | awk '$2 ~ /^D/' | head -n 10
+	echo "--- kernel log since the test began:"; log_since | grep -Ev "$chatter" | tail -n 60
+	echo "---"
+}
+
+# equal WHAT GOT WANTED
+equal() { [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"; }
+
+# within SECONDS WHAT COMMAND...: waits until COMMAND succeeds.
+within() {
+	local end=$((${EPOCHREALTIME/./} + $1 * 1000000)) what=$2 limit=$1
+	shift 2
+	until "$@"; do
+		[ ${EPOCHREALTIME/./} -lt $end ] || fail "not within $limit s: $what"
+		sleep 0.05
+	done
+}
+
+# --- the kernel log ---------------------------------------------------------
+
+mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
+log_since() { dmesg | awk -v m="$marker" 'f {print} index($0, m) {f = 1}'; }
+
+# Lines that no test may cause.
+reports='BUG:|WARNING:|Oops|general protection fault|Unable to handle|possible recursive locking|circular locking|inconsistent lock state|suspicious RCU|bad unlock balance|held lock freed|sleeping function called|scheduling while atomic|list_(add|del) corruption|ODEBUG|refcount_t|KASAN|UBSAN|blocked for more than|soft lockup|hard LOCKUP|self-detected stall|detected stalls|kernel panic|panicked at|rust_kernel: panic|workqueue lockup|unreferenced object|DEBUG_LOCKS_WARN_ON'
+
+no_reports() {
+	local found
+	found=$(log_since | grep -E "$reports" | grep -v 'guest-test' | head -n 5)
+	[ -z "$found" ] || fail "kernel report: $found"
+}
+
+# What the target and the soft devices say all the time.
+chatter='MODE SENSE: unimplemented|receiving failed for ioctx|speed is unknown|callbacks suppressed|Received SRP_LOGIN_REQ'
+
+# logged REGEX: the log since the mark has such a line (printk may be late).
+log_has() { log_since | grep -Eiq -- "$1"; }
+logged() { within 5 "a log line with '$1'" log_has "$1"; }
+
+# --- modules ------------------------------------------------------------------
+
+# Ours is out of tree; SRP_MODULE names its file if it is not installed.
+load_srp() {
+	if [ -n "${SRP_MODULE-}" ]; then
+		modprobe -a scsi_transport_srp rdma_cm ib_cm 2>/dev/null
+		insmod "$SRP_MODULE" "$@" || fail "insmod $SRP_MODULE $* failed"
+	else
+		modprobe ib_srp "$@" || fail "modprobe ib_srp $* failed"
+	fi
+}
+unload_srp() { timeout 60 rmmod ib_srp 2>$tmp/rmmod; }
+rust_driver() { grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
+driver() { if rust_driver; then echo "the Rust ib_srp"; else echo "the kernel's C ib_srp"; fi; }
+loaded() { [ -d /sys/module/"$1" ]; }
+
+load_target() {
+	local m
+	for m in dummy veth rdma_rxe siw rdma_cm target_core_mod target_core_iblock target_core_file ib_srpt sd_mod sg; do
+		modprobe -q $m 2>/dev/null
+	done
+	modprobe -q null_blk nr_devices=0 2>/dev/null
+	mountpoint -q $cfg || mount -t configfs configfs $cfg
+	[ "$kind" != siw ] || loaded siw || skip "this kernel has no siw"
+	mkdir -p $cfg/target/srpt || fail "no SRP target in this kernel"
+	[ "$(cat $cfg/target/srpt/discovery_auth/rdma_cm_port)" = $port ] ||
+		echo $port >$cfg/target/srpt/discovery_auth/rdma_cm_port
+}
+
+# --- RDMA devices ---------------------------------------------------------------
+
+# fabric N: N devices, device i over its own dummy netdev at 10.0.i.1; each is
+# the initiator's and the target's port at once.
+fabric() {
+	local i
+	for ((i = 0; i < $1; i++)); do device $i; done
+}
+device() {
+	ip link add dummy"$1" type dummy && ip addr add 10.0."$1".1/24 dev dummy"$1" && ip link set dummy"$1" up ||
+		fail "cannot make dummy$1"
+	rdma link add $kind"$1" type $kind netdev dummy"$1" || fail "cannot make $kind$1"
+	within 10 "class device of $kind$1" test -e "$(add_target "$1")"
+}
+drop_device() { timeout 60 rdma link delete $kind"$1" && ip link delete dummy"$1"; }
+
+# Two hosts: the target's device 0 at 10.0.0.1, and device 1 in a network
+# namespace at 10.0.0.2 for the initiator, with a veth pair between them.
+fabric_pair() {
+	ip netns add $ns && ip link add v0 type veth peer name v1 && ip link set v1 netns $ns || fail "cannot make the veth pair"
+	ip addr add 10.0.0.1/24 dev v0 && ip link set v0 up
+	ip -n $ns addr add 10.0.0.2/24 dev v1; ip -n $ns link set v1 up; ip -n $ns link set lo up
+	rdma link add ${kind}0 type $kind netdev v0 || fail "cannot make ${kind}0"
+	pair_device
+	paired=1
+}
+pair_device() {
+	ip netns exec $ns rdma link add ${kind}1 type $kind netdev v1 || fail "cannot make ${kind}1"
+	within 10 "class device of ${kind}1" test -e "$(add_target 1)"
+}
+paired=
+
+add_target() { echo /sys/class/infiniband_srp/srp-$kind"$1"-1/add_target; }
+
+# 16 bytes of GID 0 of a device as hex digits.
+gid() { tr -d ':\n' </sys/class/infiniband/$kind"$1"/ports/1/gids/0; }
+
+# --- the target -------------------------------------------------------------------
+
+# Back ends. Each takes a name and a size in MiB.
+back_null() {
+	local d=$cfg/nullb/nullb_$1
+	mkdir "$d" || fail "no null_blk with configfs in this kernel"
+	echo "$2" >"$d/size"; echo 1 >"$d/memory_backed"; echo 512 >"$d/blocksize"
+	echo 16384 >"$d/max_sectors"		# else every request ends at 124 KiB
+	echo 1 >"$d/power" || fail "null_blk $1 cannot be powered on"
+	backdev[$1]=/dev/nullb_$1
+	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
+	iblock "$1"
+}
+iblock() {
+	core "$1" iblock "udev_path=${backdev[$1]}"
+}
+back_ram() { core "$1" rd_mcp "rd_pages=$(($2 * 256))"; }
+back_file() {
+	truncate -s "$2"M "$tmp/$1"
+	core "$1" fileio "fd_dev_name=$tmp/$1,fd_dev_size=$(($2 << 20))"
+	backdev[$1]=$tmp/$1
+}
+# back_debug NAME MIB [parameter=value]...: there is one scsi_debug.
+back_debug() {
+	local n=$1 mib=$2
+	shift 2
+	modprobe scsi_debug dev_size_mb="$mib" delay=0 "$@" || fail "no scsi_debug in this kernel"
+	within 10 "the disk of scsi_debug" eval 'ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
+	backdev[$n]=/dev/$(basename "$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*)")
+	udevadm settle -t 10
+	iblock "$n"
+}
+core() {
+	local d=$cfg/target/core/$2_0/$1
+	mkdir -p "$d" || fail "no $2 in this kernel's target"
+	echo "$3" >"$d/control" || fail "control of $1: $3"
+	echo "srp-$1" >"$d/wwn/vpd_unit_serial"
+	echo 1 >"$d/enable" || fail "cannot enable back end $1 ($3)"
+	backdir[$1]=$d
+}
+
+# target I: makes device I a target port. Initiators are known by their port
+# id, initiator_ext (0 to 8) and the last half of the GID they come from.
+target() {
+	local from=${paired:+1} acl ext
+	wwn[$1]=$cfg/target/srpt/0x$(gid "$1")
+	tpg[$1]=${wwn[$1]}/0x$(gid "$1")
+	mkdir "${wwn[$1]}" "${tpg[$1]}" || fail "cannot make target port ${wwn[$1]}"
+	for ext in 0 1 2 3 4 5 6 7 8; do
+		acl=$(gid "${from:-$1}")
+		mkdir "${tpg[$1]}/acls/0x$(printf %016x $ext)${acl:16}" || fail "cannot make an ACL"
+	done
+	echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
+	idle_qps=$(qps)
+}
+declare -A wwn=() tpg=()
+
+# lun I L NAME: back end NAME becomes logical unit L of target I.
+lun() {
+	local t=${tpg[$1]} a
+	mkdir "$t/lun/lun_$2" && ln -s "${backdir[$3]}" "$t/lun/lun_$2/$3" || fail "cannot make LUN $2"
+	for a in "$t"/acls/*; do
+		mkdir "$a/lun_$2" && ln -s "$t/lun/lun_$2" "$a/lun_$2/l" || fail "cannot map LUN $2"
+	done
+}
+
+untarget() {
+	local w t a l
+	for w in $cfg/target/srpt/0x*; do
+		[ -d "$w" ] || continue
+		for t in "$w"/0x*; do
+			[ -d "$t" ] || continue
+			echo 0 >"$t/enable" 2>/dev/null
+			for a in "$t"/acls/*; do
+				[ -d "$a" ] || continue
+				for l in "$a"/lun_*; do [ ! -d "$l" ] || { rm -f "$l"/l; rmdir "$l"; }; done
+				rmdir "$a"
+			done
+			for l in "$t"/lun/lun_*; do [ ! -d "$l" ] || { find "$l" -maxdepth 1 -type l -delete; rmdir "$l"; }; done
+			rmdir "$t"
+		done
+		rmdir "$w"
+	done
+	wwn=() tpg=()
+}
+
+unback() {
+	local d
+	for d in $cfg/target/core/{iblock,fileio,rd_mcp}_0/*; do [ ! -f "$d/control" ] || rmdir "$d"; done
+	for d in $cfg/nullb/*/; do [ ! -d "$d" ] || { echo 0 >"$d/power"; rmdir "$d"; }; done
+	! loaded scsi_debug || rmmod scsi_debug
+	backdev=() backdir=()
+}
+
+# --- logins -------------------------------------------------------------------------
+
+# The SCSI hosts of ib_srp, oldest first.
+hosts() {
+	local h
+	for h in /sys/class/scsi_host/host*; do
+		[ "$(cat "$h/proc_name" 2>/dev/null)" = ib_srp ] && basename "$h"
+	done | sort -V
+}
+no_hosts() { [ -z "$(hosts)" ]; }
+gone() { [ ! -e "/sys/class/scsi_host/$1" ]; }
+
+# The target takes it from the first RDMA device that it sees.
+service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
+
+# login_string I [,option=value]...: how one logs in to target I.
+login_string() {
+	guid=$(service_guid)
+	if [ -n "$paired" ]; then
+		echo "id_ext=$guid,ioc_guid=$guid,src=10.0.0.2,dest=10.0.0.1:$port${2-}"
+	else
+		echo "id_ext=$guid,ioc_guid=$guid,src=10.0.$1.1,dest=10.0.$1.1:$port${2-}"
+	fi
+}
+
+# write_login I STRING: writes to add_target of the initiator's device; prints
+# the error's text, nothing on success.
+write_login() {
+	local in=() dev=$1 out
+	[ -z "$paired" ] || { in=(ip netns exec $ns); dev=1; }
+	out=$(timeout -k 5 60 "${in[@]}" bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target "$dev")" 2>&1)
+	out=${out##*: }		# "bash: line 1: printf: write error: File exists"
+	printf '%s' "$out"
+}
+
+# login I [,option=value]...: sets `host`. A removed target may count for a
+# moment longer than its host can be seen.
+login() {
+	local before after error try
+	before=$(hosts)
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		error=$(write_login "$1" "$(login_string "$1" "${2-}")")
+		[ "$error" = " File exists" ] || [ "$error" = "File exists" ] || break
+		sleep 0.3
+	done
+	[ -z "$error" ] || fail "login to target $1 ${2-}: $error"
+	after=$(hosts)
+	host=$(comm -13 <(sort <<<"$before") <(sort <<<"$after") | head -n 1)
+	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
+}
+
+# logout HOST: and waits until it is gone.
+logout() {
+	echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete" || fail "cannot log $1 out"
+	within 20 "$1 removed" gone "$1"
+}
+
+# disk HOST LUN: prints the block device, when it is there.
+has_disk() {
+	set -- /sys/bus/scsi/devices/"${1#host}:0:0:$2"/block/*
+	[ -e "$1/size" ] && [ -b "/dev/${1##*/}" ] && [ "$(<"$1/size")" != 0 ]
+}
+disk() {
+	within 30 "LUN $2 of $1" has_disk "$1" "$2"
+	set -- /sys/bus/scsi/devices/"${1#host}:0:0:$2"/block/*
+	echo "/dev/${1##*/}"
+}
+
+# --- leaks --------------------------------------------------------------------------
+
+# RDMA objects that our module made and that are still there. Queue pairs of
+# rdma_cm's users bear its name: those beyond what was there before the first
+# login. The C driver has one PD for each device, also without a login.
+qps() { rdma resource show qp 2>/dev/null | wc -l; }
+ours() {
+	local what n
+	n=$(qps)
+	[ $n -le $idle_qps ] || echo "$n queue pairs, $idle_qps before the first login"
+	for what in cq mr pd cm_id; do
+		[ $what != pd ] || rust_driver || continue
+		rdma resource show $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"
+	done
+}
+idle_qps=0
+nothing_ours() { [ -z "$(ours)" ]; }
+unused() { ! loaded ib_srp || [ "$(cat /sys/module/ib_srp/refcnt)" = 0 ]; }
+
+# After the last log-out nothing may be left.
+clean() {
+	within 20 "no SCSI host of ib_srp (have: $(hosts | tr '\n' ' '))" no_hosts
+	within 10 "no RDMA object of ib_srp" nothing_ours
+	udevadm settle -t 10
+	within 10 "module reference count 0" unused
+	no_reports
+}
+
+# Where the kernel has kmemleak: no unreferenced object of this module.
+no_leaks() {
+	local f=/sys/kernel/debug/kmemleak i found
+	[ -w $f ] || return 0
+	for i in 1 2; do echo scan >$f 2>/dev/null || return 0; sleep 1; done
+	found=$(awk '/^unreferenced object/ {if (hit) print o; o = ""; hit = 0} {o = o $0 "\n"} /\[ib_srp\]/ {hit = 1} END {if (hit) print o}' $f | head -n 40)
+	[ -z "$found" ] || fail "kmemleak: $found"
+}
+
+# --- begin and end --------------------------------------------------------------------
+
+# begin SECONDS: the deadline of the whole test.
+begin() {
+	began=$SECONDS
+	mark
+	tmp=$(mktemp -d /dev/shm/srp.XXXXXX)
+	trap finish EXIT
+	trap 'say "FAILED: deadline"; echo w >/proc/sysrq-trigger; context; exit 1' TERM
+	(
+		trap - EXIT TERM
+		sleep "$1" &
+		trap 'kill $!; exit' TERM
+		wait $!
+		kill -TERM $$
+		sleep 30
+		kill -KILL $$
+	) &
+	watchdog=$!
+	load_target
+	loaded ib_srp || load_srp
+	say "$(driver), $kind, $(uname -r)"
+}
+
+# Everything away, in the order in which it must go.
+finish() {
+	local rc=$? h d
+	trap - EXIT
+	trap '' TERM
+	for h in $(jobs -p); do [ "$h" = "$watchdog" ] || kill "$h" 2>/dev/null; done
+	loaded ib_srp && for h in $(hosts); do
+		echo 1 >"/sys/class/srp_remote_ports/port-${h#host}:1/delete" 2>/dev/null
+	done
+	for h in $(seq 100); do no_hosts && break; sleep 0.1; done
+	[ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null
+	untarget
+	unback
+	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
+	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
+	[ -z "$paired" ] || { ip link delete v0; ip netns delete $ns; }
+	rm -rf "$tmp"
+	[ $rc = 0 ] || say "failed after $((SECONDS - began)) s"
+	exit $rc
+} 2>/dev/null
+
+# ok TEXT: the last line of a test that passed.
+ok() {
+	local h
+	for h in $(hosts); do logout "$h"; done
+	clean
+	no_leaks
+	say "ok: ${1:-$kind} ($((SECONDS - began)) s)"
+	exit 0
+}

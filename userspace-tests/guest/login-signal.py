@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""login-signal.py ADD_TARGET STRING MS: a child writes STRING to ADD_TARGET and gets SIGINT, or SIGKILL
+for every second call time, after MS milliseconds. Prints how long it lived after the signal in
+milliseconds and how it ended: `done`, an errno name, or the signal."""
+import errno, os, signal, sys, time
+
+path, string, ms = sys.argv[1], sys.argv[2], int(sys.argv[3])
+sig = signal.SIGKILL if ms // 50 % 2 else signal.SIGTERM
+pid = os.fork()
+if pid == 0:
+    # Without SA_RESTART: a write that gives up ends with EINTR.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.siginterrupt(signal.SIGTERM, True)
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(path, os.O_WRONLY)
+    data = string.encode()
+    n = libc.write(fd, data, len(data))        # not os.write, which tries again
+    os._exit(0 if n == len(data) else ctypes.get_errno() or 255)
+time.sleep(ms / 1000)
+os.kill(pid, sig)
+t = time.monotonic()
+while True:
+    got, status = os.waitpid(pid, os.WNOHANG)
+    if got:
+        break
+    if time.monotonic() - t > 60:
+        print("60000 still there")
+        sys.exit(1)
+    time.sleep(0.002)
+ms = int((time.monotonic() - t) * 1000)
+if os.WIFSIGNALED(status):
+    end = signal.Signals(os.WTERMSIG(status)).name
+else:
+    code = os.WEXITSTATUS(status)
+    end = "done" if code == 0 else errno.errorcode.get(code, str(code))
+print(ms, end)

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""odd-io.py DEVICE SECONDS SEED: O_DIRECT reads and writes whose buffers are lists of
+odd pieces (offsets inside a page, gaps, hundreds of segments), compared with a
+copy in memory. Prints how much was compared."""
+import errno, mmap, os, random, sys, time
+
+REGION = 8 << 20
+ARENA = 16 << 20
+
+def pieces(rng, total, align, most):
+    """Cuts `total` bytes into at most `most` pieces, multiples of 512."""
+    n = min(most, total // 512)
+    cuts = sorted(rng.sample(range(1, total // 512), n - 1)) if n > 1 else []
+    edges = [0] + [c * 512 for c in cuts] + [total]
+    return [b - a for a, b in zip(edges, edges[1:])]
+
+def layout(rng, lengths, align):
+    """An offset in the arena for every piece: in order, shuffled or far apart, never overlapping."""
+    spans, at = [], rng.randrange(0, 4096, align)
+    for n in lengths:
+        spans.append(at)
+        at += n + rng.choice([0, 0, align, 512, 4096 - n % 4096, 4096]) // align * align
+    if at > ARENA:
+        spans, at = [], 0
+        for n in lengths:
+            spans.append(at)
+            at += n
+    order = list(range(len(lengths)))
+    if rng.random() < 0.3 and len(set(lengths)) == 1:
+        rng.shuffle(order)
+    return [spans[i] for i in order]
+
+def main():
+    path, seconds, seed = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    rng = random.Random(seed)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    arena = mmap.mmap(-1, ARENA)
+    view = memoryview(arena)
+    copy = bytearray(os.urandom(REGION))
+    whole = mmap.mmap(-1, REGION)
+    whole[:] = bytes(copy)
+    os.pwrite(fd, whole, 0)
+
+    # The smallest alignment that this disk takes: 4 for SCSI hosts as a rule.
+    align = 512
+    for a in (4, 8, 64, 128, 256):
+        try:
+            os.preadv(fd, [view[a:a + 512]], 0)
+            align = a
+            break
+        except OSError as e:
+            if e.errno != errno.EINVAL:
+                raise
+
+    done = count = deepest = 0
+    end = time.monotonic() + seconds
+    fixed = [(512, 1), (1024, 2), (65536, 1), (65536, 16), (131072, 256), (1 << 20, 300), (1 << 20, 1024), (1 << 20, 1)]
+    while time.monotonic() < end or count < 2 * len(fixed):
+        if count < 2 * len(fixed):
+            total, most = fixed[count % len(fixed)]
+        else:
+            total = 512 * rng.choice([1, 2, 3, 7, 8, 9, 16, 17, 24, 64, 129, 256, 511, 1024, 2048])
+            most = rng.choice([1, 2, 3, 13, 64, 255, 257, 600, 1024])
+        write = count % 2 if count >= 2 * len(fixed) else count >= len(fixed)
+        step = rng.choice([align, 512])
+        lengths = pieces(rng, total, step, most)
+        spans = layout(rng, lengths, step)
+        at = 512 * rng.randrange(0, (REGION - total) // 512 + 1)
+        iov = [view[s:s + n] for s, n in zip(spans, lengths)]
+        deepest = max(deepest, len(iov))
+        what = f"{'write' if write else 'read'} {total} bytes at {at} in {len(iov)} pieces, first at offset {spans[0] % 4096}"
+        if write:
+            data = rng.randbytes(total)
+            pos = 0
+            for v in iov:
+                v[:] = data[pos:pos + len(v)]
+                pos += len(v)
+            got = os.pwritev(fd, iov, at)
+            copy[at:at + total] = data
+        else:
+            # Bytes around every piece must stay as they are.
+            lo, hi = min(spans), max(s + n for s, n in zip(spans, lengths))
+            fill = bytes([rng.randrange(256)]) * (hi - lo)
+            view[lo:hi] = fill
+            got = os.preadv(fd, iov, at)
+            if got == total:
+                pos = 0
+                for v in iov:
+                    if v != copy[at + pos:at + pos + len(v)]:
+                        off = next(i for i in range(len(v)) if v[i] != copy[at + pos + i])
+                        sys.exit(f"mismatch: {what}: byte {pos + off}")
+                    pos += len(v)
+                for v, n in zip(iov, lengths):
+                    v[:] = fill[:n]
+                if view[lo:hi] != fill:
+                    sys.exit(f"bytes outside the buffer changed: {what}")
+        if got != total:
+            sys.exit(f"short: {got} of {total}: {what}")
+        done += total
+        count += 1
+
+    # At the end everything at once.
+    os.preadv(fd, [whole], 0)
+    if whole[:] != bytes(copy):
+        bad = next(i for i in range(REGION) if whole[i] != copy[i])
+        sys.exit(f"mismatch at the end: byte {bad}")
+    done += REGION
+    print(f"{count} lists, up to {deepest} pieces, alignment {align}, {done >> 20} MiB compared")
+
+main()

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Any bytes on an established channel; the last 5 are the command that they answer.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use srp_host::proto::{cmd::Direction, message::Message, rsp::MAX_SENSE_LEN};
+
+fuzz_target!(|input: (u32, u8, &[u8])| {
+    let (data_len, direction, bytes) = input;
+    let direction = match direction % 3 {
+        0 => Direction::None,
+        1 => Direction::ToDevice,
+        _ => Direction::FromDevice,
+    };
+    let within = |part: &[u8]| part.is_empty() || bytes.as_ptr_range().contains(&part.as_ptr());
+    match Message::parse(bytes) {
+        Ok(Message::Rsp(rsp)) => {
+            assert!(bytes.len() >= 36);
+            let _ = format!("{}", rsp.tmf_status());
+            match rsp.outcome(data_len, direction) {
+                Ok(outcome) => {
+                    assert!(outcome.resid <= data_len);
+                    assert!(outcome.sense.len() <= MAX_SENSE_LEN && within(outcome.sense));
+                    assert!(outcome.sense.len() <= bytes.len() - 36);
+                }
+                Err(fault) => {
+                    let _ = format!("{fault}");
+                }
+            }
+        }
+        Ok(Message::AerReq(aer)) => {
+            assert!(aer.sense.len() <= bytes.len() - 36 && within(aer.sense))
+        }
+        Ok(Message::CredReq(_)) => assert!(bytes.len() >= 16),
+        Ok(Message::TLogout(logout)) => {
+            assert!(bytes.len() >= 16 && !logout.reason_name().is_empty())
+        }
+        Err(error) => {
+            let _ = format!("{error}");
+        }
+    }
+});

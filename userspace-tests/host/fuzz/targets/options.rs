@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Any bytes written to `add_target`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use srp_host::proto::options::{Defaults, Options, Target};
+
+fuzz_target!(|bytes: &[u8]| {
+    match Options::parse(bytes, &Defaults::default()) {
+        Ok(options) => {
+            assert!((1..=4096).contains(&options.queue_size));
+            assert!((1..=options.queue_size).contains(&options.cmd_per_lun));
+            assert!(options.cmd_sg_entries >= 1 && (1..=2048).contains(&options.sg_tablesize));
+            assert!((2..=7).contains(&options.tl_retry_count));
+            assert!(options.max_it_iu_size == 0 || options.max_it_iu_size >= 64);
+            assert!(options
+                .max_sect
+                .is_none_or(|sectors| (8..=1 << 17).contains(&sectors)));
+            assert!(options
+                .ch_count
+                .is_none_or(|count| (1..=1024).contains(&count)));
+            if let Target::Rdma { dest, .. } = options.target {
+                assert!(dest.port.is_some_and(|port| port != 0));
+            }
+            // What was accepted is accepted again with empty tokens around it.
+            let mut again = b",\n,".to_vec();
+            again.extend_from_slice(bytes);
+            again.extend_from_slice(b"\n,");
+            if again.len() <= 4096 {
+                assert_eq!(Options::parse(&again, &Defaults::default()), Ok(options));
+            }
+        }
+        Err(error) => {
+            let line = format!("{error}");
+            assert!(line.len() < 400 && line.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        }
+    }
+});

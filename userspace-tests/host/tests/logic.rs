@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tables and arithmetic of the driver.
+
+use srp_host::logic::{
+    channels::{self, Machine},
+    credit::{self, OutOfRange},
+    registration::{way, Limits, Regions, Transfer, Way},
+    send_queue::{DeviceLimits, Sizes},
+    session::{self, Step},
+    slot::{self, Word},
+    tag::{Kind, Tag, MAX_SLOTS},
+};
+
+#[test]
+fn credits() {
+    assert_eq!(credit::take(0, 0), None);
+    assert_eq!(credit::take(1, credit::RESERVE_TSK_MGMT), Some(0));
+    assert_eq!(credit::take(1, credit::RESERVE_COMMAND), None);
+    assert_eq!(credit::take(2, credit::RESERVE_COMMAND), Some(1));
+    assert_eq!(credit::take(u32::MAX, u32::MAX), None);
+    assert_eq!(credit::give(0, 0, 64), Ok(0));
+    assert_eq!(credit::give(63, 1, 64), Ok(64));
+    assert_eq!(credit::give(64, 1, 64), Err(OutOfRange));
+    assert_eq!(credit::give(15, -15, 64), Ok(0));
+    assert_eq!(credit::give(15, -16, 64), Err(OutOfRange));
+    assert_eq!(credit::give(0, i32::MIN, 64), Err(OutOfRange));
+    assert_eq!(credit::give(u32::MAX, i32::MAX, u32::MAX), Err(OutOfRange));
+    assert_eq!(credit::give(0, i32::MAX, credit::MAX), Err(OutOfRange));
+}
+
+#[test]
+fn tags() {
+    let tag = Tag::command(0x1122_3344, 0x5566, 0x7788).unwrap();
+    assert_eq!(tag.to_wire(), 0x1122_3344_5566_7788);
+    assert_eq!(
+        (tag.generation(), tag.channel(), tag.kind()),
+        (0x1122_3344, 0x5566, Kind::Command(0x7788))
+    );
+    let tmf = Tag::tsk_mgmt(0x1122_3344, 0x5566, 0x7788).unwrap();
+    assert_eq!(tmf.to_wire(), 0x1122_3344_5566_f788);
+    assert_eq!(tmf.kind(), Kind::TskMgmt(0x7788));
+    assert_ne!(tag, tmf);
+    assert_eq!(Tag::from_wire(tag.to_wire()), tag);
+    assert_eq!(Tag::command(0, 0, 0x8000), None);
+    assert_eq!(Tag::tsk_mgmt(0, 0, 0xffff), None);
+    assert_eq!(Tag::from_wire(u64::MAX).kind(), Kind::TskMgmt(0x7fff));
+    assert_eq!(MAX_SLOTS, 0x8000);
+}
+
+#[test]
+fn slot_table() {
+    use slot::{next, Event::*, State::*};
+    // Every pair; those not listed must be refused.
+    let allowed = [
+        (Free, Claim, Building),
+        (Building, Cancel, Free),
+        (Building, Post, Posted),
+        (Building, Fail, Failed),
+        (Posted, Answer, Responded),
+        (Posted, Abort, Aborting),
+        (Posted, Fail, Failed),
+        (Aborting, Answer, Responded),
+        (Aborting, Fail, Failed),
+        (Responded, Invalidate, Invalidating),
+        (Responded, Finish, Free),
+        (Responded, Fail, Failed),
+        (Invalidating, Finish, Free),
+        (Invalidating, Fail, Failed),
+        (Failed, Drained, Free),
+    ];
+    for state in slot::State::ALL {
+        for event in slot::Event::ALL {
+            let expected = allowed
+                .iter()
+                .find(|(from, by, _)| (*from, *by) == (state, event))
+                .map(|(_, _, to)| *to);
+            assert_eq!(next(state, event), expected, "{state:?} {event:?}");
+            let word = Word::new(state, 41);
+            let claimed = u32::from(event == Claim);
+            assert_eq!(
+                word.next(event),
+                expected.map(|to| Word::new(to, 41 + claimed)),
+                "{state:?} {event:?}"
+            );
+        }
+    }
+    // A command that the target may know of becomes Free only by Finish or Drained.
+    for state in [Posted, Aborting, Responded, Invalidating, Failed] {
+        for event in slot::Event::ALL {
+            assert!(next(state, event) != Some(Free) || matches!(event, Finish | Drained));
+        }
+    }
+    for event in slot::Event::ALL {
+        for state in [Posted, Aborting] {
+            assert_ne!(next(state, event), Some(Free));
+        }
+    }
+}
+
+#[test]
+fn slot_words() {
+    for state in slot::State::ALL {
+        for generation in [0, 1, 0x8000_0000, u32::MAX] {
+            let word = Word::new(state, generation);
+            assert_eq!((word.state(), word.generation()), (state, generation));
+            assert_eq!(word.raw() >> 40, 0);
+            assert_eq!(Word::from_raw(word.raw()), Some(word));
+            assert_eq!(Word::from_raw(word.raw() | 1 << 63), None);
+        }
+    }
+    assert_eq!(Word::from_raw(7), None);
+    assert_eq!(Word::from_raw(0xff), None);
+    let last = Word::new(slot::State::Free, u32::MAX);
+    assert_eq!(
+        last.next(slot::Event::Claim),
+        Some(Word::new(slot::State::Building, 0))
+    );
+    assert_eq!(Word::default(), Word::new(slot::State::Free, 0));
+    assert_eq!(
+        last.with_state(slot::State::Failed),
+        Word::new(slot::State::Failed, u32::MAX)
+    );
+}
+
+#[test]
+fn session_table() {
+    use session::{next, Event::*, State::*};
+    let expected = |state, event| match (state, event) {
+        (Connecting, LoggedIn) => Some(Step::To(Live)),
+        (Connecting | Live, Fail) => Some(Step::To(Failed)),
+        (Connecting | Live | Failed, Remove) => Some(Step::To(Removing)),
+        (Removing, Removed) => Some(Step::To(Gone)),
+        (Failed | Removing, LoggedIn) => Some(Step::Stay),
+        (Failed | Removing | Gone, Fail) => Some(Step::Stay),
+        (Removing | Gone, Remove) => Some(Step::Stay),
+        _ => None,
+    };
+    for state in session::State::ALL {
+        for event in session::Event::ALL {
+            assert_eq!(
+                next(state, event),
+                expected(state, event),
+                "{state:?} {event:?}"
+            );
+            // Numbers only grow: a session never comes back.
+            if let Some(Step::To(to)) = next(state, event) {
+                assert!(to as u8 > state as u8);
+            }
+            // Whatever happened, it can be removed or is being removed.
+            assert!(next(state, Remove).is_some());
+        }
+    }
+    assert!(Live.takes_commands() && !Failed.takes_commands() && !Gone.takes_commands());
+    assert_eq!(session::LOGIN_TIMEOUT_MS, 10_000);
+}
+
+#[test]
+fn ways() {
+    let limits = Limits {
+        immediate: 8192,
+        static_read: 4096,
+    };
+    let none = Limits {
+        immediate: 0,
+        static_read: 0,
+    };
+    for (transfer, with, without) in [
+        (Transfer::None, Way::None, Way::None),
+        (Transfer::Read(0), Way::None, Way::None),
+        (Transfer::Write(0), Way::None, Way::None),
+        (Transfer::Write(1), Way::Immediate, Way::Dynamic),
+        (Transfer::Write(8192), Way::Immediate, Way::Dynamic),
+        (Transfer::Write(8193), Way::Dynamic, Way::Dynamic),
+        (Transfer::Read(1), Way::Static, Way::Dynamic),
+        (Transfer::Read(4096), Way::Static, Way::Dynamic),
+        (Transfer::Read(4097), Way::Dynamic, Way::Dynamic),
+    ] {
+        assert_eq!(
+            (way(transfer, limits), way(transfer, none)),
+            (with, without),
+            "{transfer:?}"
+        );
+    }
+}
+
+#[test]
+fn regions() {
+    let shape = |pages, gaps| Regions {
+        page_size: 4096,
+        pages,
+        gaps,
+    };
+    // rxe has 512 pages per region. 512 KiB: one region. 2 MiB at an odd offset touch 513 pages.
+    let rxe = shape(512, false);
+    assert_eq!(rxe.per_command(1024, 128), 1);
+    assert_eq!(rxe.per_command(4088, 128), 1);
+    assert_eq!(rxe.per_command(4089, 128), 2);
+    assert_eq!(rxe.per_command(4096, 128), 2);
+    assert_eq!(rxe.max_sectors(1), 4088);
+    assert_eq!(rxe.max_sectors(2), 8184);
+    // siw has 256.
+    let siw = shape(256, false);
+    assert_eq!(siw.per_command(1024, 128), 1);
+    assert_eq!(siw.per_command(2048, 128), 2);
+    assert_eq!(siw.per_command(1 << 17, 2048), 65);
+    assert_eq!(siw.max_sectors(0), 0);
+    // With gaps entries count, not bytes.
+    let gaps = shape(512, true);
+    assert_eq!(gaps.per_command(1 << 17, 512), 1);
+    assert_eq!(gaps.per_command(8, 513), 2);
+    assert_eq!(gaps.per_command(8, 0), 1);
+    assert_eq!(gaps.max_sectors(1), u32::MAX);
+}
+
+#[test]
+fn queue_sizes() {
+    let device = DeviceLimits {
+        max_qp_wr: 1 << 20,
+        max_cqe: 1 << 20,
+        max_mr: 1 << 20,
+    };
+    let sizes = Sizes {
+        depth: 64,
+        regions: 1,
+    };
+    assert_eq!(
+        (sizes.send_queue(), sizes.receives(), sizes.receive_queue()),
+        (64 * 3 + 36, 76, 77)
+    );
+    assert_eq!(
+        (sizes.completion_queue(), sizes.memory_regions()),
+        (228 + 77, 64)
+    );
+    assert_eq!(sizes.fit(device), Some(sizes));
+    // Exactly enough, and one less of each.
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_qp_wr: 228,
+            max_cqe: 305,
+            max_mr: 64
+        }),
+        Some(sizes)
+    );
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_qp_wr: 227,
+            ..device
+        }),
+        Some(Sizes {
+            depth: 63,
+            regions: 1
+        })
+    );
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_cqe: 304,
+            ..device
+        }),
+        Some(Sizes {
+            depth: 63,
+            regions: 1
+        })
+    );
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_mr: 63,
+            ..device
+        }),
+        Some(Sizes {
+            depth: 63,
+            regions: 1
+        })
+    );
+    // One command: 3 + 4 in the send queue, 14 in the receive queue.
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_qp_wr: 39,
+            ..device
+        }),
+        Some(Sizes {
+            depth: 1,
+            regions: 1
+        })
+    );
+    assert_eq!(
+        sizes.fit(DeviceLimits {
+            max_qp_wr: 38,
+            ..device
+        }),
+        None
+    );
+    assert_eq!(
+        Sizes {
+            depth: 0,
+            regions: 1
+        }
+        .fit(device),
+        None
+    );
+    let huge = Sizes {
+        depth: u32::MAX,
+        regions: u32::MAX,
+    };
+    assert_eq!(
+        (huge.send_queue(), huge.completion_queue()),
+        (u32::MAX, u32::MAX)
+    );
+    assert_eq!(huge.fit(device), None);
+}
+
+#[test]
+fn channel_counts() {
+    let machine = Machine {
+        nodes: 2,
+        cpus: 16,
+        vectors: 4,
+    };
+    assert_eq!(channels::count(None, machine), 8);
+    assert_eq!(
+        channels::count(
+            None,
+            Machine {
+                vectors: 12,
+                ..machine
+            }
+        ),
+        12
+    );
+    assert_eq!(
+        channels::count(
+            None,
+            Machine {
+                vectors: 64,
+                ..machine
+            }
+        ),
+        16
+    );
+    assert_eq!(channels::count(Some(3), machine), 3);
+    assert_eq!(channels::count(Some(100), machine), 16);
+    assert_eq!(channels::count(Some(0), machine), 1);
+    assert_eq!(
+        channels::count(
+            None,
+            Machine {
+                nodes: u32::MAX,
+                cpus: 0,
+                vectors: 0
+            }
+        ),
+        1
+    );
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|channel| channels::vector(3, channel, 4)),
+        [3, 0, 1, 2, 3]
+    );
+    assert_eq!(channels::vector(9, 9, 0), 0);
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Answers to a login: what is granted, what is refused and why.
+
+mod common;
+
+use common::hex;
+use srp_host::proto::{
+    cm_rej::{CmRej, CONSUMER_DEFINED},
+    error::ProtocolError,
+    ids::PortId,
+    login::{Granted, LoginError, LoginRsp, MultiChannel, Requested},
+    login_rej::{LoginRej, RejReason},
+};
+
+/// What LIO answers to a login with the defaults.
+fn response() -> Vec<u8> {
+    hex(
+        "c0 000000 00000080 1122334455667788 00002054 00002044 0006 80
+         00000000000000000000000000000000000000000000000000",
+    )
+}
+
+fn with(offset: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut response = response();
+    response[offset..offset + bytes.len()].copy_from_slice(bytes);
+    response
+}
+
+fn requested() -> Requested {
+    Requested {
+        tag: 0x1122_3344_5566_7788,
+        max_it_iu_len: 8260,
+        descriptors: 12,
+        immediate: 8192,
+        multichannel: MultiChannel::Single,
+        initiator: PortId::default(),
+        target: PortId::default(),
+    }
+}
+
+fn check(bytes: &[u8], requested: &Requested) -> Result<Granted, LoginError> {
+    LoginRsp::parse(bytes)
+        .expect("long enough")
+        .check(requested)
+}
+
+#[test]
+fn granted() {
+    let granted = Granted {
+        req_lim: 128,
+        max_it_iu_len: 8260,
+        descriptors: 12,
+        immediate: 8192,
+        max_ti_iu_len: 8260,
+    };
+    assert_eq!(check(&response(), &requested()), Ok(granted));
+    // IB/CM always delivers 196 bytes.
+    let mut long = response();
+    long.resize(196, 0xff);
+    assert_eq!(check(&long, &requested()), Ok(granted));
+    // Not granted although asked for.
+    assert_eq!(
+        check(&with(26, &[0]), &requested()),
+        Ok(Granted {
+            immediate: 0,
+            ..granted
+        })
+    );
+}
+
+#[test]
+fn lengths() {
+    for len in 0..52 {
+        let error = LoginRsp::parse(&response()[..len]).err();
+        let need = if len == 0 { 1 } else { 52 };
+        assert_eq!(error, Some(ProtocolError::Short { need, got: len }));
+    }
+    assert_eq!(
+        LoginRsp::parse(&with(0, &[0xc1])).err(),
+        Some(ProtocolError::Opcode(0xc1))
+    );
+    assert_eq!(
+        LoginRsp::parse(&with(0, &[0xc2])).err(),
+        Some(ProtocolError::Opcode(0xc2))
+    );
+}
+
+#[test]
+fn fields() {
+    use LoginError::*;
+    let table: [(usize, &[u8], Option<LoginError>); 19] = [
+        (8, &[0; 8], Some(Tag(0))),
+        (15, &[0x89], Some(Tag(0x1122_3344_5566_7789))),
+        (24, &[0, 0], Some(BufferFormats(0))),
+        (24, &[0, 2], Some(BufferFormats(2))),
+        (24, &[0, 4], Some(BufferFormats(4))),
+        (24, &[0xff, 0xff], None),
+        (4, &[0, 0, 0, 0], Some(RequestLimit(0))),
+        (4, &[0, 0, 0, 1], Some(RequestLimit(1))),
+        (4, &[0, 0, 0, 2], None),
+        (4, &[0, 0, 0xff, 0xff], None),
+        (4, &[0, 1, 0, 0], Some(RequestLimit(65536))),
+        (4, &[0x7f, 0xff, 0xff, 0xff], Some(RequestLimit(i32::MAX))),
+        (4, &[0x80, 0, 0, 0], Some(RequestLimit(i32::MIN))),
+        (4, &[0xff, 0xff, 0xff, 0xff], Some(RequestLimit(-1))),
+        (16, &[0, 0, 0, 63], Some(MaxItIuLen(63))),
+        (16, &[0, 0, 0, 64], None),
+        (20, &[0, 0, 0, 55], Some(MaxTiIuLen(55))),
+        (20, &[0, 0, 0, 56], None),
+        (20, &[0xff, 0xff, 0xff, 0xff], None),
+    ];
+    for (offset, bytes, error) in table {
+        assert_eq!(
+            check(&with(offset, bytes), &requested()).err(),
+            error,
+            "{offset}: {bytes:02x?}"
+        );
+    }
+}
+
+#[test]
+fn shorter_messages() {
+    let granted = |len: u32| check(&with(16, &len.to_be_bytes()), &requested()).unwrap();
+    let table = [
+        (u32::MAX, 8260, 12, 8192),
+        (8260, 8260, 12, 8192),
+        (8259, 8259, 12, 8191),
+        (580, 580, 12, 512),
+        // Less than one block: without immediate data.
+        (579, 579, 12, 0),
+        (260, 260, 12, 0),
+        (259, 259, 11, 0),
+        (84, 84, 1, 0),
+        (83, 83, 0, 0),
+        (64, 64, 0, 0),
+    ];
+    for (offered, len, descriptors, immediate) in table {
+        let granted = granted(offered);
+        assert_eq!(
+            (
+                granted.max_it_iu_len,
+                granted.descriptors,
+                granted.immediate
+            ),
+            (len, descriptors, immediate),
+            "{offered}"
+        );
+    }
+}
+
+#[test]
+fn flags() {
+    let without = Requested {
+        immediate: 0,
+        ..requested()
+    };
+    assert_eq!(
+        check(&response(), &without),
+        Err(LoginError::UnwantedImmediate)
+    );
+    assert_eq!(
+        check(&with(26, &[0]), &without).map(|granted| granted.immediate),
+        Ok(0)
+    );
+    let multi = Requested {
+        multichannel: MultiChannel::Multi,
+        ..requested()
+    };
+    for (flags, result) in [
+        (0x80, Some(0)),
+        (0x81, Some(1)),
+        (0x82, None),
+        (0x83, Some(3)),
+    ] {
+        assert_eq!(
+            check(&with(26, &[flags]), &multi).err(),
+            result.map(LoginError::NotMaintained)
+        );
+        // The first channel does not care what became of older ones.
+        assert!(check(&with(26, &[flags]), &requested()).is_ok());
+    }
+}
+
+#[test]
+fn rejects() {
+    let bytes = hex("c2 000000 00010006 1122334455667788 0000000000000000 0006 000000000000");
+    let rej = LoginRej::parse(&bytes).unwrap();
+    assert_eq!(rej.reason, RejReason::ChannelLimitReached);
+    assert_eq!((rej.tag, rej.buf_fmt), (0x1122_3344_5566_7788, 6));
+    let line = rej.reason.to_string();
+    assert!(
+        line.contains("channel limit reached")
+            && line.contains("0x00010006")
+            && line.contains("ACL")
+    );
+    for len in 0..32 {
+        assert!(LoginRej::parse(&bytes[..len]).is_err());
+    }
+    assert_eq!(
+        LoginRej::parse(&response()).err(),
+        Some(ProtocolError::Opcode(0xc0))
+    );
+    for number in (0x0001_0000..=0x0001_0007).chain([0, 1, u32::MAX]) {
+        let reason = RejReason::new(number);
+        assert_eq!(reason.number(), number);
+        assert!(!reason.name().is_empty() && !reason.advice().is_empty());
+        assert_eq!(
+            reason.is_permanent(),
+            (0x0001_0002..=0x0001_0006).contains(&number)
+        );
+        assert_eq!(
+            matches!(reason, RejReason::Unknown(_)),
+            !(0x0001_0000..=0x0001_0006).contains(&number)
+        );
+    }
+}
+
+#[test]
+fn cm_rejects() {
+    for reason in 1..=35 {
+        let rej = CmRej::from_status(reason);
+        assert_eq!(rej.number(), reason);
+        assert_eq!(rej.name() == "unknown reason", reason == 34, "{reason}");
+        assert!(!rej.advice().is_empty());
+        assert!(rej.to_string().contains(&format!("(reason {reason})")));
+    }
+    assert!(CmRej::from_status(i32::from(CONSUMER_DEFINED)).is_consumer_defined());
+    let refused = CmRej::from_status(-111);
+    assert_eq!(refused, CmRej::Errno(111));
+    assert_eq!(refused.name(), "connection refused");
+    assert!(refused.is_consumer_defined() && refused.to_string().contains("(errno 111)"));
+    for status in [i32::MIN, -1, 0, 36, 65535, 65536, i32::MAX] {
+        assert!(!CmRej::from_status(status).to_string().is_empty());
+    }
+    assert_eq!(CmRej::from_status(8).advice(), refused.advice());
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages on an established channel.
+
+mod common;
+
+use common::hex;
+use srp_host::proto::{
+    cmd::Direction::{self, FromDevice, ToDevice},
+    error::ProtocolError,
+    ids::Lun,
+    message::Message,
+    misc::CredReq,
+    rsp::{flag::*, Outcome, Rsp, RspFault},
+    tmf::TmfStatus,
+};
+
+#[derive(Clone, Copy, Default)]
+struct Fields<'a> {
+    flags: u8,
+    status: u8,
+    out_res: u32,
+    in_res: u32,
+    sense_len: u32,
+    resp_len: u32,
+    data: &'a [u8],
+}
+
+fn message(fields: Fields<'_>) -> Vec<u8> {
+    let mut bytes = hex("c1 00 0000 fffffffe 1122334455667788 0000");
+    bytes.extend([fields.flags, fields.status]);
+    for field in [
+        fields.out_res,
+        fields.in_res,
+        fields.sense_len,
+        fields.resp_len,
+    ] {
+        bytes.extend(field.to_be_bytes());
+    }
+    bytes.extend(fields.data);
+    bytes
+}
+
+fn outcome(
+    fields: Fields<'_>,
+    len: u32,
+    direction: Direction,
+) -> Result<(u8, u32, bool, Vec<u8>), RspFault> {
+    Rsp::parse(&message(fields))
+        .expect("long enough")
+        .outcome(len, direction)
+        .map(
+            |Outcome {
+                 status,
+                 resid,
+                 overrun,
+                 sense,
+             }| (status, resid, overrun, sense.to_vec()),
+        )
+}
+
+#[test]
+fn golden() {
+    let bytes = hex("c1 01 0000 00000003 1122334455667788 0000 22 02
+                     00000000 00000010 00000004 00000000 70000500");
+    let rsp = Rsp::parse(&bytes).unwrap();
+    assert_eq!((rsp.req_lim_delta, rsp.tag), (3, 0x1122_3344_5566_7788));
+    assert_eq!(
+        rsp.outcome(512, FromDevice),
+        Ok(Outcome {
+            status: 2,
+            resid: 16,
+            overrun: false,
+            sense: &[0x70, 0, 5, 0]
+        })
+    );
+    assert_eq!(rsp.sense(), [0x70, 0, 5, 0]);
+    assert_eq!(
+        Rsp::parse(&message(Fields::default()))
+            .unwrap()
+            .req_lim_delta,
+        -2
+    );
+}
+
+#[test]
+fn too_short() {
+    let bytes = message(Fields::default());
+    for len in 0..36 {
+        let need = if len == 0 { 1 } else { 36 };
+        assert_eq!(
+            Message::parse(&bytes[..len]).err(),
+            Some(ProtocolError::Short { need, got: len })
+        );
+    }
+    assert!(matches!(Message::parse(&bytes), Ok(Message::Rsp(_))));
+}
+
+#[test]
+fn residuals() {
+    let under_in = Fields {
+        flags: DIUNDER,
+        in_res: 100,
+        out_res: 7,
+        ..Fields::default()
+    };
+    assert_eq!(
+        outcome(under_in, 512, FromDevice),
+        Ok((0, 100, false, vec![]))
+    );
+    assert_eq!(
+        outcome(under_in, 100, FromDevice),
+        Ok((0, 100, false, vec![]))
+    );
+    assert_eq!(
+        outcome(under_in, 99, FromDevice),
+        Err(RspFault::Residual(100))
+    );
+    assert_eq!(
+        outcome(under_in, 512, ToDevice),
+        Err(RspFault::WrongDirection)
+    );
+    assert_eq!(
+        outcome(under_in, 0, Direction::None),
+        Err(RspFault::WrongDirection)
+    );
+    let under_out = Fields {
+        flags: DOUNDER,
+        out_res: 7,
+        ..Fields::default()
+    };
+    assert_eq!(outcome(under_out, 512, ToDevice), Ok((0, 7, false, vec![])));
+    assert_eq!(
+        outcome(under_out, 512, FromDevice),
+        Err(RspFault::WrongDirection)
+    );
+    let huge = Fields {
+        flags: DOUNDER,
+        out_res: u32::MAX,
+        ..Fields::default()
+    };
+    assert_eq!(
+        outcome(huge, u32::MAX - 1, ToDevice),
+        Err(RspFault::Residual(u32::MAX))
+    );
+    // An over-run may be of any size; nothing was left out.
+    let over = Fields {
+        flags: DIOVER,
+        in_res: u32::MAX,
+        ..Fields::default()
+    };
+    assert_eq!(outcome(over, 512, FromDevice), Ok((0, 0, true, vec![])));
+    assert_eq!(outcome(over, 512, ToDevice), Err(RspFault::WrongDirection));
+    for (flags, direction) in [(DOOVER | DOUNDER, ToDevice), (DIOVER | DIUNDER, FromDevice)] {
+        assert_eq!(
+            outcome(
+                Fields {
+                    flags,
+                    ..Fields::default()
+                },
+                512,
+                direction
+            ),
+            Err(RspFault::OverAndUnder)
+        );
+    }
+    // Counts without a flag mean nothing.
+    let no_flag = Fields {
+        in_res: 9,
+        out_res: 9,
+        ..Fields::default()
+    };
+    assert_eq!(
+        outcome(no_flag, 0, Direction::None),
+        Ok((0, 0, false, vec![]))
+    );
+}
+
+#[test]
+fn statuses() {
+    let defined = [
+        0x00, 0x02, 0x04, 0x08, 0x10, 0x14, 0x18, 0x22, 0x28, 0x30, 0x40,
+    ];
+    for status in 0..=255 {
+        let result = outcome(
+            Fields {
+                status,
+                ..Fields::default()
+            },
+            512,
+            ToDevice,
+        );
+        if defined.contains(&status) {
+            assert_eq!(result, Ok((status, 0, false, vec![])));
+        } else {
+            assert_eq!(result, Err(RspFault::Status(status)));
+        }
+    }
+}
+
+#[test]
+fn list_lengths() {
+    let sense: Vec<u8> = (0..200).collect();
+    let base = Fields {
+        flags: SNSVALID,
+        status: 2,
+        data: &sense,
+        ..Fields::default()
+    };
+    for (sense_len, resp_len, good) in [
+        (200, 0, true),
+        (201, 0, false),
+        (18, 182, true),
+        (18, 183, false),
+        (0, 200, true),
+        (0, 201, false),
+        (u32::MAX, 0, false),
+        (0, u32::MAX, false),
+        (u32::MAX, u32::MAX, false),
+        (1, u32::MAX, false),
+    ] {
+        let fields = Fields {
+            sense_len,
+            resp_len,
+            ..base
+        };
+        let result = outcome(fields, 512, FromDevice);
+        if good {
+            let from = resp_len as usize;
+            let shown = (sense_len as usize).min(96);
+            assert_eq!(
+                result,
+                Ok((2, 0, false, sense[from..from + shown].to_vec()))
+            );
+        } else {
+            assert_eq!(result, Err(RspFault::Lengths));
+            // The credits still count.
+            assert_eq!(Rsp::parse(&message(fields)).unwrap().req_lim_delta, -2);
+            assert!(Rsp::parse(&message(fields)).unwrap().sense().is_empty());
+        }
+    }
+    // Without a flag the lengths mean nothing.
+    let no_flag = Fields {
+        sense_len: u32::MAX,
+        resp_len: u32::MAX,
+        ..Fields::default()
+    };
+    assert_eq!(outcome(no_flag, 512, FromDevice), Ok((0, 0, false, vec![])));
+}
+
+#[test]
+fn response_code_for_a_command() {
+    let mut fields = Fields {
+        flags: RSPVALID,
+        resp_len: 4,
+        data: &[0, 0, 0, 2],
+        ..Fields::default()
+    };
+    assert_eq!(
+        outcome(fields, 512, ToDevice),
+        Err(RspFault::ResponseCode(Some(2)))
+    );
+    fields.data = &[0, 0, 0, 0];
+    assert_eq!(
+        outcome(fields, 512, ToDevice),
+        Err(RspFault::ResponseCode(Some(0)))
+    );
+    fields.resp_len = 0;
+    assert_eq!(
+        outcome(fields, 512, ToDevice),
+        Err(RspFault::ResponseCode(None))
+    );
+}
+
+#[test]
+fn task_management() {
+    let status = |flags, resp_len, data| {
+        Rsp::parse(&message(Fields {
+            flags,
+            resp_len,
+            data,
+            ..Fields::default()
+        }))
+        .unwrap()
+        .tmf_status()
+    };
+    assert_eq!(status(RSPVALID, 4, &[0, 0, 0, 0]), TmfStatus::Complete);
+    assert_eq!(status(RSPVALID, 4, &[0, 0, 0, 2]), TmfStatus::InvalidFields);
+    assert_eq!(status(RSPVALID, 4, &[0, 0, 0, 4]), TmfStatus::NotSupported);
+    assert_eq!(status(RSPVALID, 4, &[0, 0, 0, 5]), TmfStatus::Failed);
+    assert_eq!(status(RSPVALID, 4, &[0, 0, 0, 9]), TmfStatus::Unknown(9));
+    assert_eq!(status(RSPVALID, 5, &[0, 0, 0, 0, 0]), TmfStatus::Complete);
+    for (flags, resp_len, data) in [
+        (0, 4, &[0u8, 0, 0, 0][..]),
+        (SNSVALID, 4, &[0, 0, 0, 0]),
+        (RSPVALID, 3, &[0, 0, 0, 0]),
+        (RSPVALID, 4, &[0, 0, 0]),
+        (RSPVALID, 0, &[]),
+        (RSPVALID, u32::MAX, &[0, 0, 0, 0]),
+    ] {
+        assert_eq!(status(flags, resp_len, data), TmfStatus::Missing);
+    }
+    assert!(TmfStatus::Complete.is_complete());
+    for other in [
+        TmfStatus::Missing,
+        TmfStatus::Failed,
+        TmfStatus::NotSupported,
+        TmfStatus::Unknown(1),
+    ] {
+        assert!(!other.is_complete());
+    }
+}
+
+#[test]
+fn requests_of_the_target() {
+    let bytes = hex("81 00 0000 fffffff1 1122334455667788");
+    let Ok(Message::CredReq(request)) = Message::parse(&bytes) else {
+        panic!()
+    };
+    assert_eq!(
+        request,
+        CredReq {
+            req_lim_delta: -15,
+            tag: 0x1122_3344_5566_7788
+        }
+    );
+
+    let bytes = hex("80 00 0000 00000001 1122334455667788");
+    let Ok(Message::TLogout(logout)) = Message::parse(&bytes) else {
+        panic!()
+    };
+    assert_eq!(
+        (logout.reason, logout.reason_name()),
+        (1, "inactive channel")
+    );
+
+    let mut bytes = hex(
+        "82 00 0000 00000001 1122334455667788 00000000 0003000000000000 00000002 00000000 6b3f",
+    );
+    let Ok(Message::AerReq(event)) = Message::parse(&bytes) else {
+        panic!()
+    };
+    assert_eq!((event.req_lim_delta, event.tag), (1, 0x1122_3344_5566_7788));
+    assert_eq!(
+        (event.lun, event.sense),
+        (Lun::from_int(3), &[0x6b, 0x3f][..])
+    );
+    bytes[31] = 3;
+    assert_eq!(
+        Message::parse(&bytes).err(),
+        Some(ProtocolError::Length {
+            claimed: 39,
+            got: 38
+        })
+    );
+    bytes[28..32].fill(0xff);
+    assert_eq!(
+        Message::parse(&bytes).err(),
+        Some(ProtocolError::Length {
+            claimed: u64::from(u32::MAX) + 36,
+            got: 38
+        })
+    );
+}
+
+#[test]
+fn minimum_lengths_and_opcodes() {
+    for opcode in 0..=255 {
+        let need = match opcode {
+            0x80 | 0x81 => 16,
+            0x82 | 0xc1 => 36,
+            _ => {
+                assert_eq!(
+                    Message::parse(&[opcode; 64]).err(),
+                    Some(ProtocolError::Opcode(opcode))
+                );
+                continue;
+            }
+        };
+        let mut bytes = vec![0; 64];
+        bytes[0] = opcode;
+        for len in 1..64 {
+            let result = Message::parse(&bytes[..len]);
+            assert_eq!(result.is_ok(), len >= need, "{opcode:#x} {len}");
+        }
+    }
+}
