@@ -55,6 +55,11 @@ struct Module {
 impl kernel::InPlaceModule for Module {
     fn init(_: &'static ThisModule) -> impl PinInit<Self, Error> {
         params::check();
+        if params::never_register() || !params::register_always() {
+            pr_info!(
+                "never_register and register_always are ignored: memory is always registered\n"
+            );
+        }
         pin_init::pin_init_scope(|| {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
             let removal = WorkQueue::new(c"srp_remove", flags)?;

@@ -186,25 +186,27 @@ impl Session {
     ///
     /// `ENOMEM`; `ENOTCONN` if the session is lost already.
     pub fn add_connection(&self, connection: Arc<Connection>) -> Result {
-        self.live.lock().connections.push(connection, GFP_KERNEL)?;
+        let mut live = self.live.lock();
+        // Whoever ends the connections says so before it takes the lock.
         if self.is_lost() {
             return Err(crate::errno::ENOTCONN);
         }
+        live.connections.push(connection, GFP_KERNEL)?;
         Ok(())
     }
 
-    /// Keeps the host until the session ends, and takes commands from now on.
+    /// The login is done: keeps the host, which is not added yet, until the session ends.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the session has ended meanwhile.
+    /// `ENODEV` if the session is ending already.
     pub fn go_live(&self, host: Arc<Host<Io>>) -> Result {
-        self.live.lock().host = Some(host);
-        if self.advance(Event::LoggedIn) {
-            Ok(())
-        } else {
-            Err(ENODEV)
+        let mut live = self.live.lock();
+        if self.is_lost() || !self.advance(Event::LoggedIn) {
+            return Err(ENODEV);
         }
+        live.host = Some(host);
+        Ok(())
     }
 
     /// The connection is of no more use: ends it, the commands, and then the session.

@@ -165,15 +165,12 @@ impl Driver for Io {
                             .task
                             .run(connection, Function::AbortTask, lun, task.to_wire());
                     // Anything but "complete" proves nothing, so the command stays ours, unless the
-                    // target has answered it meanwhile.
-                    if self.failed("abort of a command", result) && !channel.is_lost() {
-                        return if cell.holds(generation) {
-                            Disposition::Failed
-                        } else {
-                            Disposition::Success
-                        };
+                    // target has answered it meanwhile or the connection is lost.
+                    if !self.failed("abort of a command", result) {
+                        channel.finish_abort(connection, tag.index, ScsiResult::DID_ABORT);
+                    } else if cell.holds(generation) && !channel.is_lost() {
+                        return Disposition::Failed;
                     }
-                    channel.finish_abort(connection, tag.index, ScsiResult::DID_ABORT);
                 }
             }
             _ => {}
