@@ -11,19 +11,19 @@ packages=(
 )
 
 make_guest() {
-	local m; m=$(mirror)
+	local m tree=$1/root; m=$(mirror)
 	mmdebstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
 		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
 		--aptopt='Acquire::Retries "3"' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-		trixie "$1/root" "deb $m trixie main"
-	rm -rf "$1/root/var/cache/apt" "$1/root/var/lib/apt/lists"
-	mkdir -p "$1/root/srp" "$1/root/lib/modules"
-	: > "$1/root/etc/fstab"
-	echo guest > "$1/root/etc/hostname"
+		trixie "$tree" "deb $m trixie main"
+	rm -rf "$tree/var/cache/apt" "$tree/var/lib/apt/lists"
+	mkdir -p "$tree/srp" "$tree/lib/modules"
+	: > "$tree/etc/fstab"
+	echo guest > "$tree/etc/hostname"
 	in_root "$root" "$1:/out" -- mke2fs -q -t ext4 -O ^has_journal -m 0 -d /out/root /out/root.ext4 2G
-	rm -rf --one-file-system "$1/root"
+	rm -rf --one-file-system "$tree"
 }
 
 host_needs mmdebstrap debian-archive-keyring util-linux

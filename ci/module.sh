@@ -14,5 +14,8 @@ src=$(cd "${3:-$top}" && pwd)
 target=${4:-modules}
 shift $(($# < 4 ? $# : 4))
 
+# Two builds in one folder would take each other's files away.
+exec {lock}>"$out/.lock"
+flock "$lock"
 in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$cache/ccache:/ccache" -- \
-	env CCACHE_DIR=/ccache make -C /linux O=/build M=/srp MO=/out -j"$jobs" CC="ccache gcc" "$target" "$@"
+	env CCACHE_DIR=/ccache make -C /linux O=/build M=/srp MO=/out -j"$jobs" CC="ccache gcc" "$target" "$@" {lock}>&-

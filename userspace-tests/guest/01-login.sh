@@ -15,13 +15,13 @@ say "$host, $dev, $(blockdev --getsize64 $dev) bytes"
 equal size "$(blockdev --getsize64 $dev)" $((64 << 20))
 
 s=/sys/class/scsi_host/$host
-equal id_ext "$(cat $s/id_ext)" "$(service_guid)"
-equal ioc_guid "$(cat $s/ioc_guid)" "$(service_guid)"
-equal local_ib_device "$(cat $s/local_ib_device)" ${kind}0
-equal local_ib_port "$(cat $s/local_ib_port)" 1
-equal "ibdev of the class device" "$(cat /sys/class/infiniband_srp/srp-${kind}0-1/ibdev)" ${kind}0
-equal "port of the class device" "$(cat /sys/class/infiniband_srp/srp-${kind}0-1/port)" 1
-equal "rport roles" "$(cat /sys/class/srp_remote_ports/port-${host#host}:1/roles)" "SRP Target"
+is id_ext $s/id_ext "$(service_guid)"
+is ioc_guid $s/ioc_guid "$(service_guid)"
+is local_ib_device $s/local_ib_device $(initiator 0)
+is local_ib_port $s/local_ib_port 1
+is "ibdev of the class device" /sys/class/infiniband_srp/srp-$(initiator 0)-1/ibdev $(initiator 0)
+is "port of the class device" /sys/class/infiniband_srp/srp-$(initiator 0)-1/port 1
+is "rport roles" /sys/class/srp_remote_ports/port-${host#host}:1/roles "SRP Target"
 equal "mode of add_target" "$(stat -c %a "$(add_target 0)")" 200
 [ -e $s/orig_dgid ] || fail "no orig_dgid; srp_daemon tests for it"
 [ "$(cat $s/ch_count)" -ge 1 ] || fail "ch_count $(cat $s/ch_count)"

@@ -16,7 +16,7 @@ hs=()
 for i in 0 1 2 3; do login $i; hs[i]=$host; done
 for i in 0 1 2 3; do
 	dev[i]=$(disk ${hs[i]} 0)
-	equal "device of ${hs[i]}" "$(cat /sys/class/scsi_host/${hs[i]}/local_ib_device)" $kind$i
+	equal "device of ${hs[i]}" "$(cat /sys/class/scsi_host/${hs[i]}/local_ib_device)" "$(initiator $i)"
 done
 for i in 0 1 2 3; do printf '[t%d]\nfilename=%s\n' $i ${dev[i]}; done >$tmp/jobs
 timeout 120 fio --eta=never --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=8k --size=8m --verify=crc32c --verify_fatal=1 --output=$tmp/fio $tmp/jobs ||

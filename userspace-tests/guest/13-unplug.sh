@@ -7,7 +7,7 @@
 
 n=${CYCLES:-20}
 begin 900
-fabric_pair
+fabric_pair 1
 back_null disk 32
 target 0
 lun 0 0 disk
@@ -31,15 +31,15 @@ for ((i = 1; i <= n; i++)); do
 	fi
 	sleep $((wait / 1000)).$(printf %03d $((wait % 1000)))
 	t=${EPOCHREALTIME/./}
-	timeout 60 rdma link delete ${kind}1 || fail "rdma link delete, round $i"
+	timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete, round $i"
 	[ -z "$fio" ] || { within 30 "end of fio after the device went, round $i" eval "! kill -0 $fio 2>/dev/null"; wait $fio 2>/dev/null; }
 	[ $what = I/O ] || { within 30 "end of the login after the device went, round $i" eval "! kill -0 $writer 2>/dev/null"; wait $writer 2>/dev/null; }
 	within 30 "hosts gone, round $i" no_hosts
 	t=$(((${EPOCHREALTIME/./} - t) / 1000))
 	[ $t -le $slowest ] || slowest=$t
 	within 10 "nothing of ours, round $i" nothing_ours
-	[ ! -e "$(add_target 1)" ] || fail "the class device outlived its RDMA device"
-	pair_device
+	[ ! -e "$(add_target 0)" ] || fail "the class device outlived its RDMA device"
+	pair_device 0
 done
 # And all works after that.
 login 0

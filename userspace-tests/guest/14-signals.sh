@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 600
-fabric_pair
+fabric_pair 1
 back_ram disk 4
 target 0
 lun 0 0 disk
@@ -25,7 +25,7 @@ logout_all
 run() {
 	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0
 	for ((t = from; t <= to; t += step)); do
-		said=$(timeout 100 ip netns exec $ns python3 $here/login-signal.py "$(add_target 1)" "$string" $t) || fail "$what, signal after $t ms: $said"
+		said=$(timeout 100 ip netns exec $ns python3 $here/login-signal.py "$(add_target 0)" "$string" $t) || fail "$what, signal after $t ms: $said"
 		read -r ms result <<<"$said"
 		# The C driver waits for the end of an address lookup.
 		[ $ms -le 1000 ] || { ! rust_driver && [ $ms -le 5000 ]; } || fail "$what: login returned $ms ms after the signal at $t ms ($result)"
@@ -39,7 +39,7 @@ run() {
 run "a target that answers" "$(login_string 0)" 0 1000 50
 run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.77:$port" 0 1000 100
 # Neighbour known, but what is sent vanishes: the connection request hangs.
-ip -n $ns neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev v1
+ip -n $ns neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev w0
 run "a silent target" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.99:$port" 0 1000 100
 
 login 0

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 300
-fabric_pair
+fabric_pair 1
 back_ram disk 4
 target 0
 lun 0 0 disk
@@ -60,7 +60,7 @@ login 0
 first=$host
 d=$(disk "$host" 0)
 refused "twice the same target" "$(login_string 0)" "File exists"
-logged 'already connected'
+logged 'already (connected|logged in)'
 dd if=$d of=/dev/null bs=4k count=16 iflag=direct status=none || fail "I/O on the first session"
 login 0 ,initiator_ext=0000000000000001
 logout "$host"
