@@ -32,6 +32,8 @@ native() {
 	mkdir -p "$here/build/linux" "$to"
 	tar -xf "$tarball" -C "$here/build/linux" --strip-components=1
 	cp "$headers/.config" "$headers/Module.symvers" "$to"
+	make -C "$here/build/linux" O="$to" rustavailable ||
+		die "This machine cannot build Rust for the kernel (see above); Debian 13's rustc, rust-src, bindgen and clang can."
 	make -C "$here/build/linux" O="$to" KERNELRELEASE="$release" olddefconfig
 	make -C "$here/build/linux" O="$to" KERNELRELEASE="$release" -j"$(nproc)" modules_prepare
 	check "$to"

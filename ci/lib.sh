@@ -33,10 +33,13 @@ step() {
 				die "$name failed; the whole log is $cache/$name.log"
 			fi
 			mv "$tmp" "$dir"
+			# What no checkout used for two weeks goes.
+			find "$cache" -maxdepth 1 -name "$name-????????????????" -mtime +14 -exec rm -rf --one-file-system {} +
 			say "$name: done in $((SECONDS - began)) s"
 		fi
 		exec {lock}>&-
 	fi
+	touch "$dir"
 	printf '%s\n' "$dir"
 }
 

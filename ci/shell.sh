@@ -9,5 +9,5 @@ kernel=${1:-stock}
 	load_target; load_srp; fabric 1; back_null disk 256; target 0; lun 0 0 disk
 	echo "login: echo $(login_string 0) > $(add_target 0)"
 	login 0; disk "$host" 0; lsblk
-	fail() { say "FAILED: $*"; }
+	fail() { say "FAILED: $*"; kill -INT $$; }
 	echo "exit ends the guest; functions of /srp/tests/lib.sh are loaded (login, logout, ...)"'

@@ -101,7 +101,7 @@ class Guest:
     def command(self, initrd, extra, kvm):
         a = self.args
         append = (
-            "console=ttyS0 quiet printk.time=1 printk.devkmsg=on loglevel=7 panic=-1 oops=panic "
+            f"console=ttyS0 quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
             "mitigations=off tsc=reliable random.trust_cpu=on net.ifnames=0 "
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"

@@ -21,6 +21,7 @@ pub mod mr;
 pub mod pd;
 pub mod qp;
 pub mod wc;
+mod wr;
 
 /// The name under which verbs objects appear in `rdma resource`, `KBUILD_MODNAME` in C.
 pub(crate) const CALLER: &kernel::str::CStr = c"ib_srp";

@@ -52,18 +52,20 @@ pub trait Client: Send + Sync + 'static {
     fn rename(&self, device: &Device, data: <Self::Data as ForeignOwnable>::Borrowed<'_>);
 }
 
-/// The context of the one registration of this module, or null.
-static CONTEXT: Atomic<usize> = Atomic::new(0);
+/// The address of the one registration of this module, or 0.
+static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
 /// A registered client. Dropping it removes the client from every device and waits for that.
 ///
 /// # Invariants
 ///
-/// `client` is registered, and [`CONTEXT`] is the address of `context`.
+/// If `registered`, `client` is registered and [`REGISTRATION`] is the address of this object, which
+/// does not move.
 #[pin_data(PinnedDrop)]
 pub struct Registration<C: Client> {
     #[pin]
     client: Opaque<bindings::ib_client>,
+    registered: Atomic<bool>,
     context: C,
     #[pin]
     _pin: PhantomPinned,
@@ -83,54 +85,59 @@ impl<C: Client> Registration<C> {
     pub fn new(context: C) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             client <- Opaque::ffi_init(|slot: *mut bindings::ib_client| {
-                // SAFETY: `slot` is valid for writing, and all zeroes is a valid `ib_client`.
-                unsafe { slot.write(bindings::ib_client::default()) };
-                // SAFETY: `slot` was just written.
-                let client = unsafe { &mut *slot };
-                client.name = C::NAME.as_char_ptr();
-                client.add = Some(Self::add);
-                client.remove = Some(Self::remove);
-                client.rename = Some(Self::rename);
+                let client = bindings::ib_client {
+                    name: C::NAME.as_char_ptr(),
+                    add: Some(Self::add),
+                    remove: Some(Self::remove),
+                    rename: Some(Self::rename),
+                    ..Default::default()
+                };
+                // SAFETY: `slot` is valid for writing.
+                unsafe { slot.write(client) };
             }),
+            registered: Atomic::new(false),
             context,
             _pin: PhantomPinned,
         })
         .pin_chain(|this| {
-            let address = core::ptr::from_ref(&this.context) as usize;
-            CONTEXT.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
+            let address = core::ptr::from_ref(&*this).expose_provenance();
+            REGISTRATION.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
             // SAFETY: The client is initialised and pinned, and stays so until `drop` has removed
-            // it. The context that its callbacks use is set.
+            // it. What its callbacks use is set.
             let result = to_result(unsafe { bindings::ib_register_client(this.client.get()) });
-            if result.is_err() {
-                CONTEXT.store(0, Relaxed);
+            match result {
+                // INVARIANT: Both have just been set.
+                Ok(()) => this.registered.store(true, Relaxed),
+                // The core has removed the client from the devices that it had added it to.
+                Err(_) => REGISTRATION.store(0, Relaxed),
             }
-            // INVARIANT: On success both are set.
             result
         })
     }
 
     /// # Safety
     ///
-    /// Only to be called while the client is registered.
-    unsafe fn context<'a>() -> &'a C {
-        // SAFETY: By the type invariant of the registration, of which there is one, and which waits
-        // for the callbacks before it goes.
-        unsafe { &*(CONTEXT.load(Relaxed) as *const C) }
+    /// Only to be called in a callback of the client.
+    unsafe fn this<'a>() -> &'a Self {
+        let address = REGISTRATION.load(Relaxed);
+        // SAFETY: By the type invariant, or in `new` while it registers. There is one registration,
+        // and it waits for the callbacks before it goes.
+        unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
 
     /// # Safety
     ///
     /// Called by the core with a device that is being registered.
     unsafe extern "C" fn add(device: *mut bindings::ib_device) -> i32 {
-        // SAFETY: The core calls while the client is registered.
-        let context = unsafe { Self::context() };
+        // SAFETY: This is a callback.
+        let this = unsafe { Self::this() };
         // SAFETY: The device is registered for the duration of the call.
         let device = unsafe { Device::from_raw(device) };
         from_result(|| {
-            let data = context.add(device)?.into_foreign();
+            let data = this.context.add(device)?.into_foreign();
+            let client = this.client.get();
             // SAFETY: The core adds a client to a device once, and takes the data back in `remove`.
-            // `client` is the first field of the registration that `context` is in.
-            unsafe { bindings::ib_set_client_data(device.as_raw(), client_of(context), data) };
+            unsafe { bindings::ib_set_client_data(device.as_raw(), client, data) };
             Ok(0)
         })
     }
@@ -142,12 +149,13 @@ impl<C: Client> Registration<C> {
         if data.is_null() {
             return;
         }
-        // SAFETY: The core calls while the client is registered.
-        let context = unsafe { Self::context() };
+        // SAFETY: This is a callback.
+        let this = unsafe { Self::this() };
         // SAFETY: The core waits for this call before it unregisters the device.
         let device = unsafe { Device::from_raw(device) };
         // SAFETY: `data` was made by `add`, and the core calls `remove` once for it.
-        context.remove(device, unsafe { C::Data::from_foreign(data) });
+        let data = unsafe { C::Data::from_foreign(data) };
+        this.context.remove(device, data);
     }
 
     /// # Safety
@@ -157,31 +165,25 @@ impl<C: Client> Registration<C> {
         if data.is_null() {
             return;
         }
-        // SAFETY: The core calls while the client is registered.
-        let context = unsafe { Self::context() };
+        // SAFETY: This is a callback.
+        let this = unsafe { Self::this() };
         // SAFETY: The core does not rename a device while it unregisters it.
         let device = unsafe { Device::from_raw(device) };
         // SAFETY: `data` was made by `add`, and is not taken back during this call.
-        context.rename(device, unsafe { C::Data::borrow(data) });
+        let data = unsafe { C::Data::borrow(data) };
+        this.context.rename(device, data);
     }
-}
-
-/// The `ib_client` of the registration that `context` is a field of.
-fn client_of<C: Client>(context: &C) -> *mut bindings::ib_client {
-    let offset = core::mem::offset_of!(Registration<C>, context);
-    // SAFETY: `context` is a field of a `Registration`, by the invariant of `CONTEXT`.
-    let registration = unsafe { core::ptr::from_ref(context).byte_sub(offset) };
-    let registration = registration.cast::<Registration<C>>();
-    // SAFETY: The registration is valid.
-    Opaque::cast_into(unsafe { &raw const (*registration).client })
 }
 
 #[pinned_drop]
 impl<C: Client> PinnedDrop for Registration<C> {
     fn drop(self: Pin<&mut Self>) {
+        if !self.registered.load(Relaxed) {
+            return;
+        }
         // SAFETY: By the type invariant the client is registered. The call waits for `remove` of
         // every device, and no callback runs after it.
         unsafe { bindings::ib_unregister_client(self.client.get()) };
-        CONTEXT.store(0, Relaxed);
+        REGISTRATION.store(0, Relaxed);
     }
 }

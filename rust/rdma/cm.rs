@@ -22,11 +22,14 @@ use kernel::{
         to_result, //
     },
     prelude::*,
-    str::{
-        CStr,
-        CStrExt, //
-    },
-    sync::Arc, //
+    str::CStrExt,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    }, //
 };
 
 /// What happened to a connection.
@@ -44,7 +47,7 @@ pub enum EventKind {
     ConnectError,
     /// Nobody answered.
     Unreachable,
-    /// The peer said no; see [`Event::reject_reason`].
+    /// The peer said no; [`Event::status`] says why.
     Rejected,
     /// The connection is up; the peer's private data comes with it.
     Established,
@@ -112,12 +115,6 @@ impl Event<'_> {
             _ => &[],
         }
     }
-
-    /// The kernel's words for the reason of a reject.
-    pub fn reject_reason(&self) -> &'static CStr {
-        // SAFETY: `id` is valid in its handler; the function returns static strings.
-        unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.id, self.event.status)) }
-    }
 }
 
 /// # Safety
@@ -159,6 +156,8 @@ pub struct ConnectParam<'a> {
 /// `id` is a valid identifier whose context is `*handler`.
 pub struct Id<E: EventHandler> {
     id: NonNull<bindings::rdma_cm_id>,
+    /// There is or was a queue pair.
+    has_qp: Atomic<bool>,
     handler: Arc<E>,
 }
 
@@ -188,7 +187,14 @@ impl<E: EventHandler> Id<E> {
         })?;
         let id = NonNull::new(id).ok_or(ENOMEM)?;
         // INVARIANT: `id` was just created with this handler as its context.
-        Ok(Arc::new(Self { id, handler }, GFP_KERNEL)?)
+        Ok(Arc::new(
+            Self {
+                id,
+                has_qp: Atomic::new(false),
+                handler,
+            },
+            GFP_KERNEL,
+        )?)
     }
 
     /// # Safety
@@ -211,6 +217,14 @@ impl<E: EventHandler> Id<E> {
 
     pub(crate) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
         self.id.as_ptr()
+    }
+
+    /// Lets a queue pair be made, once.
+    pub(super) fn claim_qp(&self) -> Result {
+        if self.has_qp.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        Ok(())
     }
 
     /// The handler.
@@ -253,8 +267,10 @@ impl<E: EventHandler> Id<E> {
 
     /// The address was resolved to `port` of `device`.
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
-        // SAFETY: The identifier is valid; once resolved the fields are constant.
-        let (have, number) = unsafe { ((*self.as_raw()).device, (*self.as_raw()).port_num) };
+        // SAFETY: The identifier is valid; once resolved the field is constant.
+        let have = unsafe { (*self.as_raw()).device };
+        // SAFETY: As above.
+        let number = unsafe { (*self.as_raw()).port_num };
         have == device.as_raw() && number == port
     }
 

@@ -9,7 +9,13 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 
 /// Who writes the memory.
@@ -30,8 +36,11 @@ impl Direction {
     }
 }
 
-/// The size that a pool allocates and maps at once.
-const BLOCK: usize = 64 << 10;
+/// The size that a pool allocates and maps at once, if a chunk is not larger: what the page
+/// allocator gives without much ado.
+const BLOCK: usize = 32 << 10;
+/// The largest chunk.
+const MAX_CHUNK: usize = 64 << 10;
 /// Chunks start on a cache line of their own.
 const ALIGN: usize = 64;
 
@@ -39,11 +48,12 @@ const ALIGN: usize = 64;
 ///
 /// # Invariants
 ///
-/// `memory` came from `KVec::into_raw_parts` with length and capacity `len`, and is mapped at
+/// `memory`, `len` and `capacity` came from `KVec::into_raw_parts`, and the memory is mapped at
 /// `addr` for the device of `pd`.
 struct Block {
     memory: NonNull<u8>,
     len: usize,
+    capacity: usize,
     addr: u64,
     direction: Direction,
     pd: Arc<Pd>,
@@ -66,12 +76,12 @@ impl Block {
             return Err(ENOMEM);
         }
         let (memory, len, capacity) = memory.into_raw_parts();
-        debug_assert!(len == capacity);
         // INVARIANT: The parts are those of `memory`, which was just mapped.
         Ok(Self {
             // SAFETY: A vector's pointer is never null.
             memory: unsafe { NonNull::new_unchecked(memory) },
             len,
+            capacity,
             addr,
             direction,
             pd: pd.clone(),
@@ -92,14 +102,21 @@ impl Drop for Block {
         };
         // SAFETY: By the type invariant these are the parts of a vector, which nobody uses any
         // more: chunks hold the pool.
-        drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.len, self.len) });
+        drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.len, self.capacity) });
     }
 }
 
 /// Memory for messages of one size, cut into [`Chunk`]s.
 pub struct Pool {
     blocks: KVec<Block>,
+    direction: Direction,
+    pd: Arc<Pd>,
+    /// No other pool of this module ever has the same.
+    id: u64,
 }
+
+/// The last [`Pool::id`].
+static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 // SAFETY: The pool only owns memory and mappings, which have no thread affinity.
 unsafe impl Send for Pool {}
@@ -118,11 +135,11 @@ impl Pool {
         size: usize,
         direction: Direction,
     ) -> Result<(Arc<Self>, KVec<Chunk>)> {
-        if size == 0 || size > BLOCK {
+        if size == 0 || size > MAX_CHUNK {
             return Err(EINVAL);
         }
-        let stride = size.next_multiple_of(ALIGN).min(BLOCK);
-        let per_block = BLOCK / stride;
+        let stride = size.next_multiple_of(ALIGN);
+        let per_block = (BLOCK / stride).max(1);
         let mut blocks = KVec::new();
         let mut left = count;
         while left > 0 {
@@ -130,7 +147,15 @@ impl Pool {
             blocks.push(Block::new(pd, n * stride, direction)?, GFP_KERNEL)?;
             left -= n;
         }
-        let pool = Arc::new(Self { blocks }, GFP_KERNEL)?;
+        let pool = Arc::new(
+            Self {
+                blocks,
+                direction,
+                pd: pd.clone(),
+                id: LAST_ID.fetch_add(1, Relaxed) + 1,
+            },
+            GFP_KERNEL,
+        )?;
         let mut chunks = KVec::with_capacity(count, GFP_KERNEL)?;
         for block in &pool.blocks {
             for offset in (0..block.len).step_by(stride) {
@@ -150,6 +175,15 @@ impl Pool {
             }
         }
         Ok((pool, chunks))
+    }
+
+    /// The pool is for messages in this direction, of a queue pair of this domain.
+    pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: Direction) -> bool {
+        Arc::ptr_eq(&self.pd, pd) && self.direction == direction
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The bytes that the pool occupies.
@@ -202,7 +236,7 @@ impl Chunk {
         Ok(Message {
             addr: self.addr,
             len: len as u32,
-            pool: Arc::as_ptr(&self.pool),
+            pool: self.pool.id,
         })
     }
 
@@ -240,6 +274,10 @@ impl Chunk {
         self.addr
     }
 
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -250,5 +288,5 @@ impl Chunk {
 pub struct Message {
     pub(crate) addr: u64,
     pub(crate) len: u32,
-    pub(crate) pool: *const Pool,
+    pub(crate) pool: u64,
 }

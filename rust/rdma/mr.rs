@@ -35,6 +35,12 @@ use kernel::{
     }, //
 };
 
+/// The last [`Regions::binding`].
+static LAST_BINDING: Atomic<u64> = Atomic::new(0);
+
+/// The random bits of an address; without the topmost, so that an end never wraps.
+const IOVA_RANDOM: u64 = 0x7fff_ffff_0000_0000;
+
 /// The most regions that one handle may have.
 pub const MAX_PER_HANDLE: usize = 16;
 
@@ -71,8 +77,8 @@ pub struct Segment {
 /// One memory region.
 struct Region {
     mr: NonNull<bindings::ib_mr>,
-    /// The peer may reach the region: set before its registration is posted, cleared when its
-    /// invalidation has completed.
+    /// The peer may reach the region: set when its registration is made, before it is posted, and
+    /// cleared when its invalidation has completed.
     reachable: Atomic<bool>,
 }
 
@@ -90,6 +96,8 @@ pub struct Regions {
     pages: u32,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
+    /// Names the regions and the queue pair that they are bound to; no other ever has the same.
+    binding: Atomic<u64>,
     /// That queue pair is in error and drained: no access is possible.
     dead: Atomic<bool>,
     pd: Arc<Pd>,
@@ -141,6 +149,7 @@ impl Regions {
             page_size: limits.mr_page_size,
             pages: limits.max_pages_per_mr,
             bound: Atomic::new(false),
+            binding: Atomic::new(0),
             dead: Atomic::new(true),
             pd: pd.clone(),
         };
@@ -186,6 +195,8 @@ impl Regions {
         self.bound
             .cmpxchg(false, true, Acquire)
             .map_err(|_| EBUSY)?;
+        let binding = LAST_BINDING.fetch_add(1, Relaxed) + 1;
+        self.binding.store(binding, Relaxed);
         self.dead.store(false, Release);
         Ok(())
     }
@@ -216,19 +227,26 @@ impl Regions {
         }
     }
 
-    /// The regions that a registration names, marked as reachable.
-    pub(super) fn open(
+    /// The regions of this domain serve queue pairs of this domain.
+    pub(super) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// The regions that a registration names.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not one of these regions and their present queue pair.
+    pub(super) fn of_register(
         &self,
         register: &Register,
-    ) -> impl Iterator<Item = NonNull<bindings::ib_mr>> + '_ {
-        self.regions
-            .get(register.first..register.first + register.used)
-            .unwrap_or_default()
-            .iter()
-            .map(|region| {
-                region.reachable.store(true, Relaxed);
-                region.mr
-            })
+    ) -> Result<impl Iterator<Item = NonNull<bindings::ib_mr>> + '_> {
+        if register.binding != self.binding.load(Relaxed) {
+            return Err(EINVAL);
+        }
+        let range = register.first..register.first + register.used;
+        let regions = self.regions.get(range).ok_or(EINVAL)?;
+        Ok(regions.iter().map(|region| region.mr))
     }
 
     /// The keys of the regions of `handle` that a peer may reach.
@@ -244,12 +262,11 @@ impl Regions {
     }
 }
 
-/// A registration to be posted: which regions, and what the peer may do.
-#[derive(Clone, Copy)]
+/// A registration to be posted, once: which regions, and what the peer may do.
 pub struct Register {
-    pub(super) regions: *const Regions,
-    pub(super) first: usize,
-    pub(super) used: usize,
+    binding: u64,
+    first: usize,
+    used: usize,
     pub(super) access: i32,
 }
 
@@ -290,11 +307,6 @@ impl<T: ScatterList> Handle<T> {
     /// The attached object.
     pub fn get(&self) -> Option<&T> {
         self.object.as_ref()
-    }
-
-    /// The attached object. Its memory may be in use by the device.
-    pub fn get_mut(&mut self) -> Option<&mut T> {
-        self.object.as_mut()
     }
 
     /// Describes the whole scatter list of the attached object by this handle's regions.
@@ -385,7 +397,7 @@ impl<T: ScatterList> Handle<T> {
             unsafe { (*mr).lkey = key };
             // SAFETY: As above. Providers take the address from here when the registration is
             // posted or executed, and use only its distance to the addresses that a peer sends.
-            unsafe { (*mr).iova = ((*mr).iova & 0xffff_ffff) | (random & !0xffff_ffff) };
+            unsafe { (*mr).iova = ((*mr).iova & 0xffff_ffff) | (random & IOVA_RANDOM) };
         }
         if left == 0 && bytes == u64::from(len) {
             Ok(self.regions.per_handle)
@@ -421,7 +433,10 @@ impl<T: ScatterList> Handle<T> {
     }
 
     /// The registration to post, with exactly the access that the direction needs.
-    pub fn register(&self) -> Option<Register> {
+    ///
+    /// From now on the memory counts as reachable: until the invalidation has completed, or until
+    /// the queue pair is in error and drained.
+    pub fn register(&mut self) -> Option<Register> {
         let mapped = self.mapped.as_ref()?;
         let access = match mapped.direction {
             // The standard wants local write with remote write.
@@ -431,10 +446,14 @@ impl<T: ScatterList> Handle<T> {
             }
             Direction::ToDevice => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
         };
+        let used = mapped.used;
+        for region in self.own().get(..used).unwrap_or_default() {
+            region.reachable.store(true, Release);
+        }
         Some(Register {
-            regions: Arc::as_ptr(&self.regions),
+            binding: self.regions.binding.load(Relaxed),
             first: self.first,
-            used: mapped.used,
+            used,
             access: access as i32,
         })
     }

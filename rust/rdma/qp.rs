@@ -8,10 +8,18 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+mod handler;
+
+pub use handler::{
+    Failure,
+    Handler, //
+};
+
 use super::{
     cm,
     dma::{
         Chunk,
+        Direction,
         Message,
         Pool, //
     },
@@ -22,9 +30,17 @@ use super::{
     },
     pd::Pd,
     wc::{
+        Event,
         Flags,
         Status, //
     },
+    wr::{
+        cookie,
+        invalidate_key,
+        request,
+        set_receive_cookie,
+        Done, //
+    }, //
 };
 use crate::bindings;
 use core::{
@@ -33,10 +49,7 @@ use core::{
         offset_of,
         MaybeUninit, //
     },
-    ptr::{
-        null_mut,
-        NonNull, //
-    },
+    ptr::null_mut,
 };
 use kernel::{
     error::{
@@ -59,40 +72,10 @@ use kernel::{
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
 
-/// Why a queue pair is of no more use.
-#[derive(Clone, Copy, Debug)]
-pub enum Failure {
-    /// A request of the named kind ended badly.
-    Request(&'static str, Status),
-    /// The device reported an event, by its number in `enum ib_event_type`.
-    Event(u32),
-    /// Receives could not be posted.
-    Post(Error),
-}
-
-/// Takes the completions of a [`Qp`].
-pub trait Handler: Send + Sync + Sized + 'static {
-    /// Takes the events of the connection.
-    type Events: cm::EventHandler;
-
-    /// A message of the peer arrived. It is gone when the function returns. Softirq context.
-    fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);
-
-    /// The regions of a handle can be reached no more. Softirq context.
-    fn invalidated(&self, qp: &Qp<Self>, handle: usize);
-
-    /// The message posted by [`Qp::post_control`] has been sent. Softirq context.
-    fn control_sent(&self, qp: &Qp<Self>);
-
-    /// The queue pair failed. Called for each failed request, but not for those that fail because
-    /// the queue pair was in error already. Any context, interrupts may be off.
-    fn failed(&self, failure: Failure);
-}
-
 /// The sizes of a [`Qp`].
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Send work requests that may be outstanding, without the one for draining.
+    /// Send work requests that may be outstanding, the one for draining included.
     pub send: u32,
     /// Receives that are posted.
     pub receive: u32,
@@ -171,8 +154,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the regions serve another queue pair, `EINVAL` if `id` is on another device or a
-    /// size is beyond the device, otherwise what the device driver says.
+    /// `EBUSY` if the regions serve another queue pair or `id` has or had one, `EINVAL` if `id` is on
+    /// another device, the memory is of another domain or a size is beyond the device, otherwise what the device driver says.
     pub fn new(
         pd: &Arc<Pd>,
         id: &Arc<cm::Id<H::Events>>,
@@ -185,6 +168,13 @@ impl<H: Handler> Qp<H> {
             messages,
             regions,
         } = memory;
+        let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, Direction::FromDevice);
+        if receives.iter().any(foreign)
+            || !messages.is_for(pd, Direction::ToDevice)
+            || !regions.is_of(pd)
+        {
+            return Err(EINVAL);
+        }
         let mut list = KVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for chunk in receives {
             let cqe = bindings::ib_cqe {
@@ -197,6 +187,7 @@ impl<H: Handler> Qp<H> {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
         }
+        id.claim_qp()?;
         regions.bind()?;
         // From here on dropping `this` unbinds the regions.
         let mut this = match UniqueArc::new(
@@ -232,7 +223,7 @@ impl<H: Handler> Qp<H> {
         let entries = sizes
             .send
             .checked_add(sizes.receive)
-            .and_then(|n| n.checked_add(2))
+            .and_then(|n| n.checked_add(1))
             .and_then(|n| i32::try_from(n).ok())
             .ok_or(EINVAL)?;
         let context: *mut Self = &mut *this;
@@ -257,8 +248,8 @@ impl<H: Handler> Qp<H> {
             send_cq: cq,
             recv_cq: cq,
             cap: bindings::ib_qp_cap {
-                // One more of each to drain with.
-                max_send_wr: sizes.send + 1,
+                // One more to drain with.
+                max_send_wr: sizes.send,
                 max_recv_wr: sizes.receive + 1,
                 max_send_sge: 1,
                 max_recv_sge: 1,
@@ -309,7 +300,7 @@ impl<H: Handler> Qp<H> {
     #[inline]
     pub fn post_send(
         &self,
-        register: Option<&Register>,
+        register: Option<Register>,
         message: Message,
         signaled: bool,
     ) -> Result {
@@ -328,12 +319,12 @@ impl<H: Handler> Qp<H> {
     #[inline]
     fn post(
         &self,
-        register: Option<&Register>,
+        register: Option<Register>,
         message: Message,
         signaled: bool,
         cqe: &bindings::ib_cqe,
     ) -> Result {
-        if message.pool != Arc::as_ptr(&self.messages) {
+        if message.pool != self.messages.id() {
             return Err(EINVAL);
         }
         let mut sge = bindings::ib_sge {
@@ -353,12 +344,9 @@ impl<H: Handler> Qp<H> {
         let mut chain = [const { MaybeUninit::<bindings::ib_reg_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &send;
         if let Some(register) = register {
-            if register.regions != Arc::as_ptr(&self.regions) || register.used > MAX_PER_HANDLE {
-                return Err(EINVAL);
-            }
             // Built from the last to the first, each pointing at the one before it in the loop. The
             // order of registrations does not matter; the message comes last.
-            for (place, mr) in chain.iter_mut().zip(self.regions.open(register)) {
+            for (place, mr) in chain.iter_mut().zip(self.regions.of_register(&register)?) {
                 let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
                 let mut wr = request(opcode, 0, &self.send_cqe);
                 wr.next = first.cast_mut();
@@ -459,9 +447,7 @@ impl<H: Handler> Qp<H> {
                 num_sge: 1,
                 ..Default::default()
             };
-            let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();
-            // SAFETY: The union holds a number or this pointer.
-            unsafe { cookie.write(&receive.cqe) };
+            set_receive_cookie(&mut wr, &receive.cqe);
             first = place.write(wr);
         }
         if first.is_null() {
@@ -596,7 +582,7 @@ impl<H: Handler> Qp<H> {
             bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
             | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => this.handler.failed(Failure::Event(kind)),
+            _ => this.handler.failed(Failure::Event(Event(kind))),
         }
     }
 }
@@ -615,39 +601,4 @@ impl<H: Handler> Drop for Qp<H> {
         }
         self.regions.unbind();
     }
-}
-
-type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
-
-/// A work request with its completion.
-#[inline]
-fn request(
-    opcode: bindings::ib_wr_opcode,
-    flags: i32,
-    cqe: &bindings::ib_cqe,
-) -> bindings::ib_send_wr {
-    let mut wr = bindings::ib_send_wr {
-        opcode,
-        send_flags: flags,
-        ..Default::default()
-    };
-    let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();
-    // SAFETY: The union holds a number or this pointer.
-    unsafe { cookie.write(cqe) };
-    wr
-}
-
-/// The place of the key in a request to invalidate it.
-#[inline]
-fn invalidate_key(wr: &mut bindings::ib_send_wr) -> &mut u32 {
-    // SAFETY: The union holds big-endian data or this number.
-    unsafe { &mut *(&raw mut wr.ex).cast() }
-}
-
-/// The `cqe` that a completion names.
-#[inline]
-fn cookie(wc: &bindings::ib_wc) -> *const bindings::ib_cqe {
-    // SAFETY: The union holds a number or this pointer, and we only post requests with a pointer.
-    let cqe = unsafe { *(&raw const wc.__bindgen_anon_1).cast::<NonNull<bindings::ib_cqe>>() };
-    cqe.as_ptr()
 }

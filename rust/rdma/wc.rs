@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a work request ended.
+//! How a work request ended, and what else befalls a queue pair.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -49,5 +49,17 @@ impl Flags {
         let odd =
             bindings::ib_wc_flags_IB_WC_WITH_IMM | bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE;
         self.0 & odd as i32 != 0
+    }
+}
+
+/// An asynchronous event of a queue pair, `enum ib_event_type`.
+#[derive(Clone, Copy, Debug)]
+pub struct Event(pub(super) u32);
+
+impl core::fmt::Display for Event {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // SAFETY: The function takes any number and returns a static string.
+        let text = unsafe { CStr::from_char_ptr(bindings::ib_event_msg(self.0)) };
+        write!(f, "{} ({})", text.to_str().unwrap_or("?"), self.0)
     }
 }

@@ -295,7 +295,7 @@ impl Command {
     }
 
     /// Sets how many bytes of the data were not transferred; at most all of them.
-    pub fn set_resid(&mut self, resid: u32) {
+    pub fn set_resid(&self, resid: u32) {
         let resid = resid.min(self.data_len());
 
         // SAFETY: By the type invariant the command is alive and owned by the driver.
@@ -303,7 +303,7 @@ impl Command {
     }
 
     /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it.
-    pub fn set_sense(&mut self, sense: &[u8]) {
+    pub fn set_sense(&self, sense: &[u8]) {
         // CAST: 96.
         let len = sense.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize);
         // SAFETY: By the type invariant the command is alive.

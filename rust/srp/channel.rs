@@ -7,6 +7,9 @@
 //! data any more. Nothing here takes a lock, allocates or sleeps; a slot passes from the submitter to
 //! the completion callback by its state.
 
+mod incoming;
+mod recall;
+
 use super::{
     error::{
         Lost,
@@ -20,25 +23,21 @@ use super::{
     logic::{
         credit,
         registration,
-        send_queue::SIGNAL_EVERY,
+        send_queue::{
+            ANSWERS,
+            SIGNAL_EVERY, //
+        },
         slot::{
             Event,
             State,
             Word, //
         },
-        tag::{
-            Kind,
-            Tag, //
-        }, //
+        tag::Tag, //
     },
     mapping,
     proto::{
-        error::BuildError,
         ids::Lun,
-        login::Granted,
-        message::Message,
-        misc,
-        rsp::Rsp, //
+        login::Granted, //
     },
     session::Session,
     slot::{
@@ -53,7 +52,6 @@ use crate::{
         cm,
         dma::{
             self,
-            Chunk,
             Pool, //
         },
         mr::Regions,
@@ -71,31 +69,29 @@ use crate::{
         Rejected,
         ScsiResult, //
     },
-    sync::{
-        state_cell::StateCell,
-        Completion, //
-    },
-    sys::pr_warn_ratelimited, //
+    sync::Completion,
+    sys::{
+        pr_warn_ratelimited,
+        random_u64, //
+    }, //
 };
+use incoming::Replies;
 use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Relaxed,
             Release, //
         },
         barrier::smp_mb,
         Arc, //
-    },
-    time::Msecs, //
+    }, //
 };
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
-
-/// An answer to a request of the target: bit 0 says that its send is under way.
-const ANSWERING: u64 = 1;
 
 /// One connection of a session.
 pub struct Channel {
@@ -106,14 +102,20 @@ pub struct Channel {
     credits: Atomic<u32>,
     /// Bytes of immediate data that the target takes.
     immediate: Atomic<u32>,
-    /// Sends since the last one that was signaled.
+    /// Sends that nothing else recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
     /// Task management.
     pub task: Task,
-    /// Memory for answers to the target.
-    answer: StateCell<Chunk>,
-    /// A slot that the error handler waits for has become free.
+    /// Answers to requests of the target.
+    replies: Replies,
+    /// The login is done; before that the end of the connection is not that of the session.
+    open: Atomic<bool>,
+    /// A slot that the error handler waits for may have become free.
     settled: Pin<KBox<Completion>>,
+    /// How many wait for that.
+    waiters: Atomic<i32>,
+    /// Commands that have ended, modulo 2^32.
+    ended: Atomic<i32>,
     /// How often a command had to wait for a credit.
     zero_req_lim: Atomic<i32>,
 }
@@ -135,9 +137,11 @@ impl Channel {
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
         let iu_len = geometry.it_iu_len as usize;
-        // One message for each slot, one for task management, one to answer the target.
-        let (messages, mut chunks) = Pool::new(pd, depth + 2, iu_len, dma::Direction::ToDevice)?;
-        let (task, answer) = (chunks.pop().ok_or(ENOMEM)?, chunks.pop().ok_or(ENOMEM)?);
+        // One message for each slot, one for task management, the others to answer the target.
+        let count = depth + 1 + ANSWERS as usize;
+        let (messages, mut chunks) = Pool::new(pd, count, iu_len, dma::Direction::ToDevice)?;
+        let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
+        let replies = Replies::new(&mut chunks)?;
         let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
         for (iu, handle) in chunks.into_iter().zip(handles) {
             slots.push(
@@ -164,9 +168,12 @@ impl Channel {
             credits: Atomic::new(0),
             immediate: Atomic::new(0),
             unsignaled: Atomic::new(0),
-            task: Task::new(task)?,
-            answer: StateCell::new(0, answer),
+            task,
+            replies,
+            open: Atomic::new(false),
             settled: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
+            waiters: Atomic::new(0),
+            ended: Atomic::new(0),
             zero_req_lim: Atomic::new(0),
         };
         let sizes = qp::Sizes {
@@ -191,8 +198,21 @@ impl Channel {
     /// The target has granted this; commands may be sent.
     pub fn open(&self, granted: &Granted) {
         self.immediate.store(granted.immediate, Relaxed);
-        self.credits
-            .store(granted.req_lim.min(credit::MAX), Release);
+        // At most 65535, to which the target may have added already.
+        let _ = self.give_credits(granted.req_lim as i32);
+        self.open.store(true, Release);
+    }
+
+    /// The connection is of no more use: ends the session, if the login is done.
+    pub fn fail(&self, why: Lost) {
+        if self.open.load(Acquire) {
+            self.session.fail(why);
+        }
+    }
+
+    /// Commands that have ended, modulo 2^32.
+    pub fn ended(&self) -> i32 {
+        self.ended.load(Relaxed)
     }
 
     /// The session has lost its connection.
@@ -259,7 +279,8 @@ impl Channel {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
-        let Some(mut slot) = cell.take(Event::Claim) else {
+        // CAST: Any 32 bits will do.
+        let Some(mut slot) = cell.claim(random_u64() as u32, Lun(cmd.lun())) else {
             return busy(cmd);
         };
         if !self.take_credit(credit::RESERVE_COMMAND) {
@@ -267,7 +288,6 @@ impl Channel {
             self.zero_req_lim.add(1, Relaxed);
             return busy(cmd);
         }
-        slot.begin(Lun(cmd.lun()));
         if let Err(cmd) = slot.handle.attach(cmd) {
             let _ = self.give_credits(1);
             slot.release_after(Event::Cancel);
@@ -293,7 +313,8 @@ impl Channel {
                     Some(cmd) if e == ENOMEM => busy(cmd),
                     Some(cmd) => {
                         pr_warn_ratelimited!(
-                            "command of {} bytes in {} segments cannot be mapped: {}\n",
+                            "{}: command of {} bytes in {} segments cannot be mapped: error {}\n",
+                            format_args!("{}", self.session.name()),
                             cmd.data_len(),
                             cmd.segments(),
                             e.to_errno()
@@ -310,20 +331,20 @@ impl Channel {
         let signaled = !slot.registered && self.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        if let Err(e) = connection.post_send(prepared.register.as_ref(), prepared.message, signaled)
-        {
-            self.session.fail(Lost::Post(e));
+        if let Err(e) = connection.post_send(prepared.register, prepared.message, signaled) {
+            self.fail(Lost::Post(e));
         }
         self.check_drained(connection, cell, posted);
         Ok(())
     }
 
+    /// Whether to ask for the completion of a send that nothing else recycles.
+    ///
+    /// The memory of such a send is used again when the target has answered, which may be before it
+    /// has acknowledged the send. A target that never does fills the send queue, and the session
+    /// ends.
     fn signal(&self) -> bool {
-        if self.unsignaled.fetch_add(1, Relaxed) + 1 < SIGNAL_EVERY as i32 {
-            return false;
-        }
-        self.unsignaled.store(0, Relaxed);
-        true
+        self.unsignaled.fetch_add(1, Relaxed) as u32 % SIGNAL_EVERY == SIGNAL_EVERY - 1
     }
 
     /// Ends the command in a slot that was handed over when the connection was drained already, and
@@ -357,30 +378,26 @@ impl Channel {
         self.settled.complete_all();
     }
 
-    /// Frees a slot and completes its command.
+    /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
+    /// and completing it means giving it up.
     fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
-        let cmd = match slot.handle.detach() {
-            Ok(cmd) => cmd,
-            Err(_) => {
-                // Still registered: the drained connection will free it.
-                self.session.fail(Lost::Post(EBUSY));
-                slot.release();
-                return;
-            }
+        let Ok(cmd) = slot.handle.detach() else {
+            // The drained connection will free it.
+            self.fail(Lost::Post(EBUSY));
+            slot.release();
+            return;
         };
-        let aborted = slot.is_aborted();
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
             _ => slot.release_after(Event::Finish),
         }
-        match cmd {
-            Some(cmd) if aborted => {
-                cmd.release();
-                self.settled.complete_all();
-            }
-            Some(cmd) => cmd.done(result),
-            None => {}
+        if let Some(cmd) = cmd {
+            cmd.done(result);
+        }
+        self.ended.add(1, Relaxed);
+        if self.waiters.load(Relaxed) != 0 {
+            self.settled.complete_all();
         }
     }
 
@@ -403,188 +420,9 @@ impl Channel {
                     self.end(slot, result);
                 }
             }
-            Err(e) => self.session.fail(Lost::Post(e)),
+            Err(e) => self.fail(Lost::Post(e)),
         }
         self.check_drained(connection, cell, word);
-    }
-
-    fn violation(&self, violation: Violation) {
-        self.session.fail(Lost::Violation(violation));
-    }
-
-    fn response(&self, connection: &Connection, rsp: &Rsp<'_>) -> Result<(), Violation> {
-        self.give_credits(rsp.req_lim_delta)?;
-        let tag = Tag::from_wire(rsp.tag);
-        let unknown = Violation::Tag(rsp.tag);
-        if tag.channel() != self.index {
-            return Err(unknown);
-        }
-        let index = match tag.kind() {
-            Kind::TskMgmt(0) => {
-                return if self.task.answer(tag, rsp.tmf_status()) {
-                    Ok(())
-                } else {
-                    Err(unknown)
-                };
-            }
-            Kind::TskMgmt(_) => return Err(unknown),
-            Kind::Command(index) => usize::from(index),
-        };
-        let cell = self.slots.get(index).ok_or(unknown)?;
-        let posted = Word::new(State::Posted, tag.generation());
-        let Some(mut slot) = cell
-            .take_from(posted, Event::Answer)
-            .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
-        else {
-            // Crossed a reset of the unit, or the end of the connection.
-            return if cell.is_aborted(tag.generation()) || self.is_lost() {
-                Ok(())
-            } else {
-                Err(unknown)
-            };
-        };
-        slot.result = match slot.handle.get_mut() {
-            Some(cmd) => match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
-                Ok(outcome) => {
-                    cmd.set_resid(outcome.resid);
-                    if !outcome.sense.is_empty() {
-                        cmd.set_sense(outcome.sense);
-                    }
-                    ScsiResult::status(outcome.status)
-                }
-                Err(fault) => {
-                    pr_warn_ratelimited!(
-                        "{}: response to a command: {}\n",
-                        format_args!("{}", self.session.name()),
-                        format_args!("{fault}")
-                    );
-                    ScsiResult::DID_ERROR
-                }
-            },
-            None => ScsiResult::DID_ERROR,
-        };
-        self.settle(connection, cell, index, slot);
-        Ok(())
-    }
-
-    /// Answers a request of the target, which may have one outstanding.
-    fn reply(
-        &self,
-        connection: &Connection,
-        build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
-    ) -> Result<(), Violation> {
-        let mut iu = self
-            .answer
-            .acquire(0, ANSWERING)
-            .ok_or(Violation::Request)?;
-        let message = match build(iu.bytes_mut()) {
-            Ok(len) => iu.message(len),
-            Err(_) => Err(EMSGSIZE),
-        };
-        iu.release(ANSWERING);
-        if let Err(e) = message.and_then(|message| connection.post_control(message)) {
-            self.session.fail(Lost::Post(e));
-        }
-        Ok(())
-    }
-
-    fn message(
-        &self,
-        connection: &Connection,
-        bytes: &[u8],
-        flags: Flags,
-    ) -> Result<(), Violation> {
-        if flags.is_unexpected() {
-            return Err(Violation::Flags);
-        }
-        match Message::parse(bytes).map_err(Violation::Message)? {
-            Message::Rsp(rsp) => self.response(connection, &rsp),
-            Message::CredReq(request) => {
-                self.give_credits(request.req_lim_delta)?;
-                self.reply(connection, |iu| misc::cred_rsp(iu, request.tag))
-            }
-            Message::AerReq(request) => {
-                self.give_credits(request.req_lim_delta)?;
-                pr_warn_ratelimited!(
-                    "{}: event report of the target for LUN {} ignored\n",
-                    format_args!("{}", self.session.name()),
-                    format_args!("{:?}", request.lun)
-                );
-                self.reply(connection, |iu| misc::aer_rsp(iu, request.tag))
-            }
-            Message::TLogout(logout) => {
-                self.session
-                    .fail(Lost::TLogout(logout.reason, logout.reason_name()));
-                Ok(())
-            }
-        }
-    }
-
-    /// The slot and the state of the command with this tag.
-    pub fn find(&self, index: u16) -> Option<(&Cell, Word)> {
-        let cell = self.slots.get(usize::from(index))?;
-        Some((cell, cell.word()))
-    }
-
-    /// Gives a command that the target may have to the error handler; see [`Cell::abort`].
-    pub fn begin_abort(&self, connection: &Connection, cell: &Cell, word: Word) -> bool {
-        let aborting = word.with_state(State::Aborting);
-        if word.state() != State::Aborting && !cell.abort(word) {
-            return false;
-        }
-        self.check_drained(connection, cell, aborting);
-        true
-    }
-
-    /// The target says that it will not touch the command in this slot any more: ends it.
-    pub fn finish_abort(&self, connection: &Connection, index: u16, result: ScsiResult) {
-        let Some((cell, word)) = self.find(index) else {
-            return;
-        };
-        if let Some(mut slot) = cell.take_from(word, Event::Answer) {
-            slot.result = result;
-            self.settle(connection, cell, usize::from(index), slot);
-        }
-    }
-
-    /// The target says that it will not touch any command for the unit any more: ends them. Those
-    /// that had not timed out get `result`.
-    pub fn finish_unit(&self, connection: &Connection, lun: Lun, result: ScsiResult) {
-        for (index, cell) in (0u16..).zip(&self.slots) {
-            if cell.is_out_for(lun) {
-                self.finish_abort(connection, index, result);
-            }
-        }
-    }
-
-    /// Waits until the slot has given up the command of this generation, at most `timeout`
-    /// milliseconds. Sleeps. Returns whether it has.
-    pub fn wait_settled(&self, cell: &Cell, generation: u32, timeout: Msecs) -> bool {
-        self.wait_until(timeout, || !cell.holds(generation))
-    }
-
-    /// Waits until no command for the unit is in a slot, at most `timeout` milliseconds. Sleeps.
-    pub fn wait_unit(&self, lun: Lun, timeout: Msecs) -> bool {
-        self.wait_until(timeout, || {
-            !self.slots.iter().any(|cell| cell.is_out_for(lun))
-        })
-    }
-
-    fn wait_until(&self, timeout: Msecs, done: impl Fn() -> bool) -> bool {
-        const SLICE: Msecs = 50;
-        for _ in 0..timeout.div_ceil(SLICE) {
-            if done() {
-                return true;
-            }
-            self.settled.reinit();
-            // It may have happened before `reinit`; another waiter may take our wake-up with its
-            // own, hence the slices.
-            if done() {
-                return true;
-            }
-            let _ = self.settled.wait_timeout(SLICE);
-        }
-        done()
     }
 }
 
@@ -592,8 +430,12 @@ impl qp::Handler for Channel {
     type Events = Events;
 
     fn received(&self, connection: &Connection, message: &[u8], flags: Flags) {
+        // After a violation nothing from this target counts any more.
+        if self.is_lost() {
+            return;
+        }
         if let Err(violation) = self.message(connection, message, flags) {
-            self.violation(violation);
+            self.fail(Lost::Violation(violation));
         }
     }
 
@@ -612,12 +454,10 @@ impl qp::Handler for Channel {
     }
 
     fn control_sent(&self, _: &Connection) {
-        if let Some(iu) = self.answer.acquire(ANSWERING, 0) {
-            iu.release(0);
-        }
+        self.replies.sent();
     }
 
     fn failed(&self, failure: Failure) {
-        self.session.fail(Lost::Qp(failure));
+        self.fail(Lost::Qp(failure));
     }
 }

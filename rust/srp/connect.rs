@@ -22,6 +22,7 @@ use super::{
         RESOLVE_TIMEOUT_MS, //
     },
     proto::{
+        cm_rej::CmRej,
         ids::{
             Gid,
             PortId, //
@@ -37,6 +38,7 @@ use super::{
     session::Session, //
 };
 use crate::{
+    errno,
     net::{
         Namespace,
         SocketAddr, //
@@ -271,7 +273,15 @@ impl<'a> Login<'a> {
                 retry_count: self.plan.retry_count,
                 rnr_retry_count: RNR_RETRY_COUNT,
             })
-            .map_err(|e| LoginFailure::Step("connect request", e))?;
+            .map_err(|e| match e {
+                // An iWARP device opens the TCP connection in this call; it may take the time of
+                // TCP's own retries, but a signal ends it.
+                EINTR | ERESTARTSYS => LoginFailure::Signal,
+                errno::ECONNREFUSED | errno::ECONNRESET | errno::EHOSTUNREACH | ETIMEDOUT => {
+                    LoginFailure::CmReject(CmRej::from_status(e.to_errno()))
+                }
+                e => LoginFailure::Step("connect request", e),
+            })?;
         Ok(Connecting {
             events: channel.events,
             connection,
@@ -287,11 +297,11 @@ impl<'a> Login<'a> {
             .map_err(LoginFailure::Answer)?
             .check(&channel.requested)
             .map_err(LoginFailure::Response)?;
-        channel.connection.handler().open(&granted);
         channel
             .events
             .go_live()
             .map_err(|_| LoginFailure::Disconnected)?;
+        channel.connection.handler().open(&granted);
         Ok((channel.connection, granted))
     }
 

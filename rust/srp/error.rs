@@ -33,10 +33,8 @@ pub enum Lost {
     Post(Error),
     /// The error handler found no other way.
     HostReset,
-    /// The disks did not go in time.
+    /// The disks did not go, and no command ended.
     RemovalTimeout,
-    /// Somebody wanted the session gone.
-    Logout,
 }
 
 /// A breach of the protocol by the target.
@@ -50,7 +48,7 @@ pub enum Violation {
     Tag(u64),
     /// A credit change out of range.
     Credits(i32),
-    /// A second request before the first was answered.
+    /// One request more than it may have outstanding.
     Request,
 }
 
@@ -60,15 +58,14 @@ impl fmt::Display for Lost {
             Self::Qp(QpFailure::Request(what, status)) => {
                 write!(f, "{what} failed: {status} ({})", status.number())
             }
-            Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event {event}"),
+            Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event: {event}"),
             Self::Qp(QpFailure::Post(e)) => write!(f, "posting receives failed: {}", e.to_errno()),
             Self::Cm(event) => write!(f, "connection event {event:?}"),
             Self::Violation(violation) => write!(f, "protocol violation: {violation}"),
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
             Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),
-            Self::RemovalTimeout => f.write_str("the disks did not go in time"),
-            Self::Logout => f.write_str("logout"),
+            Self::RemovalTimeout => f.write_str("no command ended for 10 s while the disks went"),
         }
     }
 }
@@ -80,7 +77,7 @@ impl fmt::Display for Violation {
             Self::Flags => f.write_str("immediate data or invalidation in a message"),
             Self::Tag(tag) => write!(f, "tag {tag:#018x} is not outstanding"),
             Self::Credits(delta) => write!(f, "credit change {delta} out of range"),
-            Self::Request => f.write_str("request before the last one was answered"),
+            Self::Request => f.write_str("too many requests before the first was answered"),
         }
     }
 }
@@ -96,6 +93,8 @@ pub enum LoginFailure {
     Route(i32),
     /// The target's host did not answer.
     Unreachable(i32),
+    /// The connection could not be set up on our side.
+    Setup(i32),
     /// The connection broke before the login was done.
     Disconnected,
     /// The device went away.
@@ -125,7 +124,9 @@ impl LoginFailure {
             Self::Step(_, e) => *e,
             Self::Address(_) => ENXIO,
             Self::Route(_) | Self::Unreachable(_) => errno::EHOSTUNREACH,
-            Self::Disconnected | Self::CmReject(_) | Self::SrpReject(_) => errno::ECONNRESET,
+            Self::Disconnected | Self::CmReject(_) | Self::SrpReject(_) | Self::Setup(_) => {
+                errno::ECONNRESET
+            }
             Self::DeviceRemoval | Self::Removed => ENODEV,
             Self::OtherPort => EINVAL,
             Self::Answer(_) | Self::Response(_) => errno::EPROTO,
@@ -147,6 +148,10 @@ impl fmt::Display for LoginFailure {
             Self::Unreachable(e) => write!(
                 f,
                 "target host does not answer (error {e}); check that it is up and not firewalled"
+            ),
+            Self::Setup(e) => write!(
+                f,
+                "connection not set up (error {e}); see the log of the RDMA device"
             ),
             Self::Disconnected => f.write_str("the target closed the connection; see its log"),
             Self::DeviceRemoval => f.write_str("the RDMA device was removed"),

@@ -114,11 +114,12 @@ impl Events {
     /// `ENOTCONN` if it has ended already.
     pub fn go_live(&self) -> Result {
         let outcome = self.outcome.lock();
-        self.live.store(true, Release);
-        match &*outcome {
-            Some(Err(_)) => Err(crate::errno::ENOTCONN),
-            _ => Ok(()),
+        if matches!(&*outcome, Some(Err(_))) {
+            return Err(crate::errno::ENOTCONN);
         }
+        // Under the lock: an event after this finds it set.
+        self.live.store(true, Release);
+        Ok(())
     }
 
     fn end(&self, outcome: Outcome) {
@@ -148,7 +149,7 @@ impl EventHandler for Events {
                     _ => LoginFailure::CmReject(reason),
                 })
             }
-            EventKind::ConnectError => Err(LoginFailure::CmReject(CmRej::from_status(status))),
+            EventKind::ConnectError => Err(LoginFailure::Setup(status)),
             EventKind::Disconnected => Err(LoginFailure::Disconnected),
             EventKind::DeviceRemoval => Err(LoginFailure::DeviceRemoval),
             // Both come after the end of a connection, or say nothing about one.

@@ -113,8 +113,10 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             }
         }
     };
+    let message = iu.message(length.map_err(|_| EINVAL)?)?;
+    // Last: from here on the memory counts as reachable.
     Ok(Prepared {
-        message: iu.message(length.map_err(|_| EINVAL)?)?,
+        message,
         register: handle.register(),
     })
 }

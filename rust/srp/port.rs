@@ -156,7 +156,17 @@ impl Port {
         if sessions.closed {
             return Err(ENODEV);
         }
-        if sessions.list.iter().any(|other| other.key() == key) {
+        if let Some(other) = sessions.list.iter().find(|other| other.key() == key) {
+            let what = if other.is_ending() {
+                "the session that ends at"
+            } else {
+                "already logged in at"
+            };
+            pr_info!(
+                "{}: login refused: {what} {}\n",
+                format_args!("{}", self.name()),
+                format_args!("{target}")
+            );
             return Err(EEXIST);
         }
         sessions.list.push(session.clone(), GFP_KERNEL)?;
@@ -207,6 +217,19 @@ pub struct Ports {
     folders: KVec<ClassDevice<Arc<Port>>>,
 }
 
+impl Drop for Ports {
+    fn drop(&mut self) {
+        for port in &self.ports {
+            port.close();
+        }
+        // Waits for logins, which the above has ended.
+        self.folders.clear();
+        for port in &self.ports {
+            port.wait_empty();
+        }
+    }
+}
+
 impl Client for Initiator {
     const NAME: &'static CStr = c"srp";
 
@@ -235,15 +258,7 @@ impl Client for Initiator {
     }
 
     fn remove(&self, _: &Device, data: Self::Data) {
-        let Ports { ports, folders } = KBox::into_inner(data);
-        for port in &ports {
-            port.close();
-        }
-        // Waits for logins, which the above has ended.
-        drop(folders);
-        for port in &ports {
-            port.wait_empty();
-        }
+        drop(data);
     }
 
     fn rename(&self, device: &Device, data: &Ports) {

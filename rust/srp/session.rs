@@ -45,7 +45,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full, //
+            Full,
+            Relaxed, //
         },
         Arc,
         Mutex, //
@@ -57,8 +58,8 @@ use kernel::{
     },
 };
 
-/// The disks must have gone this many milliseconds after the removal began; then the connection is
-/// ended, whatever they wait for.
+/// While the disks go, which may have much to write, some command must end within this many
+/// milliseconds; else the connection is ended, whatever they wait for.
 const REMOVAL_TIMEOUT_MS: Msecs = 10_000;
 
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
@@ -92,6 +93,8 @@ pub struct Session {
     removal: Work<Session, 1>,
     #[pin]
     removal_timeout: Delayed<Session, 0>,
+    /// Commands that had ended when the removal timer was set.
+    progress: Atomic<i32>,
 }
 
 impl_has_work! {
@@ -128,6 +131,7 @@ impl Session {
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
                 removal_timeout <- new_delayed!(timer, "Session::removal_timeout"),
+                progress: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -245,21 +249,29 @@ impl Session {
         self.down.wait_timeout(timeout).is_ok()
     }
 
+    /// Commands that have ended, modulo 2^32.
+    fn ended(&self) -> i32 {
+        let live = self.live.lock();
+        let counts = live.connections.iter().map(|c| c.handler().ended());
+        counts.fold(0, i32::wrapping_add)
+    }
+
     /// Ends the connections: the one error path.
     fn bring_down(self: &Arc<Self>) {
-        let live = self.live.lock();
-        for connection in &live.connections {
+        // Nobody adds to them now, and `tear_down` takes them after this.
+        let connections = core::mem::take(&mut self.live.lock().connections);
+        for connection in &connections {
             connection.handler().task.wake();
         }
-        for connection in &live.connections {
+        for connection in &connections {
             connection.id().disconnect();
         }
-        for connection in &live.connections {
+        for connection in &connections {
             // This work runs once, so nobody else is at it.
             let _ = connection.shutdown();
             connection.handler().sweep();
         }
-        drop(live);
+        self.live.lock().connections = connections;
         self.down.complete_all();
         self.remove();
     }
@@ -268,11 +280,10 @@ impl Session {
     fn tear_down(self: &Arc<Self>) {
         let host = self.live.lock().host.clone();
         if let Some(host) = &host {
-            let armed = Delayed::schedule(self.clone(), REMOVAL_TIMEOUT_MS).is_ok();
+            self.progress.store(self.ended(), Relaxed);
+            let _ = Delayed::schedule(self.clone(), REMOVAL_TIMEOUT_MS);
             host.remove();
-            if armed {
-                Delayed::<Self, 0>::cancel_sync(self);
-            }
+            Delayed::<Self, 0>::cancel_sync(self);
         }
         self.lose(None);
         self.down.wait();
@@ -304,6 +315,12 @@ impl WorkItem<1> for Session {
 
 impl DelayedItem for Session {
     fn run(this: Arc<Self>) {
-        this.fail(Lost::RemovalTimeout);
+        let ended = this.ended();
+        if this.progress.xchg(ended, Relaxed) == ended {
+            this.fail(Lost::RemovalTimeout);
+        } else {
+            // Refused if the disks have gone meanwhile.
+            let _ = Delayed::schedule(this, REMOVAL_TIMEOUT_MS);
+        }
     }
 }

@@ -50,13 +50,16 @@ pub struct Cell {
     slot: StateCell<Slot>,
     /// The unit of the command, for those who look for its commands.
     lun: Atomic<u64>,
-    /// The error handler has asked for the command back, so it is the one who ends it.
-    aborted: Atomic<bool>,
+    /// The last command that was asked back from the target: [`RECALLED`] and its generation. A
+    /// response to it may be on its way, even when another command has the slot.
+    recalled: Atomic<u64>,
 }
+
+/// A command has been recalled.
+const RECALLED: u64 = 1 << 32;
 
 /// A slot whose data is ours, and the state that others see.
 pub struct Held<'a> {
-    cell: &'a Cell,
     guard: Guard<'a, Slot>,
     word: Word,
 }
@@ -67,13 +70,22 @@ impl Cell {
         Self {
             slot: StateCell::new(Word::default().raw(), slot),
             lun: Atomic::new(0),
-            aborted: Atomic::new(false),
+            recalled: Atomic::new(0),
         }
     }
 
     /// The state, which may be another one at once.
     pub fn word(&self) -> Word {
         Word::from_raw(self.slot.load().0).unwrap_or_default()
+    }
+
+    /// Takes the slot for a new command of the unit `lun`, if it is free.
+    #[inline]
+    pub fn claim(&self, generation: u32, lun: Lun) -> Option<Held<'_>> {
+        let from = self.word();
+        let slot = self.acquire(from, from.claim(generation)?)?;
+        self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
+        Some(slot)
     }
 
     /// Takes the slot if nobody has it and its state allows `event`, and moves it on.
@@ -94,28 +106,31 @@ impl Cell {
         self.acquire(word, word)
     }
 
+    #[inline]
     fn acquire(&self, from: Word, word: Word) -> Option<Held<'_>> {
         let guard = self.slot.acquire(from.raw(), word.raw())?;
-        Some(Held {
-            cell: self,
-            guard,
-            word,
-        })
+        Some(Held { guard, word })
     }
 
-    /// Gives the command to the error handler, if its state is still `from`: from now on it is not
-    /// completed but released. Does not take the slot, so that a response never finds it taken.
+    /// Moves a command that the target may have to Aborting, if its state is still `from`. Does not
+    /// take the slot, so that a response never finds it taken.
     pub fn abort(&self, from: Word) -> bool {
         let Some(to) = from.next(Event::Abort) else {
             return false;
         };
-        self.aborted.store(true, Relaxed);
         self.slot.transition(from.raw(), to.raw())
     }
 
-    /// The error handler has asked for the command of this generation.
-    pub fn is_aborted(&self, generation: u32) -> bool {
-        self.aborted.load(Relaxed) && self.word().generation() == generation
+    /// The target has been asked to forget the command of this generation: a response to it means
+    /// nothing from now on.
+    pub fn recall(&self, generation: u32) {
+        self.recalled
+            .store(RECALLED | u64::from(generation), Relaxed);
+    }
+
+    /// [`Self::recall`] was called for this generation last.
+    pub fn is_recalled(&self, generation: u32) -> bool {
+        self.recalled.load(Relaxed) == RECALLED | u64::from(generation)
     }
 
     /// The slot has a command of this generation, in whatever state.
@@ -124,26 +139,16 @@ impl Cell {
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// The target may have the command of the slot, and it is for the unit `lun`.
-    pub fn is_out_for(&self, lun: Lun) -> bool {
-        matches!(self.word().state(), State::Posted | State::Aborting)
-            && self.lun.load(Relaxed) == u64::from_be_bytes(lun.0)
+    /// The slot has a command for the unit `lun`, in whatever state; returns that.
+    pub fn for_unit(&self, lun: Lun) -> Option<Word> {
+        let word = self.word();
+        let ours =
+            word.state() != State::Free && self.lun.load(Relaxed) == u64::from_be_bytes(lun.0);
+        ours.then_some(word)
     }
 }
 
 impl Held<'_> {
-    /// A new command for the unit `lun` has come into the slot.
-    #[inline]
-    pub fn begin(&mut self, lun: Lun) {
-        self.cell.lun.store(u64::from_be_bytes(lun.0), Relaxed);
-        self.cell.aborted.store(false, Relaxed);
-    }
-
-    /// The error handler ends the command.
-    pub fn is_aborted(&self) -> bool {
-        self.cell.aborted.load(Relaxed)
-    }
-
     /// The state and the generation.
     pub fn word(&self) -> Word {
         self.word

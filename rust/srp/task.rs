@@ -4,6 +4,7 @@
 
 use super::{
     channel::Connection,
+    error::Lost,
     logic::{
         credit::RESERVE_TSK_MGMT,
         session::TSK_MGMT_TIMEOUT_MS,
@@ -25,46 +26,52 @@ use crate::{
         state_cell::StateCell,
         Completion, //
     },
+    sys::random_u64, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Relaxed,
-        Release, //
-    }, //
-};
+use kernel::prelude::*;
 
-/// The status word while there is no answer.
-const NO_ANSWER: u32 = u32::MAX;
-/// The status word of an answer without a code.
-const NO_CODE: u32 = 0x100;
-/// The bit of the state word that says that a request waits for its answer; the generation is
-/// above it.
+/// No request is under way.
+const IDLE: u64 = 0;
+/// A request waits for its answer.
 const WAITING: u64 = 1;
+/// The answer is there, its code in bits 2 to 10.
+const ANSWERED: u64 = 2;
+/// The request was given up. Until the answer comes, its message may still be on its way, so there
+/// is no other request.
+const STUCK: u64 = 3;
+
+/// The code of an answer without one.
+const NO_CODE: u64 = 0x100;
 
 /// The task management request of a channel.
 pub struct Task {
-    /// Generation and [`WAITING`], and memory for the message.
+    /// Memory for the message; the word is one of the states above, and from bit 16 on the
+    /// generation of the last request.
     cell: StateCell<Chunk>,
-    status: Atomic<u32>,
-    answered: Pin<KBox<Completion>>,
+    /// The state has changed.
+    changed: Pin<KBox<Completion>>,
 }
 
-const fn word(generation: u32, waiting: u64) -> u64 {
-    (generation as u64) << 1 | waiting
+const fn word(generation: u32, state: u64) -> u64 {
+    (generation as u64) << 16 | state
 }
 
-/// The number of a status, for the status word.
-const fn code(status: TmfStatus) -> u32 {
+const fn code(status: TmfStatus) -> u64 {
     match status {
         TmfStatus::Complete => 0,
         TmfStatus::InvalidFields => 2,
         TmfStatus::NotSupported => 4,
         TmfStatus::Failed => 5,
-        TmfStatus::Unknown(code) => code as u32,
+        TmfStatus::Unknown(code) => code as u64,
         TmfStatus::Missing => NO_CODE,
+    }
+}
+
+const fn status(word: u64) -> TmfStatus {
+    match word >> 2 & 0x1ff {
+        NO_CODE => TmfStatus::Missing,
+        // CAST: It came from a byte.
+        code => TmfStatus::new(code as u8),
     }
 }
 
@@ -72,18 +79,18 @@ impl Task {
     /// No request is under way; messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
-            cell: StateCell::new(0, iu),
-            status: Atomic::new(NO_ANSWER),
-            answered: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
+            cell: StateCell::new(IDLE, iu),
+            changed: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
 
-    /// Sends a request and waits for the answer, at most 5 s. Sleeps.
+    /// Sends a request and waits for the answer, at most 5 s, after at most 5 s for an earlier one.
+    /// Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if another request is under way or no credit is left, `ENOTCONN` if the connection
-    /// is or gets lost, `ETIMEDOUT` without an answer.
+    /// `EBUSY` if no credit is left, or an earlier request has not been answered, `ENOTCONN` if the
+    /// connection is or gets lost, `ETIMEDOUT` without an answer.
     pub fn run(
         &self,
         connection: &Connection,
@@ -92,24 +99,27 @@ impl Task {
         task_tag: u64,
     ) -> Result<TmfStatus> {
         let channel = connection.handler();
-        let (old, _) = self.cell.load();
-        let generation = (old >> 1) as u32;
-        if old & WAITING != 0 {
+        let mut before = 0;
+        if !self.wait(connection, |now| {
+            before = now;
+            now & 3 == IDLE || now & 3 == STUCK
+        })? || before & 3 == STUCK
+        {
             return Err(EBUSY);
         }
-        let generation = generation.wrapping_add(1);
-        let waiting = word(generation, WAITING);
-        let mut iu = self.cell.acquire(old, waiting).ok_or(EBUSY)?;
-        let done = word(generation, 0);
-        if channel.is_lost() {
-            iu.release(done);
-            return Err(ENOTCONN);
+        // CAST: Any 32 bits will do, but not the last ones.
+        let mut generation = random_u64() as u32;
+        if u64::from(generation) == before >> 16 {
+            generation = generation.wrapping_add(1);
         }
-        if !channel.take_credit(RESERVE_TSK_MGMT) {
-            iu.release(done);
-            return Err(EBUSY);
-        }
+        let (waiting, idle) = (word(generation, WAITING), word(generation, IDLE));
         let tag = Tag::tsk_mgmt(generation, channel.index(), 0).ok_or(EINVAL)?;
+        // Somebody else may have been faster; then it is his turn.
+        let mut iu = self.cell.acquire(before, waiting).ok_or(EBUSY)?;
+        if !channel.take_credit(RESERVE_TSK_MGMT) {
+            iu.release(idle);
+            return Err(EBUSY);
+        }
         let request = TskMgmt {
             tag: tag.to_wire(),
             lun,
@@ -120,49 +130,63 @@ impl Task {
             Ok(len) => iu.message(len),
             Err(_) => Err(EINVAL),
         };
-        self.status.store(NO_ANSWER, Relaxed);
-        self.answered.reinit();
         iu.release(waiting);
-
-        let result = message
-            .and_then(|message| connection.post_send(None, message, true))
-            .and_then(|()| self.wait(connection));
-        // From here on an answer to this request is late.
-        if let Some(iu) = self.cell.acquire(waiting, done) {
-            iu.release(done);
+        if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
+            channel.fail(Lost::Post(e));
+            return Err(e);
         }
-        result
+        let mut answer = waiting;
+        let ended = self.wait(connection, |now| {
+            answer = now;
+            now & 3 == ANSWERED
+        })?;
+        if !ended && self.cell.transition(waiting, word(generation, STUCK)) {
+            return Err(ETIMEDOUT);
+        }
+        if !ended {
+            // It came at the last moment.
+            answer = self.cell.load().0;
+        }
+        self.cell.transition(answer, idle);
+        self.changed.complete_all();
+        Ok(status(answer))
     }
 
-    fn wait(&self, connection: &Connection) -> Result<TmfStatus> {
-        // A connection that was lost before `reinit` has woken nobody.
-        if connection.handler().is_lost() {
-            return Err(ENOTCONN);
+    /// Waits until the state is as `done` wants it, at most 5 s; returns whether it is. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the connection is or gets lost.
+    fn wait(&self, connection: &Connection, mut done: impl FnMut(u64) -> bool) -> Result<bool> {
+        const SLICE: u32 = 100;
+        for _ in 0..TSK_MGMT_TIMEOUT_MS / SLICE {
+            self.changed.reinit();
+            if connection.handler().is_lost() {
+                return Err(ENOTCONN);
+            }
+            if done(self.cell.load().0) {
+                return Ok(true);
+            }
+            // Another waiter may have taken the wake-up for its own, hence the slices.
+            let _ = self.changed.wait_timeout(SLICE);
         }
-        self.answered.wait_timeout(TSK_MGMT_TIMEOUT_MS)?;
-        match self.status.load(Acquire) {
-            NO_ANSWER => Err(ENOTCONN),
-            NO_CODE => Ok(TmfStatus::Missing),
-            // CAST: The code was a byte.
-            code => Ok(TmfStatus::new(code as u8)),
-        }
+        Ok(done(self.cell.load().0))
     }
 
-    /// Takes an answer. Returns whether it belongs to a request that was made; a late one does.
+    /// Takes an answer. Returns whether it belongs to a request, even one that was given up.
     pub fn answer(&self, tag: Tag, status: TmfStatus) -> bool {
-        let (now, _) = self.cell.load();
-        let generation = (now >> 1) as u32;
-        if now == word(tag.generation(), WAITING) {
-            self.status.store(code(status), Release);
-            self.answered.complete_all();
-            return true;
-        }
-        // Within the last half of all generations: it was sent and given up.
-        generation.wrapping_sub(tag.generation()) < u32::MAX / 2 && tag.generation() != 0
+        let generation = tag.generation();
+        let answered = word(generation, ANSWERED | code(status) << 2);
+        let done = self.cell.transition(word(generation, WAITING), answered)
+            || self
+                .cell
+                .transition(word(generation, STUCK), word(generation, IDLE));
+        self.changed.complete_all();
+        done
     }
 
     /// The connection is lost: nobody will answer.
     pub fn wake(&self) {
-        self.answered.complete_all();
+        self.changed.complete_all();
     }
 }

@@ -16,6 +16,10 @@ logout_all() {
 	within 20 "nothing of ours" nothing_ours
 }
 
+from 0
+nobody=10.0.0.77 silent=10.0.0.99
+[ $kind = rxe ] || { nobody="[fd00::77]"; silent="[fd00::99]"; }
+
 # One login to warm up, and to know how long one takes.
 t=${EPOCHREALTIME/./}
 login 0
@@ -37,10 +41,10 @@ run() {
 	no_reports
 }
 run "a target that answers" "$(login_string 0)" 0 1000 50
-run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.77:$port" 0 1000 100
+run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$nobody:$port" 0 1000 100
 # Neighbour known, but what is sent vanishes: the connection request hangs.
-ip -n $ns neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev w0
-run "a silent target" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=10.0.0.2,dest=10.0.0.99:$port" 0 1000 100
+ip -n $ns neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0
+run "a silent target" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port" 0 1000 100
 
 login 0
 disk "$host" 0 >$tmp/d

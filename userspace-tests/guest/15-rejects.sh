@@ -11,7 +11,8 @@ back_ram disk 4
 target 0
 lun 0 0 disk
 g=$(service_guid)
-where=src=10.0.0.2,dest=10.0.0.1:$port
+from 0
+where=src=$src,dest=$dest:$port
 
 # refused WHAT STRING ERROR... : ERROR is one of the texts that are right.
 refused() {
@@ -31,6 +32,7 @@ refused() {
 # named REGEX: our driver's line.
 named() { ! rust_driver || logged "ib_srp.*($1)"; }
 
+
 refused "wrong service GUID" "id_ext=0000000000000001,ioc_guid=0000000000000001,$where" "Connection reset by peer"
 logged 'reject.*0x0*10003'
 named 'unable.*associate|associat|no such|target port'
@@ -39,7 +41,7 @@ refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,
 logged 'reject.*0x0*10006'
 named 'channel limit|limit|ACL|access'
 
-refused "nobody listens" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=10.0.0.1:$((port + 1))" "Connection reset by peer" "Connection refused"
+refused "nobody listens" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" "Connection refused"
 [ "$kind" = rxe ] && named 'invalid service|service id|nobody|listen' || named 'refused|nobody|listen|-111'
 
 echo 0 >${tpg[0]}/enable
@@ -48,6 +50,7 @@ logged 'reject.*0x0*10001'
 named 'insufficient|resource'
 echo 1 >${tpg[0]}/enable
 
+# The rest is about IPv4 addresses that the target's side never sees.
 refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" "Network is unreachable" "No such device" "No such device or address" "No route to host"
 refused "source address that is not ours" "id_ext=$g,ioc_guid=$g,src=192.0.2.7,dest=10.0.0.1:$port" \
 	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable"

@@ -112,7 +112,9 @@ load_target() {
 
 # fabric N: N devices, device i over its own dummy netdev at 10.0.i.1; each is
 # the initiator's and the target's port at once. siw listens on its own netdev
-# only, which nothing that is sent to one's own address ever passes: two hosts.
+# only, which nothing that is sent to one's own address ever passes: so two hosts,
+# and IPv6, because the target's one listener is an IPv6 socket, on which siw
+# does not understand IPv4.
 fabric() {
 	local i
 	[ $kind = rxe ] || { fabric_pair "$1"; return; }
@@ -134,9 +136,22 @@ fabric_pair() {
 		ip link add v$i type veth peer name w$i netns $ns || fail "cannot make a veth pair"
 		ip addr add 10.0.$i.1/24 dev v$i && ip link set v$i up
 		ip -n $ns addr add 10.0.$i.2/24 dev w$i && ip -n $ns link set w$i up
+		[ $kind = rxe ] || { ip addr add fd00:0:0:$i::1/64 dev v$i nodad && ip -n $ns addr add fd00:0:0:$i::2/64 dev w$i nodad; }
 		rdma link add $kind$i type $kind netdev v$i || fail "cannot make $kind$i"
 		pair_device $i
+		neighbours $i
 	done
+}
+
+# Who is where; a loaded guest does not always learn it within the second that
+# RDMA/CM gives.
+neighbours() {
+	local v w
+	read -r v </sys/class/net/v$1/address
+	w=$(ip -n $ns -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+	ip neigh replace 10.0.$1.2 lladdr $w dev v$1
+	ip -n $ns neigh replace 10.0.$1.1 lladdr $v dev w$1
+	[ $kind = rxe ] || { ip neigh replace fd00:0:0:$1::2 lladdr $w dev v$1; ip -n $ns neigh replace fd00:0:0:$1::1 lladdr $v dev w$1; }
 }
 pair_device() {
 	ip netns exec $ns rdma link add ${kind}1$1 type $kind netdev w$1 || fail "cannot make ${kind}1$1"
@@ -267,14 +282,18 @@ gone() { [ ! -e "/sys/class/scsi_host/$1" ]; }
 # The target takes it from the first RDMA device that it sees.
 service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
 
+# from I: the addresses of a connection to target I, in `src` and `dest`.
+from() {
+	src=10.0.$1.1 dest=10.0.$1.1
+	[ -z "$paired" ] || src=10.0.$1.2
+	[ $kind = rxe ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
+}
+
 # login_string I [,option=value]...: how one logs in to target I.
 login_string() {
 	guid=$(service_guid)
-	if [ -n "$paired" ]; then
-		echo "id_ext=$guid,ioc_guid=$guid,src=10.0.$1.2,dest=10.0.$1.1:$port${2-}"
-	else
-		echo "id_ext=$guid,ioc_guid=$guid,src=10.0.$1.1,dest=10.0.$1.1:$port${2-}"
-	fi
+	from $1
+	echo "id_ext=$guid,ioc_guid=$guid,src=$src,dest=$dest:$port${2-}"
 }
 
 # write_login I STRING: writes to add_target of the initiator's device; prints
@@ -334,7 +353,7 @@ qps() { rdma resource show qp 2>/dev/null | wc -l; }
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le $idle_qps ] || echo "$n queue pairs, $idle_qps before the first login"
+	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; rdma resource show qp | grep -v 'type GSI'; }
 	for what in cq mr pd cm_id; do
 		[ $what != pd ] || rust_driver || continue
 		rdma resource show $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"

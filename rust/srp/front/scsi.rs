@@ -16,8 +16,7 @@ use crate::{
         Disposition,
         Driver,
         Host,
-        Rejected,
-        ScsiResult, //
+        Rejected, //
     },
     srp::{
         channel::Connection,
@@ -103,6 +102,19 @@ impl Io {
         waits.fold(0, i32::wrapping_add)
     }
 
+    /// Resets a unit and ends the commands for it that were sent on this channel.
+    fn reset_unit(&self, connection: &Connection, lun: Lun) -> bool {
+        let channel = connection.handler();
+        let result = channel
+            .task
+            .run(connection, Function::LunReset, lun, NO_TASK);
+        if self.failed("reset of a unit", result) {
+            return false;
+        }
+        channel.finish_unit(connection, lun);
+        true
+    }
+
     fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(status) if status.is_complete() => return false,
@@ -167,7 +179,8 @@ impl Driver for Io {
                     // Anything but "complete" proves nothing, so the command stays ours, unless the
                     // target has answered it meanwhile or the connection is lost.
                     if !self.failed("abort of a command", result) {
-                        channel.finish_abort(connection, tag.index, ScsiResult::DID_ABORT);
+                        let aborting = word.with_state(State::Aborting);
+                        channel.finish_abort(connection, tag.index, aborting);
                     } else if cell.holds(generation) && !channel.is_lost() {
                         return Disposition::Failed;
                     }
@@ -183,27 +196,30 @@ impl Driver for Io {
     }
 
     fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
-        let Some(connection) = self.connections.first() else {
-            return Disposition::Failed;
-        };
         let lun = Lun(dev.lun());
-        let result = connection
-            .handler()
-            .task
-            .run(connection, Function::LunReset, lun, NO_TASK);
-        if self.failed("reset of a unit", result) {
+        let mut reset = false;
+        // The answer on a channel comes after all that was sent on it before, and proves nothing for
+        // another channel, where a command may still be on its way.
+        for connection in &self.connections {
+            if connection.handler().has_out(lun) {
+                if !self.reset_unit(connection, lun) {
+                    return Disposition::Failed;
+                }
+                reset = true;
+            }
+        }
+        if !reset
+            && !self
+                .connections
+                .first()
+                .is_some_and(|c| self.reset_unit(c, lun))
+        {
             return Disposition::Failed;
         }
-        for connection in &self.connections {
-            connection
-                .handler()
-                .finish_unit(connection, lun, ScsiResult::DID_RESET);
-        }
-        // Those that the target had answered are on their way to being free, too; the midlayer is
-        // told of failure if a timed-out one is not by then.
         for connection in &self.connections {
             connection.handler().wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
         }
+        // If a command that has timed out is still held, the midlayer hears of failure.
         Disposition::Success
     }
 

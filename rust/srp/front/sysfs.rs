@@ -12,12 +12,17 @@ use crate::{
         SocketAddr, //
     },
     params,
-    scsi::Host,
+    scsi::{
+        self,
+        Host, //
+    },
     srp::{
+        channel::Connection,
         connect::{
             Login,
             Plan, //
         },
+        error::LoginFailure,
         geometry::Geometry,
         port::Port,
         proto::{
@@ -26,6 +31,7 @@ use crate::{
                 Gid,
                 PortId, //
             },
+            login::Granted,
             option_error::Errno,
             options::{
                 Defaults,
@@ -104,25 +110,27 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
         }
     })?;
     let plan = plan(port, &options)?;
-    let geometry = Geometry::new(&options, port.device().limits())?;
+    let geometry = Geometry::new(&options, port.device().limits()).inspect_err(|e| {
+        pr_warn!(
+            "{}: login refused: the RDMA device cannot do it: error {}\n",
+            format_args!("{}", port.name()),
+            e.to_errno()
+        );
+    })?;
 
-    let session = port
-        .begin(options.key(), options.target_port())
-        .inspect_err(|e| {
-            if *e == EEXIST {
-                pr_info!(
-                    "{}: already logged in at {}\n",
-                    format_args!("{}", port.name()),
-                    format_args!("{}", options.target_port())
-                );
-            }
-        })?;
+    let session = port.begin(options.key(), options.target_port())?;
     let result = log_in(&session, &options, &geometry, &plan);
-    if result.is_err() {
+    if let Err(why) = &result {
+        pr_warn!(
+            "{}: login at {} failed: {}\n",
+            format_args!("{}", session.name()),
+            plan.dest,
+            format_args!("{why}")
+        );
         session.remove();
         port.wait_gone(&session);
     }
-    result
+    result.map_err(|why| why.errno())
 }
 
 /// Who logs in where.
@@ -153,7 +161,16 @@ fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve("dest", &dest)?;
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
-    let sgid = Gid(port.device().gid(port.number(), 0)?);
+    let sgid = port
+        .device()
+        .gid(port.number(), 0)
+        .map(Gid)
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: the port has no GID; is its network interface up?\n",
+                format_args!("{}", port.name())
+            );
+        })?;
     let initiator = if topspin {
         PortId::topspin(port.device().node_guid())
     } else {
@@ -176,52 +193,12 @@ fn log_in(
     options: &Options<'_>,
     geometry: &Geometry,
     plan: &Plan,
-) -> Result {
-    let channels = Login::new(session, geometry, plan)
-        .and_then(|login| login.run())
-        .map_err(|why| {
-            pr_warn!(
-                "{}: login at {} failed: {}\n",
-                format_args!("{}", session.name()),
-                plan.dest,
-                format_args!("{why}")
-            );
-            why.errno()
-        })?;
-    let mut granted = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
-    let mut connections = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
-    for (connection, grant) in channels {
-        granted.push(grant, GFP_KERNEL)?;
-        session.add_connection(connection.clone())?;
-        connections.push(connection, GFP_KERNEL)?;
-    }
-    let limits = geometry.host_limits(&granted)?;
-    let io = Io::new(
-        session.clone(),
-        connections,
-        options.target_can_queue.unwrap_or(0),
-        Facts {
-            id_ext: options.id_ext,
-            ioc_guid: options.ioc_guid,
-            sgid: plan.sgid,
-            comp_vector: options.comp_vector.unwrap_or(0),
-            tl_retry_count: options.tl_retry_count,
-            cmd_sg_entries: options.cmd_sg_entries,
-            allow_ext_sg: options.allow_ext_sg,
-        },
-    );
-    let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
-    let host = Arc::new(
-        Host::new(
-            &limits,
-            &info,
-            session.port().transport(),
-            Arc::new(io, GFP_KERNEL)?,
-        )?,
-        GFP_KERNEL,
-    )?;
-    session.go_live(host.clone())?;
-    host.add(session.port().device().parent(), &session.target().0)?;
+) -> Result<(), LoginFailure> {
+    let channels = Login::new(session, geometry, plan)?.run()?;
+    let (host, limits) = host(session, options, geometry, plan, channels).map_err(|e| match e {
+        _ if session.is_ending() => LoginFailure::Removed,
+        e => LoginFailure::Step("SCSI host", e),
+    })?;
     pr_info!(
         "{}: logged in at {}: host{}, {} channels of {} commands\n",
         format_args!("{}", session.name()),
@@ -232,7 +209,43 @@ fn log_in(
     );
     host.scan();
     if session.is_lost() {
-        return Err(crate::errno::ECONNRESET);
+        return Err(LoginFailure::Disconnected);
     }
     Ok(())
+}
+
+/// Adds the host of a session that is connected.
+fn host(
+    session: &Arc<Session>,
+    options: &Options<'_>,
+    geometry: &Geometry,
+    plan: &Plan,
+    channels: KVec<(Arc<Connection>, Granted)>,
+) -> Result<(Arc<Host<Io>>, scsi::Limits)> {
+    let mut granted = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
+    let mut connections = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
+    for (connection, grant) in channels {
+        granted.push(grant, GFP_KERNEL)?;
+        session.add_connection(connection.clone())?;
+        connections.push(connection, GFP_KERNEL)?;
+    }
+    let limits = geometry.host_limits(&granted)?;
+    let facts = Facts {
+        id_ext: options.id_ext,
+        ioc_guid: options.ioc_guid,
+        sgid: plan.sgid,
+        comp_vector: options.comp_vector.unwrap_or(0),
+        tl_retry_count: options.tl_retry_count,
+        cmd_sg_entries: options.cmd_sg_entries,
+        allow_ext_sg: options.allow_ext_sg,
+    };
+    let per_target = options.target_can_queue.unwrap_or(0);
+    let io = Io::new(session.clone(), connections, per_target, facts);
+    let io = Arc::new(io, GFP_KERNEL)?;
+    let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
+    let host = Host::new(&limits, &info, session.port().transport(), io)?;
+    let host = Arc::new(host, GFP_KERNEL)?;
+    session.go_live(host.clone())?;
+    host.add(session.port().device().parent(), &session.target().0)?;
+    Ok((host, limits))
 }

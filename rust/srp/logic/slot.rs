@@ -65,7 +65,7 @@ impl State {
 /// What happens to a slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// A command takes the slot. Starts a new generation.
+    /// A command takes the slot, with a generation of its own.
     Claim,
     /// The command cannot be sent: no credit, no mapping.
     Cancel,
@@ -160,7 +160,7 @@ impl Word {
         }
     }
 
-    /// Counts the commands that the slot has held; goes into their tags.
+    /// Tells the commands that the slot has held apart; goes into their tags.
     pub const fn generation(self) -> u32 {
         (self.0 >> Self::GENERATION_SHIFT) as u32
     }
@@ -170,15 +170,26 @@ impl Word {
         Self::new(state, self.generation())
     }
 
-    /// The word after `event`, or `None` if it must not happen now.
-    pub const fn next(self, event: Event) -> Option<Self> {
-        let generation = match event {
-            Event::Claim => self.generation().wrapping_add(1),
-            _ => self.generation(),
+    /// The word of a new command in a free slot, or `None` if it is not free. `generation` should be
+    /// random, so that nobody can name the command before it was sent; it is never that of the
+    /// command before.
+    pub const fn claim(self, generation: u32) -> Option<Self> {
+        let generation = if generation == self.generation() {
+            generation.wrapping_add(1)
+        } else {
+            generation
         };
-        match next(self.state(), event) {
+        match next(self.state(), Event::Claim) {
             Some(state) => Some(Self::new(state, generation)),
             None => None,
+        }
+    }
+
+    /// The word after `event`, which is not [`Event::Claim`], or `None` if it must not happen now.
+    pub const fn next(self, event: Event) -> Option<Self> {
+        match (event, next(self.state(), event)) {
+            (Event::Claim, _) | (_, None) => None,
+            (_, Some(state)) => Some(self.with_state(state)),
         }
     }
 }

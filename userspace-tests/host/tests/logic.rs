@@ -77,12 +77,14 @@ fn slot_table() {
                 .map(|(_, _, to)| *to);
             assert_eq!(next(state, event), expected, "{state:?} {event:?}");
             let word = Word::new(state, 41);
-            let claimed = u32::from(event == Claim);
-            assert_eq!(
-                word.next(event),
-                expected.map(|to| Word::new(to, 41 + claimed)),
-                "{state:?} {event:?}"
-            );
+            let expected = expected.map(|to| Word::new(to, 41));
+            if event == Claim {
+                assert_eq!(word.claim(41), expected.map(|w| Word::new(w.state(), 42)));
+                assert_eq!(word.claim(7), expected.map(|w| Word::new(w.state(), 7)));
+                assert_eq!(word.next(event), None);
+            } else {
+                assert_eq!(word.next(event), expected, "{state:?} {event:?}");
+            }
         }
     }
     // A command that the target may know of becomes Free only by Finish or Drained.
@@ -113,7 +115,7 @@ fn slot_words() {
     assert_eq!(Word::from_raw(0xff), None);
     let last = Word::new(slot::State::Free, u32::MAX);
     assert_eq!(
-        last.next(slot::Event::Claim),
+        last.claim(u32::MAX),
         Some(Word::new(slot::State::Building, 0))
     );
     assert_eq!(Word::default(), Word::new(slot::State::Free, 0));
@@ -226,25 +228,25 @@ fn queue_sizes() {
     };
     assert_eq!(
         (sizes.send_queue(), sizes.receives(), sizes.receive_queue()),
-        (64 * 3 + 36, 76, 77)
+        (64 * 3 + 39, 76, 77)
     );
     assert_eq!(
         (sizes.completion_queue(), sizes.memory_regions()),
-        (228 + 77, 64)
+        (231 + 77, 64)
     );
     assert_eq!(sizes.fit(device), Some(sizes));
     // Exactly enough, and one less of each.
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 228,
-            max_cqe: 305,
+            max_qp_wr: 231,
+            max_cqe: 308,
             max_mr: 64
         }),
         Some(sizes)
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 227,
+            max_qp_wr: 230,
             ..device
         }),
         Some(Sizes {
@@ -254,7 +256,7 @@ fn queue_sizes() {
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_cqe: 304,
+            max_cqe: 307,
             ..device
         }),
         Some(Sizes {
@@ -275,7 +277,7 @@ fn queue_sizes() {
     // One command: 3 + 4 in the send queue, 14 in the receive queue.
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 39,
+            max_qp_wr: 42,
             ..device
         }),
         Some(Sizes {
@@ -285,7 +287,7 @@ fn queue_sizes() {
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 38,
+            max_qp_wr: 41,
             ..device
         }),
         None

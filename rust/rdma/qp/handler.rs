@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who takes the completions of a queue pair.
+
+use super::Qp;
+use crate::rdma::{
+    cm,
+    wc::{
+        Event,
+        Flags,
+        Status, //
+    }, //
+};
+use kernel::error::Error;
+
+/// Why a queue pair is of no more use.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// A request of the named kind ended badly.
+    Request(&'static str, Status),
+    /// The device reported an event.
+    Event(Event),
+    /// Receives could not be posted.
+    Post(Error),
+}
+
+/// Takes the completions of a [`Qp`].
+pub trait Handler: Send + Sync + Sized + 'static {
+    /// Takes the events of the connection.
+    type Events: cm::EventHandler;
+
+    /// A message of the peer arrived. It is gone when the function returns. Softirq context.
+    fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);
+
+    /// The regions of a handle can be reached no more. Softirq context.
+    fn invalidated(&self, qp: &Qp<Self>, handle: usize);
+
+    /// The message posted by [`Qp::post_control`] has been sent. Softirq context.
+    fn control_sent(&self, qp: &Qp<Self>);
+
+    /// The queue pair failed. Called for each failed request, but not for those that fail because
+    /// the queue pair was in error already. Any context, interrupts may be off.
+    fn failed(&self, failure: Failure);
+}

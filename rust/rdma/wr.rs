@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests, and finding back from a completion to what it completes.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use crate::bindings;
+use core::ptr::NonNull;
+
+/// The callback of a completion.
+pub(super) type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
+
+/// A work request with its completion.
+#[inline]
+pub(super) fn request(
+    opcode: bindings::ib_wr_opcode,
+    flags: i32,
+    cqe: &bindings::ib_cqe,
+) -> bindings::ib_send_wr {
+    let mut wr = bindings::ib_send_wr {
+        opcode,
+        send_flags: flags,
+        ..Default::default()
+    };
+    let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();
+    // SAFETY: The union holds a number or this pointer.
+    unsafe { cookie.write(cqe) };
+    wr
+}
+
+/// The place of the key in a request to invalidate it.
+#[inline]
+pub(super) fn invalidate_key(wr: &mut bindings::ib_send_wr) -> &mut u32 {
+    // SAFETY: The union holds big-endian data or this number.
+    unsafe { &mut *(&raw mut wr.ex).cast() }
+}
+
+/// The `cqe` that a completion names.
+#[inline]
+pub(super) fn cookie(wc: &bindings::ib_wc) -> *const bindings::ib_cqe {
+    // SAFETY: The union holds a number or this pointer, and we only post requests with a pointer.
+    let cqe = unsafe { *(&raw const wc.__bindgen_anon_1).cast::<NonNull<bindings::ib_cqe>>() };
+    cqe.as_ptr()
+}
+
+/// Makes a completion of a receive request lead to `cqe`.
+#[inline]
+pub(super) fn set_receive_cookie(wr: &mut bindings::ib_recv_wr, cqe: &bindings::ib_cqe) {
+    let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();
+    // SAFETY: The union holds a number or this pointer.
+    unsafe { cookie.write(cqe) };
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the target sends.
+
+use super::{
+    Channel,
+    Connection, //
+};
+use crate::{
+    rdma::{
+        dma::Chunk,
+        wc::Flags, //
+    },
+    scsi::ScsiResult,
+    srp::{
+        error::{
+            Lost,
+            Violation, //
+        },
+        logic::{
+            send_queue::ANSWERS,
+            slot::{
+                Event,
+                State,
+                Word, //
+            },
+            tag::{
+                Kind,
+                Tag, //
+            }, //
+        },
+        mapping,
+        proto::{
+            error::BuildError,
+            message::Message,
+            misc,
+            rsp::Rsp, //
+        }, //
+    },
+    sync::state_cell::StateCell,
+    sys::pr_warn_ratelimited, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+/// Memory for answers to the target, which go out and are sent one after the other.
+pub(super) struct Replies {
+    memory: KVec<StateCell<Chunk>>,
+    /// Answers that went out, and that were sent, modulo 2^32; changed by completion callbacks
+    /// only, of which one runs at a time.
+    out: Atomic<u32>,
+    sent: Atomic<u32>,
+}
+
+impl Replies {
+    pub(super) fn new(chunks: &mut KVec<Chunk>) -> Result<Self> {
+        let mut memory = KVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
+        for _ in 0..ANSWERS {
+            let chunk = chunks.pop().ok_or(ENOMEM)?;
+            memory.push(StateCell::new(0, chunk), GFP_KERNEL)?;
+        }
+        Ok(Self {
+            memory,
+            out: Atomic::new(0),
+            sent: Atomic::new(0),
+        })
+    }
+
+    /// The memory of the oldest answer may be used again.
+    pub(super) fn sent(&self) {
+        self.sent
+            .store(self.sent.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+}
+
+impl Channel {
+    pub(super) fn message(
+        &self,
+        connection: &Connection,
+        bytes: &[u8],
+        flags: Flags,
+    ) -> Result<(), Violation> {
+        if flags.is_unexpected() {
+            return Err(Violation::Flags);
+        }
+        match Message::parse(bytes).map_err(Violation::Message)? {
+            Message::Rsp(rsp) => self.response(connection, &rsp),
+            Message::CredReq(request) => {
+                self.give_credits(request.req_lim_delta)?;
+                self.reply(connection, |iu| misc::cred_rsp(iu, request.tag))
+            }
+            Message::AerReq(request) => {
+                self.give_credits(request.req_lim_delta)?;
+                pr_warn_ratelimited!(
+                    "{}: event report of the target for LUN {} ignored\n",
+                    format_args!("{}", self.session.name()),
+                    format_args!("{:?}", request.lun)
+                );
+                self.reply(connection, |iu| misc::aer_rsp(iu, request.tag))
+            }
+            Message::TLogout(logout) => {
+                self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
+                Ok(())
+            }
+        }
+    }
+
+    fn response(&self, connection: &Connection, rsp: &Rsp<'_>) -> Result<(), Violation> {
+        self.give_credits(rsp.req_lim_delta)?;
+        let tag = Tag::from_wire(rsp.tag);
+        let unknown = Violation::Tag(rsp.tag);
+        if tag.channel() != self.index {
+            return Err(unknown);
+        }
+        let index = match tag.kind() {
+            Kind::TskMgmt(0) if self.task.answer(tag, rsp.tmf_status()) => return Ok(()),
+            Kind::TskMgmt(_) => return Err(unknown),
+            Kind::Command(index) => usize::from(index),
+        };
+        let cell = self.slots.get(index).ok_or(unknown)?;
+        let posted = Word::new(State::Posted, tag.generation());
+        let Some(mut slot) = cell
+            .take_from(posted, Event::Answer)
+            .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
+        else {
+            // It may have crossed a reset of the unit on another channel.
+            return if cell.is_recalled(tag.generation()) || self.is_lost() {
+                Ok(())
+            } else {
+                Err(unknown)
+            };
+        };
+        slot.result = self.result(&slot, rsp);
+        self.settle(connection, cell, index, slot);
+        Ok(())
+    }
+
+    /// Takes over what a response says about the command of a slot.
+    fn result(&self, slot: &super::Slot, rsp: &Rsp<'_>) -> ScsiResult {
+        let Some(cmd) = slot.handle.get() else {
+            return ScsiResult::DID_ERROR;
+        };
+        match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
+            Ok(outcome) => {
+                cmd.set_resid(outcome.resid);
+                if !outcome.sense.is_empty() {
+                    cmd.set_sense(outcome.sense);
+                }
+                ScsiResult::status(outcome.status)
+            }
+            Err(fault) => {
+                pr_warn_ratelimited!(
+                    "{}: response to a command: {}\n",
+                    format_args!("{}", self.session.name()),
+                    format_args!("{fault}")
+                );
+                ScsiResult::DID_ERROR
+            }
+        }
+    }
+
+    /// Answers a request of the target.
+    fn reply(
+        &self,
+        connection: &Connection,
+        build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
+    ) -> Result<(), Violation> {
+        let replies = &self.replies;
+        let out = replies.out.load(Relaxed);
+        if out.wrapping_sub(replies.sent.load(Relaxed)) >= ANSWERS {
+            return Err(Violation::Request);
+        }
+        let cell = replies.memory.get((out % ANSWERS) as usize);
+        let mut iu = cell
+            .and_then(|cell| cell.acquire(0, 0))
+            .ok_or(Violation::Request)?;
+        let message = match build(iu.bytes_mut()) {
+            Ok(len) => iu.message(len),
+            Err(_) => Err(EMSGSIZE),
+        };
+        iu.release(0);
+        replies.out.store(out.wrapping_add(1), Relaxed);
+        if let Err(e) = message.and_then(|message| connection.post_control(message)) {
+            self.fail(Lost::Post(e));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking commands back from the target, for the error handler.
+
+use super::{
+    Channel,
+    Connection, //
+};
+use crate::{
+    scsi::ScsiResult,
+    srp::{
+        logic::slot::{
+            Event,
+            State,
+            Word, //
+        },
+        proto::ids::Lun,
+        slot::Cell, //
+    }, //
+};
+use kernel::{
+    sync::atomic::Relaxed,
+    time::Msecs, //
+};
+
+impl Channel {
+    /// The slot with this number and its state.
+    pub fn find(&self, index: u16) -> Option<(&Cell, Word)> {
+        let cell = self.slots.get(usize::from(index))?;
+        Some((cell, cell.word()))
+    }
+
+    /// Says that the command is going to be aborted, if its state is still `word`, Posted or
+    /// Aborting.
+    pub fn begin_abort(&self, connection: &Connection, cell: &Cell, word: Word) -> bool {
+        if word.state() != State::Aborting && !cell.abort(word) {
+            return false;
+        }
+        self.check_drained(connection, cell, word.with_state(State::Aborting));
+        true
+    }
+
+    /// The target says that it will not touch the command of this slot any more: ends it, if its
+    /// state is still `word`.
+    pub fn finish_abort(&self, connection: &Connection, index: u16, word: Word) {
+        if let Some((cell, _)) = self.find(index) {
+            self.take_back(connection, cell, index, word, ScsiResult::DID_ABORT);
+        }
+    }
+
+    fn take_back(
+        &self,
+        connection: &Connection,
+        cell: &Cell,
+        index: u16,
+        word: Word,
+        result: ScsiResult,
+    ) {
+        cell.recall(word.generation());
+        if let Some(mut slot) = cell.take_from(word, Event::Answer) {
+            slot.result = result;
+            self.settle(connection, cell, usize::from(index), slot);
+        }
+    }
+
+    /// The target may have a command for the unit.
+    pub fn has_out(&self, lun: Lun) -> bool {
+        let out = |word: Word| matches!(word.state(), State::Posted | State::Aborting);
+        self.slots.iter().any(|c| c.for_unit(lun).is_some_and(out))
+    }
+
+    /// The target says that it will not touch any command for the unit any more that was sent on
+    /// this channel before: ends them. Those that have not timed out are tried again.
+    pub fn finish_unit(&self, connection: &Connection, lun: Lun) {
+        for (index, cell) in (0u16..).zip(&self.slots) {
+            match cell.for_unit(lun) {
+                Some(word) if matches!(word.state(), State::Posted | State::Aborting) => {
+                    self.take_back(connection, cell, index, word, ScsiResult::DID_RESET);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until the slot has given up the command of this generation, at most `timeout`
+    /// milliseconds. Sleeps. Returns whether it has.
+    pub fn wait_settled(&self, cell: &Cell, generation: u32, timeout: Msecs) -> bool {
+        self.wait_until(timeout, || !cell.holds(generation))
+    }
+
+    /// Waits until no slot is on the way from a command for the unit to being free, at most
+    /// `timeout` milliseconds. Sleeps. Returns whether there is none.
+    pub fn wait_unit(&self, lun: Lun, timeout: Msecs) -> bool {
+        let going = |word: Word| matches!(word.state(), State::Responded | State::Invalidating);
+        self.wait_until(timeout, || {
+            !self
+                .slots
+                .iter()
+                .any(|c| c.for_unit(lun).is_some_and(going))
+        })
+    }
+
+    fn wait_until(&self, timeout: Msecs, done: impl Fn() -> bool) -> bool {
+        const SLICE: Msecs = 50;
+        self.waiters.add(1, Relaxed);
+        let mut left = timeout.div_ceil(SLICE);
+        while left > 0 && !done() {
+            self.settled.reinit();
+            // It may have happened before `reinit`, and another waiter may take the wake-up for its
+            // own, hence the slices.
+            if done() {
+                break;
+            }
+            let _ = self.settled.wait_timeout(SLICE);
+            left -= 1;
+        }
+        self.waiters.add(-1, Relaxed);
+        done()
+    }
+}
