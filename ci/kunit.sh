@@ -10,8 +10,12 @@ results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 status=0
 "$top/ci/vm.sh" test --log kunit --timeout 300 --kunit --module "$out/rust/ib_srp.ko" -- bash -c '
-	modprobe -a dummy rdma_rxe && ip link add dummy0 type dummy && ip link set dummy0 up || exit 1
-	rdma link add rxe0 type rxe netdev dummy0 || exit 1
+	modprobe -a dummy rdma_rxe siw || exit 1
+	for k in rxe:0 siw:1; do
+		d=dummy${k#*:}
+		ip link add $d type dummy && ip addr add 10.0.${k#*:}.1/24 dev $d && ip link set $d up || exit 1
+		rdma link add ${k%:*}0 type ${k%:*} netdev $d || exit 1
+	done
 	modprobe ib_srp || exit 1
 	cat /sys/kernel/debug/kunit/*/results
 	rmmod ib_srp' >"$results" || status=$?

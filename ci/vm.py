@@ -83,6 +83,10 @@ class Guest:
             files |= tree("/srp/userspace-tests/guest", "payload/tests")
         if os.path.isdir("/srp/rust/udev"):
             files |= tree("/srp/rust/udev", "payload/udev")
+        table = "/srp/userspace-tests/bad-logins.tsv"
+        if os.path.exists(table):
+            with open(table, "rb") as f:
+                files["payload/bad-logins.tsv"] = (0o644, f.read())
         files["payload/job"] = (0o644, job.encode())
         for ko in self.args.module:
             with open(ko, "rb") as f:

@@ -23,5 +23,8 @@ pub mod qp;
 pub mod wc;
 mod wr;
 
+#[cfg(SRP_KUNIT)]
+pub(crate) mod tests;
+
 /// The name under which verbs objects appear in `rdma resource`, `KBUILD_MODNAME` in C.
 pub(crate) const CALLER: &kernel::str::CStr = c"ib_srp";

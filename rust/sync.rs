@@ -5,6 +5,8 @@
 pub mod completion;
 pub mod irq_lock;
 pub mod noio;
+#[cfg(SRP_KUNIT)]
+pub(crate) mod race;
 pub mod state_cell;
 
 pub use completion::Completion;

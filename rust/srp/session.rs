@@ -10,7 +10,10 @@
 
 use super::{
     channel::Connection,
-    error::Lost,
+    error::{
+        LoginFailure,
+        Lost, //
+    },
     front::scsi::Io,
     logic::session::{
         next,
@@ -62,6 +65,9 @@ use kernel::{
 /// milliseconds; else the connection is ended, whatever they wait for.
 const REMOVAL_TIMEOUT_MS: Msecs = 10_000;
 
+/// How long a wait for the disks is at a time.
+const WAIT_SLICE_MS: Msecs = 10_000;
+
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
 
@@ -92,6 +98,11 @@ pub struct Session {
     #[pin]
     removal: Work<Session, 1>,
     #[pin]
+    scan: Work<Session, 2>,
+    /// The disks have been looked for.
+    #[pin]
+    scanned: Completion,
+    #[pin]
     removal_timeout: Delayed<Session, 0>,
     /// Commands that had ended when the removal timer was set.
     progress: Atomic<i32>,
@@ -100,6 +111,7 @@ pub struct Session {
 impl_has_work! {
     impl HasWork<Session, 0> for Session { self.down_work }
     impl HasWork<Session, 1> for Session { self.removal }
+    impl HasWork<Session, 2> for Session { self.scan }
 }
 impl_has_delayed! {
     impl HasDelayed<0> for Session { self.removal_timeout }
@@ -130,6 +142,8 @@ impl Session {
                 down <- Completion::new(),
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
+                scan <- new_work!("Session::scan"),
+                scanned <- Completion::new(),
                 removal_timeout <- new_delayed!(timer, "Session::removal_timeout"),
                 progress: Atomic::new(0),
             }),
@@ -211,6 +225,30 @@ impl Session {
         }
         live.host = Some(host);
         Ok(())
+    }
+
+    /// Looks for disks. Sleeps, for as long as the commands take.
+    ///
+    /// The midlayer waits for them without heed to signals, so it does so on a queue. A signal ends
+    /// the connection, and with it the commands.
+    ///
+    /// # Errors
+    ///
+    /// After a signal, or if the connection is lost.
+    pub fn look_for_disks(self: &Arc<Self>) -> Result<(), LoginFailure> {
+        // It was not queued before, as this is done once.
+        let _ = self.queues.removal.enqueue::<Self, 2>(self.clone());
+        loop {
+            match self.scanned.wait_interruptible_timeout(WAIT_SLICE_MS) {
+                Err(e) if e == ETIMEDOUT => {}
+                Err(_) => {
+                    self.lose(None);
+                    return Err(LoginFailure::Signal);
+                }
+                Ok(()) if self.is_lost() => return Err(LoginFailure::Disconnected),
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     /// The connection is of no more use: ends it, the commands, and then the session.
@@ -310,6 +348,18 @@ impl WorkItem<1> for Session {
 
     fn run(this: Arc<Self>) {
         this.tear_down();
+    }
+}
+
+impl WorkItem<2> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let host = this.live.lock().host.clone();
+        if let Some(host) = host {
+            host.scan();
+        }
+        this.scanned.complete_all();
     }
 }
 

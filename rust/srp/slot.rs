@@ -182,3 +182,6 @@ impl core::ops::DerefMut for Held<'_> {
         &mut self.guard
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;

@@ -134,3 +134,6 @@ impl<T> DerefMut for Guard<'_, T> {
         unsafe { &mut *self.cell.data.get() }
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;

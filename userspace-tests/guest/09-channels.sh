@@ -16,7 +16,9 @@ for n in 1 2 4; do
 	got=$(cat /sys/class/scsi_host/$host/ch_count)
 	# More channels than CPUs are of no use; a driver may then take fewer.
 	[ "$got" = $n ] || { [ $n -gt $cpus ] && [ "$got" -ge $cpus ]; } || fail "ch_count=$n gave $got channels"
-	equal "queue pairs, both ends" $(($(qps) - idle_qps)) $((2 * got))
+	ends=2
+	[ -z "$paired" ] || ends=1
+	equal "queue pairs" $(($(qps) - idle_qps)) $((ends * got))
 	queues=$(ls -d /sys/block/${dev#/dev/}/mq/[0-9]* | wc -l)
 	timeout 100 fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=4k --size=4m \
 		--numjobs=4 --offset_increment=8m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split \

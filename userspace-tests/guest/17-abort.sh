@@ -66,7 +66,11 @@ timeout 60 sg_reset -H $dev >$tmp/err 2>&1
 say "host reset: $(cat $tmp/err; echo rc $?)"
 within 60 "end of fio after a host reset" eval "! kill -0 $fio 2>/dev/null"
 wait $fio && say "I/O went on" || say "I/O ended with an error"
-for h in $(hosts); do logout $h; done
+if rust_driver; then
+	within 30 "end of the session after a host reset" no_hosts
+else
+	for h in $(hosts); do logout $h; done
+fi
 clean
 
 enter

@@ -348,12 +348,13 @@ disk() {
 
 # RDMA objects that our module made and that are still there. Queue pairs of
 # rdma_cm's users bear its name: those beyond what was there before the first
-# login. The C driver has one PD for each device, also without a login.
-qps() { rdma resource show qp 2>/dev/null | wc -l; }
+# login. With two hosts only the initiator's count: ib_srpt on siw keeps its own
+# for long. The C driver has one PD for each device, also without a login.
+qps() { rdma resource show qp 2>/dev/null | grep -c "^link $kind${paired:+1[0-9]}"; }
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; rdma resource show qp | grep -v 'type GSI'; }
+	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; rdma resource show qp | grep "^link $kind${paired:+1[0-9]}"; }
 	for what in cq mr pd cm_id; do
 		[ $what != pd ] || rust_driver || continue
 		rdma resource show $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"

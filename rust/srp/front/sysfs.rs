@@ -207,11 +207,8 @@ fn log_in(
         limits.nr_hw_queues,
         limits.can_queue
     );
-    host.scan();
-    if session.is_lost() {
-        return Err(LoginFailure::Disconnected);
-    }
-    Ok(())
+    drop(host);
+    session.look_for_disks()
 }
 
 /// Adds the host of a session that is connected.

@@ -60,18 +60,21 @@ impl Regions {
     /// Regions that the longest command takes, at least 1: for lists without gaps by its 512-byte
     /// sectors, with gaps by its scatter-gather entries.
     ///
-    /// Data that does not start at a page boundary touches one page more than its length has. The
-    /// table of several regions needs none of its own, as the message holds all of it.
+    /// Without gaps one page of each region does not count: data that does not start at a page
+    /// boundary touches one page more than its length has, and a region that ends within an entry
+    /// does not use its last page, see `ib_sg_to_pages()`. The table of several regions needs none
+    /// of its own, as the message holds all of it.
     pub const fn per_command(self, max_sectors: u32, sg_tablesize: u32) -> u32 {
-        if self.pages == 0 || self.page_size == 0 {
+        if self.pages < 2 || self.page_size == 0 {
             return u32::MAX;
         }
-        let units = if self.gaps {
-            sg_tablesize as u64
+        let count = if self.gaps {
+            (sg_tablesize as u64).div_ceil(self.pages as u64)
         } else {
-            (max_sectors as u64 * 512).div_ceil(self.page_size as u64) + 1
+            let pages = (max_sectors as u64 * 512).div_ceil(self.page_size as u64);
+            pages.div_ceil(self.pages as u64 - 1)
         };
-        match units.div_ceil(self.pages as u64) {
+        match count {
             0 => 1,
             count if count > u32::MAX as u64 => u32::MAX,
             count => count as u32,
@@ -83,7 +86,7 @@ impl Regions {
         if self.gaps {
             return u32::MAX;
         }
-        let pages = (self.pages as u64 * count as u64).saturating_sub(1);
+        let pages = (self.pages as u64).saturating_sub(1) * count as u64;
         let sectors = pages.saturating_mul(self.page_size as u64) / 512;
         if sectors > u32::MAX as u64 {
             u32::MAX

@@ -200,7 +200,7 @@ fn regions() {
     assert_eq!(rxe.per_command(4089, 128), 2);
     assert_eq!(rxe.per_command(4096, 128), 2);
     assert_eq!(rxe.max_sectors(1), 4088);
-    assert_eq!(rxe.max_sectors(2), 8184);
+    assert_eq!(rxe.max_sectors(2), 8176);
     // siw has 256.
     let siw = shape(256, false);
     assert_eq!(siw.per_command(1024, 128), 1);

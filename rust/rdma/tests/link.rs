@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection from a [`Qp`], whose handler keeps a record, to a [`Peer`].
+
+use super::{
+    list::List,
+    peer::{
+        within,
+        Peer, //
+    },
+    soft::Soft, //
+};
+use crate::{
+    net::Namespace,
+    rdma::{
+        cm,
+        dma::{
+            Chunk,
+            Direction,
+            Pool, //
+        },
+        mr::{
+            Handle,
+            Regions, //
+        },
+        pd::Pd,
+        qp::{
+            Failure,
+            Handler,
+            Memory,
+            Qp,
+            Sizes, //
+        },
+        wc::Flags, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+};
+
+/// Handles of a connection.
+pub(super) const HANDLES: usize = 4;
+/// Regions of a handle.
+const PER_HANDLE: usize = 4;
+/// Pages of a region.
+const PAGES: u32 = 4;
+/// Receives that are posted.
+const RECEIVES: u32 = 32;
+/// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
+pub(super) const WINDOW: u32 = RECEIVES - 8;
+/// Entries of the send queue.
+pub(super) const SENDS: u32 = 32;
+/// Events in a record.
+const RECORDS: usize = 64;
+
+/// Byte `at` of message `number`: the number first, then something that depends on it.
+pub(super) fn pattern(number: u32, at: usize) -> u8 {
+    match number.to_le_bytes().get(at) {
+        Some(byte) => *byte,
+        None => (number as u8).wrapping_mul(31).wrapping_add(at as u8),
+    }
+}
+
+/// Whether these bytes are message `number`.
+pub(super) fn is_pattern(number: u32, bytes: &[u8]) -> bool {
+    let mut bytes = bytes.iter().enumerate();
+    bytes.len() >= 4 && bytes.all(|(at, byte)| *byte == pattern(number, at))
+}
+
+/// What the connection manager has said.
+pub(super) struct Events {
+    addr: Atomic<bool>,
+    route: Atomic<bool>,
+    established: Atomic<bool>,
+    ended: Atomic<bool>,
+}
+
+impl cm::EventHandler for Events {
+    fn event(&self, event: cm::Event<'_>) {
+        match event.kind() {
+            cm::EventKind::AddrResolved => &self.addr,
+            cm::EventKind::RouteResolved => &self.route,
+            cm::EventKind::Established => &self.established,
+            cm::EventKind::TimewaitExit => return,
+            _ => &self.ended,
+        }
+        .store(true, Release);
+    }
+}
+
+impl Events {
+    fn wait(&self, event: &Atomic<bool>) -> Result {
+        within(|| event.load(Acquire) || self.ended.load(Acquire))?;
+        if event.load(Acquire) {
+            Ok(())
+        } else {
+            Err(EIO)
+        }
+    }
+}
+
+/// A callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Call {
+    /// A message has been received.
+    Received = 0,
+    /// A control message has been sent.
+    Control = 1,
+    /// Handle 0 has been invalidated; the others follow.
+    Invalidated = 16,
+}
+
+/// The record of a connection's callbacks.
+pub(super) struct Record {
+    regions: Arc<Regions>,
+    calls: KVec<Atomic<u32>>,
+    count: Atomic<u32>,
+    received: Atomic<u32>,
+    /// What should never happen: messages out of order, callbacks at the same time as others,
+    /// invalidated handles that are not, flags.
+    wrong: Atomic<u32>,
+    failed: Atomic<u32>,
+    running: Atomic<u32>,
+}
+
+impl Record {
+    fn add(&self, call: u32) {
+        let at = self.count.load(Relaxed);
+        if let Some(place) = self.calls.get(at as usize) {
+            place.store(call, Relaxed);
+        }
+        self.count.store(at + 1, Release);
+    }
+
+    /// Runs a callback, alone.
+    fn alone(&self, ok: impl FnOnce() -> bool) {
+        let others = self.running.fetch_add(1, Acquire);
+        if !ok() || others != 0 {
+            self.wrong.fetch_add(1, Relaxed);
+        }
+        self.running.fetch_sub(1, Release);
+    }
+
+    /// Callbacks so far.
+    pub(super) fn count(&self) -> u32 {
+        self.count.load(Acquire)
+    }
+
+    /// The callback with this number was this one, plus `more`.
+    pub(super) fn is(&self, number: usize, call: Call, more: u32) -> bool {
+        number < self.count() as usize
+            && self
+                .calls
+                .get(number)
+                .is_some_and(|c| c.load(Relaxed) == call as u32 + more)
+    }
+
+    /// Messages received.
+    pub(super) fn received(&self) -> u32 {
+        self.received.load(Acquire)
+    }
+
+    /// Things that should never happen.
+    pub(super) fn wrong(&self) -> u32 {
+        self.wrong.load(Relaxed)
+    }
+
+    /// Failures reported.
+    pub(super) fn failed(&self) -> u32 {
+        self.failed.load(Relaxed)
+    }
+}
+
+impl Handler for Record {
+    type Events = Events;
+
+    fn received(&self, _: &Qp<Self>, message: &[u8], flags: Flags) {
+        self.alone(|| {
+            let number = self.received.load(Relaxed);
+            self.add(Call::Received as u32);
+            self.received.store(number + 1, Release);
+            is_pattern(number, message) && !flags.is_unexpected()
+        });
+    }
+
+    fn invalidated(&self, _: &Qp<Self>, handle: usize) {
+        self.alone(|| {
+            let open = self.regions.keys(handle).count();
+            self.add(Call::Invalidated as u32 + handle as u32);
+            open == 0
+        });
+    }
+
+    fn control_sent(&self, _: &Qp<Self>) {
+        self.alone(|| {
+            self.add(Call::Control as u32);
+            true
+        });
+    }
+
+    fn failed(&self, _: Failure) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+}
+
+/// A connection. Its fields may go in any order.
+pub(super) struct Link {
+    // First, so that a test that fails leaves nothing reachable.
+    pub(super) qp: Arc<Qp<Record>>,
+    pub(super) peer: Peer,
+    pub(super) handles: KVec<Handle<List>>,
+    chunks: KVec<Chunk>,
+    sent: u32,
+    pub(super) regions: Arc<Regions>,
+    pub(super) pd: Arc<Pd>,
+}
+
+impl Link {
+    /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
+    pub(super) fn new(soft: &Soft) -> Result<Self> {
+        let peer = Peer::new(soft)?;
+        let events = Arc::new(
+            Events {
+                addr: Atomic::new(false),
+                route: Atomic::new(false),
+                established: Atomic::new(false),
+                ended: Atomic::new(false),
+            },
+            GFP_KERNEL,
+        )?;
+        let id = cm::Id::new(&Namespace::current(), events.clone())?;
+        id.resolve_addr(None, &peer.address, 5000)?;
+        events.wait(&events.addr)?;
+        if !id.is_on(&soft.device, 1) {
+            return Err(ENODEV);
+        }
+        id.resolve_route(5000)?;
+        events.wait(&events.route)?;
+
+        let pd = Pd::new(soft.device.hold()?)?;
+        let mut limits = soft.device.limits();
+        limits.max_pages_per_mr = PAGES;
+        let (regions, handles) = Regions::new(&pd, &limits, HANDLES, PER_HANDLE)?;
+        let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
+        let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
+        let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
+        for _ in 0..RECORDS {
+            calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
+        }
+        let record = Record {
+            regions: regions.clone(),
+            calls,
+            count: Atomic::new(0),
+            received: Atomic::new(0),
+            wrong: Atomic::new(0),
+            failed: Atomic::new(0),
+            running: Atomic::new(0),
+        };
+        let sizes = Sizes {
+            // Messages, registrations, invalidations, and one to drain with.
+            send: SENDS + (HANDLES * PER_HANDLE * 2) as u32 + 1,
+            receive: RECEIVES,
+            vector: 0,
+            handles: HANDLES,
+        };
+        let memory = Memory {
+            receives,
+            messages,
+            regions: regions.clone(),
+        };
+        let qp = Qp::new(&pd, &id, sizes, memory, record)?;
+        id.connect(&cm::ConnectParam {
+            private_data: b"test",
+            responder_resources: 4,
+            retry_count: 7,
+            rnr_retry_count: 7,
+        })?;
+        events.wait(&events.established)?;
+        let mut this = Self {
+            qp,
+            peer,
+            handles,
+            chunks,
+            sent: 0,
+            regions,
+            pd,
+        };
+        this.send(None)?;
+        this.arrived()?;
+        this.peer.wait_established()?;
+        Ok(this)
+    }
+
+    /// What the handler has recorded.
+    pub(super) fn record(&self) -> &Record {
+        self.qp.handler()
+    }
+
+    /// Fills the next message.
+    fn message(&mut self) -> Result<crate::rdma::dma::Message> {
+        let chunk = self
+            .chunks
+            .get_mut(self.sent as usize % SENDS as usize)
+            .ok_or(EINVAL)?;
+        for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
+            *byte = pattern(self.sent, at);
+        }
+        let len = 4 + self.sent as usize % 61;
+        self.sent += 1;
+        chunk.message(len)
+    }
+
+    /// Sends the next message, after the registration of a handle.
+    pub(super) fn send(&mut self, handle: Option<usize>) -> Result {
+        let message = self.message()?;
+        let register = handle
+            .and_then(|number| self.handles.get_mut(number))
+            .and_then(|handle| handle.register());
+        self.qp.post_send(register, message, true)
+    }
+
+    /// Sends the next message without asking for its completion.
+    pub(super) fn send_unsignaled(&mut self) -> Result {
+        let message = self.message()?;
+        self.qp.post_send(None, message, false)
+    }
+
+    /// Sends the next message as a control message.
+    pub(super) fn send_control(&mut self) -> Result {
+        let message = self.message()?;
+        self.qp.post_control(message)
+    }
+
+    /// Waits until the peer has got all messages, in their order.
+    pub(super) fn arrived(&self) -> Result {
+        self.peer.poll_until(|peer| peer.received() >= self.sent)?;
+        if self.peer.received() == self.sent && self.peer.disordered() == 0 {
+            Ok(())
+        } else {
+            Err(EIO)
+        }
+    }
+
+    /// Attaches a list to a handle, maps it, and sends the registration.
+    pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
+        let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
+        place.attach(list).map_err(|_| EBUSY)?;
+        place.map(direction)?;
+        self.send(Some(handle))?;
+        self.arrived()
+    }
+
+    /// Takes the list back from a handle.
+    pub(super) fn take(&mut self, handle: usize) -> Result<List> {
+        let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
+        handle.detach()?.ok_or(EINVAL)
+    }
+
+    /// Invalidates a handle and waits for it.
+    pub(super) fn revoke(&self, handle: usize) -> Result {
+        let before = self.record().count();
+        if !self.qp.post_invalidate(handle)? {
+            return Err(EINVAL);
+        }
+        within(|| self.record().count() > before)
+    }
+
+    /// The connection is of no more use.
+    pub(super) fn is_over(&self) -> bool {
+        self.record().failed() > 0
+            || self.peer.is_disconnected()
+            || self.qp.id().handler().ended.load(Acquire)
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hand-made scatter lists over kernel pages.
+
+use crate::{
+    bindings,
+    rdma::mr::ScatterList, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    types::Opaque, //
+};
+
+/// The mark of the last entry in `page_link`.
+const SG_END: usize = 2;
+
+/// Where a piece of the memory begins, and how many bytes it has.
+pub(super) type Piece = (usize, usize);
+
+/// A list of pieces of contiguous memory.
+///
+/// # Invariants
+///
+/// - `memory` are the parts of a vector with length and capacity `size`.
+/// - `entries` is a list with one entry for each of `pieces`, which are inside the memory and have
+///   `len` bytes together.
+pub(super) struct List {
+    entries: KVec<Opaque<bindings::scatterlist>>,
+    pieces: KVec<Piece>,
+    memory: NonNull<u8>,
+    size: usize,
+    len: u32,
+}
+
+// SAFETY: It owns its memory.
+unsafe impl Send for List {}
+// SAFETY: Shared access only reads addresses.
+unsafe impl Sync for List {}
+
+impl List {
+    /// Makes a list of the given pieces of fresh memory, which is zero and `pages` pages long, a
+    /// power of two.
+    pub(super) fn new(pages: usize, pieces: &[Piece]) -> Result<Self> {
+        let size = pages * PAGE_SIZE;
+        let memory = KVec::from_elem(0u8, size, GFP_KERNEL)?;
+        // The allocator aligns powers of two, but the tests are worth nothing without it.
+        if memory.as_ptr() as usize % PAGE_SIZE != 0 || memory.capacity() != size {
+            return Err(EIO);
+        }
+        let mut entries = KVec::with_capacity(pieces.len(), GFP_KERNEL)?;
+        let mut copy = KVec::with_capacity(pieces.len(), GFP_KERNEL)?;
+        for (number, piece) in pieces.iter().enumerate() {
+            let bytes = memory.get(piece.0..piece.0 + piece.1).ok_or(EINVAL)?;
+            entries.push(Opaque::uninit(), GFP_KERNEL)?;
+            copy.push(*piece, GFP_KERNEL)?;
+            let entry = entries.last().ok_or(EINVAL)?.get();
+            // SAFETY: `entry` is valid for writes, and the bytes are in the linear mapping.
+            unsafe { bindings::sg_init_one(entry, bytes.as_ptr().cast(), bytes.len() as u32) };
+            if number + 1 < pieces.len() {
+                // SAFETY: The entry was just initialised; it is not the last one.
+                unsafe { (*entry).page_link &= !SG_END };
+            }
+        }
+        let (memory, size, _) = memory.into_raw_parts();
+        // INVARIANT: The entries name the pieces; the parts are those of `memory`.
+        Ok(Self {
+            entries,
+            pieces: copy,
+            memory: NonNull::new(memory).ok_or(ENOMEM)?,
+            size,
+            len: pieces.iter().map(|piece| piece.1 as u32).sum(),
+        })
+    }
+
+    /// `count` whole pages, no two of which are neighbours.
+    pub(super) fn scattered(count: usize) -> Result<Self> {
+        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        for number in 0..count {
+            pieces.push((2 * number * PAGE_SIZE, PAGE_SIZE), GFP_KERNEL)?;
+        }
+        Self::new((2 * count).next_power_of_two(), &pieces)
+    }
+
+    /// The address of byte `at` of the list, which is its DMA address on a soft device.
+    pub(super) fn address(&self, mut at: usize) -> Option<usize> {
+        for (begin, len) in &self.pieces {
+            if at < *len {
+                return Some(self.memory.as_ptr() as usize + begin + at);
+            }
+            at -= len;
+        }
+        None
+    }
+
+    /// Byte `at` of the list. Nobody must be writing to the memory now.
+    pub(super) fn get(&self, at: usize) -> Option<u8> {
+        let at = self.address(at)? - self.memory.as_ptr() as usize;
+        // SAFETY: By the type invariant the piece is inside the memory.
+        let byte = unsafe { self.memory.add(at) };
+        // SAFETY: As above; the device has finished by this function's contract.
+        Some(unsafe { byte.read_volatile() })
+    }
+
+    /// Sets byte `at` of the list to what `pattern` gives for it.
+    pub(super) fn fill(&mut self, pattern: fn(usize) -> u8) {
+        for at in 0..self.len as usize {
+            if let Some(address) = self.address(at) {
+                // SAFETY: By the type invariant the address is inside the memory, which nobody has
+                // been given yet.
+                unsafe { (address as *mut u8).write(pattern(at)) };
+            }
+        }
+    }
+
+    /// Bytes of the memory that are in no piece and not zero any more.
+    pub(super) fn spoilt(&self) -> usize {
+        let inside = |at: &usize| {
+            self.pieces
+                .iter()
+                .any(|(begin, len)| (*begin..begin + len).contains(at))
+        };
+        (0..self.size)
+            .filter(|at| !inside(at))
+            // SAFETY: `at` is inside the memory.
+            .map(|at| unsafe { self.memory.add(at) })
+            // SAFETY: As above.
+            .filter(|byte| unsafe { byte.read_volatile() } != 0)
+            .count()
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant these are the parts of a vector.
+        drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.size, self.size) });
+    }
+}
+
+// SAFETY: By the type invariant; neither list nor memory move with the object.
+unsafe impl ScatterList for List {
+    fn list(&self) -> *mut bindings::scatterlist {
+        self.entries
+            .first()
+            .map_or(core::ptr::null_mut(), |entry| entry.get())
+    }
+
+    fn count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    fn len(&self) -> u32 {
+        self.len
+    }
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Scatter lists behind memory handles; nothing is sent.
+
+use super::{
+    check,
+    check_eq,
+    list::List,
+    soft::{
+        Kind,
+        Soft, //
+    },
+    suite, //
+};
+use crate::{
+    bindings,
+    errno::EOPNOTSUPP,
+    rdma::{
+        dma::Direction,
+        mr::{
+            Handle,
+            Regions,
+            ScatterList,
+            MAX_PER_HANDLE, //
+        },
+        pd::Pd, //
+    },
+    srp::logic::registration, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Pages of a region in these tests.
+const PAGES: u32 = 4;
+
+type Handles = KVec<Handle<List>>;
+
+/// Regions of [`PAGES`] pages for `handles` handles.
+fn regions(soft: &Soft, handles: usize, per_handle: usize) -> Result<(Arc<Regions>, Handles)> {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let mut limits = soft.device.limits();
+    check!(limits.max_pages_per_mr > PAGES);
+    check_eq!(limits.mr_page_size as usize, PAGE_SIZE);
+    limits.max_pages_per_mr = PAGES;
+    Regions::new(&pd, &limits, handles, per_handle)
+}
+
+fn handle(soft: &Soft, per_handle: usize) -> Result<Handle<List>> {
+    regions(soft, 1, per_handle)?.1.pop().ok_or(EINVAL)
+}
+
+/// A handle with `list` attached and mapped.
+fn mapped(soft: &Soft, per_handle: usize, list: List) -> Result<Handle<List>> {
+    let mut handle = handle(soft, per_handle)?;
+    check!(handle.attach(list).is_ok());
+    handle.map(Direction::FromDevice)?;
+    Ok(handle)
+}
+
+/// Checks that the segments are the bytes of the list, all of them, in their order, and nothing else.
+fn covers(handle: &Handle<List>) -> Result {
+    let list = handle.get().ok_or(EINVAL)?;
+    let mut at = 0;
+    for segment in handle.segments() {
+        let address = list.address(at).ok_or(EINVAL)?;
+        check_eq!(segment.addr as u32, address as u32);
+        check!(segment.len > 0);
+        at += segment.len as usize;
+        // The end of a region is the end of its memory: what it has in between is contiguous or
+        // made of whole pages.
+        check!(list.address(at - 1).is_some());
+    }
+    check_eq!(at, list.len() as usize);
+    for (number, segment) in handle.segments().enumerate() {
+        let same = |other: &crate::rdma::mr::Segment| other.key >> 8 == segment.key >> 8;
+        check_eq!(handle.segments().filter(same).count(), 1);
+        check!(number < MAX_PER_HANDLE);
+    }
+    Ok(())
+}
+
+/// Checks that a list becomes segments of these lengths.
+fn becomes(soft: &Soft, list: List, lengths: &[u32]) -> Result {
+    let mut handle = mapped(soft, lengths.len(), list)?;
+    covers(&handle)?;
+    check_eq!(handle.segments().len(), lengths.len());
+    for (segment, len) in handle.segments().zip(lengths) {
+        check_eq!(segment.len, *len);
+    }
+    check!(handle.detach()?.is_some());
+    Ok(())
+}
+
+/// Checks that a list is refused and the handle is as before.
+fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
+    let mut handle = handle(soft, per_handle)?;
+    check!(handle.attach(list).is_ok());
+    check_eq!(handle.map(Direction::FromDevice), Err(E2BIG));
+    check_eq!(handle.segments().len(), 0);
+    check!(handle.register().is_none());
+    check!(handle.detach()?.is_some());
+    // It is as good as new.
+    check!(handle.attach(List::scattered(1)?).is_ok());
+    handle.map(Direction::FromDevice)?;
+    covers(&handle)
+}
+
+const PAGE: u32 = PAGE_SIZE as u32;
+
+fn whole_pages_are_one_region(soft: &Soft) -> Result {
+    becomes(soft, List::scattered(1)?, &[PAGE])?;
+    becomes(soft, List::scattered(4)?, &[4 * PAGE])
+}
+
+fn first_and_last_may_be_partial(soft: &Soft) -> Result {
+    let pieces = [
+        (512, PAGE_SIZE - 512),
+        (2 * PAGE_SIZE, PAGE_SIZE),
+        (4 * PAGE_SIZE, 100),
+    ];
+    becomes(soft, List::new(8, &pieces)?, &[2 * PAGE - 512 + 100])?;
+    becomes(soft, List::new(1, &[(3, 1)])?, &[1])?;
+    becomes(soft, List::new(2, &[(PAGE_SIZE - 1, 2)])?, &[2])
+}
+
+fn neighbours_merge(soft: &Soft) -> Result {
+    let pieces = [
+        (1000, 24),
+        (1024, 3072),
+        (PAGE_SIZE, PAGE_SIZE),
+        (2 * PAGE_SIZE, 10),
+    ];
+    becomes(soft, List::new(4, &pieces)?, &[2 * PAGE - 1000 + 10])
+}
+
+fn gaps_need_regions(soft: &Soft) -> Result {
+    let pieces = [
+        (0, 512),
+        (2 * PAGE_SIZE, 512),
+        (3 * PAGE_SIZE + 100, 200),
+        (5 * PAGE_SIZE, PAGE_SIZE),
+        (7 * PAGE_SIZE, 7),
+    ];
+    // Three ends or beginnings inside a page; then the list goes on at page boundaries.
+    becomes(soft, List::new(8, &pieces)?, &[512, 512, 200, PAGE + 7])?;
+    too_big(soft, 3, List::new(8, &pieces)?)
+}
+
+fn backward_pages_are_in_order(soft: &Soft) -> Result {
+    let pieces = [
+        (3 * PAGE_SIZE, PAGE_SIZE),
+        (2 * PAGE_SIZE, PAGE_SIZE),
+        (PAGE_SIZE, PAGE_SIZE),
+    ];
+    becomes(soft, List::new(4, &pieces)?, &[3 * PAGE])
+}
+
+fn full_regions_continue(soft: &Soft) -> Result {
+    becomes(soft, List::scattered(5)?, &[4 * PAGE, PAGE])?;
+    becomes(soft, List::scattered(10)?, &[4 * PAGE, 4 * PAGE, 2 * PAGE])
+}
+
+fn limits_are_exact(soft: &Soft) -> Result {
+    becomes(soft, List::scattered(4)?, &[4 * PAGE])?;
+    too_big(soft, 1, List::scattered(5)?)?;
+    becomes(soft, List::scattered(12)?, &[4 * PAGE; 3])?;
+    too_big(soft, 3, List::scattered(13)?)?;
+    becomes(soft, List::scattered(64)?, &[4 * PAGE; 16])?;
+    too_big(soft, 16, List::scattered(65)?)
+}
+
+/// Entries that are longer than a region. How many regions they take is the device driver's business.
+fn long_entries_are_split(soft: &Soft) -> Result {
+    for pieces in [
+        &[(0, 16 * PAGE_SIZE)][..],
+        &[(100, 14 * PAGE_SIZE)],
+        &[(0, PAGE_SIZE), (2 * PAGE_SIZE, 9 * PAGE_SIZE + 1)],
+        &[
+            (PAGE_SIZE - 1, 1),
+            (4 * PAGE_SIZE, 4 * PAGE_SIZE),
+            (9 * PAGE_SIZE, 6 * PAGE_SIZE),
+        ],
+    ] {
+        let handle = mapped(soft, 8, List::new(16, pieces)?)?;
+        covers(&handle)?;
+    }
+    if soft.kind == Kind::Rxe {
+        too_big(soft, 4, List::new(16, &[(0, 16 * PAGE_SIZE)])?)?;
+        // Eight pages are touched, but the last of a region that goes on is not used.
+        too_big(soft, 2, List::new(16, &[(512, 7 * PAGE_SIZE)])?)?;
+    }
+    Ok(())
+}
+
+fn nothing_is_refused(soft: &Soft) -> Result {
+    let mut handle = handle(soft, 1)?;
+    check_eq!(handle.map(Direction::FromDevice), Err(EINVAL));
+    check!(handle.detach()?.is_none());
+    check!(handle.attach(List::new(1, &[])?).is_ok());
+    check_eq!(handle.map(Direction::FromDevice), Err(EINVAL));
+    check!(handle.register().is_none());
+    check!(handle.attach(List::scattered(1)?).is_err());
+    check!(handle.detach()?.is_some_and(|list| list.count() == 0));
+    Ok(())
+}
+
+fn regions_are_checked(soft: &Soft) -> Result {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let mut limits = soft.device.limits();
+    let many = Regions::new::<List>(&pd, &limits, 1, MAX_PER_HANDLE + 1);
+    check_eq!(many.err(), Some(EINVAL));
+    limits.max_pages_per_mr = 0;
+    let none = Regions::new::<List>(&pd, &limits, 1, 1);
+    check_eq!(none.err(), Some(EOPNOTSUPP));
+    Ok(())
+}
+
+fn each_use_has_its_own_key(soft: &Soft) -> Result {
+    const ROUNDS: u32 = 64;
+    let mut handle = mapped(soft, 1, List::scattered(2)?)?;
+    let mut last = handle.segments().next().ok_or(EINVAL)?;
+    let (mut keys, mut bits) = (0, 0);
+    for _ in 0..ROUNDS {
+        let list = handle.detach()?.ok_or(EINVAL)?;
+        check!(handle.attach(list).is_ok());
+        handle.map(Direction::ToDevice)?;
+        covers(&handle)?;
+        let now = handle.segments().next().ok_or(EINVAL)?;
+        check_eq!(now.key >> 8, last.key >> 8);
+        // Random, so that only much repetition is wrong: 1 in 2^32, and 1 in 256.
+        check!(now.addr >> 32 != last.addr >> 32);
+        keys += u32::from(now.key != last.key);
+        bits |= now.addr ^ last.addr;
+        last = now;
+    }
+    check!(keys > ROUNDS / 2);
+    // All but the topmost bit change, which is clear.
+    check_eq!((bits | last.addr) >> 63, 0);
+    check_eq!(bits >> 32, u64::from(u32::MAX >> 1));
+    Ok(())
+}
+
+fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
+    let (regions, mut handles) = regions(soft, 1, 2)?;
+    let handle = handles.first_mut().ok_or(EINVAL)?;
+    check!(handle.register().is_none());
+    check!(handle.attach(List::scattered(5)?).is_ok());
+    check!(handle.register().is_none());
+    for (direction, access) in [
+        (
+            Direction::FromDevice,
+            bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+                | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
+        ),
+        (
+            Direction::ToDevice,
+            bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+        ),
+    ] {
+        handle.map(direction)?;
+        check_eq!(handle.map(direction), Err(EBUSY));
+        let register = handle.register().ok_or(EINVAL)?;
+        check_eq!(register.access as u32, access);
+        check_eq!(regions.of_register(&register)?.count(), 2);
+        let list = handle.detach()?.ok_or(EINVAL)?;
+        check!(handle.register().is_none());
+        check!(handle.attach(list).is_ok());
+    }
+    Ok(())
+}
+
+fn reachable_memory_is_kept(soft: &Soft) -> Result {
+    let (regions, mut handles) = regions(soft, 2, 3)?;
+    let (mut other, mut handle) = (
+        handles.pop().ok_or(EINVAL)?,
+        handles.pop().ok_or(EINVAL)?, //
+    );
+    regions.bind()?;
+    check_eq!(regions.bind(), Err(EBUSY));
+    let mut registers = KVec::new();
+    for handle in [&mut handle, &mut other] {
+        check!(handle.attach(List::scattered(6)?).is_ok());
+        handle.map(Direction::FromDevice)?;
+        check!(handle.unreachable());
+        let register = handle.register().ok_or(EINVAL)?;
+        check!(!handle.unreachable());
+        check_eq!(regions.of_register(&register)?.count(), 2);
+        registers.push(register, GFP_KERNEL)?;
+        check_eq!(handle.detach().err(), Some(EBUSY));
+        check!(handle.get().is_some());
+    }
+    check_eq!(regions.reachable(), 4);
+    for (number, handle) in [&handle, &other].iter().enumerate() {
+        let segments = handle.segments().map(|segment| segment.key);
+        check!(regions.keys(number).eq(segments));
+    }
+
+    // The one ends without the other.
+    regions.invalidated(0);
+    check_eq!(regions.reachable(), 2);
+    check!(handle.unreachable() && !other.unreachable());
+    check!(handle.detach()?.is_some());
+    check_eq!(other.detach().err(), Some(EBUSY));
+    check_eq!(regions.keys(0).count(), 0);
+
+    // So does the end of the queue pair.
+    regions.set_dead();
+    check!(other.detach()?.is_some());
+    regions.unbind();
+    check_eq!(regions.reachable(), 0);
+
+    // The next queue pair has nothing to do with registrations for this one.
+    regions.bind()?;
+    for register in &registers {
+        check!(regions.of_register(register).is_err());
+    }
+    regions.unbind();
+    Ok(())
+}
+
+/// What the driver tells the block layer to keep to can be mapped, wherever it begins: the longest
+/// command in one piece, which is the worst case.
+fn longest_command_fits(soft: &Soft) -> Result {
+    let shape = registration::Regions {
+        page_size: PAGE,
+        pages: PAGES,
+        gaps: false,
+    };
+    for count in 1..=5 {
+        let sectors = shape.max_sectors(count);
+        check_eq!(shape.per_command(sectors, 0), count);
+        let len = sectors as usize * 512;
+        for begin in [0, 512, PAGE_SIZE / 2, PAGE_SIZE - 4] {
+            let handle = mapped(soft, count as usize, List::new(32, &[(begin, len)])?)?;
+            covers(&handle)?;
+        }
+    }
+    Ok(())
+}
+
+macro_rules! suites {
+    ($($suite:ident $module:ident $kind:expr),*) => {
+        $(
+            suite!($suite, $module, $kind, [
+                whole_pages_are_one_region,
+                first_and_last_may_be_partial,
+                neighbours_merge,
+                gaps_need_regions,
+                backward_pages_are_in_order,
+                full_regions_continue,
+                limits_are_exact,
+                long_entries_are_split,
+                nothing_is_refused,
+                regions_are_checked,
+                each_use_has_its_own_key,
+                access_is_what_the_direction_needs,
+                reachable_memory_is_kept,
+                longest_command_fits,
+            ]);
+        )*
+    };
+}
+
+suites!(
+    srp_mr_rxe rxe crate::rdma::tests::soft::Kind::Rxe,
+    srp_mr_siw siw crate::rdma::tests::soft::Kind::Siw
+);

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The other end of a connection, on bare verbs: it listens, accepts one connection, and does what
+//! its test tells it to.
+//!
+//! Its completion queue is only polled by the test, so nothing happens behind the test's back.
+
+use super::soft::Soft;
+use crate::{
+    bindings,
+    errno::ENOTCONN,
+    net::{
+        Namespace,
+        SocketAddr, //
+    },
+    rdma::{
+        dma::{
+            Chunk,
+            Direction,
+            Pool, //
+        },
+        mr::Segment,
+        pd::Pd,
+        wc::Status,
+        wr::{
+            request,
+            set_receive_cookie, //
+        }, //
+    },
+};
+use core::{
+    net::IpAddr,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        UniqueArc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// Bytes of a message.
+const MESSAGE: usize = 64;
+/// Receives that are posted.
+const RECEIVES: usize = 32;
+/// Bytes of the memory for transfers.
+const TRANSFER: usize = 64 << 10;
+/// Milliseconds until the tests give up.
+const PATIENCE: u32 = 10_000;
+
+/// Waits until `done` says so, for at most ten seconds.
+pub(super) fn within(done: impl Fn() -> bool) -> Result {
+    for _ in 0..PATIENCE {
+        if done() {
+            return Ok(());
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    Err(ETIMEDOUT)
+}
+
+/// What the callbacks use.
+///
+/// # Invariants
+///
+/// - `cq` is null or a queue whose context is this object, and which is polled by the owner only.
+/// - `id` is 0, or the address of the accepted identifier, which has a queue pair with `cq`.
+struct Inner {
+    pd: Arc<Pd>,
+    cq: *mut bindings::ib_cq,
+    id: Atomic<usize>,
+    established: Atomic<bool>,
+    disconnected: Atomic<bool>,
+    receive_cqe: bindings::ib_cqe,
+    send_cqe: bindings::ib_cqe,
+    transfer_cqe: bindings::ib_cqe,
+    receives: KVec<Chunk>,
+    received: Atomic<u32>,
+    /// Received messages that were not numbered one above the last.
+    disordered: Atomic<u32>,
+    sent: Atomic<u32>,
+    /// How the last transfer ended, if it has.
+    transfer: Atomic<u32>,
+}
+
+/// There is no status yet.
+const PENDING: u32 = u32::MAX;
+
+// SAFETY: The callbacks only use atomics and constants.
+unsafe impl Send for Inner {}
+// SAFETY: As above.
+unsafe impl Sync for Inner {}
+
+/// The passive side.
+///
+/// # Invariants
+///
+/// `listener` is a listening identifier whose context is `inner`.
+pub(super) struct Peer {
+    listener: NonNull<bindings::rdma_cm_id>,
+    inner: Arc<Inner>,
+    messages: KVec<Chunk>,
+    posted: u32,
+    source: Chunk,
+    sink: Chunk,
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+}
+
+/// How a transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transfer {
+    /// From the other side's memory.
+    Read,
+    /// To the other side's memory.
+    Write,
+}
+
+impl Peer {
+    /// Begins to listen on the address of the device, on a free port.
+    pub(super) fn new(soft: &Soft) -> Result<Self> {
+        let pd = Pd::new(soft.device.hold()?)?;
+        let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::FromDevice)?;
+        let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::ToDevice)?;
+        let source = Pool::new(&pd, 1, TRANSFER, Direction::ToDevice)?.1.pop();
+        let sink = Pool::new(&pd, 1, TRANSFER, Direction::FromDevice)?.1.pop();
+        let mut inner = UniqueArc::new(
+            Inner {
+                pd,
+                cq: null_mut(),
+                id: Atomic::new(0),
+                established: Atomic::new(false),
+                disconnected: Atomic::new(false),
+                receive_cqe: bindings::ib_cqe {
+                    done: Some(Inner::receive_done),
+                },
+                send_cqe: bindings::ib_cqe {
+                    done: Some(Inner::send_done),
+                },
+                transfer_cqe: bindings::ib_cqe {
+                    done: Some(Inner::transfer_done),
+                },
+                receives,
+                received: Atomic::new(0),
+                disordered: Atomic::new(0),
+                sent: Atomic::new(0),
+                transfer: Atomic::new(PENDING),
+            },
+            GFP_KERNEL,
+        )?;
+        let context: *mut Inner = &mut *inner;
+        // SAFETY: The device is registered; the context lives until the queue is freed.
+        let cq = from_err_ptr(unsafe {
+            bindings::__ib_alloc_cq(
+                soft.device.as_raw(),
+                context.cast(),
+                256,
+                0,
+                bindings::ib_poll_context_IB_POLL_DIRECT,
+                crate::rdma::CALLER.as_char_ptr(),
+            )
+        })?;
+        // INVARIANT: The context of `cq` is this object.
+        inner.cq = cq;
+        let inner: Arc<Inner> = inner.into();
+        // SAFETY: The namespace is valid; the context lives until the identifier is destroyed.
+        let listener = from_err_ptr(unsafe {
+            bindings::__rdma_create_kernel_id(
+                Namespace::current().as_raw(),
+                Some(Inner::event),
+                Arc::as_ptr(&inner).cast_mut().cast(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+                crate::rdma::CALLER.as_char_ptr(),
+            )
+        })?;
+        let ip = IpAddr::V4(soft.address);
+        let mut this = Self {
+            listener: NonNull::new(listener).ok_or(ENOMEM)?,
+            inner,
+            messages,
+            posted: 0,
+            source: source.ok_or(ENOMEM)?,
+            sink: sink.ok_or(ENOMEM)?,
+            address: SocketAddr::new(ip, 0),
+        };
+        let mut address = this.address.to_raw();
+        let address = (&raw mut address).cast();
+        // SAFETY: The identifier is valid; the function copies the address.
+        to_result(unsafe { bindings::rdma_bind_addr(listener, address) })?;
+        // SAFETY: The identifier is valid.
+        to_result(unsafe { bindings::rdma_listen(listener, 1) })?;
+        // SAFETY: The identifier is valid; the source address is the first thing in `addr`.
+        let source = unsafe { (&raw const (*listener).route.addr).cast::<[u8; 4]>().read() };
+        let [_, _, high, low] = source;
+        this.address = SocketAddr::new(ip, u16::from_be_bytes([high, low]));
+        Ok(this)
+    }
+
+    /// The other side's first message has arrived, or its confirmation.
+    pub(super) fn wait_established(&self) -> Result {
+        within(|| self.inner.established.load(Acquire))
+    }
+
+    /// Runs the callbacks of what has completed.
+    pub(super) fn poll(&self) {
+        // SAFETY: By the type invariant of `Inner` the queue is polled by nobody else.
+        unsafe { bindings::ib_process_cq_direct(self.inner.cq, 64) };
+    }
+
+    /// Polls until `done` says so.
+    pub(super) fn poll_until(&self, done: impl Fn(&Self) -> bool) -> Result {
+        within(|| {
+            self.poll();
+            done(self)
+        })
+    }
+
+    /// Messages that have arrived.
+    pub(super) fn received(&self) -> u32 {
+        self.inner.received.load(Relaxed)
+    }
+
+    /// Messages that have arrived out of order.
+    pub(super) fn disordered(&self) -> u32 {
+        self.inner.disordered.load(Relaxed)
+    }
+
+    /// Messages that have been sent, or that never will.
+    pub(super) fn sent(&self) -> u32 {
+        self.inner.sent.load(Relaxed)
+    }
+
+    fn qp(&self) -> Result<*mut bindings::ib_qp> {
+        let id = self.inner.id.load(Acquire) as *mut bindings::rdma_cm_id;
+        if id.is_null() {
+            return Err(ENOTCONN);
+        }
+        // SAFETY: By the type invariant of `Inner` the identifier is valid and has a queue pair.
+        Ok(unsafe { (*id).qp })
+    }
+
+    fn post(&self, wr: &bindings::ib_send_wr) -> Result {
+        let mut bad = core::ptr::null();
+        // SAFETY: The queue pair is valid; the memory of the request is that of a chunk of this
+        // object, whose drop drains the queue pair.
+        to_result(unsafe { bindings::srp_helper_ib_post_send(self.qp()?, wr, &mut bad) })
+    }
+
+    /// Sends a message of `len` bytes, at least 4, that begins with the count of those before it.
+    /// No more than 32 may be under way.
+    pub(super) fn send(&mut self, len: usize) -> Result {
+        let posted = self.posted;
+        let place = posted as usize % RECEIVES;
+        let chunk = self.messages.get_mut(place).ok_or(EINVAL)?;
+        for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
+            *byte = super::link::pattern(posted, at);
+        }
+        let message = chunk.message(len)?;
+        let mut sge = bindings::ib_sge {
+            addr: message.addr,
+            length: message.len,
+            lkey: self.inner.pd.local_dma_lkey(),
+        };
+        let opcode = bindings::ib_wr_opcode_IB_WR_SEND;
+        self.post(&signaled(opcode, &mut sge, &self.inner.send_cqe))?;
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Sends `count` messages, keeping at most `window` between those sent and those that `seen`
+    /// says have been received.
+    pub(super) fn send_all(&mut self, count: u32, window: u32, seen: impl Fn() -> u32) -> Result {
+        for number in 0..count {
+            let posted = self.posted;
+            self.poll_until(|peer| {
+                posted.wrapping_sub(seen()) < window && posted - peer.sent() < RECEIVES as u32
+            })?;
+            self.send(4 + number as usize % (MESSAGE - 3))?;
+        }
+        Ok(())
+    }
+
+    /// Begins to transfer the whole of a segment.
+    pub(super) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
+        let len = segment.len as usize;
+        let (opcode, addr) = match how {
+            Transfer::Read => {
+                self.sink.give(len);
+                (bindings::ib_wr_opcode_IB_WR_RDMA_READ, self.sink.addr())
+            }
+            Transfer::Write => (
+                bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
+                self.source.message(len)?.addr,
+            ),
+        };
+        let mut sge = bindings::ib_sge {
+            addr,
+            length: segment.len,
+            lkey: self.inner.pd.local_dma_lkey(),
+        };
+        let request = bindings::ib_rdma_wr {
+            wr: signaled(opcode, &mut sge, &self.inner.transfer_cqe),
+            remote_addr: segment.addr,
+            rkey: segment.key,
+        };
+        self.inner.transfer.store(PENDING, Relaxed);
+        self.post(&request.wr)
+    }
+
+    /// Transfers the whole of a segment, and waits for the end.
+    pub(super) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
+        self.begin(how, segment)?;
+        self.poll_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
+        Ok(Status(self.inner.transfer.load(Relaxed)))
+    }
+
+    /// The bytes that are written by [`Self::transfer`].
+    pub(super) fn source(&mut self) -> &mut [u8] {
+        self.source.bytes_mut()
+    }
+
+    /// The first bytes of what was read by [`Self::transfer`].
+    pub(super) fn sink(&self, len: usize) -> &[u8] {
+        self.sink.take(len)
+    }
+
+    /// The connection is down.
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.inner.disconnected.load(Relaxed)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; no connection comes after it, and no event is running.
+        unsafe { bindings::rdma_destroy_id(self.listener.as_ptr()) };
+        if let Ok(qp) = self.qp() {
+            let id = self.inner.id.load(Relaxed) as *mut bindings::rdma_cm_id;
+            // SAFETY: By the type invariant of `Inner`; both queues have an entry to spare.
+            unsafe { bindings::ib_drain_qp(qp) };
+            // SAFETY: As above.
+            unsafe { bindings::rdma_destroy_qp(id) };
+            // SAFETY: As above; the call waits for the last event.
+            unsafe { bindings::rdma_destroy_id(id) };
+        }
+        // SAFETY: No queue pair uses it any more.
+        unsafe { bindings::ib_free_cq(self.inner.cq) };
+    }
+}
+
+impl Inner {
+    /// # Safety
+    ///
+    /// `cq` must be the queue of an `Inner`.
+    unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
+        // SAFETY: By this function's contract and the type invariant.
+        unsafe { &*(*cq).cq_context.cast() }
+    }
+
+    fn post_receive(&self, qp: *mut bindings::ib_qp, number: usize) -> Result {
+        let chunk = self.receives.get(number % RECEIVES).ok_or(EINVAL)?;
+        chunk.give(chunk.size());
+        let mut sge = bindings::ib_sge {
+            addr: chunk.addr(),
+            length: chunk.size() as u32,
+            lkey: self.pd.local_dma_lkey(),
+        };
+        let mut wr = bindings::ib_recv_wr {
+            sg_list: &mut sge,
+            num_sge: 1,
+            ..Default::default()
+        };
+        set_receive_cookie(&mut wr, &self.receive_cqe);
+        let mut bad = core::ptr::null();
+        // SAFETY: The queue pair is valid by the caller; memory and completion are this object's.
+        to_result(unsafe { bindings::srp_helper_ib_post_recv(qp, &wr, &mut bad) })
+    }
+
+    /// Gives the identifier of a request a queue pair and accepts.
+    fn accept(&self, id: *mut bindings::rdma_cm_id) -> Result {
+        let mut attr = bindings::ib_qp_init_attr {
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            cap: bindings::ib_qp_cap {
+                max_send_wr: 2 * RECEIVES as u32,
+                max_recv_wr: RECEIVES as u32 + 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                ..Default::default()
+            },
+            sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: bindings::ib_qp_type_IB_QPT_RC,
+            ..Default::default()
+        };
+        // SAFETY: The identifier is that of the event; the function copies `attr`.
+        to_result(unsafe { bindings::rdma_create_qp(id, self.pd.as_raw(), &mut attr) })?;
+        // SAFETY: The call above made it.
+        let qp = unsafe { (*id).qp };
+        let result = (0..RECEIVES)
+            .try_for_each(|number| self.post_receive(qp, number))
+            .and_then(|()| {
+                let mut param = bindings::rdma_conn_param {
+                    initiator_depth: 4,
+                    retry_count: 7,
+                    rnr_retry_count: 7,
+                    ..Default::default()
+                };
+                // SAFETY: We are in the handler of the identifier; the parameters are copied.
+                to_result(unsafe { bindings::rdma_accept(id, &mut param) })
+            });
+        match result {
+            // INVARIANT: The identifier is ours now, and has a queue pair.
+            Ok(()) => self.id.store(id as usize, Release),
+            // SAFETY: The queue pair was made above; the identifier is destroyed by the caller.
+            Err(_) => unsafe { bindings::rdma_destroy_qp(id) },
+        }
+        result
+    }
+
+    /// # Safety
+    ///
+    /// Called by the connection manager for the listener and the identifiers of its requests.
+    unsafe extern "C" fn event(
+        id: *mut bindings::rdma_cm_id,
+        event: *mut bindings::rdma_cm_event,
+    ) -> i32 {
+        // SAFETY: The context of the listener is inherited by its requests.
+        let this = unsafe { &*(*id).context.cast::<Self>() };
+        // SAFETY: The event is valid for the call.
+        match unsafe { (*event).event } {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
+                if this.id.load(Relaxed) != 0 {
+                    return EBUSY.to_errno();
+                }
+                this.accept(id).err().map_or(0, |e| e.to_errno())
+            }
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
+                this.established.store(true, Release);
+                0
+            }
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => {
+                this.disconnected.store(true, Release);
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the queue of an `Inner` for a receive.
+    unsafe extern "C" fn receive_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+        // SAFETY: By this function's contract.
+        let this = unsafe { Self::of(cq) };
+        // SAFETY: The completion is valid for the call.
+        let wc = unsafe { &*wc };
+        if !Status(wc.status).is_success() {
+            return;
+        }
+        let number = this.received.load(Relaxed);
+        let Some(chunk) = this.receives.get(number as usize % RECEIVES) else {
+            return;
+        };
+        let bytes = chunk.take(wc.byte_len as usize);
+        if !super::link::is_pattern(number, bytes) {
+            this.disordered.fetch_add(1, Relaxed);
+        }
+        this.received.store(number + 1, Relaxed);
+        let _ = this.post_receive(wc.qp, number as usize);
+    }
+
+    /// # Safety
+    ///
+    /// Called by the queue of an `Inner` for a message.
+    unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, _: *mut bindings::ib_wc) {
+        // SAFETY: By this function's contract.
+        unsafe { Self::of(cq) }.sent.fetch_add(1, Relaxed);
+    }
+
+    /// # Safety
+    ///
+    /// Called by the queue of an `Inner` for a transfer.
+    unsafe extern "C" fn transfer_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+        // SAFETY: The completion is valid for the call.
+        let status = unsafe { (*wc).status };
+        // SAFETY: By this function's contract.
+        unsafe { Self::of(cq) }.transfer.store(status, Relaxed);
+    }
+}
+
+/// A request with one piece of memory.
+fn signaled(
+    opcode: bindings::ib_wr_opcode,
+    sge: &mut bindings::ib_sge,
+    cqe: &bindings::ib_cqe,
+) -> bindings::ib_send_wr {
+    let mut wr = request(opcode, bindings::ib_send_flags_IB_SEND_SIGNALED, cqe);
+    wr.sg_list = sge;
+    wr.num_sge = 1;
+    wr
+}

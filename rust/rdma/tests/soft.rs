@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The soft RDMA devices that the tests run on.
+
+use super::check_eq;
+use crate::{
+    bindings,
+    net::Namespace,
+    rdma::device::{
+        Device,
+        Registered, //
+    },
+};
+use core::net::Ipv4Addr;
+use kernel::prelude::*;
+
+/// The highest index of a network interface that is looked at.
+const LAST_INTERFACE: i32 = 64;
+
+// The types are those of the bindings, which allow it as well.
+#[allow(improper_ctypes)]
+extern "C" {
+    /// `include/linux/netdevice.h`
+    fn dev_get_by_index(net: *mut bindings::net, index: c_int) -> *mut bindings::net_device;
+    /// `include/linux/inetdevice.h`; addresses are big-endian.
+    fn inet_select_addr(dev: *const bindings::net_device, dst: u32, scope: c_int) -> u32;
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// RDMA over Ethernet.
+    Rxe,
+    /// iWARP.
+    Siw,
+}
+
+/// How many objects of each type that can be tracked a device has.
+type Resources = [i32; 5];
+
+/// A device with the address of its network interface.
+pub(crate) struct Soft {
+    pub(crate) device: Registered,
+    pub(crate) kind: Kind,
+    pub(crate) address: Ipv4Addr,
+}
+
+impl Soft {
+    /// Finds the first device of a kind whose network interface is in the initial namespace.
+    fn find(kind: Kind) -> Option<Self> {
+        let driver = match kind {
+            Kind::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
+            Kind::Siw => bindings::rdma_driver_id_RDMA_DRIVER_SIW,
+        };
+        let net = Namespace::current();
+        for index in 1..=LAST_INTERFACE {
+            // SAFETY: The namespace is valid.
+            let dev = unsafe { dev_get_by_index(net.as_raw(), index) };
+            if dev.is_null() {
+                continue;
+            }
+            // SAFETY: The call above counted a reference to the interface.
+            let ib = unsafe { bindings::ib_device_get_by_netdev(dev, driver) };
+            // SAFETY: As above.
+            let address = unsafe { inet_select_addr(dev, 0, 0) };
+            // SAFETY: That reference is given up here.
+            unsafe { bindings::srp_helper_dev_put(dev) };
+            if ib.is_null() {
+                continue;
+            }
+            // SAFETY: The lookup has counted a use of the registration.
+            let device = unsafe { Device::from_raw(ib) }.hold();
+            // SAFETY: That use is given up here; `device` has its own.
+            unsafe { bindings::ib_device_put(ib) };
+            return Some(Self {
+                device: device.ok()?,
+                kind,
+                address: Ipv4Addr::from_bits(u32::from_be(address)),
+            });
+        }
+        None
+    }
+
+    fn resources(&self) -> Resources {
+        [
+            bindings::rdma_restrack_type_RDMA_RESTRACK_PD,
+            bindings::rdma_restrack_type_RDMA_RESTRACK_CQ,
+            bindings::rdma_restrack_type_RDMA_RESTRACK_QP,
+            bindings::rdma_restrack_type_RDMA_RESTRACK_CM_ID,
+            bindings::rdma_restrack_type_RDMA_RESTRACK_MR,
+        ]
+        // SAFETY: The device is registered while `self` holds it.
+        .map(|kind| unsafe { bindings::rdma_restrack_count(self.device.as_raw(), kind, true) })
+    }
+}
+
+/// Marks the running test as skipped; it goes on.
+fn skip(why: &CStr) {
+    // SAFETY: It can always be called.
+    let test = unsafe { bindings::kunit_get_current_test() };
+    if test.is_null() {
+        return;
+    }
+    // SAFETY: The test is the running one, and nobody else uses it now.
+    unsafe { (*test).status = bindings::kunit_status_KUNIT_SKIPPED };
+    // SAFETY: As above.
+    let comment = unsafe { &mut (*test).status_comment };
+    for (to, from) in comment.iter_mut().zip(why.to_bytes_with_nul()) {
+        *to = *from as c_char;
+    }
+}
+
+/// Runs a test on a device of the given kind, or skips it if there is none. Fails if the test leaves
+/// anything on the device.
+pub(crate) fn on(kind: Kind, test: fn(&Soft) -> Result) -> Result {
+    let Some(soft) = Soft::find(kind) else {
+        skip(match kind {
+            Kind::Rxe => c"no rxe device",
+            Kind::Siw => c"no siw device",
+        });
+        return Ok(());
+    };
+    let before = soft.resources();
+    test(&soft).inspect_err(|e| pr_err!("the test ends with error {}\n", e.to_errno()))?;
+    check_eq!(soft.resources(), before);
+    Ok(())
+}

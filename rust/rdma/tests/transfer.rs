@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages and transfers over a connection.
+
+use super::{
+    check,
+    check_eq,
+    link::{
+        Call,
+        Link,
+        HANDLES,
+        SENDS,
+        WINDOW, //
+    },
+    list::{
+        List,
+        Piece, //
+    },
+    peer::{
+        within,
+        Transfer, //
+    },
+    soft::Soft,
+    suite, //
+};
+use crate::rdma::{
+    dma::Direction,
+    mr::{
+        ScatterList,
+        Segment, //
+    },
+};
+use core::net::Ipv4Addr;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// Lists of all shapes that a command may have, and some that it may not: whole pages, parts,
+/// neighbours, gaps, several regions.
+const SHAPES: [&[Piece]; 6] = [
+    &[(0, PAGE_SIZE)],
+    &[(100, 1)],
+    &[
+        (512, PAGE_SIZE - 512),
+        (2 * PAGE_SIZE, PAGE_SIZE),
+        (4 * PAGE_SIZE, 100),
+    ],
+    &[(1000, 24), (1024, 3072), (PAGE_SIZE, PAGE_SIZE)],
+    &[(0, 512), (2 * PAGE_SIZE, 512), (3 * PAGE_SIZE + 100, 200)],
+    &[
+        (14 * PAGE_SIZE + 96, PAGE_SIZE - 96),
+        (0, PAGE_SIZE),
+        (2 * PAGE_SIZE, PAGE_SIZE),
+        (4 * PAGE_SIZE, PAGE_SIZE),
+        (12 * PAGE_SIZE, PAGE_SIZE),
+        (6 * PAGE_SIZE, 6 * PAGE_SIZE),
+    ],
+];
+
+fn ours(at: usize) -> u8 {
+    (at.wrapping_mul(167) >> 3) as u8 | 1
+}
+
+fn theirs(at: usize) -> u8 {
+    (at.wrapping_mul(211) >> 2) as u8 | 2
+}
+
+fn list(pieces: &[Piece]) -> Result<List> {
+    List::new(16, pieces)
+}
+
+/// The segments of a handle.
+fn segments(link: &Link, handle: usize) -> Result<KVec<Segment>> {
+    let mut segments = KVec::new();
+    for segment in link.handles.get(handle).ok_or(EINVAL)?.segments() {
+        segments.push(segment, GFP_KERNEL)?;
+    }
+    Ok(segments)
+}
+
+/// The test is of no use without an address.
+fn link(soft: &Soft) -> Result<Link> {
+    check!(soft.address != Ipv4Addr::UNSPECIFIED);
+    Link::new(soft)
+}
+
+/// Ends a connection on which nothing went wrong. Whatever way it goes, nothing is left.
+fn end(link: Link) -> Result {
+    check_eq!(link.record().wrong(), 0);
+    check_eq!(link.record().failed(), 0);
+    check_eq!(link.peer.disordered(), 0);
+    Ok(())
+}
+
+fn peer_reads_every_list(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for pieces in SHAPES {
+        let mut list = list(pieces)?;
+        list.fill(ours);
+        link.grant(0, list, Direction::ToDevice)?;
+        let mut at = 0;
+        for segment in &segments(&link, 0)? {
+            let status = link.peer.transfer(Transfer::Read, segment)?;
+            check_eq!(status.number(), 0);
+            for byte in link.peer.sink(segment.len as usize) {
+                check_eq!(*byte, ours(at));
+                at += 1;
+            }
+        }
+        check!(link.take(0).is_err());
+        link.revoke(0)?;
+        check_eq!(at, link.take(0)?.len() as usize);
+    }
+    end(link)
+}
+
+fn peer_writes_every_list(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for pieces in SHAPES {
+        link.grant(1, list(pieces)?, Direction::FromDevice)?;
+        let mut at = 0;
+        for segment in &segments(&link, 1)? {
+            for byte in link.peer.source().iter_mut().take(segment.len as usize) {
+                *byte = theirs(at);
+                at += 1;
+            }
+            let status = link.peer.transfer(Transfer::Write, segment)?;
+            check_eq!(status.number(), 0);
+        }
+        // What is sent after a transfer arrives after it.
+        let before = link.record().received();
+        link.peer.send(4)?;
+        within(|| link.record().received() > before)?;
+        link.revoke(1)?;
+        let list = link.take(1)?;
+        check_eq!(at, list.len() as usize);
+        for at in 0..at {
+            check_eq!(list.get(at), Some(theirs(at)));
+        }
+        check_eq!(list.spoilt(), 0);
+    }
+    end(link)
+}
+
+/// Tries a transfer that must not succeed, and returns the list, which must be as it was.
+fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
+    for byte in link.peer.source() {
+        *byte = 0xee;
+    }
+    let status = link.peer.transfer(how, segment)?;
+    // An iWARP write is done when it is on its way; the connection ends when it has arrived.
+    if status.is_success() {
+        check_eq!(how, Transfer::Write);
+    }
+    within(|| link.is_over() || !status.is_success())?;
+    link.qp.shutdown()?;
+    let list = link.take(0)?;
+    for at in 0..list.len() as usize {
+        check_eq!(list.get(at), Some(ours(at)));
+    }
+    check_eq!(list.spoilt(), 0);
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
+/// A connection with a list of our bytes in handle 0.
+fn granted(soft: &Soft, direction: Direction) -> Result<(Link, Segment)> {
+    let mut link = link(soft)?;
+    let mut list = List::scattered(2)?;
+    list.fill(ours);
+    link.grant(0, list, direction)?;
+    let segment = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+    Ok((link, segment))
+}
+
+fn revoked_memory_cannot_be_written(soft: &Soft) -> Result {
+    let (link, segment) = granted(soft, Direction::FromDevice)?;
+    link.revoke(0)?;
+    refused(link, Transfer::Write, &segment)
+}
+
+fn revoked_memory_cannot_be_read(soft: &Soft) -> Result {
+    let (mut link, segment) = granted(soft, Direction::ToDevice)?;
+    let status = link.peer.transfer(Transfer::Read, &segment)?;
+    check!(status.is_success());
+    link.revoke(0)?;
+    refused(link, Transfer::Read, &segment)
+}
+
+fn read_grant_cannot_be_written(soft: &Soft) -> Result {
+    let (link, segment) = granted(soft, Direction::ToDevice)?;
+    refused(link, Transfer::Write, &segment)
+}
+
+fn write_grant_cannot_be_read(soft: &Soft) -> Result {
+    let (link, segment) = granted(soft, Direction::FromDevice)?;
+    refused(link, Transfer::Read, &segment)
+}
+
+fn grant_ends_with_the_list(soft: &Soft) -> Result {
+    let (link, mut segment) = granted(soft, Direction::ToDevice)?;
+    segment.len += 1;
+    refused(link, Transfer::Read, &segment)?;
+    let (link, mut segment) = granted(soft, Direction::FromDevice)?;
+    segment.addr -= 1;
+    refused(link, Transfer::Write, &segment)
+}
+
+fn old_key_does_not_work_again(soft: &Soft) -> Result {
+    let (mut link, old) = granted(soft, Direction::ToDevice)?;
+    link.revoke(0)?;
+    // Until the random byte is another one.
+    for _ in 0..8 {
+        let list = link.take(0)?;
+        link.grant(0, list, Direction::ToDevice)?;
+        let new = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+        if new.key != old.key {
+            check!(link.peer.transfer(Transfer::Read, &new)?.is_success());
+            let stale = Segment {
+                key: old.key,
+                ..new
+            };
+            return refused(link, Transfer::Read, &stale);
+        }
+        link.revoke(0)?;
+    }
+    Err(EINVAL)
+}
+
+fn messages_stay_in_order(soft: &Soft) -> Result {
+    const COUNT: u32 = 500;
+    let mut link = link(soft)?;
+    let qp = link.qp.clone();
+    link.peer
+        .send_all(COUNT, WINDOW, || qp.handler().received())?;
+    within(|| qp.handler().received() >= COUNT)?;
+    drop(qp);
+    check_eq!(link.record().received(), COUNT);
+    end(link)
+}
+
+/// Far more sends than places, of which only some are signaled.
+fn sends_are_recycled(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for number in 0..10 * SENDS {
+        if number % 16 == 15 {
+            link.send(None)?;
+            link.arrived()?;
+        } else {
+            link.send_unsignaled()?;
+        }
+    }
+    link.arrived()?;
+    end(link)
+}
+
+fn completions_keep_their_order(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for handle in 0..HANDLES {
+        link.grant(handle, List::scattered(5)?, Direction::FromDevice)?;
+    }
+    check_eq!(link.regions.reachable(), 2 * HANDLES);
+    check_eq!(link.record().count(), 0);
+    // In another order than that of their numbers.
+    const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
+    for handle in ORDER {
+        link.send_control()?;
+        check!(link.qp.post_invalidate(handle)?);
+    }
+    check_eq!(link.qp.post_invalidate(HANDLES), Err(EINVAL));
+    let calls = 2 * HANDLES;
+    within(|| link.record().count() as usize >= calls)?;
+    link.arrived()?;
+    for (number, handle) in ORDER.iter().enumerate() {
+        let invalidated = Call::Invalidated;
+        check!(link.record().is(2 * number, Call::Control, 0));
+        check!(link
+            .record()
+            .is(2 * number + 1, invalidated, *handle as u32));
+    }
+    check_eq!(link.record().count() as usize, calls);
+    check_eq!(link.regions.reachable(), 0);
+    for handle in 0..HANDLES {
+        check_eq!(link.qp.post_invalidate(handle), Ok(false));
+        check_eq!(link.take(handle)?.len() as usize, 5 * PAGE_SIZE);
+    }
+    end(link)
+}
+
+fn memory_of_others_is_refused(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    let mut other = Link::new(soft)?;
+    other.grant(0, List::scattered(1)?, Direction::FromDevice)?;
+    // The handle of the one, the queue pair of the other.
+    core::mem::swap(&mut link.handles, &mut other.handles);
+    check_eq!(link.send(Some(0)), Err(EINVAL));
+    core::mem::swap(&mut link.handles, &mut other.handles);
+    check_eq!(link.regions.reachable(), 0);
+    other.revoke(0)?;
+    check!(other.take(0).is_ok());
+    end(other)?;
+    end(link)
+}
+
+fn shutdown_is_the_end(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
+    let segment = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+    // In the middle of things: messages both ways, an invalidation.
+    link.grant(1, List::scattered(1)?, Direction::FromDevice)?;
+    for _ in 0..WINDOW {
+        link.peer.send(40)?;
+    }
+    link.send_control()?;
+    check!(link.qp.post_invalidate(1)?);
+    link.qp.shutdown()?;
+    check!(link.qp.is_shut_down());
+    let (count, received) = (link.record().count(), link.record().received());
+    check!(received <= WINDOW);
+
+    // Nothing is reachable, though handle 0 was never invalidated.
+    check!(link.handles.iter().all(|handle| handle.unreachable()));
+    let list = link.take(0)?;
+    check!(link.take(1).is_ok());
+    for byte in link.peer.source() {
+        *byte = 0xee;
+    }
+    // Too late, whether the peer has noticed or not; an rxe peer tries for a long time.
+    let _ = link.peer.begin(Transfer::Write, &segment);
+    fsleep(Delta::from_millis(50));
+    link.peer.poll();
+    for at in 0..list.len() as usize {
+        check_eq!(list.get(at), Some(0));
+    }
+
+    // Late requests are flushed, and nobody is called any more.
+    let _ = link.send_unsignaled();
+    let _ = link.send_control();
+    let _ = link.peer.send(4);
+    check_eq!(link.qp.shutdown(), Ok(()));
+    fsleep(Delta::from_millis(50));
+    check_eq!(link.record().count(), count);
+    check_eq!(link.record().received(), received);
+    check_eq!(link.record().wrong(), 0);
+    check_eq!(link.record().failed(), 0);
+    Ok(())
+}
+
+/// Handles that are still registered when their queue pair goes, and the other way round.
+fn any_order_of_drops_is_good(soft: &Soft) -> Result {
+    let mut first = link(soft)?;
+    first.grant(0, List::scattered(3)?, Direction::FromDevice)?;
+    let Link {
+        peer,
+        handles,
+        regions,
+        qp,
+        pd,
+        ..
+    } = first;
+    drop((pd, regions));
+    check_eq!(Arc::into_unique_or_drop(qp).is_some(), true);
+    check!(handles.iter().all(|handle| handle.unreachable()));
+    drop(handles);
+    drop(peer);
+
+    let mut second = link(soft)?;
+    second.grant(0, List::scattered(3)?, Direction::FromDevice)?;
+    second.revoke(0)?;
+    let Link {
+        peer, handles, qp, ..
+    } = second;
+    drop(peer);
+    drop(handles);
+    drop(qp);
+    Ok(())
+}
+
+fn connections_repeat(soft: &Soft) -> Result {
+    for _ in 0..4 {
+        let mut link = link(soft)?;
+        link.grant(0, List::scattered(1)?, Direction::FromDevice)?;
+        link.revoke(0)?;
+        end(link)?;
+    }
+    Ok(())
+}
+
+macro_rules! suites {
+    ($($suite:ident $module:ident $kind:expr, [$($more:ident),*];)*) => {
+        $(
+            suite!($suite, $module, $kind, [
+                $($more,)*
+                peer_reads_every_list,
+                peer_writes_every_list,
+                revoked_memory_cannot_be_written,
+                revoked_memory_cannot_be_read,
+                read_grant_cannot_be_written,
+                grant_ends_with_the_list,
+                old_key_does_not_work_again,
+                messages_stay_in_order,
+                sends_are_recycled,
+                completions_keep_their_order,
+                memory_of_others_is_refused,
+                shutdown_is_the_end,
+                any_order_of_drops_is_good,
+                connections_repeat,
+            ]);
+        )*
+    };
+}
+
+suites!(
+    // siw answers reads without a look at the access.
+    srp_qp_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [write_grant_cannot_be_read];
+    srp_qp_siw siw crate::rdma::tests::soft::Kind::Siw, [];
+);

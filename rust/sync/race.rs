@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Contexts that race with each other, for KUnit tests.
+
+use crate::{
+    sync::Completion,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
+};
+use kernel::{
+    impl_has_work,
+    new_work,
+    prelude::*,
+    processor::cpu_relax,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+/// What a context does with the object that all contexts share.
+pub(crate) type Context<T> = fn(&T);
+
+#[pin_data]
+struct Racer<T: Send + Sync + 'static> {
+    shared: Arc<T>,
+    context: Context<T>,
+    /// Contexts that are not at the start yet.
+    missing: Arc<Atomic<i32>>,
+    #[pin]
+    done: Completion,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl{T: Send + Sync + 'static} HasWork<Self> for Racer<T> { self.work }
+}
+
+impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.missing.fetch_sub(1, Full);
+        // A kernel that cannot run all at once lets them go after a while.
+        for _ in 0..1_000_000 {
+            if this.missing.load(Acquire) <= 0 {
+                break;
+            }
+            cpu_relax();
+        }
+        (this.context)(&this.shared);
+        this.done.complete_all();
+    }
+}
+
+/// Runs all contexts at the same time, each in a worker thread, and waits for their ends.
+pub(crate) fn race<T: Send + Sync + 'static>(shared: &Arc<T>, contexts: &[Context<T>]) -> Result {
+    let queue = WorkQueue::new(c"srp_race", Flags::UNBOUND)?;
+    let missing = Arc::new(Atomic::new(contexts.len() as i32), GFP_KERNEL)?;
+    let mut racers = KVec::with_capacity(contexts.len(), GFP_KERNEL)?;
+    for context in contexts {
+        let (shared, missing) = (shared.clone(), missing.clone());
+        racers.push(
+            Arc::pin_init(
+                pin_init!(Racer {
+                    shared,
+                    context: *context,
+                    missing,
+                    done <- Completion::new(),
+                    work <- new_work!("Racer::work"),
+                }),
+                GFP_KERNEL,
+            )?,
+            GFP_KERNEL,
+        )?;
+    }
+    for racer in &racers {
+        queue.enqueue::<_, 0>(racer.clone()).map_err(|_| EBUSY)?;
+    }
+    for racer in &racers {
+        racer.done.wait_timeout(120_000)?;
+    }
+    Ok(())
+}
