@@ -39,7 +39,7 @@ module! {
     name: "ib_srp",
     authors: ["The srp-rs authors"],
     description: "InfiniBand SCSI RDMA Protocol initiator",
-    license: "Dual BSD/GPL",
+    license: "GPL",
 }
 
 /// The module. Its fields go in their order: first the devices with their sessions, which need the

@@ -4,7 +4,7 @@
 # Four targets at once, on four devices; then four sessions to one target.
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin 600
 fabric 4
 for i in 0 1 2 3; do
 	back_null d$i 16
@@ -19,7 +19,7 @@ for i in 0 1 2 3; do
 	equal "device of ${hs[i]}" "$(cat /sys/class/scsi_host/${hs[i]}/local_ib_device)" "$(initiator $i)"
 done
 for i in 0 1 2 3; do printf '[t%d]\nfilename=%s\n' $i ${dev[i]}; done >$tmp/jobs
-timeout 120 fio --eta=never --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=8k --size=8m --verify=crc32c --verify_fatal=1 --output=$tmp/fio $tmp/jobs ||
+timeout 300 fio --eta=never --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=8k --size=4m --verify=crc32c --verify_fatal=1 --output=$tmp/fio $tmp/jobs ||
 	{ cat $tmp/fio; fail "fio on four targets"; }
 for i in 0 1 2 3; do
 	head -c 64k /dev/urandom >$tmp/$i

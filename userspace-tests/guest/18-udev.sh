@@ -6,7 +6,7 @@
 
 [ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || skip "the udev rules are not installed"
 udevadm control --ping --timeout=5 || skip "udevd does not run"
-begin 200
+begin 400
 fabric 1
 target 0
 for i in 0 1 2; do back_null d$i $((16 + i)); lun 0 $i d$i; done
@@ -14,7 +14,7 @@ lun 0 300 d0
 
 links() { (cd /dev; for l in srp*; do [ -L "$l" ] && echo "$l=$(readlink -f $l)"; done) | sort; }
 paths() { (cd /dev/disk/by-path 2>/dev/null && for l in srp-*; do [ -L "$l" ] && echo $l; done) | sort; }
-settled() { udevadm settle -t 20 || fail "udev does not settle"; }
+settled() { udevadm settle -t 60 || fail "udev does not settle"; }
 names() { links | cut -d= -f1 | tr '\n' ' '; }
 owner() { readlink -f /dev/disk/by-path/srp-${kind}0-1-*-lun-$1; }
 
@@ -69,7 +69,7 @@ login 0
 for i in 0 1 2 300; do disk "$host" $i >/dev/null; done
 within 10 "all disks probed" eval '[ "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" = 4 ]'
 settled
-within 10 "partitions again" eval '[ "$(paths)" = "$before" ]'
+within 30 "partitions again" eval '[ "$(paths)" = "$before" ]'
 equal "numbers after the new login" "$(names | tr ' ' '\n' | grep -c '^srp[0-3]$')" 4
 
 # Ten times at once: no number twice.
