@@ -29,25 +29,33 @@ refused() {
 	[ $t -le 15000 ] || fail "$what took $t ms"
 	say "$what: $error after $t ms"
 }
-# named REGEX: our driver's line.
-named() { ! rust_driver || logged "ib_srp.*($1)"; }
-
+# named REGEX: our driver's line. siw loses what the target sends along with a
+# rejection: it reports a reset, and rdma_consumer_reject_data() has nothing.
+named() {
+	rust_driver || return 0
+	[ "$kind" = rxe ] || { logged 'ib_srp: .*rejected'; return; }
+	logged "ib_srp: .*($1)"
+}
 
 refused "wrong service GUID" "id_ext=0000000000000001,ioc_guid=0000000000000001,$where" "Connection reset by peer"
 logged 'reject.*0x0*10003'
-named 'unable.*associate|associat|no such|target port'
+named 'associat.*0x0*10003'
 
-refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
-logged 'reject.*0x0*10006'
-named 'channel limit|limit|ACL|access'
+# ib_srpt of 7.2 frees the buffers of this channel before siw's flushed receives
+# have come: the target's side oopses.
+if [ "$kind" = rxe ]; then
+	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
+	logged 'reject.*0x0*10006'
+	named '(limit|ACL|access).*0x0*10006'
+fi
 
 refused "nobody listens" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" "Connection refused"
-[ "$kind" = rxe ] && named 'invalid service|service id|nobody|listen' || named 'refused|nobody|listen|-111'
+named 'invalid service|service id|nobody|listen'
 
 echo 0 >${tpg[0]}/enable
 refused "target disabled" "id_ext=$g,ioc_guid=$g,$where" "Connection reset by peer"
 logged 'reject.*0x0*10001'
-named 'insufficient|resource'
+named 'insufficient.*0x0*10001'
 echo 1 >${tpg[0]}/enable
 
 # The rest is about IPv4 addresses that the target's side never sees.

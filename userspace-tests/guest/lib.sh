@@ -123,6 +123,7 @@ fabric() {
 		rdma link add rxe$i type rxe netdev dummy$i || fail "cannot make rxe$i"
 		within 10 "class device of rxe$i" test -e "$(add_target $i)"
 	done
+	baseline
 }
 
 # fabric_pair N: two hosts. The target's device i at 10.0.i.1, and device 10+i in
@@ -141,6 +142,7 @@ fabric_pair() {
 		pair_device $i
 		neighbours $i
 	done
+	baseline
 }
 
 # Who is where; a loaded guest does not always learn it within the second that
@@ -218,8 +220,6 @@ target() {
 	for ext in 0 1 2 3; do acls+=("${tpg[$1]}/acls/0x000000000000000$ext${gid:16}"); done
 	mkdir "${wwn[$1]}" "${tpg[$1]}" "${acls[@]}" || fail "cannot make target port ${wwn[$1]}"
 	echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
-	idle_qps=$(qps)
-	idle=$(rdma resource show 2>/dev/null)
 }
 declare -A wwn=() tpg=()
 
@@ -360,7 +360,7 @@ ours() {
 		rdma resource show $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"
 	done
 }
-idle_qps=0 idle=
+baseline() { idle_qps=$(qps); idle=$(rdma resource show 2>/dev/null); }
 # As a rule all is as it was before the first login, the target's part too.
 nothing_ours() { [ "$(rdma resource show 2>/dev/null)" = "$idle" ] || [ -z "$(ours)" ]; }
 unused() { ! loaded ib_srp || { read -r refs </sys/module/ib_srp/refcnt && [ $refs = 0 ]; }; }
