@@ -43,10 +43,10 @@ pub trait Client: Send + Sync + 'static {
     /// On any error the client is not told of the device again; `EOPNOTSUPP` is the quiet one.
     fn add(&self, device: &Device) -> Result<Self::Data>;
 
-    /// A device goes, or the client does.
+    /// A device goes, if `unplugged`, or the client does.
     ///
     /// Must return only when nothing uses the device any more. May sleep.
-    fn remove(&self, device: &Device, data: Self::Data);
+    fn remove(&self, device: &Device, data: Self::Data, unplugged: bool);
 
     /// The device got another name. May sleep.
     fn rename(&self, device: &Device, data: <Self::Data as ForeignOwnable>::Borrowed<'_>);
@@ -66,6 +66,8 @@ pub struct Registration<C: Client> {
     #[pin]
     client: Opaque<bindings::ib_client>,
     registered: Atomic<bool>,
+    /// The client is being removed from all devices.
+    leaving: Atomic<bool>,
     context: C,
     #[pin]
     _pin: PhantomPinned,
@@ -96,6 +98,7 @@ impl<C: Client> Registration<C> {
                 unsafe { slot.write(client) };
             }),
             registered: Atomic::new(false),
+            leaving: Atomic::new(false),
             context,
             _pin: PhantomPinned,
         })
@@ -155,7 +158,8 @@ impl<C: Client> Registration<C> {
         let device = unsafe { Device::from_raw(device) };
         // SAFETY: `data` was made by `add`, and the core calls `remove` once for it.
         let data = unsafe { C::Data::from_foreign(data) };
-        this.context.remove(device, data);
+        this.context
+            .remove(device, data, !this.leaving.load(Relaxed));
     }
 
     /// # Safety
@@ -181,6 +185,7 @@ impl<C: Client> PinnedDrop for Registration<C> {
         if !self.registered.load(Relaxed) {
             return;
         }
+        self.leaving.store(true, Relaxed);
         // SAFETY: By the type invariant the client is registered. The call waits for `remove` of
         // every device, and no callback runs after it.
         unsafe { bindings::ib_unregister_client(self.client.get()) };

@@ -65,7 +65,6 @@ pub enum EventKind {
 
 /// One event of an [`Id`].
 pub struct Event<'a> {
-    id: *mut bindings::rdma_cm_id,
     event: &'a bindings::rdma_cm_event,
 }
 
@@ -97,20 +96,11 @@ impl Event<'_> {
     /// The peer's private data, exactly as much as arrived.
     pub fn private_data(&self) -> &[u8] {
         match self.kind() {
-            EventKind::Established => {
+            EventKind::Established | EventKind::Rejected => {
                 // SAFETY: Connection events carry `conn`.
                 let conn = unsafe { self.event.param.conn.as_ref() };
                 // SAFETY: The event has that many bytes while its handler runs.
                 unsafe { bytes(conn.private_data, conn.private_data_len) }
-            }
-            EventKind::Rejected => {
-                let mut len = 0u8;
-                let event = core::ptr::from_ref(self.event).cast_mut();
-                // SAFETY: `id` and `event` are those that the handler was called with. The function
-                // only reads them.
-                let data = unsafe { bindings::rdma_consumer_reject_data(self.id, event, &mut len) };
-                // SAFETY: The event has that many bytes while its handler runs.
-                unsafe { bytes(data, len) }
             }
             _ => &[],
         }
@@ -211,7 +201,7 @@ impl<E: EventHandler> Id<E> {
         let handler = unsafe { &*context.cast::<E>() };
         // SAFETY: The event is valid for the duration of the call.
         let event = unsafe { &*event };
-        handler.event(Event { id, event });
+        handler.event(Event { event });
         0
     }
 

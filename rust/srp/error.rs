@@ -65,7 +65,7 @@ impl fmt::Display for Lost {
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
             Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),
-            Self::RemovalTimeout => f.write_str("no command ended for 10 s while the disks went"),
+            Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
         }
     }
 }

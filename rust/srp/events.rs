@@ -145,7 +145,10 @@ impl EventHandler for Events {
             EventKind::Rejected => {
                 let reason = CmRej::from_status(status);
                 Err(match LoginRej::parse(event.private_data()) {
-                    Ok(rej) if reason.is_consumer_defined() => LoginFailure::SrpReject(rej.reason),
+                    // On iWARP there is no reason that would say whose data it is.
+                    Ok(rej) if reason.is_consumer_defined() || status < 0 => {
+                        LoginFailure::SrpReject(rej.reason)
+                    }
                     _ => LoginFailure::CmReject(reason),
                 })
             }

@@ -6,7 +6,8 @@ use super::{
     front::sysfs::PORT_ATTRIBUTES,
     session::{
         Key,
-        Session, //
+        Session,
+        LOG_OUT_PATIENCE_MS, //
     }, //
 };
 use crate::{
@@ -34,10 +35,14 @@ use kernel::{
         Arc,
         CondVar,
         Mutex, //
-    }, //
+    },
+    time::Msecs, //
 };
 
 use super::front::scsi::Io;
+
+/// When the device is pulled, there is probably no way to the target any more.
+const UNPLUG_PATIENCE_MS: Msecs = 2_000;
 
 /// The queues that sessions end on.
 #[derive(Clone)]
@@ -182,11 +187,11 @@ impl Port {
     }
 
     /// Lets no more sessions begin, and asks those there are to end.
-    fn close(&self) {
+    fn close(&self, patience: Msecs) {
         let mut sessions = self.sessions.lock();
         sessions.closed = true;
         for session in &sessions.list {
-            session.remove();
+            session.remove(patience);
         }
     }
 
@@ -213,6 +218,8 @@ impl Port {
 
 /// The ports of one device.
 pub struct Ports {
+    /// See [`Session::remove`].
+    patience: Msecs,
     ports: KVec<Arc<Port>>,
     folders: KVec<ClassDevice<Arc<Port>>>,
 }
@@ -220,7 +227,7 @@ pub struct Ports {
 impl Drop for Ports {
     fn drop(&mut self) {
         for port in &self.ports {
-            port.close();
+            port.close(self.patience);
         }
         // Waits for logins, which the above has ended.
         self.folders.clear();
@@ -238,6 +245,7 @@ impl Client for Initiator {
     fn add(&self, device: &Device) -> Result<Self::Data> {
         let mut all = KBox::new(
             Ports {
+                patience: LOG_OUT_PATIENCE_MS,
                 ports: KVec::new(),
                 folders: KVec::new(),
             },
@@ -257,7 +265,10 @@ impl Client for Initiator {
         Ok(all)
     }
 
-    fn remove(&self, _: &Device, data: Self::Data) {
+    fn remove(&self, _: &Device, mut data: Self::Data, unplugged: bool) {
+        if unplugged {
+            data.patience = UNPLUG_PATIENCE_MS;
+        }
         drop(data);
     }
 

@@ -61,9 +61,8 @@ use kernel::{
     },
 };
 
-/// While the disks go, which may have much to write, some command must end within this many
-/// milliseconds; else the connection is ended, whatever they wait for.
-const REMOVAL_TIMEOUT_MS: Msecs = 10_000;
+/// The patience of a log-out, in milliseconds; see [`Session::remove`].
+pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
 /// How long a wait for the disks is at a time.
 const WAIT_SLICE_MS: Msecs = 10_000;
@@ -106,6 +105,8 @@ pub struct Session {
     removal_timeout: Delayed<Session, 0>,
     /// Commands that had ended when the removal timer was set.
     progress: Atomic<i32>,
+    /// The time of the removal timer.
+    patience: Atomic<u32>,
 }
 
 impl_has_work! {
@@ -146,6 +147,7 @@ impl Session {
                 scanned <- Completion::new(),
                 removal_timeout <- new_delayed!(timer, "Session::removal_timeout"),
                 progress: Atomic::new(0),
+                patience: Atomic::new(LOG_OUT_PATIENCE_MS),
             }),
             GFP_KERNEL,
         )
@@ -275,7 +277,13 @@ impl Session {
     }
 
     /// Ends the session in the background, the disks first. Does not sleep.
-    pub fn remove(self: &Arc<Self>) {
+    ///
+    /// While the disks go, which may have much to write, some command must end within `patience`
+    /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
+    pub fn remove(self: &Arc<Self>, patience: Msecs) {
+        if !self.is_ending() {
+            self.patience.store(patience, Relaxed);
+        }
         if self.advance(Event::Remove) {
             // It was not queued before, as the state changes once.
             let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
@@ -311,7 +319,7 @@ impl Session {
         }
         self.live.lock().connections = connections;
         self.down.complete_all();
-        self.remove();
+        self.remove(LOG_OUT_PATIENCE_MS);
     }
 
     /// Ends the session: disks, commands, connections, in this order.
@@ -319,7 +327,7 @@ impl Session {
         let host = self.live.lock().host.clone();
         if let Some(host) = &host {
             self.progress.store(self.ended(), Relaxed);
-            let _ = Delayed::schedule(self.clone(), REMOVAL_TIMEOUT_MS);
+            let _ = Delayed::schedule(self.clone(), self.patience.load(Relaxed));
             host.remove();
             Delayed::<Self, 0>::cancel_sync(self);
         }
@@ -370,7 +378,8 @@ impl DelayedItem for Session {
             this.fail(Lost::RemovalTimeout);
         } else {
             // Refused if the disks have gone meanwhile.
-            let _ = Delayed::schedule(this, REMOVAL_TIMEOUT_MS);
+            let patience = this.patience.load(Relaxed);
+            let _ = Delayed::schedule(this, patience);
         }
     }
 }

@@ -35,7 +35,10 @@ use crate::{
                 NO_TASK, //
             }, //
         },
-        session::Session, //
+        session::{
+            Session,
+            LOG_OUT_PATIENCE_MS, //
+        }, //
     },
     sysfs::AttributeGroup, //
 };
@@ -246,6 +249,6 @@ impl Driver for Io {
 
 impl Operations for Io {
     fn rport_delete(&self) {
-        self.session.remove();
+        self.session.remove(LOG_OUT_PATIENCE_MS);
     }
 }

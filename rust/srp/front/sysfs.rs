@@ -39,7 +39,10 @@ use crate::{
                 Target, //
             }, //
         },
-        session::Session, //
+        session::{
+            Session,
+            LOG_OUT_PATIENCE_MS, //
+        }, //
     },
     sys::{
         capable,
@@ -127,7 +130,7 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
             plan.dest,
             format_args!("{why}")
         );
-        session.remove();
+        session.remove(LOG_OUT_PATIENCE_MS);
         port.wait_gone(&session);
     }
     result.map_err(|why| why.errno())

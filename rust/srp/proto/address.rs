@@ -92,10 +92,7 @@ impl<'a> Address<'a> {
 
 fn parse_port(text: &str) -> Result<u16, AddressError> {
     match base0(text) {
-        Ok(port) => u16::try_from(port)
-            .ok()
-            .filter(|&port| port != 0)
-            .ok_or(AddressError::PortRange),
+        Ok(port) => u16::try_from(port).map_err(|_| AddressError::PortRange),
         Err(NumberError::Overflow) => Err(AddressError::PortRange),
         Err(NumberError::Syntax) => Err(AddressError::Port),
     }

@@ -162,7 +162,7 @@ impl fmt::Display for OptionError<'_> {
             }
             Why::Address(AddressError::Scope) => "not the name of a network interface behind '%'",
             Why::Address(AddressError::Port) => "the port is not a number",
-            Why::Address(AddressError::PortRange) => "the port must be 1 to 65535",
+            Why::Address(AddressError::PortRange) => "the port must be 1 to 65535, or 0 in src",
             Why::PortMissing => "a port is missing",
             Why::NotUnicast => "not the address of one host",
             Why::Families => "src and dest must both be IPv4 or both be IPv6",

@@ -8,7 +8,10 @@
 //! anything is done with it.
 
 use super::{
-    address::Address,
+    address::{
+        Address,
+        AddressError, //
+    },
     ids::{
         Gid,
         Guid,
@@ -423,8 +426,10 @@ fn address(value: &str) -> Result<Address<'_>, Why> {
 
 fn dest(value: &str) -> Result<Address<'_>, Why> {
     let address = address(value)?;
-    if address.port.is_none() {
-        return Err(Why::PortMissing);
+    match address.port {
+        None => return Err(Why::PortMissing),
+        Some(0) => return Err(Why::Address(AddressError::PortRange)),
+        Some(_) => {}
     }
     if address.ip.is_unspecified() || address.ip.is_multicast() {
         return Err(Why::NotUnicast);
