@@ -12,8 +12,14 @@ lun 0 0 disk
 cpus=$(nproc)
 for n in 1 2 4; do
 	login 0 ",ch_count=$n"
+	for again in 1 2 3; do
+		got=$(cat /sys/class/scsi_host/$host/ch_count)
+		# siw breaks off one connection in 30; see login.
+		[ $kind = siw ] && [ $got -lt $n ] && [ $got -lt $cpus ] || break
+		logout "$host"
+		login 0 ",ch_count=$n"
+	done
 	dev=$(disk "$host" 0)
-	got=$(cat /sys/class/scsi_host/$host/ch_count)
 	# More channels than CPUs are of no use; a driver may then take fewer.
 	[ "$got" = $n ] || { [ $n -gt $cpus ] && [ "$got" -ge $cpus ]; } || fail "ch_count=$n gave $got channels"
 	ends=2
