@@ -62,9 +62,9 @@ count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\
 again() {
 	local w words name=$1 failed head=()
 	read -ra words <<<"$2"
-	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]' "$top/build/log/$name.log"; then return; fi
+	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]' "$top/build/log/$name.log"; then return 0; fi
 	mapfile -t failed < <(sed -n "s|^fail $name/\([0-9][0-9]-[^:]*:[a-z]*\): .*|\1|p" "$out/$name")
-	[ ${#failed[@]} -gt 0 ] || return
+	[ ${#failed[@]} -gt 0 ] || return 0
 	head=("$name")
 	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-* ]] || head+=("$w"); done
 	echo "once more: ${failed[*]}"
