@@ -9,10 +9,15 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
 mod handler;
+mod sizes;
 
 pub use handler::{
     Failure,
     Handler, //
+};
+pub use sizes::{
+    Memory,
+    Sizes, //
 };
 
 use super::{
@@ -71,29 +76,6 @@ use kernel::{
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
-
-/// The sizes of a [`Qp`].
-#[derive(Clone, Copy)]
-pub struct Sizes {
-    /// Send work requests that may be outstanding, the one for draining included.
-    pub send: u32,
-    /// Receives that are posted.
-    pub receive: u32,
-    /// Completion vector.
-    pub vector: u32,
-    /// Memory handles.
-    pub handles: usize,
-}
-
-/// The memory of a [`Qp`].
-pub struct Memory {
-    /// Chunks of one pool for incoming messages.
-    pub receives: KVec<Chunk>,
-    /// The pool of the outgoing messages.
-    pub messages: Arc<Pool>,
-    /// What data is registered with.
-    pub regions: Arc<Regions>,
-}
 
 /// A posted receive.
 #[repr(C)]

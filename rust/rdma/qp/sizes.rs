@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a queue pair is made of.
+
+use crate::rdma::{
+    dma::{
+        Chunk,
+        Pool, //
+    },
+    mr::Regions, //
+};
+use kernel::{
+    alloc::KVec,
+    sync::Arc, //
+};
+
+/// The sizes of a [`Qp`](super::Qp).
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    /// Send work requests that may be outstanding, the one for draining included.
+    pub send: u32,
+    /// Receives that are posted.
+    pub receive: u32,
+    /// Completion vector.
+    pub vector: u32,
+    /// Memory handles.
+    pub handles: usize,
+}
+
+/// The memory of a [`Qp`](super::Qp).
+pub struct Memory {
+    /// Chunks of one pool for incoming messages.
+    pub receives: KVec<Chunk>,
+    /// The pool of the outgoing messages.
+    pub messages: Arc<Pool>,
+    /// What data is registered with.
+    pub regions: Arc<Regions>,
+}
