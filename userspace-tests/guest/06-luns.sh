@@ -18,12 +18,12 @@ for ((i = 0; i < n; i++)); do
 	printf 'this is LUN %d' $i | dd of=$d bs=512 conv=sync oflag=direct status=none || fail "write to LUN $i"
 done
 equal "number of disks" "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" $n
-logout "$host"
+logout "$host" 90
 login 0
 for ((i = 0; i < n; i++)); do
 	d=$(disk "$host" $i)
 	equal "first block of LUN $i" "$(dd if=$d bs=512 count=1 iflag=direct status=none | tr -d '\0')" "this is LUN $i"
 done
-logout "$host"
+logout "$host" 90
 clean
 ok "$n LUNs on $kind"

@@ -336,7 +336,7 @@ login() {
 # logout HOST: and waits until it is gone.
 logout() {
 	echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete" || fail "cannot log $1 out"
-	within 20 "$1 removed" gone "$1"
+	within "${2-20}" "$1 removed" gone "$1"
 }
 
 # disk HOST LUN: prints the block device, when it is there.
