@@ -58,7 +58,7 @@ done >$tmp/jobs
 # block knows its offset, so verify_header_seed is of no use here.
 printf '[global]\nfilename=%s\nioengine=libaio\nverify=crc32c\nverify_header_seed=0\ninvalidate=1\nend_fsync=1\nrandrepeat=0\nallow_mounted_write=1\ngroup_reporting=0\n' $dev | cat - $tmp/jobs >$tmp/fio
 for ((i = 0; i < rounds; i++)); do
-	timeout 850 fio --eta=never --output-format=json --output=$tmp/json$i $tmp/fio >$tmp/err 2>&1
+	timeout 850 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json$i $tmp/fio >$tmp/err 2>&1
 	rc=$?
 	[ $rc = 0 ] || { cat $tmp/err; grep -iE 'error|verify' $tmp/json$i | head -n 20; fail "fio ended with $rc"; }
 done

@@ -16,7 +16,7 @@ lun 0 0 disk
 # An open disk holds the module.
 login 0
 dev=$(disk "$host" 0)
-fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=8 --time_based --output=$tmp/fio &
+fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=8 --time_based --output=$tmp/fio &
 fio=$!
 in_use() { read -r refs </sys/module/ib_srp/refcnt && [ $refs != 0 ]; }
 within 30 "fio has the disk open" in_use

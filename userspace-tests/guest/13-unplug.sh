@@ -26,7 +26,7 @@ for ((i = 1; i <= n; i++)); do
 	else
 		login 0 ,tl_retry_count=2
 		dev=$(disk "$host" 0)
-		fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=16k --size=16m --runtime=60 --time_based --output=$tmp/fio >/dev/null 2>&1 &
+		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=16k --size=16m --runtime=60 --time_based --output=$tmp/fio >/dev/null 2>&1 &
 		fio=$!
 		wait=$((500 + RANDOM % 1500))
 		what=I/O
@@ -46,7 +46,7 @@ done
 # And all works after that.
 login 0
 dev=$(disk "$host" 0)
-timeout 60 fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$tmp/fio ||
+timeout 60 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$tmp/fio ||
 	{ cat $tmp/fio; fail "I/O after $n removals"; }
 logout "$host"
 clean

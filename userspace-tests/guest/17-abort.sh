@@ -28,7 +28,7 @@ enter() {
 io() {
 	local s=$1
 	shift
-	fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=$s --time_based \
+	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=$s --time_based \
 		--verify=crc32c --verify_fatal=1 --output=$tmp/fio "$@" >/dev/null 2>&1 &
 	fio=$!
 }
@@ -94,7 +94,7 @@ within 60 "nothing of ours" nothing_ours
 
 # And once more without any fault.
 enter
-timeout 60 fio --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio || fail "I/O after all that"
+timeout 60 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio || fail "I/O after all that"
 logout "$host"
 clean
 ok "$kind"

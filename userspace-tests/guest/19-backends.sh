@@ -20,7 +20,7 @@ for size in 512 4096; do
 		d=$(disk "$host" $i)
 		bs=$(blockdev --getss $d)
 		[ $i != 2 ] || equal "block size of scsi_debug" $bs $size
-		timeout 100 fio --eta=never --name=a --filename=$d --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bsrange=$bs-64k --blockalign=$bs --size=6m \
+		timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$d --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bsrange=$bs-64k --blockalign=$bs --size=6m \
 			--verify=crc32c --verify_fatal=1 --output=$tmp/fio || { cat $tmp/fio; fail "fio on LUN $i, blocks of $bs"; }
 		if [ $i = 2 ] && [ "$(cat /sys/block/${d#/dev/}/queue/discard_max_bytes)" != 0 ]; then
 			blkdiscard -f $d 2>$tmp/err || fail "blkdiscard: $(cat $tmp/err)"

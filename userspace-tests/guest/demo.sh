@@ -58,7 +58,7 @@ rw=write
 J
 t=$SECONDS
 say "fio:    write and verify $do_verify MiB with blocks of 4k, 12k, 64k and 1m"
-timeout 250 fio --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 || { cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
+timeout 250 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 || { cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
 read -r verified errors < <(python3 -c '
 import json, sys
 text = open(sys.argv[1]).read()
