@@ -30,6 +30,9 @@ REPORT = re.compile(
     r"panicked at|unregister_netdevice: waiting|new suspected memory leaks)"
 )
 PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
+# The kernel has come to user space, which takes some seconds.
+INIT = re.compile(r"Run /init as init process")
+BOOT_SECONDS = 240
 STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
 
 
@@ -147,18 +150,22 @@ class Guest:
         with open(f"{self.kernel}/vmlinuz", "rb") as f:
             return hashlib.sha256(f.read()).hexdigest()
 
-    def watch(self, command, limit, log):
+    def watch(self, command, limit, log, tries=3):
         """Yields what happens on the console: ("report", text), ("line", text),
         (word, rest) for a line of our protocol, and at last ("ended", why)."""
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              preexec_fn=with_parent)
         end = time.monotonic() + limit
+        booted = time.monotonic() + BOOT_SECONDS
         rest, why = b"", "the guest ended without a word"
         try:
             while True:
                 left = end - time.monotonic()
                 if left <= 0:
                     why = f"deadline of {limit:.0f} s"
+                    break
+                if booted and time.monotonic() > booted:
+                    why = "hung in early boot"
                     break
                 if not select.select([p.stdout], [], [], min(left, 1))[0]:
                     continue
@@ -171,6 +178,8 @@ class Guest:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     text = line.decode(errors="replace").rstrip("\r")
+                    if INIT.search(text):
+                        booted = None
                     if m := STAMP.search(text):
                         if m[1] == "guest":
                             why = m[2]
@@ -191,7 +200,12 @@ class Guest:
                 except subprocess.TimeoutExpired:
                     p.kill()
                     p.wait()
-        yield "ended", why
+        # QEMU's TCG hangs a guest before it has run anything of ours, once in some hundred boots.
+        if why == "hung in early boot" and tries > 1:
+            print("the guest hung in early boot, starting it again", flush=True)
+            yield from self.watch(command, limit, log, tries - 1)
+        else:
+            yield "ended", why
 
 
 def tail(log, lines=60):
