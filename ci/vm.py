@@ -157,7 +157,7 @@ class Guest:
                              preexec_fn=with_parent)
         end = time.monotonic() + limit
         booted = time.monotonic() + BOOT_SECONDS
-        rest, why = b"", "the guest ended without a word"
+        rest, why, over = b"", "the guest ended without a word", False
         try:
             while True:
                 left = end - time.monotonic()
@@ -182,10 +182,11 @@ class Guest:
                         booted = None
                     if m := STAMP.search(text):
                         if m[1] == "guest":
-                            why = m[2]
+                            # The power is being switched off, and the disk is gone before init.
+                            why, over = m[2], True
                         else:
                             yield m[1], m[2]
-                    elif REPORT.search(text):
+                    elif REPORT.search(text) and not over:
                         yield "report", text
                         if PANIC.search(text):
                             why = "kernel panic"
