@@ -5,7 +5,7 @@
 # direct and buffered, written by one job and read back by another.
 . "$(dirname "$0")/lib.sh"
 
-begin 1200
+begin 900
 # The debug kernel is slow: less there, most of it on the stock kernel.
 volume=100 rounds=3
 [ ! -e /proc/lockdep_chains ] || volume=25 rounds=1

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 n=${CYCLES:-100}
-begin 900
+begin 600
 # The full number on rxe.
 [ "$kind" = rxe ] || n=${CYCLES:-30}
 fabric 1

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 n=${CYCLES:-20}
-begin 900
+begin 600
 # The full number on rxe.
 [ "$kind" = rxe ] || n=${CYCLES:-10}
 fabric_pair 1
