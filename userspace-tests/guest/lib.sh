@@ -356,19 +356,21 @@ disk() {
 # rdma_cm's users bear its name: those beyond what was there before the first
 # login. With two hosts only the initiator's count: ib_srpt on siw keeps its own
 # for long. The C driver has one PD for each device, also without a login.
-qps() { rdma resource show qp 2>/dev/null | grep -c "^link $kind${paired:+1[0-9]}"; }
+# A dump of the RDMA resources once never ended in the kernel (netlink_dump over siw's objects).
+resources() { timeout -k 1 20 rdma resource show "$@"; }
+qps() { resources qp 2>/dev/null | grep -c "^link $kind${paired:+1[0-9]}"; }
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; rdma resource show qp | grep "^link $kind${paired:+1[0-9]}"; }
+	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link $kind${paired:+1[0-9]}"; }
 	for what in cq mr pd cm_id; do
 		[ $what != pd ] || rust_driver || continue
-		rdma resource show $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"
+		resources $what 2>/dev/null | grep -F '[ib_srp]' | sed "s/^/$what: /"
 	done
 }
-baseline() { idle_qps=$(qps); idle=$(rdma resource show 2>/dev/null); }
+baseline() { idle_qps=$(qps); idle=$(resources 2>/dev/null); }
 # As a rule all is as it was before the first login, the target's part too.
-nothing_ours() { [ "$(rdma resource show 2>/dev/null)" = "$idle" ] || [ -z "$(ours)" ]; }
+nothing_ours() { [ "$(resources 2>/dev/null)" = "$idle" ] || [ -z "$(ours)" ]; }
 unused() { ! loaded ib_srp || { read -r refs </sys/module/ib_srp/refcnt && [ $refs = 0 ]; }; }
 
 # After the last log-out nothing may be left.
