@@ -357,7 +357,7 @@ disk() {
 # login. With two hosts only the initiator's count: ib_srpt on siw keeps its own
 # for long. The C driver has one PD for each device, also without a login.
 # A dump of the RDMA resources once never ended in the kernel (netlink_dump over siw's objects).
-resources() { timeout -k 1 20 rdma resource show "$@"; }
+resources() { timeout -k 1 20 rdma resource show "$@" || echo "[ib_srp] rdma resource show $*: status $?"; }
 qps() { resources qp 2>/dev/null | grep -c "^link $kind${paired:+1[0-9]}"; }
 ours() {
 	local what n
