@@ -90,9 +90,12 @@ load_srp() {
 	else
 		modprobe ib_srp "$@" || fail "modprobe ib_srp $* failed"
 	fi
+	if rust_driver; then is_rust=1; fi
 }
 unload_srp() { timeout 60 rmmod ib_srp 2>$tmp/rmmod; }
-rust_driver() { grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
+# Also while it is unloaded.
+is_rust=
+rust_driver() { [ -n "$is_rust" ] || grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
 driver() { if rust_driver; then echo "the Rust ib_srp"; else echo "the kernel's C ib_srp"; fi; }
 loaded() { [ -d /sys/module/"$1" ]; }
 
