@@ -102,7 +102,7 @@ impl<'a> Observer<'a> {
         let (was, now) = (self.seen, self.race.cell.word());
         let back = now.generation() < was.generation()
             || (now.generation() == was.generation() && rank(now.state()) < rank(was.state()));
-        self.race.expect(!back);
+        self.race.require(!back);
         self.idle = if now == was { self.idle + 1 } else { 0 };
         self.seen = now;
         cpu_relax();
@@ -114,7 +114,7 @@ impl<'a> Observer<'a> {
         let last = self.race.last.load(Acquire);
         let word = self.look();
         if self.idle > PATIENCE {
-            self.race.expect(false);
+            self.race.require(false);
             return false;
         }
         if self.idle % NAP == NAP - 1 {
@@ -125,7 +125,7 @@ impl<'a> Observer<'a> {
 }
 
 impl Race {
-    fn expect(&self, ok: bool) {
+    fn require(&self, ok: bool) {
         if !ok {
             self.wrong.fetch_add(1, Relaxed);
         }
@@ -133,18 +133,18 @@ impl Race {
 
     /// Owns the slot for a moment. Its memory counts the owners and has the generation.
     fn own(&self, slot: &mut Held<'_>, from: &[State]) {
-        self.expect(self.owners.fetch_add(1, Relaxed) == 0);
+        self.require(self.owners.fetch_add(1, Relaxed) == 0);
         let word = slot.word();
-        self.expect(from.contains(&word.state()));
+        self.require(from.contains(&word.state()));
         let generation = word.generation();
         let new = word.state() == State::Building;
         let owned = self.owned.load(Relaxed);
         let bytes = slot.iu.bytes_mut();
         let (count, rest) = bytes.split_at_mut(4);
         let (tag, again) = rest.split_at_mut(4);
-        self.expect(*count == owned.to_le_bytes());
-        self.expect(again.starts_with(&owned.to_le_bytes()));
-        self.expect(new || *tag == generation.to_le_bytes());
+        self.require(*count == owned.to_le_bytes());
+        self.require(again.starts_with(&owned.to_le_bytes()));
+        self.require(new || *tag == generation.to_le_bytes());
         let next = owned.wrapping_add(1);
         count.copy_from_slice(&next.to_le_bytes());
         tag.copy_from_slice(&generation.to_le_bytes());
@@ -163,8 +163,8 @@ impl Race {
             way.fetch_add(1, Relaxed);
         }
         match self.ends.get(word.generation() as usize) {
-            Some(ends) => self.expect(ends.fetch_add(1, Relaxed) == 0),
-            None => self.expect(false),
+            Some(ends) => self.require(ends.fetch_add(1, Relaxed) == 0),
+            None => self.require(false),
         }
         slot.release_after(match word.state() {
             State::Failed => Event::Drained,
@@ -182,7 +182,7 @@ impl Race {
         let Some(mut slot) = self.cell.claim(number, LUN) else {
             return;
         };
-        self.expect(slot.word() == Word::new(State::Building, number));
+        self.require(slot.word() == Word::new(State::Building, number));
         self.own(&mut slot, &[State::Building]);
         if number % 16 == 0 {
             self.end(slot);
@@ -198,7 +198,7 @@ impl Race {
     fn answer(&self, seen: Word) {
         // An answer to the command before this one finds nothing.
         let stale = Word::new(State::Posted, seen.generation().wrapping_sub(1));
-        self.expect(self.cell.take_from(stale, Event::Answer).is_none());
+        self.require(self.cell.take_from(stale, Event::Answer).is_none());
         let posted = seen.with_state(State::Posted);
         let aborting = seen.with_state(State::Aborting);
         let answered = self
