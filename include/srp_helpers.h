@@ -9,9 +9,13 @@
 #include <linux/netdevice.h>
 #include <linux/nodemask.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/spinlock.h>
+#include <linux/suspend.h>
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_sa.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
@@ -36,10 +40,18 @@ unsigned int srp_helper_num_online_nodes(void);
 void srp_helper_memalloc_noio_restore(unsigned int flags);
 unsigned int srp_helper_memalloc_noio_save(void);
 
+/* linux/signal.h */
+void srp_helper_allow_kernel_signal(int sig);
+void srp_helper_disallow_signal(int sig);
+
 /* linux/spinlock.h */
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock);
 bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
+
+/* linux/suspend.h */
+int srp_helper_register_pm_notifier(struct notifier_block *nb);
+int srp_helper_unregister_pm_notifier(struct notifier_block *nb);
 
 /* linux/workqueue.h */
 struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned int flags,
@@ -73,5 +85,15 @@ struct device *srp_helper_ib_device_parent(struct ib_device *dev);
 bool srp_helper_ib_device_try_get(struct ib_device *dev);
 unsigned int srp_helper_rdma_end_port(const struct ib_device *dev);
 unsigned int srp_helper_rdma_start_port(const struct ib_device *dev);
+bool srp_helper_rdma_cap_ib_cm(const struct ib_device *dev, u32 port);
+bool srp_helper_rdma_cap_opa_ah(struct ib_device *dev, u32 port);
+bool srp_helper_rdma_protocol_roce(const struct ib_device *dev, u32 port);
+
+/* rdma/ib_addr.h */
+void srp_helper_rdma_gid2ip(struct sockaddr *out, const union ib_gid *gid);
+
+/* rdma/ib_sa.h */
+void srp_helper_sa_path_set_dlid(struct sa_path_rec *rec, u32 dlid);
+void srp_helper_sa_path_set_dmac(struct sa_path_rec *rec, u8 *dmac);
 
 #endif

@@ -54,6 +54,16 @@ unsigned int srp_helper_memalloc_noio_save(void)
 }
 
 /* linux/spinlock.h */
+void srp_helper_allow_kernel_signal(int sig)
+{
+	allow_kernel_signal(sig);
+}
+
+void srp_helper_disallow_signal(int sig)
+{
+	disallow_signal(sig);
+}
+
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
 {
 	unsigned long flags;
@@ -70,6 +80,17 @@ bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
 void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 {
 	spin_unlock_irqrestore(lock, flags);
+}
+
+/* linux/suspend.h: both do nothing without CONFIG_PM_SLEEP */
+int srp_helper_register_pm_notifier(struct notifier_block *nb)
+{
+	return register_pm_notifier(nb);
+}
+
+int srp_helper_unregister_pm_notifier(struct notifier_block *nb)
+{
+	return unregister_pm_notifier(nb);
 }
 
 /* linux/workqueue.h */
@@ -172,4 +193,36 @@ unsigned int srp_helper_rdma_end_port(const struct ib_device *dev)
 unsigned int srp_helper_rdma_start_port(const struct ib_device *dev)
 {
 	return rdma_start_port(dev);
+}
+
+bool srp_helper_rdma_cap_ib_cm(const struct ib_device *dev, u32 port)
+{
+	return rdma_cap_ib_cm(dev, port);
+}
+
+bool srp_helper_rdma_cap_opa_ah(struct ib_device *dev, u32 port)
+{
+	return rdma_cap_opa_ah(dev, port);
+}
+
+bool srp_helper_rdma_protocol_roce(const struct ib_device *dev, u32 port)
+{
+	return rdma_protocol_roce(dev, port);
+}
+
+/* rdma/ib_addr.h */
+void srp_helper_rdma_gid2ip(struct sockaddr *out, const union ib_gid *gid)
+{
+	rdma_gid2ip(out, gid);
+}
+
+/* rdma/ib_sa.h */
+void srp_helper_sa_path_set_dlid(struct sa_path_rec *rec, u32 dlid)
+{
+	sa_path_set_dlid(rec, dlid);
+}
+
+void srp_helper_sa_path_set_dmac(struct sa_path_rec *rec, u8 *dmac)
+{
+	sa_path_set_dmac(rec, dmac);
 }

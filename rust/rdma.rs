@@ -16,10 +16,16 @@
 pub mod client;
 pub mod cm;
 pub mod device;
+pub mod device_event;
 pub mod dma;
+pub mod ib_cm;
+pub mod link;
 pub mod mr;
+pub mod path;
 pub mod pd;
 pub mod qp;
+mod roce;
+mod sa;
 pub mod wc;
 mod wr;
 

@@ -3,6 +3,7 @@
 //! Synchronisation primitives that the kernel crate does not have.
 
 pub mod completion;
+pub mod interrupt;
 pub mod irq_lock;
 pub mod noio;
 #[cfg(SRP_KUNIT)]
@@ -10,6 +11,7 @@ pub(crate) mod race;
 pub mod state_cell;
 
 pub use completion::Completion;
+pub use interrupt::Interrupt;
 pub use irq_lock::{
     new_spinlock_irq,
     SpinLockIrq,

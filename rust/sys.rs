@@ -40,6 +40,18 @@ pub fn num_online_nodes() -> u32 {
     unsafe { bindings::srp_helper_num_online_nodes() }
 }
 
+/// Returns the time of the monotonic clock in nanoseconds. Callable in any context.
+pub fn monotonic_ns() -> i64 {
+    // SAFETY: It only reads the clock.
+    unsafe { bindings::ktime_get() }
+}
+
+/// Waits until every RCU read-side section that runs now has ended; sleeps.
+pub fn synchronize_rcu() {
+    // SAFETY: It has no preconditions; a caller that must not sleep is told by lockdep.
+    unsafe { bindings::synchronize_rcu() }
+}
+
 /// Returns 64 bits of the kernel's random number generator. Callable in any context.
 pub fn random_u64() -> u64 {
     // SAFETY: It has no preconditions.
@@ -79,8 +91,7 @@ impl RateLimit {
     ///
     /// Says once per interval how many were held back before.
     pub fn allow(&self) -> bool {
-        // SAFETY: It only reads the clock.
-        let (pass, missed) = self.allow_at(unsafe { bindings::ktime_get() });
+        let (pass, missed) = self.allow_at(monotonic_ns());
         if missed > 0 {
             pr_warn!("{missed} messages like the next one were suppressed\n");
         }

@@ -8,7 +8,10 @@
 //! so the context is the module's.
 
 use super::device::Device;
-use crate::bindings;
+use crate::{
+    bindings,
+    errno::EOPNOTSUPP, //
+};
 use core::marker::PhantomPinned;
 use kernel::{
     error::{
@@ -40,7 +43,8 @@ pub trait Client: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// On any error the client is not told of the device again; `EOPNOTSUPP` is the quiet one.
+    /// On any error the client is not told of the device again; with a line in the log unless
+    /// it is `EOPNOTSUPP`.
     fn add(&self, device: &Device) -> Result<Self::Data>;
 
     /// A device goes, if `unplugged`, or the client does.
@@ -137,7 +141,16 @@ impl<C: Client> Registration<C> {
         // SAFETY: The device is registered for the duration of the call.
         let device = unsafe { Device::from_raw(device) };
         from_result(|| {
-            let data = this.context.add(device)?.into_foreign();
+            let data = this.context.add(device).inspect_err(|e| {
+                if *e != EOPNOTSUPP {
+                    pr_warn!(
+                        "{}: the device is not used: error {}\n",
+                        format_args!("{}", device.name()),
+                        e.to_errno()
+                    );
+                }
+            })?;
+            let data = data.into_foreign();
             let client = this.client.get();
             // SAFETY: The core adds a client to a device once, and takes the data back in `remove`.
             unsafe { bindings::ib_set_client_data(device.as_raw(), client, data) };

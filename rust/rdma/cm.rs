@@ -4,7 +4,11 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
 
-use super::device::Device;
+use super::{
+    device::Device,
+    link::Link,
+    pd::Pd, //
+};
 use crate::{
     bindings,
     net::{
@@ -209,14 +213,6 @@ impl<E: EventHandler> Id<E> {
         self.id.as_ptr()
     }
 
-    /// Lets a queue pair be made, once.
-    pub(super) fn claim_qp(&self) -> Result {
-        if self.has_qp.xchg(true, Full) {
-            return Err(EBUSY);
-        }
-        Ok(())
-    }
-
     /// The handler.
     pub fn handler(&self) -> &E {
         &self.handler
@@ -284,11 +280,32 @@ impl<E: EventHandler> Id<E> {
         // and the private data.
         to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut raw) })
     }
+}
 
-    /// Tells the peer that the connection ends, and moves the queue pair to its error state.
-    ///
-    /// An identifier that is not connected is left as it is. May sleep.
-    pub fn disconnect(&self) {
+// SAFETY: `rdma_create_qp()` makes the queue pair as it is told, and it is destroyed with or before
+// the identifier.
+unsafe impl<E: EventHandler> Link for Id<E> {
+    unsafe fn create_qp(
+        &self,
+        pd: &Pd,
+        attr: &mut bindings::ib_qp_init_attr,
+    ) -> Result<NonNull<bindings::ib_qp>> {
+        if self.has_qp.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        // SAFETY: The identifier and the domain are valid, and by this function's contract so are
+        // the queues; the function copies `attr`.
+        to_result(unsafe { bindings::rdma_create_qp(self.as_raw(), pd.as_raw(), attr) })?;
+        // SAFETY: The identifier is valid, and it has a queue pair now.
+        NonNull::new(unsafe { (*self.as_raw()).qp }).ok_or(ENOMEM)
+    }
+
+    unsafe fn destroy_qp(&self, _: NonNull<bindings::ib_qp>) {
+        // SAFETY: By this function's contract the identifier has a queue pair, which nobody uses.
+        unsafe { bindings::rdma_destroy_qp(self.as_raw()) };
+    }
+
+    fn disconnect(&self) {
         // SAFETY: The identifier is valid by the type invariant. An error says that there is
         // nothing to disconnect.
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };

@@ -32,6 +32,28 @@ unsafe impl Sync for Device {}
 /// A 16-byte global identifier.
 pub type Gid = [u8; 16];
 
+/// How the InfiniBand connection manager of a port reaches its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// By LIDs; the subnet administrator knows the paths.
+    InfiniBand,
+    /// The same with wider LIDs.
+    Opa,
+    /// By Ethernet addresses; there is no subnet administrator.
+    Roce,
+    /// It has no InfiniBand connection manager: iWARP.
+    Other,
+}
+
+/// What a port says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct PortInfo {
+    /// Time that a packet takes in the subnet, as n in 4.096 us * 2^n; 0 without a subnet manager.
+    pub subnet_timeout: u8,
+    /// `enum ib_mtu`.
+    pub(super) active_mtu: bindings::ib_mtu,
+}
+
 /// What a device can do, in the units of `struct ib_device_attr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -116,6 +138,53 @@ impl Device {
         })?;
         // SAFETY: Every bit pattern is a valid byte array.
         Ok(unsafe { *gid.raw.as_ref() })
+    }
+
+    /// How the connection managers of `port` find their way.
+    pub fn fabric(&self, port: u32) -> Fabric {
+        if !self.ports().contains(&port) {
+            return Fabric::Other;
+        }
+        // SAFETY: The device is registered and has this port; what the function reads is constant.
+        if !unsafe { bindings::srp_helper_rdma_cap_ib_cm(self.as_raw(), port) } {
+            return Fabric::Other;
+        }
+        // SAFETY: As above.
+        if unsafe { bindings::srp_helper_rdma_protocol_roce(self.as_raw(), port) } {
+            return Fabric::Roce;
+        }
+        // SAFETY: As above.
+        if unsafe { bindings::srp_helper_rdma_cap_opa_ah(self.as_raw(), port) } {
+            return Fabric::Opa;
+        }
+        Fabric::InfiniBand
+    }
+
+    /// The place of `pkey` in the partition table of `port`; limited membership will do.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the port is not a member of the partition.
+    pub fn pkey_index(&self, port: u32, pkey: u16) -> Result<u16> {
+        let mut index = 0;
+        // SAFETY: The device is registered; `index` is valid for writing.
+        to_result(unsafe { bindings::ib_find_cached_pkey(self.as_raw(), port, pkey, &mut index) })?;
+        Ok(index)
+    }
+
+    /// The attributes of `port` as they are now. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such port, otherwise what the device driver says.
+    pub fn port_info(&self, port: u32) -> Result<PortInfo> {
+        let mut attr = bindings::ib_port_attr::default();
+        // SAFETY: The device is registered; `attr` is valid for writing.
+        to_result(unsafe { bindings::ib_query_port(self.as_raw(), port, &mut attr) })?;
+        Ok(PortInfo {
+            subnet_timeout: attr.subnet_timeout,
+            active_mtu: attr.active_mtu,
+        })
     }
 
     /// The limits of the device.

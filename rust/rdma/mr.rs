@@ -17,10 +17,7 @@ use super::{
     pd::Pd, //
 };
 use crate::bindings;
-use core::{
-    ops::Range,
-    ptr::NonNull, //
-};
+use core::ops::Range;
 use kernel::{
     error::from_err_ptr,
     prelude::*,
@@ -75,11 +72,47 @@ pub struct Segment {
 }
 
 /// One memory region.
+///
+/// # Invariants
+///
+/// `mr` is valid. It changes only while `reachable` is set and `mapped` is not, with no queue pair
+/// bound; its fields are changed only by the one [`Handle`] that has it, while `reachable` is not.
 struct Region {
-    mr: NonNull<bindings::ib_mr>,
+    mr: Atomic<*mut bindings::ib_mr>,
     /// The peer may reach the region: set when its registration is made, before it is posted, and
-    /// cleared when its invalidation has completed.
+    /// cleared when its invalidation has completed. Still set when the queue pair is gone, it says
+    /// that nobody knows whether the device has the region registered.
     reachable: Atomic<bool>,
+    /// The handle describes a list with it.
+    mapped: Atomic<bool>,
+}
+
+impl Region {
+    fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<Self> {
+        Ok(Self {
+            mr: Atomic::new(alloc(pd, kind, pages)?),
+            reachable: Atomic::new(false),
+            mapped: Atomic::new(false),
+        })
+    }
+
+    #[inline]
+    fn mr(&self) -> *mut bindings::ib_mr {
+        self.mr.load(Relaxed)
+    }
+}
+
+fn alloc(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<*mut bindings::ib_mr> {
+    // SAFETY: The protection domain is valid.
+    from_err_ptr(unsafe { bindings::ib_alloc_mr(pd.as_raw(), kind, pages) })
+}
+
+/// # Safety
+///
+/// `mr` came from [`alloc`], and no queue pair can use it any more.
+unsafe fn free(mr: *mut bindings::ib_mr) {
+    // SAFETY: By this function's contract.
+    unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) };
 }
 
 /// The memory regions of one queue pair, a fixed number for each of its handles.
@@ -89,6 +122,7 @@ struct Region {
 /// Every region was allocated from `pd`.
 pub struct Regions {
     regions: KVec<Region>,
+    kind: bindings::ib_mr_type,
     per_handle: usize,
     /// Bytes of a region's page.
     page_size: u32,
@@ -113,7 +147,7 @@ impl Drop for Regions {
         for region in &self.regions {
             // SAFETY: By the type invariant the region is valid. The queue pair that used it, if
             // any, held this object until it was drained and destroyed.
-            unsafe { bindings::ib_dereg_mr_user(region.mr.as_ptr(), core::ptr::null_mut()) };
+            unsafe { free(region.mr()) };
         }
     }
 }
@@ -145,6 +179,7 @@ impl Regions {
         let total = handles.checked_mul(per_handle).ok_or(EINVAL)?;
         let mut this = Self {
             regions: KVec::with_capacity(total, GFP_KERNEL)?,
+            kind,
             per_handle,
             page_size: limits.mr_page_size,
             pages: limits.max_pages_per_mr,
@@ -154,18 +189,9 @@ impl Regions {
             pd: pd.clone(),
         };
         for _ in 0..total {
-            // SAFETY: The protection domain is valid while `pd` is held.
-            let mr = from_err_ptr(unsafe {
-                bindings::ib_alloc_mr(pd.as_raw(), kind, limits.max_pages_per_mr)
-            })?;
-            // INVARIANT: `mr` was allocated from `pd`.
-            this.regions.push(
-                Region {
-                    mr: NonNull::new(mr).ok_or(ENOMEM)?,
-                    reachable: Atomic::new(false),
-                },
-                GFP_KERNEL,
-            )?;
+            // INVARIANT: It is allocated from `pd`.
+            let region = Region::new(pd, kind, limits.max_pages_per_mr)?;
+            this.regions.push(region, GFP_KERNEL)?;
         }
         let this = Arc::new(this, GFP_KERNEL)?;
         let mut list = KVec::with_capacity(handles, GFP_KERNEL)?;
@@ -186,15 +212,28 @@ impl Regions {
 
     /// How many regions a peer may reach now. An idle connection has 0.
     pub fn reachable(&self) -> usize {
+        if self.dead.load(Acquire) {
+            return 0;
+        }
         let open = |r: &&Region| r.reachable.load(Relaxed);
         self.regions.iter().filter(open).count()
     }
 
-    /// Makes the regions those of a new queue pair; fails if they have one.
+    /// Makes the regions those of a new queue pair, and those anew of which nobody knows whether
+    /// they are registered. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if they have a queue pair, or if such a region is still mapped; otherwise what the
+    /// device driver says.
     pub(super) fn bind(&self) -> Result {
         self.bound
             .cmpxchg(false, true, Acquire)
             .map_err(|_| EBUSY)?;
+        if let Err(e) = self.renew() {
+            self.bound.store(false, Release);
+            return Err(e);
+        }
         let binding = LAST_BINDING.fetch_add(1, Relaxed) + 1;
         self.binding.store(binding, Relaxed);
         self.dead.store(false, Release);
@@ -206,12 +245,30 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
+    /// A device takes a new registration only of a region that it has not registered. Those whose
+    /// invalidation was not seen may be or not, and the old key may have been used or not.
+    fn renew(&self) -> Result {
+        for region in &self.regions {
+            if !region.reachable.load(Acquire) {
+                continue;
+            }
+            if region.mapped.load(Acquire) {
+                return Err(EBUSY);
+            }
+            let new = alloc(&self.pd, self.kind, self.pages)?;
+            // INVARIANT: `reachable` is set and `mapped` is not; both stay so, as a handle does not
+            // map a region that is reachable. The caller has set `bound`.
+            let old = region.mr.xchg(new, Relaxed);
+            // SAFETY: By the type invariant it was valid, and no queue pair is left.
+            unsafe { free(old) };
+            region.reachable.store(false, Release);
+        }
+        Ok(())
+    }
+
     /// The queue pair is destroyed.
     pub(super) fn unbind(&self) {
         self.set_dead();
-        for region in &self.regions {
-            region.reachable.store(false, Relaxed);
-        }
         self.bound.store(false, Release);
     }
 
@@ -240,13 +297,13 @@ impl Regions {
     pub(super) fn of_register(
         &self,
         register: &Register,
-    ) -> Result<impl Iterator<Item = NonNull<bindings::ib_mr>> + '_> {
+    ) -> Result<impl Iterator<Item = *mut bindings::ib_mr> + '_> {
         if register.binding != self.binding.load(Relaxed) {
             return Err(EINVAL);
         }
         let range = register.first..register.first + register.used;
         let regions = self.regions.get(range).ok_or(EINVAL)?;
-        Ok(regions.iter().map(|region| region.mr))
+        Ok(regions.iter().map(Region::mr))
     }
 
     /// The keys of the regions of `handle` that a peer may reach.
@@ -258,7 +315,7 @@ impl Regions {
             .filter(|region| region.reachable.load(Relaxed))
             // SAFETY: By the type invariant the region is valid. Its key changes only in
             // `Handle::map`, which a reachable region is never given to.
-            .map(|region| unsafe { (*region.mr.as_ptr()).rkey })
+            .map(|region| unsafe { (*region.mr()).rkey })
     }
 }
 
@@ -319,7 +376,8 @@ impl<T: ScatterList> Handle<T> {
     /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
     pub fn map(&mut self, direction: Direction) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
-        if self.mapped.is_some() || !self.unreachable() {
+        // Also without a queue pair: such a region is made anew before the next one.
+        if self.mapped.is_some() || self.own().iter().any(|r| r.reachable.load(Acquire)) {
             return Err(EBUSY);
         }
         let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
@@ -341,6 +399,9 @@ impl<T: ScatterList> Handle<T> {
         }
         // INVARIANT: The list is mapped, and `object` is set.
         self.mapped = Some(Mapped { direction, used: 0 });
+        for region in self.own() {
+            region.mapped.store(true, Relaxed);
+        }
         match self.describe(list, mapped as u32, len) {
             Ok(used) => {
                 self.mapped = Some(Mapped { direction, used });
@@ -364,7 +425,7 @@ impl<T: ScatterList> Handle<T> {
                     Err(EIO)
                 };
             }
-            let mr = region.mr.as_ptr();
+            let mr = region.mr();
             // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
             // `left` mapped entries.
             let n = unsafe {
@@ -422,7 +483,7 @@ impl<T: ScatterList> Handle<T> {
             .iter()
             .map(|region| {
                 // SAFETY: The region is valid, and only its handle changes it.
-                let mr = unsafe { &*region.mr.as_ptr() };
+                let mr = unsafe { &*region.mr() };
                 Segment {
                     addr: mr.iova,
                     key: mr.rkey,
@@ -491,6 +552,9 @@ impl<T: ScatterList> Handle<T> {
                 object.count() as i32,
                 mapped.direction.as_raw(),
             )
+        }
+        for region in self.own() {
+            region.mapped.store(false, Release);
         }
     }
 }

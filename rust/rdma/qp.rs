@@ -2,12 +2,16 @@
 
 //! Queue pairs whose completions are callbacks.
 //!
-//! A queue pair has one completion queue, polled in softirq context on the CPU of its interrupt, so
-//! its callbacks never run at the same time as each other. Requests name messages and memory
-//! regions of pools that the queue pair holds; completions name what they complete by number.
+//! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, so its
+//! callbacks never run at the same time as each other. Requests name messages and memory regions of
+//! pools that it holds; completions name what they complete by number.
+//!
+//! It is connected, shut down, disconnected, and may be connected again: each time with a new
+//! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+mod done;
 mod handler;
 mod sizes;
 
@@ -21,55 +25,55 @@ pub use sizes::{
 };
 
 use super::{
-    cm,
     dma::{
         Chunk,
         Direction,
         Message,
         Pool, //
     },
+    link::Link,
     mr::{
         Regions,
         Register,
         MAX_PER_HANDLE, //
     },
     pd::Pd,
-    wc::{
-        Event,
-        Flags,
-        Status, //
-    },
     wr::{
-        cookie,
         invalidate_key,
         request,
         set_receive_cookie,
         Done, //
     }, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    errno::ENOTCONN,
+    sys::synchronize_rcu, //
+};
 use core::{
     cell::UnsafeCell,
-    mem::{
-        offset_of,
-        MaybeUninit, //
+    mem::MaybeUninit,
+    ptr::{
+        null_mut,
+        NonNull, //
     },
-    ptr::null_mut,
 };
 use kernel::{
     error::{
         from_err_ptr,
         to_result, //
     },
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
             Release, //
         },
+        rcu,
         Arc,
+        Mutex,
         UniqueArc, //
     },
 };
@@ -90,25 +94,34 @@ struct Returned {
     count: usize,
 }
 
-const LIVE: u32 = 0;
-const DRAINING: u32 = 1;
-const DRAINED: u32 = 2;
+/// A queue pair and what it is made on.
+struct Connected {
+    qp: NonNull<bindings::ib_qp>,
+    link: Arc<dyn Link>,
+}
 
-/// A queue pair on a connection identifier.
+/// A queue pair, whether it is connected or not.
 ///
 /// # Invariants
 ///
 /// - `cq` is null or a completion queue whose context is this object, which does not move.
-/// - `qp` is null or the queue pair of `id`, with `cq` for both directions.
+/// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
+///   destroyed a grace period after it was cleared, drained.
 /// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
 ///   `regions`.
 pub struct Qp<H: Handler> {
-    qp: *mut bindings::ib_qp,
+    qp: Atomic<*mut bindings::ib_qp>,
     cq: *mut bindings::ib_cq,
-    state: Atomic<u32>,
+    /// There is no queue pair, or nothing completes on it any more.
+    drained: Atomic<bool>,
+    /// This side is ending the connection: that requests are flushed means nothing.
+    ending: Atomic<bool>,
+    connected: Pin<KBox<Mutex<Option<Connected>>>>,
+    sizes: Sizes,
     /// For requests whose success nobody waits for.
     send_cqe: bindings::ib_cqe,
     control_cqe: bindings::ib_cqe,
+    last_cqe: bindings::ib_cqe,
     /// One for each handle, by number.
     invalidate_cqes: KVec<bindings::ib_cqe>,
     receives: KVec<Receive>,
@@ -119,8 +132,7 @@ pub struct Qp<H: Handler> {
     // Dropped last: what a posted request can reach.
     messages: Arc<Pool>,
     regions: Arc<Regions>,
-    id: Arc<cm::Id<H::Events>>,
-    _pd: Arc<Pd>,
+    pd: Arc<Pd>,
 }
 
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
@@ -130,21 +142,13 @@ unsafe impl<H: Handler> Send for Qp<H> {}
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// Creates the queue pair of `id`, whose route is resolved, and posts all receives.
-    ///
-    /// May sleep.
+    /// Makes the completion queue and takes the memory; not connected yet. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the regions serve another queue pair or `id` has or had one, `EINVAL` if `id` is on
-    /// another device, the memory is of another domain or a size is beyond the device, otherwise what the device driver says.
-    pub fn new(
-        pd: &Arc<Pd>,
-        id: &Arc<cm::Id<H::Events>>,
-        sizes: Sizes,
-        memory: Memory,
-        handler: H,
-    ) -> Result<Arc<Self>> {
+    /// `EINVAL` if the memory is of another domain or a size is beyond the device, otherwise what the
+    /// device driver says.
+    pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
         let Memory {
             receives,
             messages,
@@ -169,19 +173,22 @@ impl<H: Handler> Qp<H> {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
         }
-        id.claim_qp()?;
-        regions.bind()?;
-        // From here on dropping `this` unbinds the regions.
-        let mut this = match UniqueArc::new(
+        let mut this = UniqueArc::new(
             Self {
-                qp: null_mut(),
+                qp: Atomic::new(null_mut()),
                 cq: null_mut(),
-                state: Atomic::new(LIVE),
+                drained: Atomic::new(true),
+                ending: Atomic::new(true),
+                connected: KBox::pin_init(new_mutex!(None, "Qp::connected"), GFP_KERNEL)?,
+                sizes,
                 send_cqe: bindings::ib_cqe {
                     done: Some(Self::send_done),
                 },
                 control_cqe: bindings::ib_cqe {
                     done: Some(Self::control_done),
+                },
+                last_cqe: bindings::ib_cqe {
+                    done: Some(Self::last_done),
                 },
                 invalidate_cqes,
                 receives: list,
@@ -193,15 +200,10 @@ impl<H: Handler> Qp<H> {
                 handler,
                 messages,
                 regions,
-                id: id.clone(),
-                _pd: pd.clone(),
+                pd: pd.clone(),
             },
             GFP_KERNEL,
-        ) {
-            Ok(this) => this,
-            Err(e) => return Err(e.into()),
-        };
-
+        )?;
         let entries = sizes
             .send
             .checked_add(sizes.receive)
@@ -223,16 +225,32 @@ impl<H: Handler> Qp<H> {
         })?;
         // INVARIANT: The context of `cq` is this object.
         this.cq = cq;
+        Ok(this.into())
+    }
 
+    /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
+    ///
+    /// Regions that the last connection left in an unknown state are made anew. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
+    /// mapped, otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
+    pub fn connect(&self, link: Arc<dyn Link>) -> Result {
+        let mut connected = self.connected.lock();
+        if connected.is_some() {
+            return Err(EBUSY);
+        }
+        self.regions.bind()?;
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
-            qp_context: context.cast(),
-            send_cq: cq,
-            recv_cq: cq,
+            qp_context: core::ptr::from_ref(self).cast_mut().cast(),
+            send_cq: self.cq,
+            recv_cq: self.cq,
             cap: bindings::ib_qp_cap {
                 // One more to drain with.
-                max_send_wr: sizes.send,
-                max_recv_wr: sizes.receive + 1,
+                max_send_wr: self.sizes.send,
+                max_recv_wr: self.sizes.receive + 1,
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 ..Default::default()
@@ -241,33 +259,71 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The identifier, the domain and the queue are valid; the function copies `attr`.
-        to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
-        // SAFETY: The identifier is valid, and it has a queue pair now.
-        // INVARIANT: `qp` is the queue pair of `id`, with this completion queue.
-        this.qp = unsafe { (*id.as_raw()).qp };
-
-        let this: Arc<Self> = this.into();
-        for batch in this.receives.chunks(RECEIVE_BATCH) {
+        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair.
+        let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
+            Ok(qp) => qp,
+            Err(e) => {
+                self.regions.unbind();
+                return Err(e);
+            }
+        };
+        // SAFETY: The last queue pair is drained, which its callbacks came before, and the new one
+        // has nothing posted.
+        unsafe { (*self.returned.get()).count = 0 };
+        self.ending.store(false, Release);
+        // INVARIANT: It is that of `connected`, with this completion queue.
+        self.qp.store(qp.as_ptr(), Release);
+        *connected = Some(Connected { qp, link });
+        self.drained.store(false, Release);
+        for batch in self.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
                 receive.chunk.give(receive.chunk.size());
                 *entry = receive;
             }
-            this.post_receives(chain.get(..batch.len()).unwrap_or_default())?;
+            if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
+                drop(connected);
+                self.disconnect();
+                return Err(e);
+            }
         }
-        Ok(this)
+        Ok(())
+    }
+
+    /// Tells the peer that the connection ends, if there is one. May sleep.
+    pub fn hang_up(&self) {
+        self.ending.store(true, Release);
+        // Not under the lock, as the identifier may call its handler.
+        let link = self.connected.lock().as_ref().map(|c| c.link.clone());
+        if let Some(link) = link {
+            link.disconnect();
+        }
+    }
+
+    /// Drains the queue pair if that has not been done, destroys it, and lets go of what it was made
+    /// on. May sleep, for an RCU grace period among others.
+    pub fn disconnect(&self) {
+        // The lock makes a second call wait for the end of the first.
+        let mut connected = self.connected.lock();
+        if let Some(Connected { qp, link }) = connected.take() {
+            self.drain(qp);
+            // INVARIANT: It is drained, and destroyed after a grace period.
+            self.qp.store(null_mut(), Release);
+            synchronize_rcu();
+            // SAFETY: It came from this identifier and was taken from `connected` just now. By the
+            // type invariant nobody uses it a grace period after `qp` was cleared.
+            unsafe { link.destroy_qp(qp) };
+            self.regions.unbind();
+            // Without the lock: it waits for the identifier's handler.
+            drop(connected);
+            drop(link);
+        }
     }
 
     /// The handler.
     #[inline]
     pub fn handler(&self) -> &H {
         &self.handler
-    }
-
-    /// The connection.
-    pub fn id(&self) -> &cm::Id<H::Events> {
-        &self.id
     }
 
     /// Posts `message`, after the registration that it refers to, with one doorbell.
@@ -296,6 +352,15 @@ impl<H: Handler> Qp<H> {
     /// As for [`Self::post_send`].
     pub fn post_control(&self, message: Message) -> Result {
         self.post(None, message, true, &self.control_cqe)
+    }
+
+    /// Posts `message` and reports by [`Handler::last_sent`] that it has been sent.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::post_send`].
+    pub fn post_last(&self, message: Message) -> Result {
+        self.post(None, message, true, &self.last_cqe)
     }
 
     #[inline]
@@ -333,20 +398,18 @@ impl<H: Handler> Qp<H> {
                 let mut wr = request(opcode, 0, &self.send_cqe);
                 wr.next = first.cast_mut();
                 // SAFETY: The region is valid while `self.regions` holds it.
-                let key = unsafe { (*mr.as_ptr()).rkey };
+                let key = unsafe { (*mr).rkey };
                 let wr = place.write(bindings::ib_reg_wr {
                     wr,
-                    mr: mr.as_ptr(),
+                    mr,
                     key,
                     access: register.access,
                 });
                 first = &wr.wr;
             }
         }
-        let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid. The chain ends with `send`; its
-        // completions, memory and regions live as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_send(self.qp, first, &mut bad) })
+        // The chain ends with `send`; it names only what this object has.
+        self.post_chain(first)
     }
 
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
@@ -375,39 +438,52 @@ impl<H: Handler> Qp<H> {
         if first.is_null() {
             return Ok(false);
         }
-        let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid, and the completions live as long
-        // as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_send(self.qp, first, &mut bad) })?;
+        self.post_chain(first)?;
         Ok(true)
+    }
+
+    /// Posts a chain whose completions, memory and regions are those of this object.
+    #[inline]
+    fn post_chain(&self, first: *const bindings::ib_send_wr) -> Result {
+        let _guard = rcu::read_lock();
+        let qp = self.qp.load(Acquire);
+        if qp.is_null() {
+            return Err(ENOTCONN);
+        }
+        let mut bad = core::ptr::null();
+        // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section. What
+        // the chain names lives as long as this object, which drains before it goes.
+        to_result(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
     ///
-    /// After that nothing reaches the regions; requests posted later are flushed. May sleep. Only
-    /// the first call does the work.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` while another call is at it.
-    pub fn shutdown(&self) -> Result {
-        match self.state.cmpxchg(LIVE, DRAINING, Full) {
-            Ok(_) => {
-                // SAFETY: By the type invariant the queue pair is valid; both queues have one more
-                // entry than we use, and so has the completion queue.
-                unsafe { bindings::ib_drain_qp(self.qp) };
-                self.regions.set_dead();
-                self.state.store(DRAINED, Release);
-                Ok(())
-            }
-            Err(DRAINED) => Ok(()),
-            Err(_) => Err(EBUSY),
+    /// After that nothing reaches the regions; requests posted later are flushed. May sleep. Does
+    /// nothing if it is not connected or has been done.
+    pub fn shutdown(&self) {
+        // The lock keeps the queue pair from being destroyed meanwhile.
+        let connected = self.connected.lock();
+        if let Some(connected) = &*connected {
+            self.drain(connected.qp);
         }
     }
 
-    /// [`Self::shutdown`] has done its work.
+    /// Called with `connected` locked, which had this queue pair.
+    fn drain(&self, qp: NonNull<bindings::ib_qp>) {
+        if self.drained.load(Acquire) {
+            return;
+        }
+        self.ending.store(true, Release);
+        // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
+        // than we use, and so has the completion queue.
+        unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
+        self.regions.set_dead();
+        self.drained.store(true, Release);
+    }
+
+    /// It is not connected, or [`Self::shutdown`] has done its work.
     pub fn is_shut_down(&self) -> bool {
-        self.state.load(Acquire) == DRAINED
+        self.drained.load(Acquire)
     }
 
     /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
@@ -435,152 +511,24 @@ impl<H: Handler> Qp<H> {
         if first.is_null() {
             return Ok(());
         }
+        let _guard = rcu::read_lock();
+        let qp = self.qp.load(Acquire);
+        if qp.is_null() {
+            return Err(ENOTCONN);
+        }
         let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid; the receives and their memory live
-        // as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_recv(self.qp, first, &mut bad) })
-    }
-
-    /// # Safety
-    ///
-    /// `cq` must be the completion queue of a live `Qp<H>`.
-    #[inline]
-    unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
-        // SAFETY: The caller's promise.
-        let context = unsafe { (*cq).cq_context };
-        // SAFETY: By the type invariant the context is this object; it is not freed before
-        // `ib_free_cq()` has returned, which waits for the callbacks.
-        unsafe { &*context.cast() }
-    }
-
-    fn failed(&self, what: &'static str, status: Status) {
-        if !status.is_flush() {
-            self.handler.failed(Failure::Request(what, status));
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a receive.
-    unsafe extern "C" fn receive_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let wc = unsafe { &*wc };
-        let status = Status(wc.status);
-        if !status.is_success() {
-            this.failed("receive", status);
-            return;
-        }
-        // SAFETY: The completion was made from a request of `post_receives`, whose cookie is the
-        // `cqe` of a `Receive`.
-        let receive = unsafe {
-            cookie(wc)
-                .byte_sub(offset_of!(Receive, cqe))
-                .cast::<Receive>()
-        };
-        // SAFETY: It is an element of `receives`, which lives as long as `this`.
-        let chunk = unsafe { &(*receive).chunk };
-        let len = wc.byte_len as usize;
-        this.handler
-            .received(this, chunk.take(len), Flags(wc.wc_flags));
-        chunk.give(len.min(chunk.size()));
-        // SAFETY: Callbacks of one completion queue run one at a time, and nothing else uses it.
-        let returned = unsafe { &mut *this.returned.get() };
-        if let Some(place) = returned.list.get_mut(returned.count) {
-            *place = receive;
-            returned.count += 1;
-        }
-        if returned.count == RECEIVE_BATCH {
-            returned.count = 0;
-            if let Err(e) = this.post_receives(&returned.list) {
-                this.handler.failed(Failure::Post(e));
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for the last invalidation of a handle.
-    unsafe extern "C" fn invalidate_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let wc = unsafe { &*wc };
-        let status = Status(wc.status);
-        if !status.is_success() {
-            this.failed("invalidation", status);
-            return;
-        }
-        let base = this.invalidate_cqes.as_ptr();
-        // SAFETY: The completion was made from a request of `post_invalidate`, whose cookie is an
-        // element of `invalidate_cqes`.
-        let handle = unsafe { cookie(wc).offset_from(base) } as usize;
-        this.regions.invalidated(handle);
-        this.handler.invalidated(this, handle);
-    }
-
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a request that nobody waits for.
-    unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: The completion is valid for the call.
-        let status = Status(unsafe { (*wc).status });
-        if !status.is_success() {
-            // SAFETY: By this function's contract.
-            unsafe { Self::of(cq) }.failed("send", status);
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `post_control`.
-    unsafe extern "C" fn control_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let status = Status(unsafe { (*wc).status });
-        if status.is_success() {
-            this.handler.control_sent(this);
-        } else {
-            this.failed("control send", status);
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Called by the device driver with the context of a queue pair of a `Qp<H>`.
-    unsafe extern "C" fn event(event: *mut bindings::ib_event, context: *mut core::ffi::c_void) {
-        // SAFETY: The event is valid for the call.
-        let kind = unsafe { (*event).event };
-        // SAFETY: The context was set in `new`, and the queue pair is destroyed before it goes.
-        let this = unsafe { &*context.cast::<Self>() };
-        match kind {
-            bindings::ib_event_type_IB_EVENT_COMM_EST => {
-                // SAFETY: `id` is valid while `this` holds it. The peer's traffic came before its
-                // confirmation; this stands for the confirmation.
-                unsafe { bindings::rdma_notify(this.id.as_raw(), kind) };
-            }
-            bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
-            | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
-            | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => this.handler.failed(Failure::Event(Event(kind))),
-        }
+        // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section; the
+        // receives and their memory live as long as this object, which drains before it goes.
+        to_result(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
     }
 }
 
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
-        if !self.qp.is_null() {
-            // Nobody else has a reference, so nobody is at it.
-            let _ = self.shutdown();
-            // SAFETY: By the type invariant the identifier has a queue pair, which is drained.
-            unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
-        }
+        self.disconnect();
         if !self.cq.is_null() {
             // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more.
             unsafe { bindings::ib_free_cq(self.cq) };
         }
-        self.regions.unbind();
     }
 }

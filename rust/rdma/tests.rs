@@ -5,10 +5,11 @@
 //! Each suite exists once for each kind of device; without such a device its tests are skipped. The
 //! other end of a connection is [`peer::Peer`], a passive side on bare verbs.
 
+mod events;
 mod link;
 mod list;
 mod mapping;
-mod peer;
+pub(super) mod peer;
 pub(crate) mod soft;
 mod transfer;
 
@@ -62,7 +63,7 @@ macro_rules! suite {
     };
 }
 
-use {
+pub(super) use {
     check,
     check_eq,
     suite, //

@@ -181,6 +181,19 @@ impl Command {
         unsafe { tag_of(self.as_raw()) }
     }
 
+    /// Says whether whoever made the request wants to hear of a failed transport instead of having the
+    /// command tried again, as multipath software does.
+    pub fn is_failfast(&self) -> bool {
+        const MASK: u32 = 1 << bindings::req_flag_bits___REQ_FAILFAST_DEV
+            | 1 << bindings::req_flag_bits___REQ_FAILFAST_TRANSPORT
+            | 1 << bindings::req_flag_bits___REQ_FAILFAST_DRIVER;
+        // SAFETY: By the type invariant the command is part of a request, which precedes it.
+        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
+        // SAFETY: As above; the flags do not change while the driver owns the command.
+        let flags = unsafe { (*rq).cmd_flags };
+        flags & MASK != 0
+    }
+
     /// Says whether `other` is this command.
     pub fn is(&self, other: &CommandRef<'_>) -> bool {
         self.0 == other.0

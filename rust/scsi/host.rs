@@ -25,6 +25,7 @@ use super::{
         self,
         Attachment,
         Rport,
+        Timeouts,
         Transport, //
     },
     template::Template,
@@ -55,7 +56,8 @@ use kernel::{
         },
         rcu,
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
 };
 
@@ -243,6 +245,8 @@ pub struct Host<T: Driver> {
     /// Held while the host is added and while it is removed. Outside of `scan_mutex`.
     stage: Pin<KBox<Mutex<Stage>>>,
     driver: Arc<T>,
+    /// Set when the host has been added.
+    rport: SetOnce<Rport>,
     /// After `shost`'s removal in [`Drop`]: the class devices of the host belong to it.
     _transport: Arc<Attachment>,
 }
@@ -304,6 +308,7 @@ impl<T: srp_transport::Operations> Host<T> {
             shost,
             stage,
             driver,
+            rport: SetOnce::new(),
             _transport: transport.attachment(),
         })
     }
@@ -345,10 +350,12 @@ impl<T: srp_transport::Operations> Host<T> {
                 *stage = Stage::Added;
 
                 // SAFETY: The host was added with the template of a `Transport<T>`. `remove()`
-                // calls `srp_remove_host()` before it gives up its reference to the driver, and
-                // cannot do so now as it needs the lock.
+                // stops the port before it gives up its reference to the driver, and cannot do so
+                // now as it needs the lock.
                 unsafe { Rport::add(self.shost.as_ptr(), port_id, NonNull::from(&*self.driver)) }
-                    .map(drop)
+                    .map(|rport| {
+                        self.rport.populate(rport);
+                    })
             } else {
                 added
             }
@@ -391,6 +398,51 @@ impl<T: Driver> Host<T> {
     ///
     /// Context: process, may sleep, for as long as commands take.
     pub fn scan(&self) {
+        self.look(bindings::scsi_scan_mode_SCSI_SCAN_INITIAL);
+    }
+
+    /// As [`Host::scan`], when devices may have changed: those that are there are kept.
+    pub fn rescan(&self) {
+        self.look(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
+    }
+
+    /// Says that the connection of the host is lost: its remote port blocks the devices and starts
+    /// its timers. Does nothing before the host was added, or when it has been removed.
+    ///
+    /// Context: process, may sleep.
+    pub fn start_tl_fail_timers(&self) {
+        if let Some(rport) = self.rport.as_ref() {
+            rport.start_tl_fail_timers();
+        }
+    }
+
+    /// Has the driver take over a new connection, by
+    /// [`Operations::reconnect`](super::srp_transport::Operations::reconnect).
+    ///
+    /// Errors: those of that, `ENODEV` if the remote port is lost or there is none.
+    ///
+    /// Context: process, may sleep.
+    pub fn reconnect_rport(&self) -> Result {
+        self.rport.as_ref().ok_or(ENODEV)?.reconnect()
+    }
+
+    /// The timeouts of the remote port.
+    pub fn timeouts(&self) -> Timeouts {
+        self.rport.as_ref().map_or(Timeouts::NONE, Rport::timeouts)
+    }
+
+    /// There will be no other connection: commands of devices that are blocked fail from now on. To be
+    /// called before [`Host::remove`] of a host that has lost its connection, which could wait for one
+    /// of them.
+    ///
+    /// Context: process, may sleep.
+    pub fn give_up(&self) {
+        if let Some(rport) = self.rport.as_ref() {
+            rport.stop();
+        }
+    }
+
+    fn look(&self, mode: bindings::scsi_scan_mode) {
         // SAFETY: By the type invariant the host is alive. The midlayer checks its state under
         // `scan_mutex`.
         unsafe {
@@ -400,7 +452,7 @@ impl<T: Driver> Host<T> {
                 0,
                 // CAST: All ones, which C promotes to `u64` as well.
                 bindings::SCAN_WILD_CARD as u64,
-                bindings::scsi_scan_mode_SCSI_SCAN_INITIAL,
+                mode,
             )
         };
     }
@@ -423,6 +475,9 @@ impl<T: Driver> Host<T> {
                 unsafe { bindings::srp_remove_host(self.shost.as_ptr()) };
                 // SAFETY: As above.
                 unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
+                if let Some(rport) = self.rport.as_ref() {
+                    rport.stop();
+                }
             }
         }
         // INVARIANT: It was removed, or not added.

@@ -50,6 +50,8 @@ impl<T: Driver> Template<T> {
         } else {
             None
         },
+        // Without timeouts the commands of a blocked device wait for the connection to come back.
+        eh_timed_out: Some(bindings::srp_timed_out),
         eh_abort_handler: Some(Self::abort_callback),
         eh_device_reset_handler: Some(Self::device_reset_callback),
         eh_host_reset_handler: Some(Self::host_reset_callback),

@@ -75,6 +75,8 @@ struct Fake {
     _alive: Alive,
     configured: Atomic<i32>,
     deletes: Atomic<i32>,
+    reachable: Atomic<i32>,
+    terminations: Atomic<i32>,
     /// Keep commands instead of answering them.
     hold: Atomic<bool>,
     /// Give the command up in error handling.
@@ -100,6 +102,8 @@ impl Fake {
                 _alive: Alive::new(alive),
                 configured: Atomic::new(0),
                 deletes: Atomic::new(0),
+                reachable: Atomic::new(0),
+                terminations: Atomic::new(0),
                 hold: Atomic::new(false),
                 honest: Atomic::new(false),
                 held <- new_spinlock!(None),
@@ -184,6 +188,22 @@ impl srp_transport::Operations for Fake {
     fn rport_delete(&self) {
         self.deletes.add(1, Relaxed);
     }
+
+    fn reconnect(&self) -> Result {
+        if self.reachable.load(Relaxed) != 0 {
+            Ok(())
+        } else {
+            Err(ETIMEDOUT)
+        }
+    }
+
+    fn failed_reconnects(&self) -> u32 {
+        0
+    }
+
+    fn terminate_io(&self) {
+        self.terminations.add(1, Relaxed);
+    }
 }
 
 fn count() -> Result<Arc<Atomic<i32>>> {
@@ -223,6 +243,31 @@ fn scan_and_remove() -> Result<[i32; 4]> {
         again.err().map_or(0, Error::to_errno),
         0,
     ])
+}
+
+/// The remote port is blocked and comes back; a removal ends a blocked one for good.
+fn lose_and_reconnect() -> Result<[i32; 6]> {
+    let alive = count()?;
+    let fake = Fake::new(&alive)?;
+    let (_transport, host) = host(&fake)?;
+    let errno = |result: Result| result.err().map_or(0, Error::to_errno);
+
+    let early = errno(host.reconnect_rport());
+    host.start_tl_fail_timers();
+    host.add(None, &[0x5a; 16])?;
+    let delay = host.timeouts().reconnect_delay;
+    host.start_tl_fail_timers();
+    let refused = errno(host.reconnect_rport());
+    fake.reachable.store(1, Relaxed);
+    let taken = errno(host.reconnect_rport());
+    host.start_tl_fail_timers();
+    host.remove();
+    let terminations = fake.terminations.load(Relaxed);
+    let late = errno(host.reconnect_rport());
+    host.start_tl_fail_timers();
+    drop(fake);
+    drop(host);
+    Ok([early, delay, refused, taken, terminations, late])
 }
 
 /// A host that was never added goes without a trace.
@@ -347,6 +392,19 @@ mod tests {
     fn a_scan_finds_the_device() {
         assert_eq!(scan_and_remove(), Ok([1, 0, EBUSY.to_errno(), 0]));
         assert_eq!(never_added(), Ok(0));
+    }
+
+    #[test]
+    fn a_lost_port_comes_back() {
+        let wanted = [
+            ENODEV.to_errno(),
+            10,
+            ETIMEDOUT.to_errno(),
+            0,
+            1,
+            ENODEV.to_errno(),
+        ];
+        assert_eq!(lose_and_reconnect(), Ok(wanted));
     }
 
     #[test]

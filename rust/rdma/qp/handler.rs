@@ -3,13 +3,10 @@
 //! Who takes the completions of a queue pair.
 
 use super::Qp;
-use crate::rdma::{
-    cm,
-    wc::{
-        Event,
-        Flags,
-        Status, //
-    }, //
+use crate::rdma::wc::{
+    Event,
+    Flags,
+    Status, //
 };
 use kernel::error::Error;
 
@@ -26,9 +23,6 @@ pub enum Failure {
 
 /// Takes the completions of a [`Qp`].
 pub trait Handler: Send + Sync + Sized + 'static {
-    /// Takes the events of the connection.
-    type Events: cm::EventHandler;
-
     /// A message of the peer arrived. It is gone when the function returns. Softirq context.
     fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);
 
@@ -37,6 +31,9 @@ pub trait Handler: Send + Sync + Sized + 'static {
 
     /// The message posted by [`Qp::post_control`] has been sent. Softirq context.
     fn control_sent(&self, qp: &Qp<Self>);
+
+    /// The message posted by [`Qp::post_last`] has been sent. Softirq context.
+    fn last_sent(&self, qp: &Qp<Self>);
 
     /// The queue pair failed. Called for each failed request, but not for those that fail because
     /// the queue pair was in error already. Any context, interrupts may be off.

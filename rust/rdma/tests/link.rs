@@ -116,6 +116,8 @@ pub(super) enum Call {
     Received = 0,
     /// A control message has been sent.
     Control = 1,
+    /// The last message has been sent.
+    Last = 2,
     /// Handle 0 has been invalidated; the others follow.
     Invalidated = 16,
 }
@@ -182,8 +184,6 @@ impl Record {
 }
 
 impl Handler for Record {
-    type Events = Events;
-
     fn received(&self, _: &Qp<Self>, message: &[u8], flags: Flags) {
         self.alone(|| {
             let number = self.received.load(Relaxed);
@@ -208,6 +208,13 @@ impl Handler for Record {
         });
     }
 
+    fn last_sent(&self, _: &Qp<Self>) {
+        self.alone(|| {
+            self.add(Call::Last as u32);
+            true
+        });
+    }
+
     fn failed(&self, _: Failure) {
         self.failed.fetch_add(1, Relaxed);
     }
@@ -221,6 +228,7 @@ pub(super) struct Link {
     pub(super) handles: KVec<Handle<List>>,
     chunks: KVec<Chunk>,
     sent: u32,
+    events: Arc<Events>,
     pub(super) regions: Arc<Regions>,
     pub(super) pd: Arc<Pd>,
 }
@@ -228,25 +236,7 @@ pub(super) struct Link {
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
     pub(super) fn new(soft: &Soft) -> Result<Self> {
-        let peer = Peer::new(soft)?;
-        let events = Arc::new(
-            Events {
-                addr: Atomic::new(false),
-                route: Atomic::new(false),
-                established: Atomic::new(false),
-                ended: Atomic::new(false),
-            },
-            GFP_KERNEL,
-        )?;
-        let id = cm::Id::new(&Namespace::current(), events.clone())?;
-        id.resolve_addr(None, &peer.address, 5000)?;
-        events.wait(&events.addr)?;
-        if !id.is_on(&soft.device, 1) {
-            return Err(ENODEV);
-        }
-        id.resolve_route(5000)?;
-        events.wait(&events.route)?;
-
+        let (peer, events, id) = Self::route(soft)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
         limits.max_pages_per_mr = PAGES;
@@ -278,27 +268,72 @@ impl Link {
             messages,
             regions: regions.clone(),
         };
-        let qp = Qp::new(&pd, &id, sizes, memory, record)?;
-        id.connect(&cm::ConnectParam {
-            private_data: b"test",
-            responder_resources: 4,
-            retry_count: 7,
-            rnr_retry_count: 7,
-        })?;
-        events.wait(&events.established)?;
+        let qp = Qp::new(&pd, sizes, memory, record)?;
+        Self::connect(&qp, id, &events)?;
         let mut this = Self {
             qp,
             peer,
             handles,
             chunks,
             sent: 0,
+            events,
             regions,
             pd,
         };
-        this.send(None)?;
-        this.arrived()?;
-        this.peer.wait_established()?;
+        this.greet()?;
         Ok(this)
+    }
+
+    /// A listening peer, and an identifier that knows the way to it.
+    fn route(soft: &Soft) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
+        let peer = Peer::new(soft)?;
+        let events = Arc::new(
+            Events {
+                addr: Atomic::new(false),
+                route: Atomic::new(false),
+                established: Atomic::new(false),
+                ended: Atomic::new(false),
+            },
+            GFP_KERNEL,
+        )?;
+        let id = cm::Id::new(&Namespace::current(), events.clone())?;
+        id.resolve_addr(None, &peer.address, 5000)?;
+        events.wait(&events.addr)?;
+        if !id.is_on(&soft.device, 1) {
+            return Err(ENODEV);
+        }
+        id.resolve_route(5000)?;
+        events.wait(&events.route)?;
+        Ok((peer, events, id))
+    }
+
+    fn connect(qp: &Qp<Record>, id: Arc<cm::Id<Events>>, events: &Events) -> Result {
+        qp.connect(id.clone())?;
+        id.connect(&cm::ConnectParam {
+            private_data: b"test",
+            responder_resources: 4,
+            retry_count: 7,
+            rnr_retry_count: 7,
+        })?;
+        events.wait(&events.established)
+    }
+
+    /// Sends the first message, which tells an iWARP peer that it may send.
+    fn greet(&mut self) -> Result {
+        self.send(None)?;
+        self.arrived()?;
+        self.peer.wait_established()
+    }
+
+    /// Connects again, after [`Qp::disconnect`], to another peer.
+    pub(super) fn again(&mut self, soft: &Soft) -> Result {
+        let (peer, events, id) = Self::route(soft)?;
+        Self::connect(&self.qp, id, &events)?;
+        self.peer = peer;
+        self.events = events;
+        self.sent = 0;
+        self.record().received.store(0, Relaxed);
+        self.greet()
     }
 
     /// What the handler has recorded.
@@ -377,8 +412,6 @@ impl Link {
 
     /// The connection is of no more use.
     pub(super) fn is_over(&self) -> bool {
-        self.record().failed() > 0
-            || self.peer.is_disconnected()
-            || self.qp.id().handler().ended.load(Acquire)
+        self.record().failed() > 0 || self.peer.is_disconnected() || self.events.ended.load(Acquire)
     }
 }

@@ -268,6 +268,9 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
         let list = handle.detach()?.ok_or(EINVAL)?;
         check!(handle.register().is_none());
         check!(handle.attach(list).is_ok());
+        // Nobody has seen the end of the registration.
+        check_eq!(handle.map(direction), Err(EBUSY));
+        regions.invalidated(0);
     }
     Ok(())
 }

@@ -23,11 +23,14 @@ use super::{
     soft::Soft,
     suite, //
 };
-use crate::rdma::{
-    dma::Direction,
-    mr::{
-        ScatterList,
-        Segment, //
+use crate::{
+    errno::ENOTCONN,
+    rdma::{
+        dma::Direction,
+        mr::{
+            ScatterList,
+            Segment, //
+        }, //
     },
 };
 use core::net::Ipv4Addr;
@@ -159,7 +162,7 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
         check_eq!(how, Transfer::Write);
     }
     within(|| link.is_over() || !status.is_success())?;
-    link.qp.shutdown()?;
+    link.qp.shutdown();
     let list = link.take(0)?;
     for at in 0..list.len() as usize {
         check_eq!(list.get(at), Some(ours(at)));
@@ -319,7 +322,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     }
     link.send_control()?;
     check!(link.qp.post_invalidate(1)?);
-    link.qp.shutdown()?;
+    link.qp.shutdown();
     check!(link.qp.is_shut_down());
     let (count, received) = (link.record().count(), link.record().received());
     check!(received <= WINDOW);
@@ -343,7 +346,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     let _ = link.send_unsignaled();
     let _ = link.send_control();
     let _ = link.peer.send(4);
-    check_eq!(link.qp.shutdown(), Ok(()));
+    link.qp.shutdown();
     fsleep(Delta::from_millis(50));
     check_eq!(link.record().count(), count);
     check_eq!(link.record().received(), received);
@@ -392,6 +395,49 @@ fn connections_repeat(soft: &Soft) -> Result {
     Ok(())
 }
 
+fn connects_again(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for round in 0..3 {
+        // One region that the peer can reach, one that is being invalidated, one that is free.
+        link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
+        link.grant(1, List::scattered(1)?, Direction::ToDevice)?;
+        let old = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+        check!(link.qp.post_invalidate(1)?);
+        link.qp.hang_up();
+        link.qp.shutdown();
+        link.qp.disconnect();
+        check!(link.qp.is_shut_down());
+        // There is nothing to post on.
+        check_eq!(link.send_unsignaled(), Err(ENOTCONN));
+        // Not with a list that the old connection may have left registered.
+        check_eq!(link.again(soft).err(), Some(EBUSY));
+        check!(link.take(0).is_ok());
+        check!(link.take(1).is_ok());
+        link.again(soft)?;
+        check_eq!(link.regions.reachable(), 0);
+
+        // All handles work, and the old key does not.
+        for handle in [0, 1, 2] {
+            link.grant(handle, List::scattered(3)?, Direction::FromDevice)?;
+            check!(segments(&link, handle)?.iter().all(|new| *new != old));
+            let segment = *segments(&link, handle)?.first().ok_or(EINVAL)?;
+            for byte in link.peer.source() {
+                *byte = theirs(round);
+            }
+            let status = link.peer.transfer(Transfer::Write, &segment)?;
+            check_eq!(status.number(), 0);
+            let before = link.record().received();
+            link.peer.send(4)?;
+            within(|| link.record().received() > before)?;
+            link.revoke(handle)?;
+            let list = link.take(handle)?;
+            check_eq!(list.get(0), Some(theirs(round)));
+        }
+    }
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
 macro_rules! suites {
     ($($suite:ident $module:ident $kind:expr, [$($more:ident),*];)*) => {
         $(
@@ -411,6 +457,7 @@ macro_rules! suites {
                 shutdown_is_the_end,
                 any_order_of_drops_is_good,
                 connections_repeat,
+                connects_again,
             ]);
         )*
     };

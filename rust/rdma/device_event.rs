@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Asynchronous events of RDMA devices: ports that come up, tables that change.
+//!
+//! What the core promises about them is little:
+//!
+//! - An event can be lost: reporting one needs memory in atomic context, and it is dropped if the
+//!   core cannot read the changed tables of the port again.
+//! - Events come from a work queue that runs several at a time, so an event may overtake another,
+//!   and one handler may run on several CPUs.
+//! - Most report a change that has been made: tables that are read in the handler are new.
+//!
+//! So an event is a reason to look, and no state to keep.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+//!
+//! Not supported: the events of queue pairs, completion queues and other objects. Their owner has a
+//! handler of its own for them.
+
+use super::device::{
+    Device,
+    Registered, //
+};
+use crate::bindings;
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// The device has failed and does nothing any more.
+    Fatal,
+    /// A port can be used.
+    PortActive,
+    /// A port cannot be used any more.
+    PortError,
+    /// A port has another local identifier; siw says so when a MAC address changes.
+    LidChange,
+    /// The table of partition keys of a port has changed.
+    PkeyChange,
+    /// Another subnet manager is in charge.
+    SmChange,
+    /// The subnet manager wants its clients to register again.
+    ClientReregister,
+    /// An entry of the GID table of a RoCE port has come or gone. The core does not tell of those of
+    /// other ports.
+    GidChange,
+    /// Another event of the device, an `enum ib_event_type`.
+    Other(u32),
+}
+
+impl DeviceEvent {
+    /// The event for an `enum ib_event_type`, or `None` if it is not the device's.
+    fn new(event: bindings::ib_event_type) -> Option<Self> {
+        Some(match event {
+            bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => Self::Fatal,
+            bindings::ib_event_type_IB_EVENT_PORT_ACTIVE => Self::PortActive,
+            bindings::ib_event_type_IB_EVENT_PORT_ERR => Self::PortError,
+            bindings::ib_event_type_IB_EVENT_LID_CHANGE => Self::LidChange,
+            bindings::ib_event_type_IB_EVENT_PKEY_CHANGE => Self::PkeyChange,
+            bindings::ib_event_type_IB_EVENT_SM_CHANGE => Self::SmChange,
+            bindings::ib_event_type_IB_EVENT_CLIENT_REREGISTER => Self::ClientReregister,
+            bindings::ib_event_type_IB_EVENT_GID_CHANGE => Self::GidChange,
+            bindings::ib_event_type_IB_EVENT_CQ_ERR
+            | bindings::ib_event_type_IB_EVENT_QP_FATAL
+            | bindings::ib_event_type_IB_EVENT_QP_REQ_ERR
+            | bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR
+            | bindings::ib_event_type_IB_EVENT_COMM_EST
+            | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
+            | bindings::ib_event_type_IB_EVENT_PATH_MIG
+            | bindings::ib_event_type_IB_EVENT_PATH_MIG_ERR
+            | bindings::ib_event_type_IB_EVENT_SRQ_ERR
+            | bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED
+            | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
+            | bindings::ib_event_type_IB_EVENT_WQ_FATAL => return None,
+            other => Self::Other(other),
+        })
+    }
+
+    /// Whether the core fills in the number of a port.
+    fn has_port(self) -> bool {
+        !matches!(self, Self::Fatal | Self::Other(_))
+    }
+}
+
+/// Takes the events of a device.
+pub trait DeviceEventHandler: Send + Sync + 'static {
+    /// Something happened to the device, or to `port` of it if there is one.
+    ///
+    /// Runs in process context and may sleep, but holds up all other handlers and the removal of
+    /// the device: it should queue work and return. The core calls it
+    ///
+    /// - from the work queue `ib_wq`, with the device's `event_handler_rwsem` held for reading;
+    /// - for [`DeviceEvent::GidChange`] from whoever changes the table, with the mutex of that table
+    ///   held too. [`Device::gid`] can be called.
+    ///
+    /// It must not register a handler for the same device or drop a [`Registration`] of one: both
+    /// would wait for it for ever.
+    fn device_event(&self, event: DeviceEvent, port: Option<u32>);
+}
+
+/// A handler for the events of one device.
+///
+/// Dropping it waits for the calls of the handler that are running, and none begin after it: calls
+/// are made with the device's `event_handler_rwsem` held for reading, over a list that the drop
+/// takes the handler out of with that semaphore held for writing. It sleeps, and must not happen in
+/// a handler of that device, nor with a lock held that a handler takes.
+///
+/// It holds the registration of the device, so that it must be dropped by the `remove` of a
+/// [`Client`](super::client::Client) at the latest.
+///
+/// # Invariants
+///
+/// `handler` is in the list of `device`, with [`Registration::callback`] as its function.
+#[pin_data(PinnedDrop)]
+pub struct Registration<T: DeviceEventHandler> {
+    #[pin]
+    handler: Opaque<bindings::ib_event_handler>,
+    device: Registered,
+    context: Arc<T>,
+}
+
+// SAFETY: Registration and its end are not tied to a thread, and `T` is `Send` and `Sync`.
+unsafe impl<T: DeviceEventHandler> Send for Registration<T> {}
+// SAFETY: A shared registration gives access to the device only, which is `Sync`.
+unsafe impl<T: DeviceEventHandler> Sync for Registration<T> {}
+
+impl<T: DeviceEventHandler> Registration<T> {
+    /// Registers `context` for the events of `device`. Sleeps.
+    ///
+    /// Events can come before this returns. Those of the past are not reported.
+    pub fn new(device: Registered, context: Arc<T>) -> impl PinInit<Self> {
+        let raw = device.as_raw();
+        pin_init!(Self {
+            device,
+            context,
+            // INVARIANT: It is registered here, at its final address. This comes last, as the
+            // callback uses the other fields.
+            handler <- Opaque::ffi_init(|slot: *mut bindings::ib_event_handler| {
+                let handler = bindings::ib_event_handler {
+                    device: raw,
+                    handler: Some(Self::callback),
+                    ..Default::default()
+                };
+                // SAFETY: `slot` is valid for writing.
+                unsafe { slot.write(handler) };
+                // SAFETY: The handler is initialised but for its place in the list, which this sets;
+                // it is pinned until `drop` has taken it out. `device` holds the registration.
+                unsafe { bindings::ib_register_event_handler(slot) };
+            }),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    #[cfg(SRP_KUNIT)]
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_event_handler {
+        self.handler.get()
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with the handler of a `Registration<T>` that is registered, and an event
+    /// of its device.
+    unsafe extern "C" fn callback(
+        handler: *mut bindings::ib_event_handler,
+        event: *mut bindings::ib_event,
+    ) {
+        let handler: *const Opaque<bindings::ib_event_handler> = Opaque::cast_from(handler);
+        // SAFETY: By the safety requirements.
+        let this = unsafe { container_of!(handler.cast_mut(), Self, handler) };
+        // SAFETY: The device was set before the handler was registered, and stays until `drop` has
+        // waited for this call.
+        let device: &Device = unsafe { &(*this).device };
+        // SAFETY: As above.
+        let context = unsafe { &(*this).context };
+        // SAFETY: By the safety requirements the event is valid during this call.
+        let event = unsafe { &*event };
+        let Some(kind) = DeviceEvent::new(event.event) else {
+            return;
+        };
+        let port = kind
+            .has_port()
+            // SAFETY: Those who report such an event set the number of the port.
+            .then(|| unsafe { *event.element.port_num.as_ref() })
+            .filter(|port| device.ports().contains(port));
+        context.device_event(kind, port);
+    }
+}
+
+#[pinned_drop]
+impl<T: DeviceEventHandler> PinnedDrop for Registration<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant it is registered, and the device is held.
+        unsafe { bindings::ib_unregister_event_handler(self.handler.get()) };
+    }
+}

@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections by the InfiniBand connection manager.
+//!
+//! An [`Id`] is one attempt to connect: request, answer, confirmation. The answer is not confirmed
+//! before its private data was looked at, so that a peer whose answer is of no use is refused rather
+//! than left with half a connection.
+//!
+//! C header: [`include/rdma/ib_cm.h`](srctree/include/rdma/ib_cm.h).
+
+use super::{
+    device::{
+        Device,
+        Registered, //
+    },
+    link::Link,
+    path::Path,
+    pd::Pd, //
+};
+use crate::{
+    bindings,
+    errno::ENOTCONN,
+    srp::logic::cm::{
+        self,
+        next,
+        Report,
+        State, //
+    },
+    sys::random_u64, //
+};
+use core::{
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    new_mutex,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// Retries of a request by the connection manager.
+const MAX_CM_RETRIES: u8 = 15;
+/// Bits of a packet sequence number.
+const PSN: u32 = 0x00ff_ffff;
+/// Response timeout of a port that cannot be asked: n in 4.096 us * 2^n.
+const SUBNET_TIMEOUT: u8 = 18;
+
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The peer has answered the request; the private data is its answer, and zeros after it.
+    Answered(&'a [u8]),
+    /// The peer said no.
+    Rejected {
+        /// `enum ib_cm_rej_reason`.
+        reason: u16,
+        /// Additional information, as long as the peer says.
+        info: &'a [u8],
+        /// The private data, and zeros after it.
+        private_data: &'a [u8],
+    },
+    /// Nobody answered the request.
+    Unreachable,
+    /// The connection is down.
+    Disconnected,
+    /// The queue pair number may be used again.
+    TimewaitExit,
+}
+
+/// Takes the events of an [`Id`].
+pub trait EventHandler: Send + Sync + 'static {
+    /// An event arrived: one of the first three at most, and then one end of the connection at most.
+    ///
+    /// Called from a work queue of the connection manager. May sleep, but must not drop the last
+    /// reference to its own id.
+    fn event(&self, event: Event<'_>);
+}
+
+/// The parameters of a connect request.
+pub struct Request<'a> {
+    /// What is asked for.
+    pub service_id: u64,
+    /// Handed to the peer; at most 92 bytes.
+    pub private_data: &'a [u8],
+    /// RDMA reads of the peer that we answer at a time.
+    pub responder_resources: u8,
+    /// Retries of an unacknowledged packet, 0 to 7.
+    pub retry_count: u8,
+    /// Retries when the peer has no receive posted, 0 to 7; 7 is for ever.
+    pub rnr_retry_count: u8,
+    /// Queue pair of the peer's connection manager, if it is not the usual one.
+    pub remote_cm_qpn: Option<u32>,
+}
+
+/// What the callback needs.
+struct Shared<E> {
+    /// A [`State`].
+    state: Atomic<u32>,
+    handler: Arc<E>,
+}
+
+impl<E: EventHandler> Shared<E> {
+    /// Notes what happens, and returns what to tell.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it must not happen in this state.
+    fn note(&self, event: cm::Event) -> Result<Report> {
+        let mut now = self.state.load(Acquire);
+        loop {
+            let state = State::new(now).ok_or(EINVAL)?;
+            let (to, report) = next(state, event).ok_or(EINVAL)?;
+            match self.state.cmpxchg(now, to as u32, Full) {
+                Ok(_) => return Ok(report),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Takes an event of the connection manager.
+    ///
+    /// # Safety
+    ///
+    /// `event` must be as the connection manager makes it: with the parameters of its kind, and
+    /// private data of the full length for an answer or a reject.
+    unsafe fn event(&self, event: &bindings::ib_cm_event) -> Report {
+        let what = match event.event {
+            bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => cm::Event::Rep,
+            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => cm::Event::Rej,
+            bindings::ib_cm_event_type_IB_CM_REQ_ERROR => cm::Event::Unanswered,
+            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => cm::Event::Mra,
+            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => cm::Event::Dreq,
+            bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED
+            | bindings::ib_cm_event_type_IB_CM_DREQ_ERROR => cm::Event::Drep,
+            bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => cm::Event::TimewaitExit,
+            _ => cm::Event::Other,
+        };
+        // What comes from the peer is possible in every state.
+        let report = self.note(what).unwrap_or(Report::Nothing);
+        self.handler.event(match report {
+            Report::Nothing => return report,
+            Report::Answer => {
+                let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
+                // SAFETY: It is an answer, whose private data has this length.
+                Event::Answered(unsafe { bytes(event.private_data, len as usize) })
+            }
+            Report::Refused => {
+                // SAFETY: It is a reject.
+                let rej = unsafe { event.param.rej_rcvd.as_ref() };
+                let most = bindings::ib_cm_data_size_IB_CM_REJ_ARI_LENGTH as usize;
+                let len = bindings::ib_cm_data_size_IB_CM_REJ_PRIVATE_DATA_SIZE as usize;
+                Event::Rejected {
+                    reason: u16::try_from(rej.reason).unwrap_or(u16::MAX),
+                    // The length is the peer's word, the room is that of the message.
+                    // SAFETY: It has that room.
+                    info: unsafe { bytes(rej.ari, usize::from(rej.ari_length).min(most)) },
+                    // SAFETY: The private data of a reject has this length.
+                    private_data: unsafe { bytes(event.private_data, len) },
+                }
+            }
+            Report::Unreachable => Event::Unreachable,
+            Report::Disconnected => Event::Disconnected,
+            Report::TimewaitExit => Event::TimewaitExit,
+        });
+        report
+    }
+}
+
+/// # Safety
+///
+/// `data` must be null or point at `len` bytes that live for `'a`.
+unsafe fn bytes<'a>(data: *const core::ffi::c_void, len: usize) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: The caller's promise.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+/// The identifier itself.
+///
+/// # Invariants
+///
+/// `id` is a valid identifier whose context is `*shared`.
+struct Raw<E: EventHandler> {
+    id: NonNull<bindings::ib_cm_id>,
+    shared: Arc<Shared<E>>,
+}
+
+impl<E: EventHandler> Raw<E> {
+    fn new(device: &Device, handler: Arc<E>) -> Result<Self> {
+        let shared = Arc::new(
+            Shared {
+                state: Atomic::new(State::Idle as u32),
+                handler,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The device is registered, and its owner holds it longer than this. The context
+        // stays valid: `Raw` holds it, and its `Drop` waits for the last event.
+        let id = from_err_ptr(unsafe {
+            bindings::ib_create_cm_id(
+                device.as_raw(),
+                Some(Self::event_callback),
+                Arc::as_ptr(&shared).cast_mut().cast(),
+            )
+        })?;
+        let id = NonNull::new(id).ok_or(ENOMEM)?;
+        // INVARIANT: `id` was just created with this context.
+        Ok(Self { id, shared })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the connection manager with an identifier made by [`Self::new`] and its event.
+    unsafe extern "C" fn event_callback(
+        id: *mut bindings::ib_cm_id,
+        event: *const bindings::ib_cm_event,
+    ) -> c_int {
+        // SAFETY: By this function's contract the identifier is valid.
+        let context = unsafe { (*id).context };
+        // SAFETY: By the type invariant the context is `Shared`, which lives until
+        // `ib_destroy_cm_id()` has returned, and that waits for this call.
+        let shared = unsafe { &*context.cast::<Shared<E>>() };
+        // SAFETY: The event is valid for the duration of the call.
+        let event = unsafe { &*event };
+        if event.event == bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED {
+            // SAFETY: The identifier is valid. An error says that it is past that.
+            let _ = unsafe { bindings::ib_send_cm_drep(id, core::ptr::null(), 0) };
+        }
+        // SAFETY: The connection manager has made the event.
+        if unsafe { shared.event(event) } == Report::Answer {
+            // Whoever connects looks at the answer now; should the peer ask again meanwhile, it is
+            // told to wait.
+            // SAFETY: The identifier is valid. An error says that it is past that.
+            let _ = unsafe { bindings::ib_prepare_cm_mra(id) };
+        }
+        0
+    }
+}
+
+impl<E: EventHandler> Drop for Raw<E> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the identifier is valid. It waits for a running event, so
+        // the handler may go after it; nobody drops the last reference in a handler, as
+        // `EventHandler` asks. A peer that waits for an answer is told.
+        unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
+    }
+}
+
+/// The queue pair of an [`Id`].
+#[derive(Clone, Copy)]
+enum Queue {
+    /// There was none yet.
+    None,
+    /// It is there.
+    Made(NonNull<bindings::ib_qp>),
+    /// It was destroyed.
+    Gone,
+}
+
+/// An attempt to connect from one port, with its event handler.
+///
+/// # Invariants
+///
+/// A queue pair in `queue` is valid while the lock is held.
+#[pin_data]
+pub struct Id<E: EventHandler> {
+    raw: Raw<E>,
+    #[pin]
+    queue: Mutex<Queue>,
+    port: u32,
+    pkey: u16,
+    // Dropped last.
+    device: Registered,
+}
+
+// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+unsafe impl<E: EventHandler> Send for Id<E> {}
+// SAFETY: As above.
+unsafe impl<E: EventHandler> Sync for Id<E> {}
+
+impl<E: EventHandler> Id<E> {
+    /// Creates an identifier for a connection from `port` of `device` in partition `pkey`. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` when the device goes, `ENOMEM`.
+    pub fn new(device: &Device, port: u32, pkey: u16, handler: Arc<E>) -> Result<Arc<Self>> {
+        let device = device.hold()?;
+        let raw = Raw::new(&device, handler)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                raw,
+                queue <- new_mutex!(Queue::None, "ib_cm::Id::queue"),
+                port,
+                pkey,
+                device,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn as_raw(&self) -> *mut bindings::ib_cm_id {
+        self.raw.id.as_ptr()
+    }
+
+    /// The handler.
+    pub fn handler(&self) -> &E {
+        &self.raw.shared.handler
+    }
+
+    /// Asks the peer at the end of `path` to connect to the queue pair of this identifier, once.
+    /// Ends with an event. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` without a queue pair, `EINVAL` the second time or if the private data is too long,
+    /// otherwise what the connection manager says of the path.
+    pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
+        let queue = self.queue.lock();
+        let Queue::Made(qp) = *queue else {
+            return Err(ENOTCONN);
+        };
+        let private_data_len = u8::try_from(what.private_data.len()).map_err(|_| EINVAL)?;
+        let subnet_timeout = self
+            .device
+            .port_info(self.port)
+            .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
+        let timeout = cm::response_timeout(subnet_timeout);
+        self.raw.shared.note(cm::Event::Ask)?;
+        if let Some(qpn) = what.remote_cm_qpn {
+            // SAFETY: The identifier is valid, and nobody else uses it before the request.
+            unsafe { (*self.as_raw()).remote_cm_qpn = qpn };
+        }
+        let mut param = bindings::ib_cm_req_param {
+            ppath_sgid_attr: path.sgid_attr(),
+            primary_path: path.as_raw(),
+            service_id: what.service_id.to_be(),
+            // SAFETY: By the type invariant the queue pair is valid.
+            qp_num: unsafe { (*qp.as_ptr()).qp_num },
+            qp_type: bindings::ib_qp_type_IB_QPT_RC,
+            // CAST: The lower bits are as random as the others.
+            starting_psn: random_u64() as u32 & PSN,
+            private_data: what.private_data.as_ptr().cast(),
+            private_data_len,
+            responder_resources: what.responder_resources,
+            initiator_depth: 0,
+            remote_cm_response_timeout: timeout,
+            flow_control: 1,
+            local_cm_response_timeout: timeout,
+            retry_count: what.retry_count,
+            rnr_retry_count: what.rnr_retry_count,
+            max_cm_retries: MAX_CM_RETRIES,
+            ..Default::default()
+        };
+        // SAFETY: The identifier is valid by the type invariant; the function copies the parameters,
+        // the path and the private data, and takes its own reference to the GID.
+        let sent = to_result(unsafe { bindings::ib_send_cm_req(self.as_raw(), &mut param) });
+        if sent.is_err() {
+            self.raw.shared.note(cm::Event::Hangup)?;
+        }
+        sent
+    }
+
+    /// Takes the answer: the queue pair may be used, and the peer is told so. May sleep.
+    ///
+    /// Returns the milliseconds after which a command on the queue pair has certainly ended.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if there is no answer or the connection has ended meanwhile, otherwise what the
+    /// device driver or the connection manager says; the peer should be [refused](Self::refuse) then.
+    pub fn confirm(&self) -> Result<u32> {
+        let queue = self.queue.lock();
+        let Queue::Made(qp) = *queue else {
+            return Err(ENOTCONN);
+        };
+        // Before the peer is told, as it may disconnect at once.
+        self.raw
+            .shared
+            .note(cm::Event::Confirm)
+            .map_err(|_| ENOTCONN)?;
+        self.modify(qp, bindings::ib_qp_state_IB_QPS_RTR)?;
+        let attr = self.modify(qp, bindings::ib_qp_state_IB_QPS_RTS)?;
+        // SAFETY: The identifier is valid by the type invariant.
+        to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
+        Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
+    }
+
+    /// Moves the queue pair to a state with the attributes that were agreed on.
+    fn modify(
+        &self,
+        qp: NonNull<bindings::ib_qp>,
+        state: bindings::ib_qp_state,
+    ) -> Result<KBox<bindings::ib_qp_attr>> {
+        let mut attr = KBox::new(
+            bindings::ib_qp_attr {
+                qp_state: state,
+                ..Default::default()
+            },
+            GFP_KERNEL,
+        )?;
+        let mut mask = 0;
+        // SAFETY: The identifier is valid by the type invariant, the others for writing.
+        to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), &mut *attr, &mut mask) })?;
+        // SAFETY: The caller holds the lock of the queue pair, so it is valid; `attr` has what
+        // `mask` says.
+        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
+        Ok(attr)
+    }
+
+    /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
+    pub fn refuse(&self) {
+        let _ = self.raw.shared.note(cm::Event::Hangup);
+        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
+        // to refuse.
+        let _ = unsafe {
+            bindings::ib_send_cm_rej(
+                self.as_raw(),
+                bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED,
+                core::ptr::null_mut(),
+                0,
+                core::ptr::null(),
+                0,
+            )
+        };
+    }
+}
+
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it stays until `destroy_qp`.
+unsafe impl<E: EventHandler> Link for Id<E> {
+    unsafe fn create_qp(
+        &self,
+        pd: &Pd,
+        attr: &mut bindings::ib_qp_init_attr,
+    ) -> Result<NonNull<bindings::ib_qp>> {
+        if pd.device().as_raw() != self.device.as_raw() {
+            return Err(EINVAL);
+        }
+        let pkey_index = self.device.pkey_index(self.port, self.pkey)?;
+        let mut queue = self.queue.lock();
+        if !matches!(*queue, Queue::None) {
+            return Err(EBUSY);
+        }
+        // SAFETY: The domain is valid, and by this function's contract so are the queues; the
+        // function copies `attr`.
+        let qp = from_err_ptr(unsafe {
+            bindings::ib_create_qp_kernel(pd.as_raw(), attr, super::CALLER.as_char_ptr())
+        })?;
+        let qp = NonNull::new(qp).ok_or(ENOMEM)?;
+        let access = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ
+            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE
+            | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
+            | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS
+            | bindings::ib_qp_attr_mask_IB_QP_PORT;
+        let init = KBox::new(
+            bindings::ib_qp_attr {
+                qp_state: bindings::ib_qp_state_IB_QPS_INIT,
+                qp_access_flags: access as c_int,
+                pkey_index,
+                port_num: self.port,
+                ..Default::default()
+            },
+            GFP_KERNEL,
+        );
+        let ready = init.map_err(Error::from).and_then(|mut init| {
+            // SAFETY: The queue pair is valid, and `init` has what the mask says.
+            to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *init, mask as c_int) })
+        });
+        if let Err(e) = ready {
+            // SAFETY: It was just made, and nobody knows of it.
+            let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), core::ptr::null_mut()) };
+            return Err(e);
+        }
+        // INVARIANT: It is valid until `destroy_qp`, which takes it out.
+        *queue = Queue::Made(qp);
+        Ok(qp)
+    }
+
+    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>) {
+        *self.queue.lock() = Queue::Gone;
+        // SAFETY: By this function's contract it is ours, and nobody uses it.
+        let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), core::ptr::null_mut()) };
+    }
+
+    fn disconnect(&self) {
+        let _ = self.raw.shared.note(cm::Event::Hangup);
+        let queue = self.queue.lock();
+        if let Queue::Made(qp) = *queue {
+            let attr = KBox::new(
+                bindings::ib_qp_attr {
+                    qp_state: bindings::ib_qp_state_IB_QPS_ERR,
+                    ..Default::default()
+                },
+                GFP_KERNEL,
+            );
+            // Without the memory it stays as it is until it is drained.
+            if let Ok(mut attr) = attr {
+                let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+                // SAFETY: By the type invariant the queue pair is valid while the lock is held.
+                let _ = unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) };
+            }
+        }
+        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
+        // to disconnect.
+        let _ = unsafe { bindings::ib_send_cm_dreq(self.as_raw(), core::ptr::null(), 0) };
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+mod tests;

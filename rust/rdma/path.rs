@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Paths to another port, and how they are looked up.
+//!
+//! On InfiniBand and Omni-Path the subnet administrator knows them. On RoCE there is none: the path
+//! follows from the two GIDs, which are IP addresses, and from what the network says of them.
+//!
+//! C header: [`include/rdma/ib_sa.h`](srctree/include/rdma/ib_sa.h).
+
+use super::{
+    device::{
+        Device,
+        Fabric,
+        Gid, //
+    },
+    roce,
+    sa, //
+};
+use crate::{
+    bindings,
+    errno::EOPNOTSUPP, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    time::Msecs, //
+};
+
+/// The ends of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// Our port's GID.
+    pub sgid: Gid,
+    /// The other port's GID.
+    pub dgid: Gid,
+    /// The partition.
+    pub pkey: u16,
+    /// What is to be reached there.
+    pub service_id: u64,
+}
+
+impl Ends {
+    /// A path record with these ends and nothing else.
+    pub(super) fn record(&self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
+        bindings::sa_path_rec {
+            dgid: raw_gid(self.dgid),
+            sgid: raw_gid(self.sgid),
+            service_id: self.service_id.to_be(),
+            pkey: self.pkey.to_be(),
+            numb_path: 1,
+            rec_type: kind,
+            ..Default::default()
+        }
+    }
+}
+
+/// The C form of a GID.
+pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
+    let mut raw = bindings::ib_gid::default();
+    // SAFETY: Every bit pattern is a valid byte array.
+    *unsafe { raw.raw.as_mut() } = gid;
+    raw
+}
+
+/// A counted entry of a GID table.
+///
+/// # Invariants
+///
+/// The entry is valid, and one of its references is this object's.
+pub(super) struct SgidAttr(NonNull<bindings::ib_gid_attr>);
+
+// SAFETY: The count may be given up in any context; what we read is constant.
+unsafe impl Send for SgidAttr {}
+// SAFETY: As above.
+unsafe impl Sync for SgidAttr {}
+
+impl SgidAttr {
+    /// Finds the entry of a port with this GID, of one of these types, the first that there is.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if there is none.
+    pub(super) fn find(
+        device: &Device,
+        port: u32,
+        gid: Gid,
+        types: &[bindings::ib_gid_type],
+    ) -> Result<Self> {
+        let gid = raw_gid(gid);
+        for kind in types {
+            // SAFETY: The device is registered, `gid` is valid for the call, and any network
+            // interface will do.
+            let found = unsafe {
+                bindings::rdma_find_gid_by_port(device.as_raw(), &gid, *kind, port, null_mut())
+            };
+            let found = from_err_ptr(found.cast_mut());
+            if let Some(found) = found.ok().and_then(NonNull::new) {
+                // INVARIANT: The lookup has counted a reference.
+                return Ok(Self(found));
+            }
+        }
+        Err(ENOENT)
+    }
+
+    pub(super) fn as_raw(&self) -> *const bindings::ib_gid_attr {
+        self.0.as_ptr()
+    }
+
+    /// `enum ib_gid_type`.
+    pub(super) fn kind(&self) -> bindings::ib_gid_type {
+        // SAFETY: By the type invariant; the field is constant.
+        unsafe { (*self.as_raw()).gid_type }
+    }
+}
+
+impl Drop for SgidAttr {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the reference is ours to give up.
+        unsafe { bindings::rdma_put_gid_attr(self.as_raw()) };
+    }
+}
+
+/// A path to another port, ready to connect along.
+pub struct Path {
+    record: bindings::sa_path_rec,
+    sgid: Option<SgidAttr>,
+}
+
+impl Path {
+    pub(super) fn new(record: bindings::sa_path_rec, sgid: Option<SgidAttr>) -> Self {
+        Self { record, sgid }
+    }
+
+    /// The GID that it leads to.
+    pub fn dgid(&self) -> Gid {
+        // SAFETY: Every bit pattern is a valid byte array.
+        unsafe { *self.record.dgid.raw.as_ref() }
+    }
+
+    /// The GID that it comes from.
+    pub fn sgid(&self) -> Gid {
+        // SAFETY: Every bit pattern is a valid byte array.
+        unsafe { *self.record.sgid.raw.as_ref() }
+    }
+
+    /// Its partition.
+    pub fn pkey(&self) -> u16 {
+        u16::from_be(self.record.pkey)
+    }
+
+    /// Lets it lead to another port of the same subnet, whose LID is known.
+    ///
+    /// The rest is as before. Not for RoCE, which has no LIDs: the next hop would be the old one.
+    pub fn turn(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
+        if let Some(gid) = gid {
+            self.record.dgid = raw_gid(gid);
+        }
+        if let Some(pkey) = pkey {
+            self.record.pkey = pkey.to_be();
+        }
+        // SAFETY: The record is valid for writing.
+        unsafe { bindings::srp_helper_sa_path_set_dlid(&mut self.record, u32::from(lid)) };
+    }
+
+    pub(super) fn as_raw(&mut self) -> *mut bindings::sa_path_rec {
+        &mut self.record
+    }
+
+    pub(super) fn sgid_attr(&self) -> *const bindings::ib_gid_attr {
+        self.sgid
+            .as_ref()
+            .map_or(core::ptr::null(), SgidAttr::as_raw)
+    }
+}
+
+/// A path that is being looked up. Dropping it ends that.
+pub enum Lookup {
+    /// By the subnet administrator.
+    Sa(Pin<KBox<sa::Query>>),
+    /// By the IP network.
+    Roce(Pin<KBox<roce::Query>>),
+}
+
+impl Lookup {
+    /// Begins to look for a path from `port` of `device`, for at most `timeout` milliseconds. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// - `EOPNOTSUPP` if the port has no InfiniBand connection manager
+    /// - `ENOENT` if the port has no such GID
+    /// - `EAGAIN` if the port knows no subnet administrator
+    /// - `EINVAL` if the GIDs are addresses of different families, on RoCE
+    /// - otherwise what the network says, `ENETUNREACH` for instance
+    pub fn start(device: &Device, port: u32, ends: &Ends, timeout: Msecs) -> Result<Self> {
+        match device.fabric(port) {
+            fabric @ (Fabric::InfiniBand | Fabric::Opa) => {
+                let opa = fabric == Fabric::Opa;
+                sa::Query::start(device, port, ends, opa, timeout).map(Self::Sa)
+            }
+            Fabric::Roce => roce::Query::start(device, port, ends, timeout).map(Self::Roce),
+            Fabric::Other => Err(EOPNOTSUPP),
+        }
+    }
+
+    /// Waits for the path, at most `timeout` milliseconds. Sleeps.
+    ///
+    /// Returns `None` if there is no answer yet.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` after a signal.
+    pub fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
+        match self {
+            Self::Sa(query) => query.wait(timeout),
+            Self::Roce(query) => query.wait(timeout),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Paths on RoCE, where nobody can be asked for them.
+//!
+//! The two GIDs are IP addresses; the network's routes and neighbours give the Ethernet address of
+//! the next hop, and the rest is what `rdma_cm` puts into its own path records.
+//!
+//! C header: [`include/rdma/ib_addr.h`](srctree/include/rdma/ib_addr.h).
+
+use super::{
+    device::{
+        Device,
+        Registered, //
+    },
+    path::{
+        Ends,
+        Path,
+        SgidAttr, //
+    },
+};
+use crate::{
+    bindings,
+    sync::Completion, //
+};
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    marker::PhantomPinned, //
+};
+use kernel::{
+    error::to_result,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Mutex, //
+    },
+    time::Msecs, //
+};
+
+/// Time that a packet takes, as n in 4.096 us * 2^n: what `rdma_cm` takes for Ethernet.
+const PACKET_LIFE_TIME: u8 = 16;
+/// Hops, if the route does not say.
+const HOP_LIMIT: u8 = 64;
+
+/// A path whose next hop is not known yet.
+struct Wanted {
+    record: bindings::sa_path_rec,
+    sgid: SgidAttr,
+}
+
+/// A path whose next hop is being looked for.
+///
+/// # Invariants
+///
+/// The core uses `address`, and the GID entry that it names, from the start until the callback has
+/// run or `rdma_addr_cancel()` has returned. `sgid` is dropped after that.
+#[pin_data(PinnedDrop)]
+pub struct Query {
+    address: UnsafeCell<bindings::rdma_dev_addr>,
+    /// What the core said; valid when `answered`.
+    status: Atomic<i32>,
+    #[pin]
+    answered: Completion,
+    #[pin]
+    wanted: Mutex<Option<Wanted>>,
+    _device: Registered,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: The query is not bound to a thread.
+unsafe impl Send for Query {}
+// SAFETY: `address` is the core's until it has answered, and only read after that.
+unsafe impl Sync for Query {}
+
+impl Query {
+    /// Begins to look for the way. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the port has no such GID, `EINVAL` if the GIDs are addresses of different
+    /// families, otherwise what the routing code says.
+    pub(super) fn start(
+        device: &Device,
+        port: u32,
+        ends: &Ends,
+        timeout: Msecs,
+    ) -> Result<Pin<KBox<Self>>> {
+        let v2 = bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP;
+        let v1 = bindings::ib_gid_type_IB_GID_TYPE_ROCE;
+        let sgid = SgidAttr::find(device, port, ends.sgid, &[v2, v1])?;
+        let mut record = ends.record(if sgid.kind() == v2 {
+            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2
+        } else {
+            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V1
+        });
+        record.reversible = 1;
+        record.mtu_selector = bindings::ib_sa_selector_IB_SA_EQ as u8;
+        // CAST: At most 5.
+        record.mtu = device.port_info(port)?.active_mtu as u8;
+        record.rate_selector = bindings::ib_sa_selector_IB_SA_EQ as u8;
+        record.rate = bindings::ib_rate_IB_RATE_PORT_CURRENT as u8;
+        record.packet_life_time_selector = bindings::ib_sa_selector_IB_SA_EQ as u8;
+        record.packet_life_time = PACKET_LIFE_TIME;
+
+        let mut src = bindings::__kernel_sockaddr_storage::default();
+        let mut dst = bindings::__kernel_sockaddr_storage::default();
+        let (src, dst): (*mut bindings::sockaddr, *mut bindings::sockaddr) =
+            ((&raw mut src).cast(), (&raw mut dst).cast());
+        // SAFETY: There is room for an address of either family.
+        unsafe { bindings::srp_helper_rdma_gid2ip(src, &record.sgid) };
+        // SAFETY: As above.
+        unsafe { bindings::srp_helper_rdma_gid2ip(dst, &record.dgid) };
+
+        let address = bindings::rdma_dev_addr {
+            // The core wants one here, but takes that of the GID's network interface.
+            net: (&raw mut bindings::init_net).cast(),
+            sgid_attr: sgid.as_raw(),
+            ..Default::default()
+        };
+        let this = KBox::pin_init(
+            pin_init!(Self {
+                address: UnsafeCell::new(address),
+                status: Atomic::new(0),
+                answered <- Completion::new(),
+                wanted <- new_mutex!(Some(Wanted { record, sgid }), "roce::Query::wanted"),
+                _device: device.hold()?,
+                _pin: PhantomPinned,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The addresses are copied; by the type invariant `address` and the context stay
+        // valid and in place until the core is done.
+        to_result(unsafe {
+            bindings::rdma_resolve_ip(
+                src,
+                dst,
+                this.address.get(),
+                timeout as usize,
+                Some(Self::answer_callback),
+                true,
+                core::ptr::from_ref(&*this).cast_mut().cast(),
+            )
+        })?;
+        Ok(this)
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with a query as its context, once.
+    unsafe extern "C" fn answer_callback(
+        status: c_int,
+        _: *mut bindings::sockaddr,
+        _: *mut bindings::rdma_dev_addr,
+        context: *mut c_void,
+    ) {
+        // SAFETY: By the type invariant the query is there until this call has returned.
+        let this = unsafe { &*context.cast::<Self>() };
+        this.status.store(status, Relaxed);
+        this.answered.complete_all();
+    }
+
+    /// Waits for the answer, at most `timeout` milliseconds; `None` if there is none yet, or it was
+    /// had before. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` after a signal.
+    pub(super) fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
+        match self.answered.wait_interruptible_timeout(timeout) {
+            Ok(()) => {}
+            Err(e) if e == ETIMEDOUT => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        let Some(Wanted { mut record, sgid }) = self.wanted.lock().take() else {
+            return Ok(None);
+        };
+        if let Err(e) = to_result(self.status.load(Relaxed)) {
+            return Ok(Some(Err(e)));
+        }
+        // SAFETY: The core has answered and does not use it any more.
+        let address = unsafe { &mut *self.address.get() };
+        record.hop_limit = match u8::try_from(address.hoplimit) {
+            Ok(0) | Err(_) => HOP_LIMIT,
+            Ok(limit) => limit,
+        };
+        // SAFETY: The record is one of RoCE, and the address has more than six bytes.
+        unsafe {
+            bindings::srp_helper_sa_path_set_dmac(&mut record, address.dst_dev_addr.as_mut_ptr())
+        };
+        Ok(Some(Ok(Path::new(record, Some(sgid)))))
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Query {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: It is the address that the query was begun with, if it was. After this the core
+        // does not call any more: the request was taken off its list, or its callback has run.
+        unsafe { bindings::rdma_addr_cancel(self.address.get()) };
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Questions to the subnet administrator.
+//!
+//! C header: [`include/rdma/ib_sa.h`](srctree/include/rdma/ib_sa.h).
+
+use super::{
+    device::{
+        Device,
+        Registered, //
+    },
+    path::{
+        Ends,
+        Path,
+        SgidAttr, //
+    },
+};
+use crate::{
+    bindings,
+    sync::Completion, //
+};
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    marker::PhantomPinned,
+    ptr::null_mut, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        SpinLock, //
+    },
+    time::Msecs,
+    types::Opaque, //
+};
+
+/// Bits of the component mask: which fields of the record are asked for. `ib_sa.h` has macros.
+const SERVICE_ID: u64 = 1 << 0 | 1 << 1;
+const DGID: u64 = 1 << 2;
+const SGID: u64 = 1 << 3;
+const NUMB_PATH: u64 = 1 << 12;
+const PKEY: u64 = 1 << 13;
+
+/// A path record that was asked for.
+///
+/// # Invariants
+///
+/// `client` is registered, and used by this query alone. It is unregistered first when the object
+/// goes, which waits until the core is done with the query: no callback comes after that.
+#[pin_data(PinnedDrop)]
+pub struct Query {
+    #[pin]
+    client: Opaque<bindings::ib_sa_client>,
+    /// What the core calls the query, or negative if it was not begun.
+    id: Atomic<i32>,
+    query: Atomic<*mut bindings::ib_sa_query>,
+    /// What is asked for. The core may look at it until it is done.
+    record: UnsafeCell<bindings::sa_path_rec>,
+    #[pin]
+    answer: SpinLock<Option<Result<bindings::sa_path_rec>>>,
+    #[pin]
+    answered: Completion,
+    port: u32,
+    device: Registered,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: The query is not bound to a thread; the callback and the waiter meet under `answer`.
+unsafe impl Send for Query {}
+// SAFETY: As above; `record` is only touched before others have a reference.
+unsafe impl Sync for Query {}
+
+impl Query {
+    /// Asks for a path, once; `opa` if the port has wide LIDs. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the port has no subnet administrator, `EAGAIN` if it is not known (yet), `EINVAL`
+    /// if its LID is too wide to be asked for, `ENOMEM`.
+    pub(super) fn start(
+        device: &Device,
+        port: u32,
+        ends: &Ends,
+        opa: bool,
+        timeout: Msecs,
+    ) -> Result<Pin<KBox<Self>>> {
+        let record = ends.record(if opa {
+            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_OPA
+        } else {
+            bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB
+        });
+        let device = device.hold()?;
+        let this = KBox::pin_init(
+            pin_init!(Self {
+                // INVARIANT: It is registered here.
+                client <- Opaque::ffi_init(|slot: *mut bindings::ib_sa_client| {
+                    // SAFETY: `slot` is valid for writing.
+                    unsafe { bindings::ib_sa_register_client(slot) }
+                }),
+                id: Atomic::new(-1),
+                query: Atomic::new(null_mut()),
+                record: UnsafeCell::new(record),
+                answer <- new_spinlock!(None, "sa::Query::answer"),
+                answered <- Completion::new(),
+                port,
+                device,
+                _pin: PhantomPinned,
+            }),
+            GFP_KERNEL,
+        )?;
+        let mut query = null_mut();
+        // SAFETY: The device is registered and the client is too. The record and the context stay
+        // valid and in place until the core is done, as the type invariant says.
+        let id = unsafe {
+            bindings::ib_sa_path_rec_get(
+                this.client.get(),
+                this.device.as_raw(),
+                this.port,
+                this.record.get(),
+                SERVICE_ID | DGID | SGID | NUMB_PATH | PKEY,
+                timeout as usize,
+                bindings::GFP_KERNEL,
+                Some(Self::answer_callback),
+                core::ptr::from_ref(&*this).cast_mut().cast(),
+                &mut query,
+            )
+        };
+        if id < 0 {
+            return Err(Error::from_errno(id));
+        }
+        this.query.store(query, Relaxed);
+        this.id.store(id, Relaxed);
+        Ok(this)
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with a query as its context; with at least `count` records if `status` is
+    /// 0. It may call twice: when a query is cancelled that was just answered.
+    unsafe extern "C" fn answer_callback(
+        status: c_int,
+        records: *mut bindings::sa_path_rec,
+        count: c_uint,
+        context: *mut c_void,
+    ) {
+        // SAFETY: By the type invariant the query is there as long as the core may call.
+        let this = unsafe { &*context.cast::<Self>() };
+        let result = match status {
+            0 if count > 0 && !records.is_null() => {
+                // SAFETY: There is a record, and it is plain data.
+                Ok(unsafe { records.read() })
+            }
+            status if status < 0 => Err(Error::from_errno(status)),
+            _ => Err(EIO),
+        };
+        let mut answer = this.answer.lock();
+        if answer.is_none() && !this.answered.is_done() {
+            *answer = Some(result);
+        }
+        drop(answer);
+        this.answered.complete_all();
+    }
+
+    /// Waits for the answer, at most `timeout` milliseconds; `None` if there is none yet, or it was
+    /// had before. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` after a signal.
+    pub(super) fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
+        match self.answered.wait_interruptible_timeout(timeout) {
+            Err(e) if e != ETIMEDOUT => return Err(e),
+            _ => {}
+        }
+        let Some(answer) = self.answer.lock().take() else {
+            return Ok(None);
+        };
+        Ok(Some(answer.map(|record| {
+            // SAFETY: Every bit pattern is a valid byte array.
+            let sgid = unsafe { *record.sgid.raw.as_ref() };
+            let types = [bindings::ib_gid_type_IB_GID_TYPE_IB];
+            // It tells apart devices that have the same GID; it is not needed to find the way.
+            let sgid = SgidAttr::find(&self.device, self.port, sgid, &types).ok();
+            Path::new(record, sgid)
+        })))
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Query {
+    fn drop(self: Pin<&mut Self>) {
+        let id = self.id.load(Relaxed);
+        if id >= 0 && !self.answered.is_done() {
+            let query = self.query.load(Relaxed);
+            // SAFETY: The core gave both for this query; it knows by the number whether the query is
+            // still there.
+            unsafe { bindings::ib_sa_cancel_query(id, query) };
+        }
+        // SAFETY: By the type invariant the client is registered.
+        unsafe { bindings::ib_sa_unregister_client(self.client.get()) };
+    }
+}

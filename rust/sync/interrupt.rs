@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ending the wait of a kernel thread from outside.
+//!
+//! C header: [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
+
+use crate::{
+    bindings,
+    sync::irq_lock::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
+};
+use kernel::{
+    current,
+    prelude::*,
+    sync::aref::ARef,
+    task::Task, //
+};
+
+/// The signal that is used. A thread takes it from the kernel only.
+const SIGNAL: c_int = bindings::SIGINT as c_int;
+
+/// Lets others end the interruptible waits of a kernel thread, in C functions that have no deadline
+/// of their own.
+#[pin_data]
+pub struct Interrupt {
+    /// The thread in [`Interrupt::run`]. It takes the signal at least as long as it is here.
+    #[pin]
+    task: SpinLockIrq<Option<ARef<Task>>>,
+}
+
+impl Interrupt {
+    /// Nobody can be interrupted yet.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            task <- new_spinlock_irq!(None, "Interrupt::task"),
+        })
+    }
+
+    /// Calls `f`, whose interruptible waits end after [`Interrupt::interrupt`]. Process context.
+    ///
+    /// One thread at a time; another one, or a thread of a process, which has its own signals, calls
+    /// `f` and cannot be interrupted by this.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let task: ARef<Task> = ARef::from(&**current!());
+        // SAFETY: A task has flags; those of the current one are changed by itself only.
+        let flags = unsafe { (*task.as_ptr()).flags };
+        if flags & bindings::PF_KTHREAD == 0 {
+            return f();
+        }
+        {
+            let mut place = self.task.lock();
+            if place.is_some() {
+                drop(place);
+                return f();
+            }
+            // SAFETY: It changes what the current thread does with a signal that it ignores else.
+            unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
+            *place = Some(task);
+        }
+        let result = f();
+        let task = self.task.lock().take();
+        // SAFETY: Back to what it was. Nobody sends the signal any more.
+        unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
+        if let Some(task) = task {
+            // SAFETY: It is the current thread, which takes no other signal.
+            unsafe { bindings::flush_signals(task.as_ptr()) };
+        }
+        result
+    }
+
+    /// Ends the wait of the thread that is in [`Interrupt::run`], and each that it begins there. Any
+    /// context but NMI.
+    pub fn interrupt(&self) {
+        if let Some(task) = &*self.task.lock() {
+            // SAFETY: The task is valid, and takes the signal while it is here.
+            unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
+        }
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_interrupt)]
+mod tests {
+    use super::*;
+    use crate::{
+        sync::Completion,
+        workqueue::{
+            Flags,
+            WorkQueue, //
+        },
+    };
+    use kernel::{
+        impl_has_work, new_work,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        },
+        workqueue::{
+            Work,
+            WorkItem, //
+        },
+    };
+
+    #[pin_data]
+    struct Sleeper {
+        #[pin]
+        interrupt: Interrupt,
+        #[pin]
+        never: Completion,
+        #[pin]
+        begun: Completion,
+        #[pin]
+        ended: Completion,
+        #[pin]
+        work: Work<Sleeper>,
+        result: Atomic<i32>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Sleeper { self.work }
+    }
+
+    impl WorkItem for Sleeper {
+        type Pointer = Arc<Self>;
+
+        fn run(this: Arc<Self>) {
+            let result = this.interrupt.run(|| {
+                this.begun.complete();
+                this.never.wait_interruptible_timeout(20_000)
+            });
+            // Outside nothing is left of it.
+            let after = this.never.wait_interruptible_timeout(10);
+            let ok = result == Err(ERESTARTSYS) && after == Err(ETIMEDOUT);
+            this.result.store(i32::from(ok), Relaxed);
+            this.ended.complete();
+        }
+    }
+
+    #[test]
+    fn ends_the_wait_of_a_worker() -> Result {
+        let queue = WorkQueue::new(c"srp_test_interrupt", Flags::UNBOUND)?;
+        let sleeper = Arc::pin_init(
+            pin_init!(Sleeper {
+                interrupt <- Interrupt::new(),
+                never <- Completion::new(),
+                begun <- Completion::new(),
+                ended <- Completion::new(),
+                work <- new_work!("srp_test_sleeper"),
+                result: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        // Nobody is there.
+        sleeper.interrupt.interrupt();
+        for _ in 0..20 {
+            sleeper.result.store(0, Relaxed);
+            assert!(queue.handle().enqueue(sleeper.clone()).is_ok());
+            sleeper.begun.wait_timeout(10_000)?;
+            sleeper.interrupt.interrupt();
+            sleeper.ended.wait_timeout(10_000)?;
+            assert_eq!(sleeper.result.load(Relaxed), 1);
+        }
+        Ok(())
+    }
+}
