@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The module parameters, under the names and with the defaults and permissions of the C driver.
- * rust/params.rs reads them.
+ * The module parameters, under the names and with the defaults and permissions of the C driver;
+ * keep_alive is ours. rust/params.rs reads them.
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/scatterlist.h>
+#include <linux/sysfs.h>
+#include <scsi/scsi.h>
+#include <scsi/scsi_host.h>
+#include <scsi/scsi_transport_srp.h>
 
 #include "srp_params.h"
+
+/* Longest keep_alive in seconds: a day. */
+#define KEEP_ALIVE_MAX	86400
 
 unsigned int srp_param_sg_tablesize;
 module_param_named(srp_sg_tablesize, srp_param_sg_tablesize, uint, 0444);
@@ -41,6 +48,70 @@ MODULE_PARM_DESC(register_always, "Accepted and ignored: memory is always regist
 bool srp_param_never_register;
 module_param_named(never_register, srp_param_never_register, bool, 0444);
 MODULE_PARM_DESC(never_register, "Accepted and ignored: memory is always registered");
+
+/*
+ * The three timeouts, in seconds; -1 is "off". The SRP transport class keeps pointers to them and
+ * takes them for each new remote port. Setters are serialised by the lock of the module's
+ * parameters.
+ */
+int srp_param_reconnect_delay = 10;
+int srp_param_fast_io_fail_tmo = 15;
+int srp_param_dev_loss_tmo = 600;
+
+static int timeout_get(char *page, const struct kernel_param *param)
+{
+	int seconds = *(int *)param->arg;
+
+	return seconds < 0 ? sysfs_emit(page, "off\n") : sysfs_emit(page, "%d\n", seconds);
+}
+
+static int timeout_set(const char *text, const struct kernel_param *param)
+{
+	int delay = srp_param_reconnect_delay;
+	int fast = srp_param_fast_io_fail_tmo;
+	int loss = srp_param_dev_loss_tmo;
+	int *mine = param->arg == &srp_param_reconnect_delay ? &delay :
+		    param->arg == &srp_param_fast_io_fail_tmo ? &fast : &loss;
+	int error = srp_parse_tmo(mine, text);
+
+	if (!error)
+		error = srp_tmo_valid(delay, fast, loss);
+	if (!error)
+		WRITE_ONCE(*(int *)param->arg, *mine);
+	return error;
+}
+
+static const struct kernel_param_ops timeout_ops = { .set = timeout_set, .get = timeout_get };
+
+module_param_cb(reconnect_delay, &timeout_ops, &srp_param_reconnect_delay, 0644);
+MODULE_PARM_DESC(reconnect_delay,
+		 "Seconds from one attempt to reconnect to the next, from 1, or \"off\"");
+
+module_param_cb(fast_io_fail_tmo, &timeout_ops, &srp_param_fast_io_fail_tmo, 0644);
+MODULE_PARM_DESC(fast_io_fail_tmo,
+		 "Seconds from the loss of a connection to failing all I/O, 0 to 600 and less than dev_loss_tmo, or \"off\"");
+
+module_param_cb(dev_loss_tmo, &timeout_ops, &srp_param_dev_loss_tmo, 0644);
+MODULE_PARM_DESC(dev_loss_tmo,
+		 "Seconds from the loss of a connection to removing the SCSI host, at most 600 if fast_io_fail_tmo is off, or \"off\"");
+
+unsigned int srp_param_keep_alive;
+
+static int keep_alive_set(const char *text, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(text, param, 0, KEEP_ALIVE_MAX);
+}
+
+static const struct kernel_param_ops keep_alive_ops = {
+	.set = keep_alive_set,
+	.get = param_get_uint,
+};
+
+module_param_cb(keep_alive, &keep_alive_ops, &srp_param_keep_alive, 0644);
+__MODULE_PARM_TYPE(keep_alive, "uint");
+MODULE_PARM_DESC(keep_alive,
+		 "Seconds after which an idle connection is tested, up to "
+		 __stringify(KEEP_ALIVE_MAX) " (0: never)");
 
 bool srp_param_use_imm_data = true;
 module_param_named(use_imm_data, srp_param_use_imm_data, bool, 0644);

@@ -122,6 +122,12 @@ pub fn never_register() -> bool {
     read!(srp_param_never_register)
 }
 
+/// `keep_alive`: after how many seconds an idle connection is tested, 0 (never) to 86400. It can
+/// change at any time.
+pub fn keep_alive() -> u32 {
+    read!(srp_param_keep_alive)
+}
+
 /// `use_imm_data`: whether to ask for immediate data at login. It can change at any time.
 pub fn use_imm_data() -> bool {
     read!(srp_param_use_imm_data)

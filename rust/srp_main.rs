@@ -11,6 +11,7 @@ pub mod bindings;
 pub mod errno;
 pub mod net;
 pub mod params;
+pub mod pm;
 pub mod rdma;
 pub mod scsi;
 pub mod srp;
@@ -23,9 +24,11 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use pm::Notifier;
 use rdma::client::Registration;
 use scsi::Transport;
 use srp::port::{
+    AllPorts,
     Initiator,
     Queues, //
 };
@@ -47,7 +50,10 @@ module! {
 #[pin_data]
 struct Module {
     #[pin]
+    _sleep: Notifier<AllPorts>,
+    #[pin]
     client: Registration<Initiator>,
+    _reconnect: WorkQueue,
     _removal: WorkQueue,
     _ending: WorkQueue,
 }
@@ -64,14 +70,19 @@ impl kernel::InPlaceModule for Module {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
             let removal = WorkQueue::new(c"srp_remove", flags)?;
             let ending = WorkQueue::new(c"srp_end", flags)?;
+            let reconnect = WorkQueue::new(c"srp_reconnect", flags)?;
             let queues = Queues {
                 ending: ending.handle(),
                 removal: removal.handle(),
+                reconnect: reconnect.handle(),
             };
             let transport = Arc::new(Transport::new()?, GFP_KERNEL)?;
-            let initiator = Initiator::new(transport, queues)?;
+            let all = AllPorts::new()?;
+            let initiator = Initiator::new(transport, queues, all.clone())?;
             Ok(try_pin_init!(Self {
+                _sleep <- Notifier::new(all),
                 client <- Registration::new(initiator),
+                _reconnect: reconnect,
                 _removal: removal,
                 _ending: ending,
             }? Error))

@@ -15,11 +15,7 @@ use super::{
         Lost,
         Violation, //
     },
-    events::Events,
-    geometry::{
-        Geometry,
-        RECEIVE_SIZE, //
-    },
+    geometry::RECEIVE_SIZE,
     logic::{
         credit,
         registration,
@@ -27,14 +23,15 @@ use super::{
             ANSWERS,
             SIGNAL_EVERY, //
         },
+        session::State as SessionState,
         slot::{
             Event,
-            State,
-            Word, //
+            State, //
         },
         tag::Tag, //
     },
     mapping,
+    probe::Probe,
     proto::{
         ids::Lun,
         login::Granted, //
@@ -43,13 +40,15 @@ use super::{
     slot::{
         Cell,
         Held,
+        Owner,
         Slot, //
     },
     task::Task, //
 };
 use crate::{
+    errno::ENOTCONN,
     rdma::{
-        cm,
+        cm::EventKind,
         dma::{
             self,
             Pool, //
@@ -64,6 +63,7 @@ use crate::{
         wc::Flags, //
     },
     scsi::{
+        self,
         Busy,
         Command,
         Rejected,
@@ -82,16 +82,20 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Full,
+            Relaxed, //
         },
-        barrier::smp_mb,
+        rcu,
         Arc, //
-    }, //
+    },
+    time::Msecs, //
 };
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
+
+/// The channels of a session, one for each hardware queue.
+pub type Channels = KVec<Arc<Connection>>;
 
 /// One connection of a session.
 pub struct Channel {
@@ -106,10 +110,16 @@ pub struct Channel {
     unsignaled: Atomic<i32>,
     /// Task management.
     pub task: Task,
+    /// Signs of life.
+    pub probe: Probe,
     /// Answers to requests of the target.
     replies: Replies,
     /// The login is done; before that the end of the connection is not that of the session.
     open: Atomic<bool>,
+    /// The present connection is of no more use.
+    failed: Atomic<bool>,
+    /// The logout has been sent.
+    logged_out: Pin<KBox<Completion>>,
     /// A slot that the error handler waits for may have become free.
     settled: Pin<KBox<Completion>>,
     /// How many wait for that.
@@ -121,26 +131,23 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Creates the queue pair of `id`, whose route is resolved, and its channel. Sleeps.
+    /// Makes a channel with all its memory, not connected yet. Sleeps.
     ///
     /// # Errors
     ///
     /// Those of memory and of the device.
-    pub fn connect(
-        session: &Arc<Session>,
-        geometry: &Geometry,
-        index: u16,
-        pd: &Arc<Pd>,
-        id: &Arc<cm::Id<Events>>,
-    ) -> Result<Arc<Connection>> {
+    pub fn new(session: &Arc<Session>, index: u16, pd: &Arc<Pd>) -> Result<Arc<Connection>> {
+        let geometry = &session.geometry;
         let depth = geometry.sizes.depth as usize;
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
         let iu_len = geometry.it_iu_len as usize;
-        // One message for each slot, one for task management, the others to answer the target.
-        let count = depth + 1 + ANSWERS as usize;
+        // One message for each slot, one for task management, one for signs of life, the others to
+        // answer the target.
+        let count = depth + 2 + ANSWERS as usize;
         let (messages, mut chunks) = Pool::new(pd, count, iu_len, dma::Direction::ToDevice)?;
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
+        let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
         let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
         for (iu, handle) in chunks.into_iter().zip(handles) {
@@ -169,8 +176,11 @@ impl Channel {
             immediate: Atomic::new(0),
             unsignaled: Atomic::new(0),
             task,
+            probe,
             replies,
             open: Atomic::new(false),
+            failed: Atomic::new(false),
+            logged_out: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             settled: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             waiters: Atomic::new(0),
             ended: Atomic::new(0),
@@ -187,7 +197,7 @@ impl Channel {
             messages,
             regions,
         };
-        Qp::new(pd, id, sizes, memory, channel)
+        Qp::new(pd, sizes, memory, channel)
     }
 
     /// The number of the channel, which is that of its hardware queue.
@@ -196,16 +206,63 @@ impl Channel {
     }
 
     /// The target has granted this; commands may be sent.
-    pub fn open(&self, granted: &Granted) {
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the connection has failed already.
+    pub fn open(&self, granted: &Granted) -> Result {
+        if self.failed.load(Acquire) {
+            return Err(ENOTCONN);
+        }
         self.immediate.store(granted.immediate, Relaxed);
         // At most 65535, to which the target may have added already.
         let _ = self.give_credits(granted.req_lim as i32);
-        self.open.store(true, Release);
+        // Whoever fails the connection does it the other way round, so one of the two sees it. A command
+        // may have been sent already, so that only the end of the session's connection ends it.
+        self.open.xchg(true, Full);
+        if self.failed.load(Acquire) {
+            self.session.fail(Lost::Cm(EventKind::Disconnected));
+            return Err(ENOTCONN);
+        }
+        Ok(())
     }
 
-    /// The connection is of no more use: ends the session, if the login is done.
+    /// Commands may be sent.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.open.load(Acquire)
+    }
+
+    /// Ends all commands of a connection that is shut down, and forgets what belonged to it. Nobody
+    /// must begin to post.
+    pub fn close(&self) {
+        self.open.store(false, Relaxed);
+        self.sweep();
+        self.credits.store(0, Relaxed);
+        self.task.reset();
+        self.probe.reset();
+        self.replies.reset();
+        self.failed.store(false, Relaxed);
+    }
+
+    /// Tells the target that nothing will follow.
+    pub fn begin_log_out(&self, connection: &Connection) {
+        self.logged_out.reinit();
+        if !self.is_open() || !self.task.log_out(connection) {
+            self.logged_out.complete_all();
+        }
+    }
+
+    /// Waits until that has been sent, or the connection is lost, at most `timeout` milliseconds.
+    /// Sleeps.
+    pub fn end_log_out(&self, timeout: Msecs) {
+        let _ = self.logged_out.wait_timeout(timeout);
+    }
+
+    /// The connection is of no more use: that of the session isn't either, if the login is done.
     pub fn fail(&self, why: Lost) {
-        if self.open.load(Acquire) {
+        self.failed.xchg(true, Full);
+        if self.is_open() {
             self.session.fail(why);
         }
     }
@@ -264,9 +321,10 @@ impl Channel {
     ///
     /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
     pub fn queue(&self, connection: &Connection, cmd: Command) -> Result<(), Rejected> {
+        // The end of the connection waits for this section, and then ends what was posted in it.
+        let _posting = rcu::read_lock();
         if self.is_lost() {
-            cmd.done(ScsiResult::DID_NO_CONNECT);
-            return Ok(());
+            return self.refuse(cmd);
         }
         let busy = |cmd| {
             Err(Rejected {
@@ -274,13 +332,21 @@ impl Channel {
                 why: Busy::Host,
             })
         };
-        let index = cmd.tag().index;
+        let scsi::Tag { hw_queue, index } = cmd.tag();
         let Some(cell) = self.slots.get(usize::from(index)) else {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
         // CAST: Any 32 bits will do.
-        let Some(mut slot) = cell.claim(random_u64() as u32, Lun(cmd.lun())) else {
+        let generation = random_u64() as u32;
+        let owner = Owner { hw_queue, index };
+        // The slot with the number of the tag is free, unless a command of a hardware queue has it
+        // whose channel is missing; then any will do.
+        let claimed = cell
+            .claim(generation, Lun(cmd.lun()), owner)
+            .map(|slot| (index, cell, slot))
+            .or_else(|| self.claim_any(generation, Lun(cmd.lun()), owner));
+        let Some((index, _, mut slot)) = claimed else {
             return busy(cmd);
         };
         if !self.take_credit(credit::RESERVE_COMMAND) {
@@ -334,7 +400,24 @@ impl Channel {
         if let Err(e) = connection.post_send(prepared.register, prepared.message, signaled) {
             self.fail(Lost::Post(e));
         }
-        self.check_drained(connection, cell, posted);
+        Ok(())
+    }
+
+    /// Says what happens to a command while there is no connection.
+    fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
+        let result = match self.session.state() {
+            SessionState::Live | SessionState::Recovering if self.session.is_failing() => {
+                ScsiResult::DID_TRANSPORT_FAILFAST
+            }
+            // The midlayer holds commands back; this is one that it had let through before, or one
+            // of the error handler, which tries again.
+            SessionState::Live | SessionState::Recovering => {
+                let why = Busy::Host;
+                return Err(Rejected { cmd, why });
+            }
+            _ => ScsiResult::DID_NO_CONNECT,
+        };
+        cmd.done(result);
         Ok(())
     }
 
@@ -347,30 +430,29 @@ impl Channel {
         self.unsignaled.fetch_add(1, Relaxed) as u32 % SIGNAL_EVERY == SIGNAL_EVERY - 1
     }
 
-    /// Ends the command in a slot that was handed over when the connection was drained already, and
-    /// that [`Self::sweep`] may have passed by.
-    ///
-    /// Whoever hands a slot over calls this after it. Either it sees that the connection is shut
-    /// down, or the sweep, which comes after the shutdown, sees the slot.
-    fn check_drained(&self, connection: &Connection, cell: &Cell, word: Word) {
-        smp_mb();
-        if connection.is_shut_down() {
-            if let Some(slot) = cell.take_from(word, Event::Fail) {
-                self.end(slot, ScsiResult::DID_TRANSPORT_DISRUPTED);
-            }
-        }
+    /// Takes any free slot.
+    #[cold]
+    fn claim_any(&self, generation: u32, lun: Lun, owner: Owner) -> Option<(u16, &Cell, Held<'_>)> {
+        (0u16..)
+            .zip(&self.slots)
+            .find_map(|(index, cell)| Some((index, cell, cell.claim(generation, lun, owner)?)))
     }
 
-    /// Ends all commands of a connection that is shut down.
-    pub fn sweep(&self) {
-        smp_mb();
+    /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
+    fn sweep(&self) {
         for cell in &self.slots {
-            let state = cell.word().state();
-            if let Some(slot) = cell.take(Event::Fail) {
-                let result = match state {
+            // The error handler may move a command from Posted to Aborting meanwhile, once.
+            let mut word = cell.word();
+            let mut taken = cell.take_from(word, Event::Fail);
+            if taken.is_none() {
+                word = cell.word();
+                taken = cell.take_from(word, Event::Fail);
+            }
+            if let Some(slot) = taken {
+                let result = match word.state() {
                     // The target has done it; only the invalidation was missing.
                     State::Responded | State::Invalidating => slot.result,
-                    _ => ScsiResult::DID_TRANSPORT_DISRUPTED,
+                    _ => lost_result(&slot),
                 };
                 self.end(slot, result);
             }
@@ -422,16 +504,23 @@ impl Channel {
             }
             Err(e) => self.fail(Lost::Post(e)),
         }
-        self.check_drained(connection, cell, word);
+    }
+}
+
+/// The result of a command that was lost with its connection. `DID_RESET` has it tried again however
+/// often that happens, within the time that the midlayer gives a command; the other one counts, and is
+/// an error at once for those who want to know.
+fn lost_result(slot: &Slot) -> ScsiResult {
+    match slot.handle.get() {
+        Some(cmd) if !cmd.is_failfast() => ScsiResult::DID_RESET,
+        _ => ScsiResult::DID_TRANSPORT_DISRUPTED,
     }
 }
 
 impl qp::Handler for Channel {
-    type Events = Events;
-
     fn received(&self, connection: &Connection, message: &[u8], flags: Flags) {
         // After a violation nothing from this target counts any more.
-        if self.is_lost() {
+        if self.failed.load(Relaxed) {
             return;
         }
         if let Err(violation) = self.message(connection, message, flags) {
@@ -455,6 +544,10 @@ impl qp::Handler for Channel {
 
     fn control_sent(&self, _: &Connection) {
         self.replies.sent();
+    }
+
+    fn last_sent(&self, _: &Connection) {
+        self.logged_out.complete_all();
     }
 
     fn failed(&self, failure: Failure) {

@@ -6,63 +6,58 @@
 //! go through the steps together, and those that fail are left out. All of it ends within ten
 //! seconds, or with a signal.
 
+mod attempt;
+mod ib;
+mod rdma;
+
 use super::{
     channel::{
         Channel,
+        Channels,
         Connection, //
     },
     error::LoginFailure,
-    events::{
-        Events,
-        Response, //
-    },
-    geometry::Geometry,
-    logic::session::{
-        LOGIN_TIMEOUT_MS,
-        RESOLVE_TIMEOUT_MS, //
-    },
+    events::Response,
     proto::{
-        cm_rej::CmRej,
         ids::{
             Gid,
             PortId, //
         },
         login::{
             Granted,
-            LoginReqRdma,
             LoginRsp,
             MultiChannel,
             Requested, //
-        }, //
+        },
+        redirect::Redirect, //
     },
     session::Session, //
 };
 use crate::{
-    errno,
-    net::{
-        Namespace,
-        SocketAddr, //
-    },
-    rdma::{
-        cm::{
-            ConnectParam,
-            Id, //
-        },
-        pd::Pd, //
-    },
-    sys, //
+    rdma::pd::Pd,
+    sys,
+    workqueue::Delayed, //
+};
+use attempt::{
+    Attempt,
+    Terms, //
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::{
-        aref::ARef,
+        atomic::Relaxed,
         Arc, //
     },
     time::{
         Instant,
-        Monotonic, //
+        Monotonic,
+        Msecs, //
     }, //
 };
+
+pub use ib::Service;
+pub use rdma::Address;
 
 /// RDMA reads of the target that we answer at a time, if the device can.
 const RESPONDER_RESOURCES: u8 = 16;
@@ -71,14 +66,45 @@ const RNR_RETRY_COUNT: u8 = 7;
 /// How often a waiting login looks whether the session has ended.
 const SLICE_MS: u32 = 100;
 
+/// How the target is reached.
+pub enum Way {
+    /// By `rdma_cm`.
+    Rdma(Address),
+    /// By `ib_cm`.
+    Ib(Service),
+}
+
+impl Way {
+    /// The service, if it is reached by `ib_cm`.
+    pub fn service(&self) -> Option<&Service> {
+        match self {
+            Self::Ib(service) => Some(service),
+            Self::Rdma(_) => None,
+        }
+    }
+
+    fn attempt(&self, session: &Arc<Session>) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        match self {
+            Self::Rdma(address) => rdma::Rdma::begin(session, address),
+            Self::Ib(service) => ib::Ib::begin(session, service),
+        }
+    }
+}
+
+/// The address, or the port's GID.
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rdma(address) => fmt::Display::fmt(&address.dest, f),
+            Self::Ib(service) => core::fmt::Display::fmt(&service.dgid, f),
+        }
+    }
+}
+
 /// Where to log in, and as whom.
 pub struct Plan {
-    /// The caller's network namespace.
-    pub net: ARef<Namespace>,
-    /// Our address, if it matters.
-    pub src: Option<SocketAddr>,
-    /// The target's address.
-    pub dest: SocketAddr,
+    /// How the target is reached.
+    pub way: Way,
     /// GID of our port.
     pub sgid: Gid,
     /// Our port identifier.
@@ -90,120 +116,218 @@ pub struct Plan {
 }
 
 /// The end of all waiting.
-struct Deadline(Instant<Monotonic>);
+struct Deadline {
+    begin: Instant<Monotonic>,
+    limit: Msecs,
+}
 
 impl Deadline {
-    fn left(&self) -> u32 {
-        let gone = u32::try_from(self.0.elapsed().as_millis()).unwrap_or(u32::MAX);
-        LOGIN_TIMEOUT_MS.saturating_sub(gone)
+    fn left(&self) -> Msecs {
+        let gone = u32::try_from(self.begin.elapsed().as_millis()).unwrap_or(u32::MAX);
+        self.limit.saturating_sub(gone)
     }
 }
 
-/// A channel of which the address is being resolved, or the route.
-struct Resolving {
-    index: u16,
-    events: Arc<Events>,
-    id: Arc<Id<Events>>,
+/// What a login is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A new session.
+    First,
+    /// A session that has lost its connection.
+    Again,
+    /// The channels that a session lacks.
+    More,
 }
 
-/// A channel that waits for the answer to its login request.
+/// The place of a channel in its session.
+enum Seat<'a> {
+    /// There is none yet; its number.
+    New(u16),
+    /// It has lost its connection.
+    Old(&'a Arc<Connection>),
+}
+
+/// A channel of which the address is being resolved, or the route.
+struct Resolving<'a> {
+    seat: Seat<'a>,
+    attempt: Arc<dyn Attempt>,
+}
+
+/// A channel that waits for the answer to its login request. It is disconnected if it is dropped.
 struct Connecting {
-    events: Arc<Events>,
-    connection: Arc<Connection>,
+    attempt: Arc<dyn Attempt>,
+    connection: Option<Arc<Connection>>,
     requested: Requested,
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.hang_up();
+            connection.disconnect();
+            connection.handler().close();
+        }
+    }
 }
 
 /// A login on its way.
 pub struct Login<'a> {
     session: &'a Arc<Session>,
-    geometry: &'a Geometry,
-    plan: &'a Plan,
+    purpose: Purpose,
     pd: Arc<Pd>,
     deadline: Deadline,
 }
 
 impl<'a> Login<'a> {
-    /// Starts the clock. Sleeps.
+    /// Starts the clock: all waiting ends within `limit` milliseconds. Sleeps.
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// Those of the device; [`LoginFailure::Removed`] if the session is ending.
     pub fn new(
         session: &'a Arc<Session>,
-        geometry: &'a Geometry,
-        plan: &'a Plan,
+        purpose: Purpose,
+        limit: Msecs,
     ) -> Result<Self, LoginFailure> {
-        let pd = session
-            .port()
-            .device()
-            .hold()
-            .and_then(Pd::new)
-            .map_err(|e| LoginFailure::Step("protection domain", e))?;
+        let pd = match purpose {
+            Purpose::First => session
+                .port()
+                .device()
+                .hold()
+                .and_then(Pd::new)
+                .map_err(|e| LoginFailure::Step("protection domain", e))?,
+            _ => session
+                .live
+                .lock()
+                .pd
+                .clone()
+                .ok_or(LoginFailure::Removed)?,
+        };
         Ok(Self {
             session,
-            geometry,
-            plan,
+            purpose,
             pd,
-            deadline: Deadline(Instant::now()),
+            deadline: Deadline {
+                begin: Instant::now(),
+                limit,
+            },
         })
     }
 
-    /// Connects the channels and returns them with what the target granted to each. Sleeps.
+    /// The protection domain of all channels.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// Makes the channels of a new session, connects them, and returns them, and what the target
+    /// granted to those that it let in. Sleeps.
     ///
     /// # Errors
     ///
     /// If the first channel fails, or the session ends, or a signal comes.
-    pub fn run(&self) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
-        let no_memory = |_| LoginFailure::Step("channel list", ENOMEM);
-        let mut channels =
-            KVec::with_capacity(self.geometry.channels as usize, GFP_KERNEL).map_err(no_memory)?;
-
-        let first = self.resolve(0)?;
-        self.wait(&first.events, "address")?;
-        self.route(&first)?;
-        self.wait(&first.events, "route")?;
-        let first = self.connect(first, MultiChannel::Single)?;
+    pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
+        let memory = |_| LoginFailure::Step("channel list", ENOMEM);
+        let leader = self.lead(Seat::New(0))?;
+        let mut channels = Channels::new();
         channels
-            .push(self.accept(first)?, GFP_KERNEL)
-            .map_err(no_memory)?;
-
+            .push(leader.0.clone(), GFP_KERNEL)
+            .map_err(memory)?;
         // CAST: At most `MAX_CHANNELS`.
-        let others = 1..self.geometry.channels.min(u32::from(u16::MAX)) as u16;
+        for index in 1..self.session.geometry.channels.min(u32::from(u16::MAX)) as u16 {
+            let channel = Channel::new(self.session, index, &self.pd)
+                .map_err(|e| LoginFailure::Step("channel", e))?;
+            channels.push(channel, GFP_KERNEL).map_err(memory)?;
+        }
+        let others = channels.iter().skip(1).map(Seat::Old);
+        let mut granted = KVec::new();
+        for (_, grant) in self.follow(others, Some(leader))? {
+            granted.push(grant, GFP_KERNEL).map_err(memory)?;
+        }
+        Ok((channels, granted))
+    }
+
+    /// Connects the channels of a session that has lost its connection, and returns how many there
+    /// are now. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// If the first channel fails, or the session ends. Some may be connected then.
+    pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
+        let mut seats = channels.iter().map(Seat::Old);
+        let leader = self.lead(seats.next().ok_or(LoginFailure::Removed)?)?;
+        Ok(self.follow(seats, Some(leader))?.len())
+    }
+
+    /// Connects the channels that a session lacks, as far as that succeeds. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// If the session ends or has lost its connection.
+    pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
+        let missing = channels.iter().filter(|c| !c.handler().is_open());
+        self.follow(missing.map(Seat::Old), None).map(|_| ())
+    }
+
+    /// Connects the channel that all others belong to. The target drops what it still has of an
+    /// earlier connection.
+    fn lead(&self, seat: Seat<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
+        let leader = self.resolve(seat)?;
+        self.wait(&leader, "address")?;
+        leader.attempt.route()?;
+        self.wait(&leader, "route")?;
+        self.accept(self.connect(leader, MultiChannel::Single)?)
+    }
+
+    /// Connects further channels. Each step is begun for all before any is waited for.
+    fn follow<'b>(
+        &self,
+        seats: impl Iterator<Item = Seat<'b>>,
+        leader: Option<(Arc<Connection>, Granted)>,
+    ) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
+        let mut channels = KVec::new();
         let mut lost = None;
-        // Each step is begun for all before any is waited for.
-        let mut all: KVec<Resolving> = KVec::new();
-        for index in others.clone() {
-            self.keep(&mut all, self.resolve(index), &mut lost)?;
+        if let Some(leader) = leader {
+            self.keep(&mut channels, Ok(leader), &mut lost)?;
+        }
+        let mut wanted = channels.len();
+        let mut all = KVec::new();
+        for seat in seats {
+            wanted += 1;
+            self.keep(&mut all, self.resolve(seat), &mut lost)?;
         }
         let mut ready = KVec::new();
         for channel in all {
             let step = self
-                .wait(&channel.events, "address")
-                .and_then(|_| self.route(&channel))
+                .wait(&channel, "address")
+                .and_then(|()| channel.attempt.route())
                 .map(|()| channel);
             self.keep(&mut ready, step, &mut lost)?;
         }
         let mut asked = KVec::new();
         for channel in ready {
             let step = self
-                .wait(&channel.events, "route")
-                .and_then(|_| self.connect(channel, MultiChannel::Multi));
+                .wait(&channel, "route")
+                .and_then(|()| self.connect(channel, MultiChannel::Multi));
             self.keep(&mut asked, step, &mut lost)?;
         }
         for channel in asked {
             let step = self.accept(channel);
             self.keep(&mut channels, step, &mut lost)?;
         }
-        if let Some(why) = lost {
-            pr_warn!(
-                "{}: {} of {} channels: {}\n",
-                format_args!("{}", self.session.name()),
-                channels.len(),
-                self.geometry.channels,
-                format_args!("{why}")
-            );
+        match lost {
+            Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
+            Some(why) => {
+                pr_warn!(
+                    "{}: {} of {} channels: {}\n",
+                    format_args!("{}", self.session.name()),
+                    channels.len(),
+                    wanted,
+                    format_args!("{why}")
+                );
+                Ok(channels)
+            }
+            None => Ok(channels),
         }
-        Ok(channels)
     }
 
     /// Keeps a further channel that made a step. One that failed is dropped; what ends the whole
@@ -226,93 +350,159 @@ impl<'a> Login<'a> {
         }
     }
 
-    fn resolve(&self, index: u16) -> Result<Resolving, LoginFailure> {
-        let step = |what| move |e| LoginFailure::Step(what, e);
-        let events = Events::new(self.session.clone()).map_err(step("connection identifier"))?;
-        let id = Id::new(&self.plan.net, events.clone()).map_err(step("connection identifier"))?;
-        id.resolve_addr(self.plan.src.as_ref(), &self.plan.dest, RESOLVE_TIMEOUT_MS)
-            .map_err(step("address"))?;
-        Ok(Resolving { index, events, id })
-    }
-
-    fn route(&self, channel: &Resolving) -> Result<(), LoginFailure> {
-        let port = self.session.port();
-        if !channel.id.is_on(port.device(), port.number()) {
-            return Err(LoginFailure::OtherPort);
-        }
-        channel
-            .id
-            .resolve_route(RESOLVE_TIMEOUT_MS)
-            .map_err(|e| LoginFailure::Step("route", e))
+    fn resolve<'b>(&self, seat: Seat<'b>) -> Result<Resolving<'b>, LoginFailure> {
+        let attempt = self.session.plan.way.attempt(self.session)?;
+        attempt.resolve()?;
+        Ok(Resolving { seat, attempt })
     }
 
     fn connect(
         &self,
-        channel: Resolving,
+        channel: Resolving<'_>,
         multichannel: MultiChannel,
     ) -> Result<Connecting, LoginFailure> {
-        let geometry = self.geometry;
-        let connection =
-            Channel::connect(self.session, geometry, channel.index, &self.pd, &channel.id)
-                .map_err(|e| LoginFailure::Step("queue pair", e))?;
-        let requested = Requested {
-            tag: sys::random_u64(),
-            max_it_iu_len: geometry.it_iu_len,
-            descriptors: geometry.descriptors,
-            immediate: geometry.immediate,
-            multichannel,
-            initiator: self.plan.initiator,
-            target: self.plan.target,
+        let (geometry, plan) = (&self.session.geometry, &self.session.plan);
+        let Resolving { seat, attempt } = channel;
+        let queue_pair = |e| LoginFailure::Step("queue pair", e);
+        let connection = match seat {
+            Seat::New(index) => Channel::new(self.session, index, &self.pd).map_err(queue_pair)?,
+            Seat::Old(connection) => connection.clone(),
         };
-        let request = LoginReqRdma::new(&requested);
-        channel
-            .id
-            .connect(&ConnectParam {
-                private_data: request.as_bytes(),
-                responder_resources: geometry.device.max_qp_rd_atom.min(RESPONDER_RESOURCES),
-                retry_count: self.plan.retry_count,
-                rnr_retry_count: RNR_RETRY_COUNT,
-            })
-            .map_err(|e| match e {
-                // An iWARP device opens the TCP connection in this call; it may take the time of
-                // TCP's own retries, but a signal ends it.
-                EINTR | ERESTARTSYS => LoginFailure::Signal,
-                errno::ECONNREFUSED | errno::ECONNRESET | errno::EHOSTUNREACH | ETIMEDOUT => {
-                    LoginFailure::CmReject(CmRej::from_status(e.to_errno()))
-                }
-                e => LoginFailure::Step("connect request", e),
+        connection.connect(attempt.link()).map_err(queue_pair)?;
+        let channel = Connecting {
+            attempt,
+            connection: Some(connection),
+            requested: Requested {
+                tag: sys::random_u64(),
+                max_it_iu_len: geometry.it_iu_len,
+                descriptors: geometry.descriptors,
+                immediate: geometry.immediate,
+                multichannel,
+                initiator: plan.initiator,
+                target: plan.target,
+            },
+        };
+        let terms = Terms {
+            responder_resources: geometry.device.max_qp_rd_atom.min(RESPONDER_RESOURCES),
+            retry_count: plan.retry_count,
+            rnr_retry_count: RNR_RETRY_COUNT,
+        };
+        self.in_time(|| channel.attempt.request(&channel.requested, &terms))
+            .map_err(|why| match why {
+                LoginFailure::Signal if self.purpose == Purpose::First => why,
+                LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
+                LoginFailure::Signal => LoginFailure::Timeout("connect request"),
+                why => why,
             })?;
-        Ok(Connecting {
-            events: channel.events,
-            connection,
-            requested,
+        Ok(channel)
+    }
+
+    /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in the
+    /// connect request, with TCP's own retries. A process ends that with a signal; our own threads get
+    /// one when the time is over or the session is ending.
+    fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
+        let session = self.session;
+        if self.purpose == Purpose::First {
+            return f();
+        }
+        session.waiting.run(|| {
+            if self.is_over() {
+                return Err(LoginFailure::Signal);
+            }
+            let left = self.deadline.left();
+            let _ = <Delayed<Session, 4>>::schedule(session.clone(), left);
+            let result = f();
+            Delayed::<Session, 4>::cancel_sync(session);
+            result
         })
+    }
+
+    /// Asks at the port that the target redirects to. Memory and regions stay.
+    fn redirect(&self, mut from: Connecting, to: &Redirect) -> Result<Connecting, LoginFailure> {
+        let attempt = from.attempt.redirect(to)?;
+        let connection = from.connection.take().ok_or(LoginFailure::Removed)?;
+        connection.disconnect();
+        let next = Resolving {
+            seat: Seat::Old(&connection),
+            attempt,
+        };
+        next.attempt.resolve()?;
+        self.wait(&next, "address")?;
+        next.attempt.route()?;
+        self.wait(&next, "route")?;
+        self.connect(next, from.requested.multichannel)
+    }
+
+    /// The target's response, from wherever it sends us.
+    fn response(&self, mut channel: Connecting) -> Result<(Connecting, Response), LoginFailure> {
+        loop {
+            match self.wait_for(&*channel.attempt, "login response") {
+                Ok(response) => return Ok((channel, response.unwrap_or_default())),
+                Err(LoginFailure::Redirected(to)) => channel = self.redirect(channel, &to)?,
+                Err(why) => return Err(why),
+            }
+        }
     }
 
     /// Waits for the login response and opens the channel.
     fn accept(&self, channel: Connecting) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let response = self.wait(&channel.events, "login response")?;
-        let bytes = response.as_ref().map_or(&[][..], Response::bytes);
-        let granted = LoginRsp::parse(bytes)
-            .map_err(LoginFailure::Answer)?
-            .check(&channel.requested)
-            .map_err(LoginFailure::Response)?;
-        channel
-            .events
+        let (mut channel, response) = self.response(channel)?;
+        let attempt = channel.attempt.clone();
+        let granted = self
+            .granted(&response, &channel.requested)
+            .inspect_err(|_| attempt.refuse())?;
+        let timeout = attempt.confirm().inspect_err(|_| attempt.refuse())?;
+        self.session.allow_time(timeout);
+        attempt
+            .events()
             .go_live()
             .map_err(|_| LoginFailure::Disconnected)?;
-        channel.connection.handler().open(&granted);
-        Ok((channel.connection, granted))
+        let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
+        connection
+            .handler()
+            .open(&granted)
+            .map_err(|_| LoginFailure::Disconnected)?;
+        let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;
+        Ok((connection, granted))
+    }
+
+    fn granted(&self, response: &Response, requested: &Requested) -> Result<Granted, LoginFailure> {
+        let granted = LoginRsp::parse(response.bytes())
+            .map_err(LoginFailure::Answer)?
+            .check(requested)
+            .map_err(LoginFailure::Response)?;
+        // What the midlayer was told at the first login stays.
+        if u32::from(granted.descriptors) < self.session.descriptors.load(Relaxed) {
+            return Err(LoginFailure::Shrunk);
+        }
+        Ok(granted)
+    }
+
+    /// Nothing comes of this login.
+    fn is_over(&self) -> bool {
+        match self.purpose {
+            Purpose::First | Purpose::More => self.session.is_lost() || self.session.is_ending(),
+            Purpose::Again => self.session.is_ending(),
+        }
+    }
+
+    /// Waits for the end of a step before the request.
+    fn wait(&self, channel: &Resolving<'_>, what: &'static str) -> Result<(), LoginFailure> {
+        self.wait_for(&*channel.attempt, what).map(|_| ())
     }
 
     /// Waits for the end of a step.
-    fn wait(&self, events: &Events, what: &'static str) -> Result<Option<Response>, LoginFailure> {
+    fn wait_for(
+        &self,
+        attempt: &dyn Attempt,
+        what: &'static str,
+    ) -> Result<Option<Response>, LoginFailure> {
         loop {
             let left = self.deadline.left();
-            if self.session.is_lost() || self.session.is_ending() {
+            if self.is_over() {
                 return Err(LoginFailure::Removed);
             }
-            match events.wait(left.min(SLICE_MS)) {
+            match attempt.wait(left.min(SLICE_MS)) {
                 Err(_) => return Err(LoginFailure::Signal),
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) if left == 0 => return Err(LoginFailure::Timeout(what)),

@@ -2,16 +2,24 @@
 
 //! Why a session ended, and why a login failed, in words for the kernel log.
 
-use super::proto::{
-    cm_rej::CmRej,
-    error::ProtocolError,
-    login::LoginError,
-    login_rej::RejReason, //
+use super::{
+    logic::redirect::NotFollowed,
+    proto::{
+        cm_rej::CmRej,
+        error::ProtocolError,
+        login::LoginError,
+        login_rej::RejReason,
+        redirect::{
+            Redirect,
+            RedirectError, //
+        },
+    },
 };
 use crate::{
     errno,
     rdma::{
         cm::EventKind,
+        device_event::DeviceEvent,
         qp::Failure as QpFailure, //
     },
 };
@@ -33,6 +41,10 @@ pub enum Lost {
     Post(Error),
     /// The error handler found no other way.
     HostReset,
+    /// The target did not answer a test of an idle connection.
+    KeepAlive,
+    /// The device reported this.
+    Device(DeviceEvent),
     /// The disks did not go, and no command ended.
     RemovalTimeout,
 }
@@ -65,6 +77,8 @@ impl fmt::Display for Lost {
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
             Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),
+            Self::KeepAlive => f.write_str("no answer to a test of the idle connection"),
+            Self::Device(event) => write!(f, "device event {event:?}"),
             Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
         }
     }
@@ -91,12 +105,16 @@ pub enum LoginFailure {
     Address(i32),
     /// There is no route.
     Route(i32),
+    /// There is no path to the target's GID.
+    Path(Error),
     /// The target's host did not answer.
     Unreachable(i32),
     /// The connection could not be set up on our side.
     Setup(i32),
     /// The connection broke before the login was done.
     Disconnected,
+    /// The local address moved to another device.
+    AddressChanged,
     /// The device went away.
     DeviceRemoval,
     /// The session was removed.
@@ -107,10 +125,18 @@ pub enum LoginFailure {
     CmReject(CmRej),
     /// The target said no.
     SrpReject(RejReason),
+    /// The target says where to ask instead.
+    Redirected(Redirect),
+    /// It says where in a way that leads nowhere.
+    BadRedirect(RedirectError),
+    /// It says where, but we do not go there.
+    NotFollowed(NotFollowed),
     /// The target's answer is not a login response.
     Answer(ProtocolError),
     /// The target's login response is of no use.
     Response(LoginError),
+    /// The target takes less than it did at the login.
+    Shrunk,
     /// Time is over.
     Timeout(&'static str),
     /// A signal came.
@@ -118,18 +144,29 @@ pub enum LoginFailure {
 }
 
 impl LoginFailure {
+    /// It may be a lost packet, or a connection that broke while it was made: worth another try at
+    /// once, unlike a refusal.
+    pub fn may_be_chance(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Setup(_) | Self::Disconnected)
+    }
+
     /// The error number for user space.
     pub fn errno(&self) -> Error {
         match self {
-            Self::Step(_, e) => *e,
+            Self::Step(_, e) | Self::Path(e) => *e,
             Self::Address(_) => ENXIO,
             Self::Route(_) | Self::Unreachable(_) => errno::EHOSTUNREACH,
-            Self::Disconnected | Self::CmReject(_) | Self::SrpReject(_) | Self::Setup(_) => {
-                errno::ECONNRESET
-            }
+            Self::Disconnected
+            | Self::AddressChanged
+            | Self::CmReject(_)
+            | Self::SrpReject(_)
+            | Self::Redirected(_)
+            | Self::BadRedirect(_)
+            | Self::NotFollowed(_)
+            | Self::Setup(_) => errno::ECONNRESET,
             Self::DeviceRemoval | Self::Removed => ENODEV,
             Self::OtherPort => EINVAL,
-            Self::Answer(_) | Self::Response(_) => errno::EPROTO,
+            Self::Answer(_) | Self::Response(_) | Self::Shrunk => errno::EPROTO,
             Self::Timeout(_) => ETIMEDOUT,
             Self::Signal => ERESTARTSYS,
         }
@@ -145,6 +182,11 @@ impl fmt::Display for LoginFailure {
                 "address not resolved (error {e}); check src, dest and the neighbour's state"
             ),
             Self::Route(e) => write!(f, "no route (error {e}); check src and dest"),
+            Self::Path(e) => write!(
+                f,
+                "no path to the target's port (error {}); check dgid, pkey and the subnet manager",
+                e.to_errno()
+            ),
             Self::Unreachable(e) => write!(
                 f,
                 "target host does not answer (error {e}); check that it is up and not firewalled"
@@ -154,6 +196,7 @@ impl fmt::Display for LoginFailure {
                 "connection not set up (error {e}); see the log of the RDMA device"
             ),
             Self::Disconnected => f.write_str("the target closed the connection; see its log"),
+            Self::AddressChanged => f.write_str("the local address moved to another device"),
             Self::DeviceRemoval => f.write_str("the RDMA device was removed"),
             Self::Removed => f.write_str("the session was removed"),
             Self::OtherPort => f.write_str(
@@ -161,8 +204,12 @@ impl fmt::Display for LoginFailure {
             ),
             Self::CmReject(reason) => reason.fmt(f),
             Self::SrpReject(reason) => reason.fmt(f),
+            Self::Redirected(_) => f.write_str("redirected to another port"),
+            Self::BadRedirect(e) => write!(f, "redirected by the target: {e}"),
+            Self::NotFollowed(e) => write!(f, "redirected by the target: {e}"),
             Self::Answer(e) => write!(f, "no login response: {e}; is this an SRP target?"),
             Self::Response(e) => e.fmt(f),
+            Self::Shrunk => f.write_str("the target takes shorter messages than at the login"),
             Self::Timeout(what) => write!(f, "no end within 10 s: {what}; check the network"),
             Self::Signal => f.write_str("interrupted by a signal"),
         }

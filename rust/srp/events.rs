@@ -9,15 +9,19 @@ use super::{
     },
     proto::{
         cm_rej::CmRej,
-        login_rej::LoginRej, //
+        login_rej::LoginRej,
+        redirect::Redirect, //
     },
     session::Session, //
 };
 use crate::{
-    rdma::cm::{
-        Event,
-        EventHandler,
-        EventKind, //
+    rdma::{
+        cm::{
+            Event,
+            EventHandler,
+            EventKind, //
+        },
+        ib_cm, //
     },
     sync::Completion, //
 };
@@ -46,6 +50,12 @@ pub struct Response {
     len: usize,
 }
 
+impl Default for Response {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
 impl Response {
     fn new(data: &[u8]) -> Self {
         let mut bytes = [0; RESPONSE];
@@ -63,7 +73,7 @@ impl Response {
 }
 
 /// The end of one step of a login.
-type Outcome = Result<Option<Response>, LoginFailure>;
+pub type Outcome = Result<Option<Response>, LoginFailure>;
 
 /// Takes the events of a connection: as steps of the login first, then as its loss.
 #[pin_data]
@@ -131,6 +141,26 @@ impl Events {
         drop(place);
         self.ended.complete();
     }
+
+    /// A step ended, or the connection.
+    fn step_ended(&self, outcome: Outcome, event: EventKind) {
+        let failed = outcome.is_err();
+        self.end(outcome);
+        if failed && self.live.load(Acquire) {
+            self.session.fail(Lost::Cm(event));
+        }
+    }
+}
+
+/// What a rejected request means; `data` is the target's own.
+fn rejected(reason: CmRej, data: &[u8]) -> LoginFailure {
+    match LoginRej::parse(data) {
+        // On iWARP there is no reason that would say whose data it is.
+        Ok(rej) if reason.is_consumer_defined() || matches!(reason, CmRej::Errno(_)) => {
+            LoginFailure::SrpReject(rej.reason)
+        }
+        _ => LoginFailure::CmReject(reason),
+    }
 }
 
 impl EventHandler for Events {
@@ -142,28 +172,49 @@ impl EventHandler for Events {
             EventKind::AddrError => Err(LoginFailure::Address(status)),
             EventKind::RouteError => Err(LoginFailure::Route(status)),
             EventKind::Unreachable => Err(LoginFailure::Unreachable(status)),
-            EventKind::Rejected => {
-                let reason = CmRej::from_status(status);
-                Err(match LoginRej::parse(event.private_data()) {
-                    // On iWARP there is no reason that would say whose data it is.
-                    Ok(rej) if reason.is_consumer_defined() || status < 0 => {
-                        LoginFailure::SrpReject(rej.reason)
-                    }
-                    _ => LoginFailure::CmReject(reason),
-                })
-            }
+            EventKind::Rejected => Err(rejected(CmRej::from_status(status), event.private_data())),
             EventKind::ConnectError => Err(LoginFailure::Setup(status)),
             EventKind::Disconnected => Err(LoginFailure::Disconnected),
             EventKind::DeviceRemoval => Err(LoginFailure::DeviceRemoval),
             // Both come after the end of a connection, or say nothing about one.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
-            // The connection goes on; when the old path is dead, the transport will say so.
-            EventKind::AddrChange => return,
+            // A bond has changed over, say. The device under the connection is not that of the
+            // address any more.
+            EventKind::AddrChange => Err(LoginFailure::AddressChanged),
         };
-        let failed = outcome.is_err();
-        self.end(outcome);
-        if failed && self.live.load(Acquire) {
-            self.session.fail(Lost::Cm(event.kind()));
-        }
+        self.step_ended(outcome, event.kind());
+    }
+}
+
+impl ib_cm::EventHandler for Events {
+    fn event(&self, event: ib_cm::Event<'_>) {
+        let (outcome, kind) = match event {
+            ib_cm::Event::Answered(data) => (Ok(Some(Response::new(data))), EventKind::Established),
+            ib_cm::Event::Rejected {
+                reason,
+                info,
+                private_data,
+            } => {
+                let topspin = self.session.plan.way.service().is_some_and(|s| s.topspin);
+                let why = match Redirect::parse(reason, info, topspin) {
+                    Some(Ok(to)) => LoginFailure::Redirected(to),
+                    Some(Err(e)) => LoginFailure::BadRedirect(e),
+                    None => rejected(CmRej::Ib(reason), private_data),
+                };
+                (Err(why), EventKind::Rejected)
+            }
+            ib_cm::Event::Unreachable => {
+                let status = ETIMEDOUT.to_errno();
+                (
+                    Err(LoginFailure::Unreachable(status)),
+                    EventKind::Unreachable,
+                )
+            }
+            ib_cm::Event::Disconnected => {
+                (Err(LoginFailure::Disconnected), EventKind::Disconnected)
+            }
+            ib_cm::Event::TimewaitExit => return,
+        };
+        self.step_ended(outcome, kind);
     }
 }

@@ -134,22 +134,37 @@ impl Geometry {
         channels::vector(self.first_vector, channel, self.device.num_comp_vectors)
     }
 
-    /// What the SCSI midlayer may ask for, given what the target granted to each of the channels.
+    /// Regions of a command, given what the target granted to each of the channels: no more than its
+    /// message has room for.
+    fn regions_of(&self, granted: &[Granted]) -> u32 {
+        let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
+        // A target without room for a list still takes one direct descriptor.
+        self.sizes.regions.min(descriptors.unwrap_or(0).max(1))
+    }
+
+    /// Descriptors that a message must have room for, from now on; 0 if one direct one is enough.
+    pub fn needed_descriptors(&self, granted: &[Granted]) -> u32 {
+        match self.regions_of(granted) {
+            1 => 0,
+            n => n,
+        }
+    }
+
+    /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
+    /// that are connected.
     ///
     /// # Errors
     ///
     /// `EINVAL` without a channel, or if a target grants so little that nothing can be sent.
-    pub fn host_limits(&self, granted: &[Granted]) -> Result<scsi::Limits> {
+    pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Result<scsi::Limits> {
         let least = granted.iter().map(|g| g.req_lim).min().ok_or(EINVAL)?;
         // One credit is kept for task management.
         let can_queue = self.sizes.depth.min(least.saturating_sub(1));
-        let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
-        // A target without room for a list still takes one direct descriptor.
-        let count = self.sizes.regions.min(descriptors.unwrap_or(0).max(1));
+        let count = self.regions_of(granted);
         let shape = regions(&self.device);
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
         Ok(scsi::Limits {
-            nr_hw_queues: small(granted.len() as u32)?,
+            nr_hw_queues: u16::try_from(channels).map_err(|_| EINVAL)?,
             can_queue: small(can_queue)?,
             cmd_per_lun: small(self.cmd_per_lun.min(can_queue))?,
             max_id: 1,

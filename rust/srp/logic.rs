@@ -6,9 +6,12 @@
 //! locks; the same files are built and tested on the host.
 
 pub mod channels;
+pub mod cm;
 pub mod credit;
+pub mod redirect;
 pub mod registration;
 pub mod send_queue;
 pub mod session;
 pub mod slot;
+pub mod strikes;
 pub mod tag;

@@ -3,7 +3,10 @@
 //! What there is for each port of an RDMA device: a folder in sysfs, and sessions.
 
 use super::{
+    connect::Plan,
+    error::Lost,
     front::sysfs::PORT_ATTRIBUTES,
+    geometry::Geometry,
     session::{
         Key,
         Session,
@@ -11,12 +14,18 @@ use super::{
     }, //
 };
 use crate::{
+    pm::SleepHandler,
     rdma::{
         client::Client,
         device::{
             Device,
             Name,
             Registered, //
+        },
+        device_event::{
+            self,
+            DeviceEvent,
+            DeviceEventHandler, //
         }, //
     },
     scsi::Transport,
@@ -51,6 +60,8 @@ pub struct Queues {
     pub ending: Handle,
     /// Disks, which wait for the former.
     pub removal: Handle,
+    /// New connections, which wait for the network.
+    pub reconnect: Handle,
 }
 
 /// What all ports share.
@@ -58,6 +69,36 @@ pub struct Initiator {
     class: Arc<Class<Arc<Port>>>,
     transport: Arc<Transport<Io>>,
     queues: Queues,
+    all: Arc<AllPorts>,
+}
+
+/// The ports of all devices.
+#[pin_data]
+pub struct AllPorts {
+    #[pin]
+    list: Mutex<KVec<Arc<Port>>>,
+}
+
+impl AllPorts {
+    /// None so far.
+    pub fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                list <- new_mutex!(KVec::new(), "AllPorts::list"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl SleepHandler for AllPorts {
+    fn suspending(&self) {}
+
+    fn resumed(&self) {
+        for port in &*self.list.lock() {
+            port.wake();
+        }
+    }
 }
 
 impl Initiator {
@@ -66,11 +107,12 @@ impl Initiator {
     /// # Errors
     ///
     /// `EEXIST` if the C driver is loaded, `ENOMEM`.
-    pub fn new(transport: Arc<Transport<Io>>, queues: Queues) -> Result<Self> {
+    pub fn new(transport: Arc<Transport<Io>>, queues: Queues, all: Arc<AllPorts>) -> Result<Self> {
         Ok(Self {
             class: Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?,
             transport,
             queues,
+            all,
         })
     }
 }
@@ -154,9 +196,10 @@ impl Port {
     pub fn begin(
         self: &Arc<Self>,
         key: Key,
-        target: super::proto::ids::PortId,
+        plan: Plan,
+        geometry: Geometry,
     ) -> Result<Arc<Session>> {
-        let session = Session::new(self, key, target, self.queues.clone())?;
+        let session = Session::new(self, key, plan, geometry, self.queues.clone())?;
         let mut sessions = self.sessions.lock();
         if sessions.closed {
             return Err(ENODEV);
@@ -170,7 +213,7 @@ impl Port {
             pr_info!(
                 "{}: login refused: {what} {}\n",
                 format_args!("{}", self.name()),
-                format_args!("{target}")
+                format_args!("{}", session.target())
             );
             return Err(EEXIST);
         }
@@ -184,6 +227,28 @@ impl Port {
         sessions.list.retain(|other| !Arc::ptr_eq(other, session));
         drop(sessions);
         self.gone.notify_all();
+    }
+
+    /// Something happened that may have brought the network back: sessions that wait to reconnect do
+    /// it now.
+    fn kick(&self) {
+        for session in &self.sessions.lock().list {
+            session.retry_now();
+        }
+    }
+
+    /// See [`Session::wake`].
+    fn wake(&self) {
+        for session in &self.sessions.lock().list {
+            session.wake();
+        }
+    }
+
+    /// The device does nothing any more.
+    fn fatal(&self, event: DeviceEvent) {
+        for session in &self.sessions.lock().list {
+            session.fail(Lost::Device(event));
+        }
     }
 
     /// Lets no more sessions begin, and asks those there are to end.
@@ -216,16 +281,45 @@ impl Port {
     }
 }
 
+/// Takes the events of a device.
+struct Watch {
+    ports: KVec<Arc<Port>>,
+}
+
+impl DeviceEventHandler for Watch {
+    fn device_event(&self, event: DeviceEvent, port: Option<u32>) {
+        let concerned = |p: &&Arc<Port>| port.is_none_or(|number| p.number == number);
+        for port in self.ports.iter().filter(concerned) {
+            match event {
+                DeviceEvent::Fatal => port.fatal(event),
+                DeviceEvent::PortActive
+                | DeviceEvent::LidChange
+                | DeviceEvent::PkeyChange
+                | DeviceEvent::SmChange
+                | DeviceEvent::ClientReregister
+                | DeviceEvent::GidChange => port.kick(),
+                // The port may come back before anything is lost; the transport will say so if not.
+                DeviceEvent::PortError | DeviceEvent::Other(_) => {}
+            }
+        }
+    }
+}
+
 /// The ports of one device.
 pub struct Ports {
     /// See [`Session::remove`].
     patience: Msecs,
+    events: Option<Pin<KBox<device_event::Registration<Watch>>>>,
     ports: KVec<Arc<Port>>,
     folders: KVec<ClassDevice<Arc<Port>>>,
+    all: Arc<AllPorts>,
 }
 
 impl Drop for Ports {
     fn drop(&mut self) {
+        self.events = None;
+        let ours = |port: &mut Arc<Port>| self.ports.iter().any(|own| Arc::ptr_eq(own, port));
+        self.all.list.lock().retain(|port| !ours(port));
         for port in &self.ports {
             port.close(self.patience);
         }
@@ -246,22 +340,32 @@ impl Client for Initiator {
         let mut all = KBox::new(
             Ports {
                 patience: LOG_OUT_PATIENCE_MS,
+                events: None,
                 ports: KVec::new(),
                 folders: KVec::new(),
+                all: self.all.clone(),
             },
             GFP_KERNEL,
         )?;
+        let mut watch = Watch { ports: KVec::new() };
         for number in device.ports() {
             let port = Port::new(device, number, self)?;
+            // Before there is a file to log in by: what is here will be closed.
+            all.ports.push(port.clone(), GFP_KERNEL)?;
+            watch.ports.push(port.clone(), GFP_KERNEL)?;
+            self.all.list.lock().push(port.clone(), GFP_KERNEL)?;
+            all.folders.reserve(1, GFP_KERNEL)?;
             let folder = ClassDevice::new(
                 &self.class,
                 device.parent(),
                 fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
-                port.clone(),
+                port,
             )?;
-            all.ports.push(port, GFP_KERNEL)?;
             all.folders.push(folder, GFP_KERNEL)?;
         }
+        let watch = Arc::new(watch, GFP_KERNEL)?;
+        let events = device_event::Registration::new(device.hold()?, watch);
+        all.events = Some(KBox::pin_init(events, GFP_KERNEL)?);
         Ok(all)
     }
 

@@ -2,25 +2,36 @@
 
 //! A login at one target: its channels, its SCSI host, and how both end.
 //!
-//! There is one way to end a connection, whatever the reason: mark the session as lost, move the
-//! queue pairs to their error state, drain them, end the commands. The work for it runs on a queue
-//! of its own, because the removal of the disks waits for commands that it ends.
+//! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
+//! nobody posts, move the queue pairs to their error state, drain them, end the commands. A live
+//! session gets another connection then, see [`recovery`](super::recovery); otherwise it is removed.
+//! The work for it runs on a queue of its own, because the removal of the disks waits for commands
+//! that it ends.
 //!
 //! Lock order: `live` before everything of the rdma and scsi modules; nothing is taken before it.
+//! `phase` is innermost.
+
+mod ending;
+
+pub use ending::end_connections;
 
 use super::{
-    channel::Connection,
+    channel::Channels,
+    connect::Plan,
     error::{
         LoginFailure,
         Lost, //
     },
     front::scsi::Io,
+    geometry::Geometry,
     logic::session::{
         next,
         Event,
         State,
-        Step, //
+        Step,
+        SHORT_LIFE_NS, //
     },
+    logic::strikes::Strikes,
     port::{
         Port,
         Queues, //
@@ -31,8 +42,15 @@ use super::{
     }, //
 };
 use crate::{
+    rdma::pd::Pd,
     scsi::Host,
-    sync::Completion,
+    sync::{
+        new_spinlock_irq,
+        Completion,
+        Interrupt,
+        SpinLockIrq, //
+    },
+    sys::monotonic_ns,
     workqueue::{
         impl_has_delayed,
         new_delayed,
@@ -48,8 +66,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc,
         Mutex, //
@@ -72,37 +90,98 @@ pub type Key = (Guid, Guid, Guid);
 
 /// What ends with the session.
 #[derive(Default)]
-struct Live {
-    connections: KVec<Arc<Connection>>,
-    host: Option<Arc<Host<Io>>>,
+pub(super) struct Live {
+    pub(super) pd: Option<Arc<Pd>>,
+    pub(super) channels: Option<Arc<Channels>>,
+    pub(super) host: Option<Arc<Host<Io>>>,
+}
+
+/// What is decided together.
+pub(super) struct Phase {
+    pub(super) state: State,
+    /// Something failed since the present try to reconnect began.
+    pub(super) broken: bool,
+    /// That try has succeeded and waits for the transport class to take it.
+    pub(super) ready: bool,
+    /// The connection that was lost may be replaced at once.
+    pub(super) at_once: bool,
+    pub(super) strikes: Strikes,
+    /// The transport class knows of the loss.
+    pub(super) blocked: bool,
+    /// When the connection came up, in nanoseconds of the monotonic clock.
+    pub(super) since: i64,
+    /// Tries to reconnect that have failed since the connection was lost.
+    pub(super) failed_tries: u32,
 }
 
 /// A login at one target.
 #[pin_data]
 pub struct Session {
     key: Key,
-    target: PortId,
     port: Arc<Port>,
-    queues: Queues,
-    state: Atomic<u32>,
-    /// The connection is of no more use.
-    lost: Atomic<bool>,
+    /// Where to log in, the first time and each time after.
+    pub(super) plan: Plan,
+    pub(super) geometry: Geometry,
+    pub(super) queues: Queues,
     #[pin]
-    live: Mutex<Live>,
-    /// All queue pairs are drained and all commands ended.
+    pub(super) phase: SpinLockIrq<Phase>,
+    /// `phase.state`, for those who only look.
+    state: Atomic<u32>,
+    /// There is no connection, or it is of no more use.
+    lost: Atomic<bool>,
+    /// `fast_io_fail_tmo` has passed since the connection was lost.
+    failing: Atomic<bool>,
+    /// The connection is lost, and all commands are ended.
+    is_down: Atomic<bool>,
+    /// The log-out has begun, so the end of the connection is no news.
+    leaving: Atomic<bool>,
+    /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
+    time_allowed: Atomic<u32>,
+    /// Most descriptors that a command of the midlayer may take.
+    pub(super) descriptors: Atomic<u32>,
+    #[pin]
+    pub(super) live: Mutex<Live>,
+    /// As `is_down`, to wait for.
     #[pin]
     down: Completion,
+    /// The session is live again, or there is no hope of that for now.
+    #[pin]
+    pub(super) settled: Completion,
+    /// A try to reconnect has ended, or waits for [`Session::commit`].
+    #[pin]
+    pub(super) tried: Completion,
     #[pin]
     down_work: Work<Session, 0>,
     #[pin]
     removal: Work<Session, 1>,
     #[pin]
     scan: Work<Session, 2>,
+    #[pin]
+    pub(super) reconnect: Work<Session, 3>,
     /// The disks have been looked for.
     #[pin]
     scanned: Completion,
     #[pin]
     removal_timeout: Delayed<Session, 0>,
+    #[pin]
+    pub(super) fill: Delayed<Session, 1>,
+    #[pin]
+    pub(super) keep_alive: Delayed<Session, 2>,
+    #[pin]
+    pub(super) rescan: Delayed<Session, 3>,
+    /// A thread that reconnects, in a call that has no deadline.
+    #[pin]
+    pub(super) waiting: Interrupt,
+    #[pin]
+    pub(super) waiting_timeout: Delayed<Session, 4>,
+    /// How often channels that are missing have been tried to add.
+    pub(super) fills: Atomic<u32>,
+    /// The system has been asleep since the last test of the connection.
+    pub(super) woken: Atomic<bool>,
+    /// Commands that had ended when the keep-alive timer was set.
+    pub(super) beat: Atomic<i32>,
+    /// When disks were looked for last, in nanoseconds of the monotonic clock.
+    pub(super) last_scan: Atomic<i64>,
     /// Commands that had ended when the removal timer was set.
     progress: Atomic<i32>,
     /// The time of the removal timer.
@@ -113,9 +192,14 @@ impl_has_work! {
     impl HasWork<Session, 0> for Session { self.down_work }
     impl HasWork<Session, 1> for Session { self.removal }
     impl HasWork<Session, 2> for Session { self.scan }
+    impl HasWork<Session, 3> for Session { self.reconnect }
 }
 impl_has_delayed! {
     impl HasDelayed<0> for Session { self.removal_timeout }
+    impl HasDelayed<1> for Session { self.fill }
+    impl HasDelayed<2> for Session { self.keep_alive }
+    impl HasDelayed<3> for Session { self.rescan }
+    impl HasDelayed<4> for Session { self.waiting_timeout }
 }
 
 /// How a session is called in the log.
@@ -123,29 +207,68 @@ pub struct Name<'a>(&'a Session);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} target {}", self.0.port.name(), self.0.target)
+        write!(f, "{} target {}", self.0.port.name(), self.0.plan.target)
     }
 }
 
 impl Session {
     /// A session of `port` that is being connected.
-    pub fn new(port: &Arc<Port>, key: Key, target: PortId, queues: Queues) -> Result<Arc<Self>> {
-        let timer = queues.ending.clone();
+    pub fn new(
+        port: &Arc<Port>,
+        key: Key,
+        plan: Plan,
+        geometry: Geometry,
+        queues: Queues,
+    ) -> Result<Arc<Self>> {
+        let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
+        let to_hurry = queues.ending.clone();
+        let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         Arc::pin_init(
             pin_init!(Self {
                 key,
-                target,
                 port: port.clone(),
+                plan,
+                geometry,
                 queues,
+                phase <- new_spinlock_irq!(
+                    Phase {
+                        state: State::Connecting,
+                        broken: false,
+                        ready: false,
+                        at_once: false,
+                        strikes: Strikes::new(),
+                        blocked: false,
+                        since: 0,
+                        failed_tries: 0,
+                    },
+                    "Session::phase"
+                ),
                 state: Atomic::new(State::Connecting as u32),
                 lost: Atomic::new(false),
+                failing: Atomic::new(false),
+                is_down: Atomic::new(false),
+                leaving: Atomic::new(false),
+                time_allowed: Atomic::new(0),
+                descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
                 down <- Completion::new(),
+                settled <- Completion::new(),
+                tried <- Completion::new(),
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
                 scan <- new_work!("Session::scan"),
+                reconnect <- new_work!("Session::reconnect"),
                 scanned <- Completion::new(),
-                removal_timeout <- new_delayed!(timer, "Session::removal_timeout"),
+                removal_timeout <- new_delayed!(to_end, "Session::removal_timeout"),
+                fill <- new_delayed!(to_fill, "Session::fill"),
+                keep_alive <- new_delayed!(to_beat, "Session::keep_alive"),
+                rescan <- new_delayed!(to_scan, "Session::rescan"),
+                waiting <- Interrupt::new(),
+                waiting_timeout <- new_delayed!(to_hurry, "Session::waiting_timeout"),
+                fills: Atomic::new(0),
+                woken: Atomic::new(false),
+                beat: Atomic::new(0),
+                last_scan: Atomic::new(0),
                 progress: Atomic::new(0),
                 patience: Atomic::new(LOG_OUT_PATIENCE_MS),
             }),
@@ -160,7 +283,7 @@ impl Session {
 
     /// The target's port identifier.
     pub fn target(&self) -> &PortId {
-        &self.target
+        &self.plan.target
     }
 
     /// The port that it was logged in through.
@@ -173,63 +296,108 @@ impl Session {
         Name(self)
     }
 
-    /// The connection is of no more use. Any context.
+    /// There is no connection, or it is of no more use. Any context.
+    ///
+    /// Whoever has seen in an RCU read-side section that this is not so may post until its end.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Acquire)
     }
 
-    /// The session has failed or is being removed.
-    pub fn is_ending(&self) -> bool {
+    /// All commands of the lost connection are ended, and its queue pairs gone.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Acquire)
+    }
+
+    /// A channel may take so many milliseconds to end a command.
+    pub(super) fn allow_time(&self, msecs: Msecs) {
+        // Logins of one session come one after the other.
+        if msecs > self.time_allowed() {
+            self.time_allowed.store(msecs, Relaxed);
+        }
+    }
+
+    /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
+    pub fn time_allowed(&self) -> Msecs {
+        self.time_allowed.load(Relaxed)
+    }
+
+    /// The state now.
+    pub fn state(&self) -> State {
         let now = self.state.load(Acquire);
-        now != State::Connecting as u32 && now != State::Live as u32
+        State::ALL.get(now as usize).copied().unwrap_or(State::Gone)
+    }
+
+    /// The session is being removed, or will be.
+    pub fn is_ending(&self) -> bool {
+        self.state().is_ending()
+    }
+
+    /// Commands are to be failed, because the target has been away for too long.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Acquire)
+    }
+
+    /// From now on commands fail at once, until there is a new connection. Any context.
+    pub fn fail_fast(&self) {
+        self.failing.store(true, Release);
+        self.settled.complete_all();
     }
 
     /// Moves the state on; `true` if that changed it.
+    pub(super) fn step(&self, phase: &mut Phase, event: Event) -> bool {
+        let Some(Step::To(new)) = next(phase.state, event) else {
+            return false;
+        };
+        phase.state = new;
+        self.state.store(new as u32, Release);
+        true
+    }
+
     fn advance(&self, event: Event) -> bool {
-        let mut now = self.state.load(Acquire);
-        loop {
-            let state = State::ALL.get(now as usize).copied().unwrap_or(State::Gone);
-            let Some(Step::To(new)) = next(state, event) else {
-                return false;
-            };
-            match self.state.cmpxchg(now, new as u32, Full) {
-                Ok(_) => return true,
-                Err(other) => now = other,
-            }
-        }
+        self.step(&mut self.phase.lock(), event)
     }
 
-    /// Keeps a connection until the session ends.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; `ENOTCONN` if the session is lost already.
-    pub fn add_connection(&self, connection: Arc<Connection>) -> Result {
-        let mut live = self.live.lock();
-        // Whoever ends the connections says so before it takes the lock.
-        if self.is_lost() {
-            return Err(crate::errno::ENOTCONN);
-        }
-        live.connections.push(connection, GFP_KERNEL)?;
-        Ok(())
+    /// The new connection is that of the session, whose state is Live. With `phase` locked.
+    pub(super) fn is_up(&self, phase: &mut Phase) {
+        phase.ready = false;
+        phase.blocked = false;
+        phase.failed_tries = 0;
+        phase.since = monotonic_ns();
+        self.down.reinit();
+        self.is_down.store(false, Relaxed);
+        self.failing.store(false, Relaxed);
+        self.lost.store(false, Release);
+        self.settled.complete_all();
     }
 
-    /// The login is done: keeps the host, which is not added yet, until the session ends.
+    /// Keeps the connections and the host, which is not added yet, until the session ends.
     ///
     /// # Errors
     ///
     /// `ENODEV` if the session is ending already.
-    pub fn go_live(&self, host: Arc<Host<Io>>) -> Result {
+    pub fn keep(
+        &self,
+        pd: Arc<Pd>,
+        channels: Arc<Channels>,
+        host: Arc<Host<Io>>,
+        descriptors: u32,
+    ) -> Result {
+        self.descriptors.store(descriptors, Relaxed);
         let mut live = self.live.lock();
-        if self.is_lost() || !self.advance(Event::LoggedIn) {
+        // Whoever ends the connections says so before it takes the lock.
+        if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
-        live.host = Some(host);
+        *live = Live {
+            pd: Some(pd),
+            channels: Some(channels),
+            host: Some(host),
+        };
         Ok(())
     }
 
-    /// Looks for disks. Sleeps, for as long as the commands take.
+    /// Looks for disks, which is the end of the login. Sleeps, for as long as the commands take.
     ///
     /// The midlayer waits for them without heed to signals, so it does so on a queue. A signal ends
     /// the connection, and with it the commands.
@@ -247,32 +415,55 @@ impl Session {
                     self.lose(None);
                     return Err(LoginFailure::Signal);
                 }
-                Ok(()) if self.is_lost() => return Err(LoginFailure::Disconnected),
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
             }
         }
+        {
+            let mut phase = self.phase.lock();
+            if !self.step(&mut phase, Event::LoggedIn) {
+                return Err(LoginFailure::Disconnected);
+            }
+            phase.since = monotonic_ns();
+        }
+        self.look_after();
+        Ok(())
     }
 
-    /// The connection is of no more use: ends it, the commands, and then the session.
+    /// The connection is of no more use: ends it and the commands. A live session gets another one,
+    /// any other ends.
     ///
-    /// Says why in the log, once. Any context, interrupts may be off.
+    /// Says why in the log, once for each connection. Any context, interrupts may be off.
     pub fn fail(self: &Arc<Self>, why: Lost) {
         self.lose(Some(why));
     }
 
     fn lose(self: &Arc<Self>, why: Option<Lost>) {
-        if self.lost.xchg(true, Full) {
+        let mut phase = self.phase.lock();
+        if self.lost.load(Relaxed) {
+            phase.broken = true;
             return;
         }
-        self.advance(Event::Fail);
-        if let Some(why) = why {
+        self.lost.store(true, Release);
+        self.settled.reinit();
+        self.step(&mut phase, Event::Fail);
+        let now = monotonic_ns();
+        phase.at_once = match why {
+            Some(Lost::Violation(_)) => {
+                phase.strikes.add(now);
+                false
+            }
+            Some(Lost::HostReset) => true,
+            _ => now.saturating_sub(phase.since) >= SHORT_LIFE_NS,
+        };
+        drop(phase);
+        if let Some(why) = why.filter(|_| !self.leaving.load(Relaxed)) {
             pr_err!(
                 "{}: connection lost: {}\n",
                 format_args!("{}", self.name()),
                 format_args!("{why}")
             );
         }
-        // It was not queued before, as this is done once.
+        // It is not queued: the work for the last connection was done before there was this one.
         let _ = self.queues.ending.enqueue::<Self, 0>(self.clone());
     }
 
@@ -281,10 +472,12 @@ impl Session {
     /// While the disks go, which may have much to write, some command must end within `patience`
     /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
-        if !self.is_ending() {
+        let mut phase = self.phase.lock();
+        if self.step(&mut phase, Event::Remove) {
             self.patience.store(patience, Relaxed);
-        }
-        if self.advance(Event::Remove) {
+            drop(phase);
+            self.settled.complete_all();
+            self.waiting.interrupt();
             // It was not queued before, as the state changes once.
             let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
         }
@@ -295,67 +488,17 @@ impl Session {
         self.down.wait_timeout(timeout).is_ok()
     }
 
-    /// Commands that have ended, modulo 2^32.
-    fn ended(&self) -> i32 {
+    /// The channels and the host, if the login has come so far.
+    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<Host<Io>>>) {
         let live = self.live.lock();
-        let counts = live.connections.iter().map(|c| c.handler().ended());
-        counts.fold(0, i32::wrapping_add)
+        (live.channels.clone(), live.host.clone())
     }
 
-    /// Ends the connections: the one error path.
-    fn bring_down(self: &Arc<Self>) {
-        // Nobody adds to them now, and `tear_down` takes them after this.
-        let connections = core::mem::take(&mut self.live.lock().connections);
-        for connection in &connections {
-            connection.handler().task.wake();
-        }
-        for connection in &connections {
-            connection.id().disconnect();
-        }
-        for connection in &connections {
-            // This work runs once, so nobody else is at it.
-            let _ = connection.shutdown();
-            connection.handler().sweep();
-        }
-        self.live.lock().connections = connections;
-        self.down.complete_all();
-        self.remove(LOG_OUT_PATIENCE_MS);
-    }
-
-    /// Ends the session: disks, commands, connections, in this order.
-    fn tear_down(self: &Arc<Self>) {
-        let host = self.live.lock().host.clone();
-        if let Some(host) = &host {
-            self.progress.store(self.ended(), Relaxed);
-            let _ = Delayed::schedule(self.clone(), self.patience.load(Relaxed));
-            host.remove();
-            Delayed::<Self, 0>::cancel_sync(self);
-        }
-        self.lose(None);
-        self.down.wait();
-        drop(host);
-        let live = core::mem::take(&mut *self.live.lock());
-        // The host first: it has references to the connections.
-        drop(live.host);
-        drop(live.connections);
-        self.advance(Event::Removed);
-        self.port.forget(self);
-    }
-}
-
-impl WorkItem<0> for Session {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.bring_down();
-    }
-}
-
-impl WorkItem<1> for Session {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.tear_down();
+    /// Commands that have ended, modulo 2^32.
+    pub(super) fn ended(&self) -> i32 {
+        let channels = self.live.lock().channels.clone();
+        let counts = channels.iter().flat_map(|all| all.iter());
+        counts.fold(0, |sum, c| sum.wrapping_add(c.handler().ended()))
     }
 }
 
@@ -363,23 +506,15 @@ impl WorkItem<2> for Session {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let host = this.live.lock().host.clone();
-        if let Some(host) = host {
+        if let (_, Some(host)) = this.parts() {
             host.scan();
         }
         this.scanned.complete_all();
     }
 }
 
-impl DelayedItem for Session {
+impl DelayedItem<4> for Session {
     fn run(this: Arc<Self>) {
-        let ended = this.ended();
-        if this.progress.xchg(ended, Relaxed) == ended {
-            this.fail(Lost::RemovalTimeout);
-        } else {
-            // Refused if the disks have gone meanwhile.
-            let patience = this.patience.load(Relaxed);
-            let _ = Delayed::schedule(this, patience);
-        }
+        this.waiting.interrupt();
     }
 }

@@ -50,9 +50,27 @@ pub struct Cell {
     slot: StateCell<Slot>,
     /// The unit of the command, for those who look for its commands.
     lun: Atomic<u64>,
+    /// The [`Owner`] of the command.
+    owner: Atomic<u32>,
     /// The last command that was asked back from the target: [`RECALLED`] and its generation. A
     /// response to it may be on its way, even when another command has the slot.
     recalled: Atomic<u64>,
+}
+
+/// What blk-mq calls a command: its hardware queue, and the tag inside that. As a rule they are the
+/// numbers of the channel and the slot; not if the channel of the hardware queue is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Number of the hardware queue.
+    pub hw_queue: u16,
+    /// Number of the tag.
+    pub index: u16,
+}
+
+impl Owner {
+    fn number(self) -> u32 {
+        u32::from(self.hw_queue) << 16 | u32::from(self.index)
+    }
 }
 
 /// A command has been recalled.
@@ -70,6 +88,7 @@ impl Cell {
         Self {
             slot: StateCell::new(Word::default().raw(), slot),
             lun: Atomic::new(0),
+            owner: Atomic::new(0),
             recalled: Atomic::new(0),
         }
     }
@@ -81,10 +100,11 @@ impl Cell {
 
     /// Takes the slot for a new command of the unit `lun`, if it is free.
     #[inline]
-    pub fn claim(&self, generation: u32, lun: Lun) -> Option<Held<'_>> {
+    pub fn claim(&self, generation: u32, lun: Lun, owner: Owner) -> Option<Held<'_>> {
         let from = self.word();
         let slot = self.acquire(from, from.claim(generation)?)?;
         self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
+        self.owner.store(owner.number(), Relaxed);
         Some(slot)
     }
 
@@ -137,6 +157,13 @@ impl Cell {
     pub fn holds(&self, generation: u32) -> bool {
         let word = self.word();
         word.state() != State::Free && word.generation() == generation
+    }
+
+    /// The slot has the command of this owner, in whatever state; returns that.
+    pub fn of_owner(&self, owner: Owner) -> Option<Word> {
+        let word = self.word();
+        let ours = word.state() != State::Free && self.owner.load(Relaxed) == owner.number();
+        ours.then_some(word)
     }
 
     /// The slot has a command for the unit `lun`, in whatever state; returns that.

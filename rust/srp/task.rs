@@ -12,6 +12,7 @@ use super::{
     },
     proto::{
         ids::Lun,
+        misc,
         tmf::{
             Function,
             TmfStatus,
@@ -28,7 +29,10 @@ use crate::{
     },
     sys::random_u64, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 
 /// No request is under way.
 const IDLE: u64 = 0;
@@ -114,42 +118,83 @@ impl Task {
         }
         let (waiting, idle) = (word(generation, WAITING), word(generation, IDLE));
         let tag = Tag::tsk_mgmt(generation, channel.index(), 0).ok_or(EINVAL)?;
-        // Somebody else may have been faster; then it is his turn.
-        let mut iu = self.cell.acquire(before, waiting).ok_or(EBUSY)?;
-        if !channel.take_credit(RESERVE_TSK_MGMT) {
-            iu.release(idle);
-            return Err(EBUSY);
+        {
+            let _posting = rcu::read_lock();
+            if channel.is_lost() {
+                return Err(ENOTCONN);
+            }
+            // Somebody else may have been faster; then it is his turn.
+            let mut iu = self.cell.acquire(before, waiting).ok_or(EBUSY)?;
+            if !channel.take_credit(RESERVE_TSK_MGMT) {
+                iu.release(idle);
+                return Err(EBUSY);
+            }
+            let request = TskMgmt {
+                tag: tag.to_wire(),
+                lun,
+                function,
+                task_tag,
+            };
+            let message = match request.build(iu.bytes_mut()) {
+                Ok(len) => iu.message(len),
+                Err(_) => Err(EINVAL),
+            };
+            iu.release(waiting);
+            if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
+                channel.fail(Lost::Post(e));
+                return Err(e);
+            }
         }
-        let request = TskMgmt {
-            tag: tag.to_wire(),
-            lun,
-            function,
-            task_tag,
-        };
-        let message = match request.build(iu.bytes_mut()) {
-            Ok(len) => iu.message(len),
-            Err(_) => Err(EINVAL),
-        };
-        iu.release(waiting);
-        if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
-            channel.fail(Lost::Post(e));
-            return Err(e);
-        }
-        let mut answer = waiting;
-        let ended = self.wait(connection, |now| {
-            answer = now;
-            now & 3 == ANSWERED
-        })?;
-        if !ended && self.cell.transition(waiting, word(generation, STUCK)) {
+        let changed = self.wait(connection, |now| now != waiting)?;
+        if !changed && self.cell.transition(waiting, word(generation, STUCK)) {
             return Err(ETIMEDOUT);
         }
-        if !ended {
-            // It came at the last moment.
-            answer = self.cell.load().0;
+        let answer = self.cell.load().0;
+        if answer >> 16 != u64::from(generation) || answer & 3 != ANSWERED {
+            // The connection was lost, and there may be another one already.
+            return Err(ENOTCONN);
         }
         self.cell.transition(answer, idle);
         self.changed.complete_all();
         Ok(status(answer))
+    }
+
+    /// Sends a logout, after which there will be no other request, unless one is under way. Returns
+    /// whether it has.
+    pub fn log_out(&self, connection: &Connection) -> bool {
+        let channel = connection.handler();
+        let _posting = rcu::read_lock();
+        let now = self.cell.load().0;
+        if channel.is_lost() || now & 3 != IDLE {
+            return false;
+        }
+        let Some(mut iu) = self.cell.acquire(now, word(0, STUCK)) else {
+            return false;
+        };
+        // Without a credit there is no buffer for it.
+        if !channel.take_credit(RESERVE_TSK_MGMT) {
+            iu.release(now);
+            return false;
+        }
+        let message = match misc::i_logout(iu.bytes_mut(), random_u64()) {
+            Ok(len) => iu.message(len),
+            Err(_) => Err(EINVAL),
+        };
+        iu.release(word(0, STUCK));
+        match message.and_then(|message| connection.post_last(message)) {
+            Ok(()) => true,
+            Err(e) => {
+                channel.fail(Lost::Post(e));
+                false
+            }
+        }
+    }
+
+    /// The queue pair of what was under way is gone. Nobody must begin to post.
+    pub fn reset(&self) {
+        // Only a waiter that gives up can be faster, once.
+        while !self.cell.transition(self.cell.load().0, IDLE) {}
+        self.changed.complete_all();
     }
 
     /// Waits until the state is as `done` wants it, at most 5 s; returns whether it is. Sleeps.

@@ -30,12 +30,17 @@ use crate::{
             }, //
         },
         mapping,
+        probe::PROBE, //
         proto::{
             error::BuildError,
             message::Message,
-            misc,
-            rsp::Rsp, //
-        }, //
+            misc::{
+                self,
+                AerReq, //
+            },
+            rsp::Rsp,
+            sense::Sense, //
+        },
     },
     sync::state_cell::StateCell,
     sys::pr_warn_ratelimited, //
@@ -71,6 +76,11 @@ impl Replies {
         })
     }
 
+    /// The queue pair that the answers went out on is gone.
+    pub(super) fn reset(&self) {
+        self.sent.store(self.out.load(Relaxed), Relaxed);
+    }
+
     /// The memory of the oldest answer may be used again.
     pub(super) fn sent(&self) {
         self.sent
@@ -96,17 +106,26 @@ impl Channel {
             }
             Message::AerReq(request) => {
                 self.give_credits(request.req_lim_delta)?;
-                pr_warn_ratelimited!(
-                    "{}: event report of the target for LUN {} ignored\n",
-                    format_args!("{}", self.session.name()),
-                    format_args!("{:?}", request.lun)
-                );
+                self.report(&request);
                 self.reply(connection, |iu| misc::aer_rsp(iu, request.tag))
             }
             Message::TLogout(logout) => {
                 self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
                 Ok(())
             }
+        }
+    }
+
+    /// An event that the target reports.
+    fn report(&self, request: &AerReq<'_>) {
+        if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
+            self.session.units_changed();
+        } else {
+            pr_warn_ratelimited!(
+                "{}: event report of the target for LUN {} ignored\n",
+                format_args!("{}", self.session.name()),
+                format_args!("{:?}", request.lun)
+            );
         }
     }
 
@@ -119,6 +138,7 @@ impl Channel {
         }
         let index = match tag.kind() {
             Kind::TskMgmt(0) if self.task.answer(tag, rsp.tmf_status()) => return Ok(()),
+            Kind::TskMgmt(PROBE) if self.probe.answer(tag) => return Ok(()),
             Kind::TskMgmt(_) => return Err(unknown),
             Kind::Command(index) => usize::from(index),
         };

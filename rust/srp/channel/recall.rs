@@ -15,35 +15,39 @@ use crate::{
             Word, //
         },
         proto::ids::Lun,
-        slot::Cell, //
+        slot::{
+            Cell,
+            Owner, //
+        }, //
     }, //
 };
 use kernel::{
-    sync::atomic::Relaxed,
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    },
     time::Msecs, //
 };
 
 impl Channel {
-    /// The slot with this number and its state.
-    pub fn find(&self, index: u16) -> Option<(&Cell, Word)> {
-        let cell = self.slots.get(usize::from(index))?;
-        Some((cell, cell.word()))
+    /// The slot that has the command of `owner`, its number and state.
+    pub fn find(&self, owner: Owner) -> Option<(u16, &Cell, Word)> {
+        let all = (0u16..).zip(&self.slots);
+        all.into_iter()
+            .find_map(|(index, cell)| Some((index, cell, cell.of_owner(owner)?)))
     }
 
     /// Says that the command is going to be aborted, if its state is still `word`, Posted or
-    /// Aborting.
-    pub fn begin_abort(&self, connection: &Connection, cell: &Cell, word: Word) -> bool {
-        if word.state() != State::Aborting && !cell.abort(word) {
-            return false;
-        }
-        self.check_drained(connection, cell, word.with_state(State::Aborting));
-        true
+    /// Aborting, and the connection is not lost.
+    pub fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
+        let _posting = rcu::read_lock();
+        !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))
     }
 
     /// The target says that it will not touch the command of this slot any more: ends it, if its
     /// state is still `word`.
     pub fn finish_abort(&self, connection: &Connection, index: u16, word: Word) {
-        if let Some((cell, _)) = self.find(index) {
+        if let Some(cell) = self.slots.get(usize::from(index)) {
             self.take_back(connection, cell, index, word, ScsiResult::DID_ABORT);
         }
     }
@@ -56,6 +60,11 @@ impl Channel {
         word: Word,
         result: ScsiResult,
     ) {
+        let _posting = rcu::read_lock();
+        if self.is_lost() {
+            // The end of the connection is that of the command.
+            return;
+        }
         cell.recall(word.generation());
         if let Some(mut slot) = cell.take_from(word, Event::Answer) {
             slot.result = result;

@@ -5,9 +5,12 @@
 use super::scsi::Io;
 use crate::{
     scsi::Host,
-    srp::proto::ids::{
-        Gid,
-        Guid, //
+    srp::{
+        connect::Service,
+        proto::ids::{
+            Gid,
+            Guid, //
+        },
     },
     sysfs::{
         attribute_group,
@@ -39,11 +42,11 @@ attribute_group! {
     pub static HOST_ATTRIBUTES: Host<Io> {
         id_ext: 0o444, show = |io: &Io, page| line(page, io.facts().id_ext);
         ioc_guid: 0o444, show = |io: &Io, page| line(page, io.facts().ioc_guid);
-        service_id: 0o444, show = ib_only;
-        pkey: 0o444, show = ib_only;
+        service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
+        pkey: 0o444, show = show_pkey;
         sgid: 0o444, show = |io: &Io, page| line(page, io.facts().sgid);
-        dgid: 0o444, show = ib_only;
-        orig_dgid: 0o444, show = ib_only;
+        dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
+        orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
         zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.waits_for_credit());
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
@@ -60,7 +63,11 @@ fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
     page.emit(format_args!("{value}\n"))
 }
 
-/// The file is there, because scripts look for it, but an RDMA/CM login has nothing to show.
-fn ib_only(_: &Io, _: &mut Page<'_>) -> Result {
-    Err(ENOENT)
+fn show_pkey(io: &Io, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{:#06x}\n", service(io)?.pkey))
+}
+
+/// The files are there, because scripts look for them, but an RDMA/CM login has nothing to show.
+fn service(io: &Io) -> Result<&Service> {
+    io.way().service().ok_or(ENOENT)
 }

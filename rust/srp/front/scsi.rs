@@ -8,6 +8,7 @@ use super::host::{
 };
 use crate::{
     scsi::{
+        self,
         srp_transport::Operations,
         Busy,
         Command,
@@ -19,11 +20,22 @@ use crate::{
         Rejected, //
     },
     srp::{
-        channel::Connection,
+        channel::{
+            Channels,
+            Connection, //
+        },
+        connect::Way,
         error::Lost,
         logic::{
-            session::TSK_MGMT_TIMEOUT_MS,
-            slot::State,
+            session::{
+                State,
+                LOGIN_TIMEOUT_MS,
+                TSK_MGMT_TIMEOUT_MS, //
+            },
+            slot::{
+                State as SlotState,
+                Word, //
+            },
             tag::Tag, //
         },
         port::Port,
@@ -38,6 +50,10 @@ use crate::{
         session::{
             Session,
             LOG_OUT_PATIENCE_MS, //
+        },
+        slot::{
+            Cell,
+            Owner, //
         }, //
     },
     sysfs::AttributeGroup, //
@@ -49,7 +65,8 @@ use kernel::{
     time::Msecs, //
 };
 
-/// A command to a disk may take this long; error handling begins then.
+/// A command to a disk may take this long, or as long as the transport tries; error handling begins
+/// then.
 const DISK_TIMEOUT_MS: Msecs = 30_000;
 /// Ending all commands of a lost connection takes a moment; more than this is a device that hangs.
 const DOWN_TIMEOUT_MS: Msecs = 60_000;
@@ -57,7 +74,7 @@ const DOWN_TIMEOUT_MS: Msecs = 60_000;
 /// What the callbacks of a host need: the session and its connections, one for each hardware queue.
 pub struct Io {
     session: Arc<Session>,
-    connections: KVec<Arc<Connection>>,
+    connections: Arc<Channels>,
     target_can_queue: u32,
     facts: Facts,
 }
@@ -66,7 +83,7 @@ impl Io {
     /// The number of a connection is that of its hardware queue.
     pub fn new(
         session: Arc<Session>,
-        connections: KVec<Arc<Connection>>,
+        connections: Arc<Channels>,
         target_can_queue: u32,
         facts: Facts,
     ) -> Self {
@@ -88,15 +105,49 @@ impl Io {
         self.session.port()
     }
 
-    /// The number of channels.
-    pub fn channels(&self) -> usize {
-        self.connections.len()
+    /// How the target is reached.
+    pub fn way(&self) -> &Way {
+        &self.session.plan.way
     }
 
-    /// The unused credits of the channel that has the fewest.
+    /// The number of channels that are connected.
+    pub fn channels(&self) -> usize {
+        self.open().count()
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Arc<Connection>> + '_ {
+        self.connections.iter().filter(|c| c.handler().is_open())
+    }
+
+    /// The unused credits of the connected channel that has the fewest; 0 if none is.
     pub fn least_credits(&self) -> u32 {
-        let credits = self.connections.iter().map(|c| c.handler().credits());
+        let credits = self.open().map(|c| c.handler().credits());
         credits.min().unwrap_or(0)
+    }
+
+    /// The channel for a hardware queue: its own, or while that is not connected the next one.
+    #[inline]
+    fn channel_for(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
+        let own = self.connections.get(usize::from(hw_queue))?;
+        if own.handler().is_open() {
+            return Some(own);
+        }
+        let after = self.connections.iter().skip(usize::from(hw_queue) + 1);
+        let mut others = Iterator::chain(after, self.connections.iter());
+        // Without any the own one says why.
+        Some(others.find(|c| c.handler().is_open()).unwrap_or(own))
+    }
+
+    /// The slot that has a command, and its channel.
+    fn find(&self, tag: scsi::Tag) -> Option<(&Arc<Connection>, u16, &Cell, Word)> {
+        let owner = Owner {
+            hw_queue: tag.hw_queue,
+            index: tag.index,
+        };
+        self.connections.iter().find_map(|connection| {
+            let (index, cell, word) = connection.handler().find(owner)?;
+            Some((connection, index, cell, word))
+        })
     }
 
     /// How often a command had to wait for a credit.
@@ -145,7 +196,7 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        match self.connections.get(usize::from(cmd.tag().hw_queue)) {
+        match self.channel_for(cmd.tag().hw_queue) {
             Some(connection) => connection.handler().queue(connection, cmd),
             None => Err(Rejected {
                 cmd,
@@ -158,20 +209,18 @@ impl Driver for Io {
         let Some(tag) = cmd.tag() else {
             return Disposition::Failed;
         };
-        let Some(connection) = self.connections.get(usize::from(tag.hw_queue)) else {
-            return Disposition::Failed;
+        let Some((connection, index, cell, word)) = self.find(tag) else {
+            // It has been completed meanwhile.
+            return Disposition::Success;
         };
         let channel = connection.handler();
-        let Some((cell, word)) = channel.find(tag.index) else {
-            return Disposition::Failed;
-        };
         let generation = word.generation();
         match word.state() {
-            State::Free => return Disposition::Success,
-            State::Posted | State::Aborting => {
+            SlotState::Free => return Disposition::Success,
+            SlotState::Posted | SlotState::Aborting => {
                 // What the target has answered meanwhile is on its way to being free.
-                if channel.begin_abort(connection, cell, word) && !channel.is_lost() {
-                    let Some(task) = Tag::command(generation, channel.index(), tag.index) else {
+                if channel.begin_abort(cell, word) && !channel.is_lost() {
+                    let Some(task) = Tag::command(generation, channel.index(), index) else {
                         return Disposition::Failed;
                     };
                     let lun = Lun(cmd.device().lun());
@@ -182,8 +231,8 @@ impl Driver for Io {
                     // Anything but "complete" proves nothing, so the command stays ours, unless the
                     // target has answered it meanwhile or the connection is lost.
                     if !self.failed("abort of a command", result) {
-                        let aborting = word.with_state(State::Aborting);
-                        channel.finish_abort(connection, tag.index, aborting);
+                        let aborting = word.with_state(SlotState::Aborting);
+                        channel.finish_abort(connection, index, aborting);
                     } else if cell.holds(generation) && !channel.is_lost() {
                         return Disposition::Failed;
                     }
@@ -203,7 +252,7 @@ impl Driver for Io {
         let mut reset = false;
         // The answer on a channel comes after all that was sent on it before, and proves nothing for
         // another channel, where a command may still be on its way.
-        for connection in &self.connections {
+        for connection in self.connections.iter() {
             if connection.handler().has_out(lun) {
                 if !self.reset_unit(connection, lun) {
                     return Disposition::Failed;
@@ -219,7 +268,7 @@ impl Driver for Io {
         {
             return Disposition::Failed;
         }
-        for connection in &self.connections {
+        for connection in self.connections.iter() {
             connection.handler().wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
         }
         // If a command that has timed out is still held, the midlayer hears of failure.
@@ -227,11 +276,18 @@ impl Driver for Io {
     }
 
     fn host_reset(&self) -> Disposition {
-        self.session.fail(Lost::HostReset);
-        if self.session.wait_down(DOWN_TIMEOUT_MS) {
-            Disposition::FastIoFail
-        } else {
-            Disposition::Failed
+        // If it is lost already, another one is being made.
+        if !self.session.is_lost() {
+            self.session.fail(Lost::HostReset);
+        }
+        if !self.session.wait_down(DOWN_TIMEOUT_MS) {
+            return Disposition::Failed;
+        }
+        // The commands are ended. What the midlayer does next needs a connection.
+        let _ = self.session.settled.wait_timeout(LOGIN_TIMEOUT_MS);
+        match self.session.state() {
+            State::Live => Disposition::Success,
+            _ => Disposition::FastIoFail,
         }
     }
 
@@ -241,7 +297,7 @@ impl Driver for Io {
 
     fn sdev_configure(&self, dev: &Device) -> Result {
         if dev.is_disk() {
-            dev.set_request_timeout(DISK_TIMEOUT_MS);
+            dev.set_request_timeout(DISK_TIMEOUT_MS.max(self.session.time_allowed()));
         }
         Ok(())
     }
@@ -250,5 +306,18 @@ impl Driver for Io {
 impl Operations for Io {
     fn rport_delete(&self) {
         self.session.remove(LOG_OUT_PATIENCE_MS);
+    }
+
+    fn reconnect(&self) -> Result {
+        self.session.commit()
+    }
+
+    fn failed_reconnects(&self) -> u32 {
+        self.session.failed_tries()
+    }
+
+    fn terminate_io(&self) {
+        // Those that were sent are ended with the connection; this is for the others.
+        self.session.fail_fast();
     }
 }

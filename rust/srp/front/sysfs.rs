@@ -12,23 +12,33 @@ use crate::{
         SocketAddr, //
     },
     params,
+    rdma::{
+        device::Fabric,
+        pd::Pd, //
+    },
     scsi::{
         self,
         Host, //
     },
     srp::{
-        channel::Connection,
+        channel::Channels,
         connect::{
+            Address,
             Login,
-            Plan, //
+            Plan,
+            Purpose,
+            Service,
+            Way, //
         },
         error::LoginFailure,
         geometry::Geometry,
+        logic::session::LOGIN_TIMEOUT_MS,
         port::Port,
         proto::{
-            address::Address,
+            self,
             ids::{
                 Gid,
+                IoClass,
                 PortId, //
             },
             login::Granted,
@@ -85,7 +95,8 @@ fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
 /// - `EPERM` without `CAP_SYS_ADMIN`
 /// - `EINVAL`, `ERANGE` for a bad string, which changes nothing
 /// - `EEXIST` if the port is logged in there
-/// - `EOPNOTSUPP` for an InfiniBand CM login, or a device without fast registration
+/// - `EOPNOTSUPP` for an InfiniBand CM login by an iWARP port, or a device without fast registration
+/// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
 /// - [`LoginFailure::errno`](crate::srp::error::LoginFailure::errno) for a login that failed
 /// - `ECONNRESET` if the connection was lost while the disks were looked for
 fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
@@ -121,13 +132,13 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
         );
     })?;
 
-    let session = port.begin(options.key(), options.target_port())?;
-    let result = log_in(&session, &options, &geometry, &plan);
+    let session = port.begin(options.key(), plan, geometry)?;
+    let result = log_in(&session, &options);
     if let Err(why) = &result {
         pr_warn!(
             "{}: login at {} failed: {}\n",
             format_args!("{}", session.name()),
-            plan.dest,
+            session.plan.way,
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
@@ -138,32 +149,18 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
 
 /// Who logs in where.
 fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
-    let Target::Rdma { src, dest } = options.target else {
-        pr_warn!(
-            "{}: login refused: dgid: InfiniBand CM logins are not supported, use dest\n",
-            format_args!("{}", port.name())
-        );
-        return Err(crate::errno::EOPNOTSUPP);
-    };
-    let net = Namespace::current();
-    let resolve = |what: &str, address: &Address<'_>| {
-        SocketAddr::with_scope(
-            &net,
-            address.ip,
-            address.port.unwrap_or(0),
-            address.scope.map(str::as_bytes),
-        )
-        .inspect_err(|_| {
-            pr_warn!(
-                "{}: login refused: {what}={}: no such network interface\n",
-                format_args!("{}", port.name()),
-                format_args!("{address}")
-            )
-        })
-    };
-    let src = src.map(|src| resolve("src", &src)).transpose()?;
-    let dest = resolve("dest", &dest)?;
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
+    let way = match options.target {
+        Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
+        Target::Ib {
+            dgid,
+            pkey,
+            service_id,
+        } => {
+            check_service(port, pkey)?;
+            Way::Ib(Service::new(dgid, pkey, service_id, topspin)?)
+        }
+    };
     let sgid = port
         .device()
         .gid(port.number(), 0)
@@ -180,9 +177,7 @@ fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
         options.initiator_port(sgid.interface_id())
     };
     Ok(Plan {
-        net,
-        src,
-        dest,
+        way,
         sgid,
         initiator,
         target: options.target_port(),
@@ -190,24 +185,68 @@ fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
     })
 }
 
+/// The IP addresses of an RDMA/CM login.
+fn address(
+    port: &Port,
+    src: Option<proto::address::Address<'_>>,
+    dest: proto::address::Address<'_>,
+) -> Result<Address> {
+    let net = Namespace::current();
+    let resolve = |what: &str, address: &proto::address::Address<'_>| {
+        SocketAddr::with_scope(
+            &net,
+            address.ip,
+            address.port.unwrap_or(0),
+            address.scope.map(str::as_bytes),
+        )
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: {what}={}: no such network interface\n",
+                format_args!("{}", port.name()),
+                format_args!("{address}")
+            )
+        })
+    };
+    let src = src.map(|src| resolve("src", &src)).transpose()?;
+    let dest = resolve("dest", &dest)?;
+    Ok(Address { net, src, dest })
+}
+
+/// Whether the port can make an InfiniBand CM login in this partition.
+fn check_service(port: &Port, pkey: u16) -> Result {
+    if port.device().fabric(port.number()) == Fabric::Other {
+        pr_warn!(
+            "{}: login refused: dgid: the port has no InfiniBand connection manager, use dest\n",
+            format_args!("{}", port.name())
+        );
+        return Err(crate::errno::EOPNOTSUPP);
+    }
+    port.device()
+        .pkey_index(port.number(), pkey)
+        .map(|_| ())
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: pkey={pkey:04x}: the port is not in that partition\n",
+                format_args!("{}", port.name())
+            )
+        })
+}
+
 /// Connects the session, adds its host and looks for disks.
-fn log_in(
-    session: &Arc<Session>,
-    options: &Options<'_>,
-    geometry: &Geometry,
-    plan: &Plan,
-) -> Result<(), LoginFailure> {
-    let channels = Login::new(session, geometry, plan)?.run()?;
-    let (host, limits) = host(session, options, geometry, plan, channels).map_err(|e| match e {
+fn log_in(session: &Arc<Session>, options: &Options<'_>) -> Result<(), LoginFailure> {
+    let login = Login::new(session, Purpose::First, LOGIN_TIMEOUT_MS)?;
+    let (channels, granted) = login.first()?;
+    let host = host(session, options, login.pd(), channels, &granted);
+    let (host, limits) = host.map_err(|e| match e {
         _ if session.is_ending() => LoginFailure::Removed,
         e => LoginFailure::Step("SCSI host", e),
     })?;
     pr_info!(
         "{}: logged in at {}: host{}, {} channels of {} commands\n",
         format_args!("{}", session.name()),
-        plan.dest,
+        session.plan.way,
         host.number(),
-        limits.nr_hw_queues,
+        granted.len(),
         limits.can_queue
     );
     drop(host);
@@ -218,34 +257,31 @@ fn log_in(
 fn host(
     session: &Arc<Session>,
     options: &Options<'_>,
-    geometry: &Geometry,
-    plan: &Plan,
-    channels: KVec<(Arc<Connection>, Granted)>,
+    pd: &Arc<Pd>,
+    channels: Channels,
+    granted: &[Granted],
 ) -> Result<(Arc<Host<Io>>, scsi::Limits)> {
-    let mut granted = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
-    let mut connections = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
-    for (connection, grant) in channels {
-        granted.push(grant, GFP_KERNEL)?;
-        session.add_connection(connection.clone())?;
-        connections.push(connection, GFP_KERNEL)?;
-    }
-    let limits = geometry.host_limits(&granted)?;
+    let channels = Arc::new(channels, GFP_KERNEL)?;
+    let limits = session.geometry.host_limits(channels.len(), granted)?;
+    let descriptors = session.geometry.needed_descriptors(granted);
     let facts = Facts {
         id_ext: options.id_ext,
         ioc_guid: options.ioc_guid,
-        sgid: plan.sgid,
+        sgid: session.plan.sgid,
         comp_vector: options.comp_vector.unwrap_or(0),
         tl_retry_count: options.tl_retry_count,
         cmd_sg_entries: options.cmd_sg_entries,
         allow_ext_sg: options.allow_ext_sg,
     };
     let per_target = options.target_can_queue.unwrap_or(0);
-    let io = Io::new(session.clone(), connections, per_target, facts);
+    let io = Io::new(session.clone(), channels.clone(), per_target, facts);
     let io = Arc::new(io, GFP_KERNEL)?;
     let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
     let host = Host::new(&limits, &info, session.port().transport(), io)?;
     let host = Arc::new(host, GFP_KERNEL)?;
-    session.go_live(host.clone())?;
-    host.add(session.port().device().parent(), &session.target().0)?;
+    session.keep(pd.clone(), channels, host.clone(), descriptors)?;
+    // In sysfs the order is always that of revision 16a.
+    let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
+    host.add(session.port().device().parent(), &port_id.0)?;
     Ok((host, limits))
 }

@@ -3,13 +3,13 @@
 //! The life of a session, the login at one target.
 //!
 //! ```text
-//!   Connecting --LoggedIn--> Live --Remove--> Removing --Removed--> Gone
-//!       |   |                 |                ^   ^
-//!       |   +--Fail--+      Fail               |   |
-//!       |            v        v                |   |
-//!       |          Failed <---+                |   |
-//!       |            +--------Remove-----------+   |
-//!       +---------------------Remove---------------+
+//!                           +--Reconnected--+
+//!                           v               |
+//!   Connecting --LoggedIn--> Live --Fail--> Recovering
+//!       |   |                 |               |
+//!       |   +--Fail--> Failed |               |
+//!       |                |    |               |
+//!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
 //! ```
 
 /// A login that has not ended after this many milliseconds is given up.
@@ -19,48 +19,62 @@ pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
 /// An address or route that is not found in this many milliseconds is given up.
 pub const RESOLVE_TIMEOUT_MS: u32 = 1_000;
 
+/// A logout that has not been sent in this many milliseconds is not waited for.
+pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
+/// A connection that is lost so soon after it was made, in nanoseconds, is not replaced at once: the
+/// target may do it again and again.
+pub const SHORT_LIFE_NS: i64 = 1_000_000_000;
+/// The pause before a first try to add the channels that a login has left out, in milliseconds.
+const FILL_DELAY_MS: u32 = 1_000;
+/// The longest such pause.
+const MAX_FILL_DELAY_MS: u32 = 64_000;
+
 /// State of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum State {
-    /// The login is under way; there are no disks yet.
+    /// The login is under way; disks are being looked for.
     Connecting = 0,
-    /// Commands are taken.
+    /// Commands are sent.
     Live = 1,
-    /// The connection is lost; commands are failed.
+    /// The login has failed.
     Failed = 2,
+    /// The connection is lost, and there will be another.
+    Recovering = 3,
     /// Removal has begun; it cannot be stopped.
-    Removing = 3,
+    Removing = 4,
     /// Nothing is left.
-    Gone = 4,
+    Gone = 5,
 }
 
 impl State {
     /// All states, by number.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Connecting,
         Self::Live,
         Self::Failed,
+        Self::Recovering,
         Self::Removing,
         Self::Gone,
     ];
 
-    /// True if commands may be sent: in a live session, and during the removal while the midlayer
-    /// says goodbye to its disks. A removal after a failure must send nothing; the channels refuse
-    /// it.
-    pub const fn takes_commands(self) -> bool {
-        matches!(self, Self::Live | Self::Removing)
+    /// The session is of no more use, now or soon.
+    pub const fn is_ending(self) -> bool {
+        matches!(self, Self::Failed | Self::Removing | Self::Gone)
     }
 }
 
 /// What happens to a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// All channels that will be there are there.
+    /// The login is done, and the disks have been looked for.
     LoggedIn,
     /// A login, a connection or the protocol failed.
     Fail,
-    /// Somebody wants the session gone: logout, module unload, device removal, the failure itself.
+    /// There is a new connection.
+    Reconnected,
+    /// Somebody wants the session gone: logout, module unload, device removal, a login that failed,
+    /// a target that was away for too long.
     Remove,
     /// The removal is done.
     Removed,
@@ -68,7 +82,13 @@ pub enum Event {
 
 impl Event {
     /// All events.
-    pub const ALL: [Self; 4] = [Self::LoggedIn, Self::Fail, Self::Remove, Self::Removed];
+    pub const ALL: [Self; 5] = [
+        Self::LoggedIn,
+        Self::Fail,
+        Self::Reconnected,
+        Self::Remove,
+        Self::Removed,
+    ];
 }
 
 /// What an event does to a session.
@@ -84,18 +104,38 @@ pub enum Step {
 pub const fn next(state: State, event: Event) -> Option<Step> {
     Some(match (state, event) {
         (State::Connecting, Event::LoggedIn) => Step::To(State::Live),
-        (State::Connecting | State::Live, Event::Fail) => Step::To(State::Failed),
-        (State::Connecting | State::Live | State::Failed, Event::Remove) => {
+        (State::Connecting, Event::Fail) => Step::To(State::Failed),
+        (State::Live, Event::Fail) => Step::To(State::Recovering),
+        (State::Recovering, Event::Reconnected) => Step::To(State::Live),
+        (State::Connecting | State::Live | State::Failed | State::Recovering, Event::Remove) => {
             Step::To(State::Removing)
         }
         (State::Removing, Event::Removed) => Step::To(State::Gone),
-        // The connection was lost or removed while the login was being finished.
+        // The connection was lost or removed while the login was being finished, or the removal
+        // came before the end of a reconnect.
         (State::Failed | State::Removing, Event::LoggedIn) => Step::Stay,
-        (State::Failed | State::Removing | State::Gone, Event::Fail) => Step::Stay,
-        (State::Removing | State::Gone, Event::Remove) => Step::Stay,
-        (State::Live | State::Gone, Event::LoggedIn) => return None,
-        (State::Connecting | State::Live | State::Failed | State::Gone, Event::Removed) => {
-            return None
+        (State::Removing | State::Gone, Event::Reconnected) => Step::Stay,
+        (State::Failed | State::Recovering | State::Removing | State::Gone, Event::Fail) => {
+            Step::Stay
         }
+        (State::Removing | State::Gone, Event::Remove) => Step::Stay,
+        (State::Live | State::Recovering | State::Gone, Event::LoggedIn) => return None,
+        (State::Connecting | State::Live | State::Failed, Event::Reconnected) => return None,
+        (
+            State::Connecting | State::Live | State::Failed | State::Recovering | State::Gone,
+            Event::Removed,
+        ) => return None,
     })
+}
+
+/// The pause before the try with this number, from 0, to add channels that are missing: doubled each
+/// time up to about a minute.
+pub const fn fill_delay_ms(tries: u32) -> u32 {
+    let shift = if tries > 6 { 6 } else { tries };
+    let delay = FILL_DELAY_MS << shift;
+    if delay > MAX_FILL_DELAY_MS {
+        MAX_FILL_DELAY_MS
+    } else {
+        delay
+    }
 }

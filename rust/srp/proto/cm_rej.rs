@@ -18,6 +18,11 @@ pub enum CmRej {
 /// [`LoginRej`](super::login_rej::LoginRej).
 pub const CONSUMER_DEFINED: u16 = 28;
 
+/// Reason of [`CmRej::Ib`]: connect elsewhere, see [`Redirect`](super::redirect::Redirect).
+pub const PORT_CM_REDIRECT: u16 = 24;
+/// Reason of [`CmRej::Ib`] that Topspin and Cisco targets use for the same.
+pub const PORT_REDIRECT: u16 = 25;
+
 const ECONNRESET: i32 = 104;
 const ETIMEDOUT: i32 = 110;
 const ECONNREFUSED: i32 = 111;
@@ -114,11 +119,11 @@ const fn ib_text(reason: u16) -> (&'static str, &'static str) {
         21 => ("invalid alternate traffic class", ADDRESSES),
         22 => ("invalid alternate hop limit", ADDRESSES),
         23 => ("invalid alternate packet rate", ADDRESSES),
-        24 => (
+        PORT_CM_REDIRECT => (
             "port and CM redirect",
             "log in at the port that the target redirects to",
         ),
-        25 => (
+        PORT_REDIRECT => (
             "port redirect",
             "log in at the port that the target redirects to",
         ),

@@ -131,9 +131,7 @@ impl OptionError<'_> {
     /// The errno for user space.
     pub const fn errno(&self) -> Errno {
         match self.why {
-            Why::Number(NumberError::Overflow)
-            | Why::Hex(NumberError::Overflow)
-            | Why::Address(AddressError::PortRange) => Errno::Range,
+            Why::Number(NumberError::Overflow) | Why::Hex(NumberError::Overflow) => Errno::Range,
             _ => Errno::Invalid,
         }
     }

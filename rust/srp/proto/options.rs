@@ -274,18 +274,25 @@ impl<'a> Draft<'a> {
                 |draft, value| set(&mut draft.target_can_queue, limited(value, 1, 65_535)?)
             }
             "cmd_sg_entries" => {
-                |draft, value| set(&mut draft.cmd_sg_entries, limited(value, 1, 255)?)
+                |draft, value| set(&mut draft.cmd_sg_entries, unsigned(value, 1, 255)?)
             }
-            "allow_ext_sg" => |draft, value| set(&mut draft.allow_ext_sg, int(value)? != 0),
+            "allow_ext_sg" => |draft, value| {
+                set(
+                    &mut draft.allow_ext_sg,
+                    unsigned::<i32>(value, 0, i32::MAX)? != 0,
+                )
+            },
             "sg_tablesize" => |draft, value| {
                 set(
                     &mut draft.sg_tablesize,
-                    limited(value, 1, SG_TABLESIZE_MAX)?,
+                    unsigned(value, 1, SG_TABLESIZE_MAX)?,
                 )
             },
-            "comp_vector" => |draft, value| set(&mut draft.comp_vector, limited(value, 0, 65_535)?),
+            "comp_vector" => {
+                |draft, value| set(&mut draft.comp_vector, unsigned(value, 0, 65_535)?)
+            }
             "tl_retry_count" => {
-                |draft, value| set(&mut draft.tl_retry_count, limited(value, 2, 7)?)
+                |draft, value| set(&mut draft.tl_retry_count, unsigned(value, 2, 7)?)
             }
             "max_it_iu_size" => |draft, value| {
                 draft.max_it_iu_size = match int(value)? {
@@ -294,7 +301,9 @@ impl<'a> Draft<'a> {
                 };
                 Ok(())
             },
-            "ch_count" => |draft, value| set(&mut draft.ch_count, limited(value, 1, CH_COUNT_MAX)?),
+            "ch_count" => {
+                |draft, value| set(&mut draft.ch_count, unsigned(value, 1, CH_COUNT_MAX)?)
+            }
             _ => return None,
         })
     }
@@ -391,6 +400,14 @@ fn limited<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
         return Err(Why::Limits(min, max));
     }
     T::try_from(number).map_err(|_| Why::Limits(min, max))
+}
+
+/// As [`limited`], without a sign: not even `-0`.
+fn unsigned<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
+    if value.starts_with('-') {
+        return Err(Why::Limits(min, max));
+    }
+    limited(value, min, max)
 }
 
 fn hex(value: &str) -> Result<u64, Why> {

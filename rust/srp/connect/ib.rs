@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connecting by `ib_cm`, to a GID.
+
+use super::attempt::{
+    Attempt,
+    Terms, //
+};
+use crate::{
+    errno,
+    rdma::{
+        device::Fabric,
+        ib_cm::{
+            Id,
+            Request, //
+        },
+        link::Link,
+        path::{
+            Ends,
+            Lookup,
+            Path, //
+        },
+    },
+    srp::{
+        error::LoginFailure,
+        events::{
+            Events,
+            Outcome, //
+        },
+        logic::{
+            redirect::Redirects,
+            session::RESOLVE_TIMEOUT_MS, //
+        },
+        proto::{
+            ids::Gid,
+            ip_cm::{
+                is_ip_cm,
+                LoginReqIpCm, //
+            },
+            login::{
+                LoginReq,
+                MultiChannel,
+                Requested, //
+            },
+            redirect::Redirect, //
+        },
+        session::Session, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::Msecs, //
+};
+
+/// Where to connect.
+pub struct Service {
+    /// The target's port.
+    pub dgid: Gid,
+    /// The partition.
+    pub pkey: u16,
+    /// The target's service there.
+    pub service_id: u64,
+    /// The target is one that redirects in Topspin's way.
+    pub topspin: bool,
+    /// The port where the first channel is, which is another one after a redirection.
+    reached: Pin<KBox<Mutex<Gid>>>,
+}
+
+impl Service {
+    /// A service that was not reached yet.
+    pub fn new(dgid: Gid, pkey: u16, service_id: u64, topspin: bool) -> Result<Self> {
+        Ok(Self {
+            dgid,
+            pkey,
+            service_id,
+            topspin,
+            reached: KBox::pin_init(new_mutex!(dgid, "Service::reached"), GFP_KERNEL)?,
+        })
+    }
+
+    /// The port where the first channel is or was last; `dgid` before there was one. May sleep.
+    pub fn reached(&self) -> Gid {
+        *self.reached.lock()
+    }
+}
+
+/// How far it has come.
+enum Stage {
+    /// Nothing was begun.
+    Begin,
+    /// The path is being looked up.
+    Looking(Lookup),
+    /// The path is known.
+    Found(Path),
+    /// The request is under way to this port; whether it is for the first channel.
+    Asked(Path, bool),
+}
+
+/// An attempt by `ib_cm`.
+#[pin_data]
+pub(super) struct Ib {
+    session: Arc<Session>,
+    dgid: Gid,
+    pkey: u16,
+    service_id: u64,
+    /// Queue pair of the target's connection manager, if it is not the usual one.
+    cm_qpn: Option<u32>,
+    redirects: Redirects,
+    events: Arc<Events>,
+    id: Arc<Id<Events>>,
+    #[pin]
+    stage: Mutex<Stage>,
+}
+
+/// What a new attempt differs in from the one before.
+struct To {
+    dgid: Gid,
+    pkey: u16,
+    cm_qpn: Option<u32>,
+    redirects: Redirects,
+    stage: Stage,
+}
+
+impl Ib {
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        to: &Service,
+    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        let dgid = to.dgid;
+        Self::make(
+            session,
+            to.service_id,
+            To {
+                dgid,
+                pkey: to.pkey,
+                cm_qpn: None,
+                redirects: Redirects::new(dgid.subnet_prefix()),
+                stage: Stage::Begin,
+            },
+        )
+    }
+
+    fn make(
+        session: &Arc<Session>,
+        service_id: u64,
+        to: To,
+    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        let step = |e: Error| LoginFailure::Step("connection identifier", e);
+        let port = session.port();
+        let events = Events::new(session.clone()).map_err(step)?;
+        let id = Id::new(port.device(), port.number(), to.pkey, events.clone()).map_err(step)?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                session: session.clone(),
+                dgid: to.dgid,
+                pkey: to.pkey,
+                service_id,
+                cm_qpn: to.cm_qpn,
+                redirects: to.redirects,
+                events,
+                id,
+                stage <- new_mutex!(to.stage, "Ib::stage"),
+            }),
+            GFP_KERNEL,
+        );
+        Ok(this.map_err(step)?)
+    }
+}
+
+impl Ib {
+    /// The GIDs are IP addresses, and there are no LIDs.
+    fn is_roce(&self) -> bool {
+        let port = self.session.port();
+        port.device().fabric(port.number()) == Fabric::Roce
+    }
+}
+
+impl Attempt for Ib {
+    fn resolve(&self) -> Result<(), LoginFailure> {
+        let mut stage = self.stage.lock();
+        // After a redirection the way may be known.
+        if let Stage::Begin = &*stage {
+            let port = self.session.port();
+            let (device, number) = (port.device(), port.number());
+            let sgid = device
+                .gid(number, 0)
+                .map_err(|e| LoginFailure::Step("GID of the port", e))?;
+            let ends = Ends {
+                sgid,
+                dgid: self.dgid.0,
+                pkey: self.pkey,
+                service_id: self.service_id,
+            };
+            let lookup = Lookup::start(device, number, &ends, RESOLVE_TIMEOUT_MS)
+                .map_err(LoginFailure::Path)?;
+            *stage = Stage::Looking(lookup);
+        }
+        Ok(())
+    }
+
+    fn route(&self) -> Result<(), LoginFailure> {
+        // The path says it all.
+        Ok(())
+    }
+
+    fn link(&self) -> Arc<dyn Link> {
+        self.id.clone()
+    }
+
+    fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
+        let mut stage = self.stage.lock();
+        let Stage::Found(mut path) = core::mem::replace(&mut *stage, Stage::Begin) else {
+            return Err(LoginFailure::Path(errno::EHOSTUNREACH));
+        };
+        let (sgid, dgid) = (Gid(path.sgid()), Gid(path.dgid()));
+        let request = LoginReq::new(what);
+        let ip_cm = LoginReqIpCm::new(&sgid, &dgid, what);
+        let private_data = if self.is_roce() && is_ip_cm(self.service_id) {
+            ip_cm.as_bytes()
+        } else {
+            request.as_bytes()
+        };
+        let result = self.id.request(
+            &mut path,
+            &Request {
+                service_id: self.service_id,
+                private_data,
+                responder_resources: terms.responder_resources,
+                retry_count: terms.retry_count,
+                rnr_retry_count: terms.rnr_retry_count,
+                remote_cm_qpn: self.cm_qpn,
+            },
+        );
+        *stage = Stage::Asked(path, what.multichannel == MultiChannel::Single);
+        result.map_err(|e| LoginFailure::Step("connect request", e))
+    }
+
+    fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>> {
+        let mut stage = self.stage.lock();
+        let found = match &*stage {
+            Stage::Looking(lookup) => lookup.wait(timeout)?,
+            Stage::Begin | Stage::Found(_) => return Ok(Some(Ok(None))),
+            Stage::Asked(..) => {
+                drop(stage);
+                return self.events.wait(timeout);
+            }
+        };
+        Ok(match found {
+            None => None,
+            Some(Err(e)) => Some(Err(LoginFailure::Path(e))),
+            Some(Ok(path)) => {
+                *stage = Stage::Found(path);
+                Some(Ok(None))
+            }
+        })
+    }
+
+    fn confirm(&self) -> Result<u32, LoginFailure> {
+        let timeout = self.id.confirm().map_err(|e| match e {
+            errno::ENOTCONN => LoginFailure::Disconnected,
+            e => LoginFailure::Step("queue pair", e),
+        })?;
+        if let (Stage::Asked(path, true), Some(service)) =
+            (&*self.stage.lock(), self.session.plan.way.service())
+        {
+            *service.reached.lock() = Gid(path.dgid());
+        }
+        Ok(timeout)
+    }
+
+    fn refuse(&self) {
+        self.id.refuse();
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        let redirects = self
+            .redirects
+            .follow(to.gid.map(|gid| gid.subnet_prefix()))
+            .map_err(LoginFailure::NotFollowed)?;
+        let old = core::mem::replace(&mut *self.stage.lock(), Stage::Begin);
+        let stage = match (to.lid, old) {
+            (Some(lid), Stage::Asked(mut path, _)) if !self.is_roce() => {
+                path.turn(lid, to.gid.map(|gid| gid.0), to.pkey);
+                Stage::Found(path)
+            }
+            _ => Stage::Begin,
+        };
+        Self::make(
+            &self.session,
+            self.service_id,
+            To {
+                dgid: to.gid.unwrap_or(self.dgid),
+                pkey: to.pkey.unwrap_or(self.pkey),
+                cm_qpn: to.qpn,
+                redirects,
+                stage,
+            },
+        )
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connecting by `rdma_cm`, to an IP address.
+
+use super::attempt::{
+    Attempt,
+    Terms, //
+};
+use crate::{
+    errno,
+    net::{
+        Namespace,
+        SocketAddr, //
+    },
+    rdma::{
+        cm::{
+            ConnectParam,
+            Id, //
+        },
+        link::Link, //
+    },
+    srp::{
+        error::LoginFailure,
+        events::{
+            Events,
+            Outcome, //
+        },
+        logic::session::RESOLVE_TIMEOUT_MS,
+        proto::{
+            cm_rej::CmRej,
+            login::{
+                LoginReqRdma,
+                Requested, //
+            },
+            redirect::Redirect, //
+        },
+        session::Session, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    time::Msecs, //
+};
+
+/// Where to connect.
+pub struct Address {
+    /// The caller's network namespace.
+    pub net: ARef<Namespace>,
+    /// Our address, if it matters.
+    pub src: Option<SocketAddr>,
+    /// The target's address.
+    pub dest: SocketAddr,
+}
+
+/// An attempt by `rdma_cm`.
+pub(super) struct Rdma {
+    session: Arc<Session>,
+    src: Option<SocketAddr>,
+    dest: SocketAddr,
+    events: Arc<Events>,
+    id: Arc<Id<Events>>,
+}
+
+impl Rdma {
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        to: &Address,
+    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        let step = |e: Error| LoginFailure::Step("connection identifier", e);
+        let events = Events::new(session.clone()).map_err(step)?;
+        let id = Id::new(&to.net, events.clone()).map_err(step)?;
+        let this = Self {
+            session: session.clone(),
+            src: to.src,
+            dest: to.dest,
+            events,
+            id,
+        };
+        Ok(Arc::new(this, GFP_KERNEL).map_err(|e| step(e.into()))?)
+    }
+}
+
+impl Attempt for Rdma {
+    fn resolve(&self) -> Result<(), LoginFailure> {
+        self.id
+            .resolve_addr(self.src.as_ref(), &self.dest, RESOLVE_TIMEOUT_MS)
+            .map_err(|e| LoginFailure::Step("address", e))
+    }
+
+    fn route(&self) -> Result<(), LoginFailure> {
+        let port = self.session.port();
+        if !self.id.is_on(port.device(), port.number()) {
+            return Err(LoginFailure::OtherPort);
+        }
+        self.id
+            .resolve_route(RESOLVE_TIMEOUT_MS)
+            .map_err(|e| LoginFailure::Step("route", e))
+    }
+
+    fn link(&self) -> Arc<dyn Link> {
+        self.id.clone()
+    }
+
+    fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
+        let request = LoginReqRdma::new(what);
+        self.id
+            .connect(&ConnectParam {
+                private_data: request.as_bytes(),
+                responder_resources: terms.responder_resources,
+                retry_count: terms.retry_count,
+                rnr_retry_count: terms.rnr_retry_count,
+            })
+            .map_err(|e| match e {
+                EINTR | ERESTARTSYS => LoginFailure::Signal,
+                errno::ECONNREFUSED | errno::ECONNRESET | errno::EHOSTUNREACH | ETIMEDOUT => {
+                    LoginFailure::CmReject(CmRej::from_status(e.to_errno()))
+                }
+                e => LoginFailure::Step("connect request", e),
+            })
+    }
+
+    fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>> {
+        self.events.wait(timeout)
+    }
+
+    fn confirm(&self) -> Result<u32, LoginFailure> {
+        // `rdma_cm` has confirmed it already.
+        Ok(0)
+    }
+
+    fn refuse(&self) {
+        self.id.disconnect();
+    }
+
+    fn events(&self) -> &Events {
+        &self.events
+    }
+
+    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure> {
+        // Nobody says that here.
+        Err(LoginFailure::Redirected(*to))
+    }
+}

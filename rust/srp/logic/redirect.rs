@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which redirections of a login are followed.
+
+use core::fmt;
+
+/// Most redirections of one login.
+pub const MAX_REDIRECTS: u8 = 3;
+
+/// The redirections that one login has followed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Redirects {
+    prefix: u64,
+    followed: u8,
+}
+
+/// Why a redirection is not followed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotFollowed {
+    /// There were [`MAX_REDIRECTS`] already.
+    TooMany,
+    /// It leads to another subnet, with this prefix.
+    OtherSubnet(u64),
+}
+
+impl fmt::Display for NotFollowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany => write!(f, "more than {MAX_REDIRECTS} in one login"),
+            Self::OtherSubnet(prefix) => {
+                write!(f, "to subnet {prefix:016x}, which is not that of dgid")
+            }
+        }
+    }
+}
+
+impl Redirects {
+    /// None so far; the login began at a port of the subnet with this prefix.
+    pub const fn new(prefix: u64) -> Self {
+        Self {
+            prefix,
+            followed: 0,
+        }
+    }
+
+    /// Whether to follow one more, to a port of the subnet with `prefix`, or of the same one if the
+    /// target names none.
+    ///
+    /// # Errors
+    ///
+    /// If not; the login has failed then.
+    pub const fn follow(self, prefix: Option<u64>) -> Result<Self, NotFollowed> {
+        if self.followed >= MAX_REDIRECTS {
+            return Err(NotFollowed::TooMany);
+        }
+        if let Some(other) = prefix {
+            if other != self.prefix {
+                return Err(NotFollowed::OtherSubnet(other));
+            }
+        }
+        Ok(Self {
+            prefix: self.prefix,
+            followed: self.followed.saturating_add(1),
+        })
+    }
+}

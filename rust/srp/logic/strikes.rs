@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When to give up on a target that breaks the protocol again and again.
+
+/// So many violations in [`WINDOW_NS`] are too many.
+pub const MAX: u32 = 5;
+/// In nanoseconds: a minute.
+pub const WINDOW_NS: i64 = 60_000_000_000;
+
+/// Counts violations of the protocol.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Strikes {
+    /// When the present count began, in nanoseconds.
+    since: i64,
+    count: u32,
+}
+
+impl Strikes {
+    /// None so far.
+    pub const fn new() -> Self {
+        Self { since: 0, count: 0 }
+    }
+
+    /// Counts a violation at the time `now`, in nanoseconds. Too many are never forgotten.
+    pub const fn add(&mut self, now: i64) {
+        if self.is_out() {
+            return;
+        }
+        if self.count == 0 || now.saturating_sub(self.since) > WINDOW_NS {
+            *self = Self {
+                since: now,
+                count: 0,
+            };
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// There were too many in too short a time.
+    pub const fn is_out(&self) -> bool {
+        self.count >= MAX
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a target that refuses a connection sends the initiator instead.
+//!
+//! The additional information of a REJ with reason 24 is a `ClassPortInfo`
+//! (`struct ib_class_port_info`, IBTA 13.4.8.1). Topspin and Cisco gateways say 25 and send only the
+//! GID.
+
+use zerocopy::{
+    network_endian::{
+        U16,
+        U32, //
+    },
+    FromBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    cm_rej::{
+        PORT_CM_REDIRECT,
+        PORT_REDIRECT, //
+    },
+    ids::Gid, //
+};
+use core::fmt;
+
+/// `struct ib_class_port_info`.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ClassPortInfo {
+    versions_and_capabilities: [u8; 8],
+    redirect_gid: [u8; 16],
+    redirect_tcslfl: U32,
+    redirect_lid: U16,
+    redirect_pkey: U16,
+    redirect_qp: U32,
+    redirect_qkey: U32,
+    traps: [u8; 32],
+}
+
+const _: () = assert!(core::mem::size_of::<ClassPortInfo>() == 72);
+
+/// The bits of a P_Key that name the partition.
+const PARTITION: u16 = 0x7fff;
+/// The bits of a 32-bit field that are a queue pair number.
+const QPN: u32 = 0x00ff_ffff;
+
+/// Where to connect instead.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Redirect {
+    /// The other port; none if it is only named by its LID.
+    pub gid: Option<Gid>,
+    /// How to reach the other connection manager without asking the subnet administrator; `None` if
+    /// it must be asked.
+    pub lid: Option<u16>,
+    /// The partition, if it was named.
+    pub pkey: Option<u16>,
+    /// Queue pair of the other connection manager, if it was named.
+    pub qpn: Option<u32>,
+}
+
+/// A redirection that leads nowhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RedirectError {
+    /// The additional information is too short.
+    Short {
+        /// Bytes that there should be.
+        need: usize,
+        /// Bytes that arrived.
+        got: usize,
+    },
+    /// Neither GID nor LID.
+    Nowhere,
+    /// A multicast GID.
+    Multicast,
+    /// A partition key without a partition.
+    Partition(u16),
+}
+
+impl fmt::Display for RedirectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { need, got } => write!(f, "{got} bytes of information, not {need}"),
+            Self::Nowhere => f.write_str("neither a GID nor a LID"),
+            Self::Multicast => f.write_str("to a multicast GID"),
+            Self::Partition(pkey) => write!(f, "to P_Key {pkey:#06x}"),
+        }
+    }
+}
+
+impl Redirect {
+    /// Reads the redirection from `info`, the additional information of a REJ with `reason`.
+    /// `topspin` says that the target is one that means a redirection by reason 25.
+    ///
+    /// Returns `None` if the REJ is no redirection.
+    ///
+    /// # Errors
+    ///
+    /// If it is one that cannot be followed.
+    pub fn parse(reason: u16, info: &[u8], topspin: bool) -> Option<Result<Self, RedirectError>> {
+        match reason {
+            PORT_CM_REDIRECT => Some(Self::class_port_info(info)),
+            PORT_REDIRECT if topspin => Some(Self::gid(info)),
+            _ => None,
+        }
+    }
+
+    fn class_port_info(info: &[u8]) -> Result<Self, RedirectError> {
+        let (info, _) =
+            ClassPortInfo::read_from_prefix(info).map_err(|_| RedirectError::Short {
+                need: core::mem::size_of::<ClassPortInfo>(),
+                got: info.len(),
+            })?;
+        let gid = unicast(Gid(info.redirect_gid))?;
+        let lid = info.redirect_lid.get();
+        if gid.is_none() && lid == 0 {
+            return Err(RedirectError::Nowhere);
+        }
+        let pkey = info.redirect_pkey.get();
+        if pkey != 0 && pkey & PARTITION == 0 {
+            return Err(RedirectError::Partition(pkey));
+        }
+        let qpn = info.redirect_qp.get() & QPN;
+        Ok(Self {
+            gid,
+            lid: Some(lid).filter(|lid| *lid != 0),
+            pkey: Some(pkey).filter(|pkey| *pkey != 0),
+            qpn: Some(qpn).filter(|qpn| *qpn != 0),
+        })
+    }
+
+    fn gid(info: &[u8]) -> Result<Self, RedirectError> {
+        let (gid, _) = <[u8; 16]>::read_from_prefix(info).map_err(|_| RedirectError::Short {
+            need: 16,
+            got: info.len(),
+        })?;
+        Ok(Self {
+            gid: Some(unicast(Gid(gid))?.ok_or(RedirectError::Nowhere)?),
+            lid: None,
+            pkey: None,
+            qpn: None,
+        })
+    }
+}
+
+/// A GID of a port, or `None` if the field is empty.
+fn unicast(gid: Gid) -> Result<Option<Gid>, RedirectError> {
+    match gid.0 {
+        [0xff, ..] => Err(RedirectError::Multicast),
+        bytes if bytes == [0; 16] => Ok(None),
+        _ => Ok(Some(gid)),
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCSI sense data, as far as this driver looks into it.
+//!
+//! The layouts are those of T10 SPC-5, section 4.4. C header:
+//! [`include/scsi/scsi_common.h`](srctree/include/scsi/scsi_common.h).
+
+/// The code in the low 7 bits of the first byte.
+mod response_code {
+    pub(super) const FIXED: u8 = 0x70;
+    pub(super) const FIXED_DEFERRED: u8 = 0x71;
+    pub(super) const DESCRIPTOR: u8 = 0x72;
+    pub(super) const DESCRIPTOR_DEFERRED: u8 = 0x73;
+}
+
+/// In both formats the last byte of the header, which counts the bytes behind the header.
+const ADDITIONAL_LEN: usize = 7;
+
+/// The number of a condition: additional sense code and its qualifier.
+const REPORTED_LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
+
+/// What sense data says, in either format.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sense {
+    /// The condition belongs to an earlier command than the one that it came with.
+    pub deferred: bool,
+    /// Sense key, 0 to 15.
+    pub key: u8,
+    /// Additional sense code; 0 if there is none.
+    pub asc: u8,
+    /// Additional sense code qualifier; 0 if there is none.
+    pub ascq: u8,
+}
+
+impl Sense {
+    /// Reads sense data of fixed or descriptor format. `bytes` must be what arrived.
+    ///
+    /// The data may break off anywhere, as senders cut it to a length that was asked for; what lies
+    /// behind the end is 0, and so is what the data itself does not count as its own. `None` if
+    /// there is no sense key, or for any other format.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (deferred, fixed) = match bytes.first()? & 0x7f {
+            response_code::FIXED => (false, true),
+            response_code::FIXED_DEFERRED => (true, true),
+            response_code::DESCRIPTOR => (false, false),
+            response_code::DESCRIPTOR_DEFERRED => (true, false),
+            _ => return None,
+        };
+        let (key, asc, ascq) = if fixed { (2, 12, 13) } else { (1, 2, 3) };
+        let counted = match bytes.get(ADDITIONAL_LEN) {
+            Some(more) => ADDITIONAL_LEN + 1 + usize::from(*more),
+            None => bytes.len(),
+        };
+        let at = |index: usize| bytes.get(index).filter(|_| index < counted).copied();
+        Some(Self {
+            deferred,
+            key: at(key)? & 0x0f,
+            asc: at(asc).unwrap_or(0),
+            ascq: at(ascq).unwrap_or(0),
+        })
+    }
+
+    /// True if the target has other logical units than before: REPORTED LUNS DATA HAS CHANGED.
+    pub const fn is_reported_luns_changed(&self) -> bool {
+        self.asc == REPORTED_LUNS_CHANGED.0 && self.ascq == REPORTED_LUNS_CHANGED.1
+    }
+}

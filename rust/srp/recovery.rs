@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Another connection for a session that has lost its own, and looking after one that is idle.
+//!
+//! The state of the remote port, its timeouts and when to try again are those of the SRP transport
+//! class. What differs from its idea: a try runs on a queue of our own and holds no lock while it
+//! waits for the network, so that the timeouts are kept. `srp_reconnect_rport()` only takes over a
+//! try that has succeeded ([`Session::commit`]), and otherwise begins the next one. The first try
+//! comes at once.
+//!
+//! Queue pairs and identifiers are new each time. Slots, message memory, memory regions and
+//! completion queues are those of the login; what has to be allocated on the way is so without I/O.
+
+use super::{
+    channel::Connection,
+    connect::{
+        Login,
+        Purpose, //
+    },
+    error::LoginFailure,
+    logic::{
+        session::{
+            fill_delay_ms,
+            Event,
+            State,
+            LOGIN_TIMEOUT_MS, //
+        },
+        strikes, //
+    },
+    session::{
+        end_connections,
+        Session, //
+    },
+};
+use crate::{
+    errno,
+    params,
+    sync::NoIo,
+    sys::monotonic_ns,
+    workqueue::{
+        Delayed,
+        DelayedItem,
+        HasDelayed, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+    time::Msecs,
+    workqueue::WorkItem, //
+};
+
+/// A try that gets no answer in this time begins anew, in milliseconds. The connection managers send a
+/// request that was lost again only after four seconds, and TCP after 1, 2, 4 and so on; the last limit
+/// is for a target that is slow.
+const TRY_LIMITS_MS: [Msecs; 3] = [2_000, 3_000, LOGIN_TIMEOUT_MS];
+/// After a resume a target has this time to answer.
+const WAKE_TEST_MS: Msecs = 5_000;
+/// Disks are looked for at most once in this time, whatever the target reports.
+const RESCAN_INTERVAL_MS: Msecs = 30_000;
+
+impl Session {
+    /// Begins to reconnect at once, if the session has lost its connection. Any context.
+    pub fn begin_reconnect(self: &Arc<Self>) {
+        if self.state() == State::Recovering && self.is_down() {
+            // If it is queued already, that is the next try.
+            let _ = self.queues.reconnect.enqueue::<Self, 3>(self.clone());
+        }
+    }
+
+    /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
+    /// sent again begins anew. Any context.
+    pub fn retry_now(self: &Arc<Self>) {
+        self.begin_reconnect();
+        self.waiting.interrupt();
+    }
+
+    /// Tries to reconnect that have failed since the connection was lost.
+    pub fn failed_tries(&self) -> u32 {
+        self.phase.lock().failed_tries
+    }
+
+    /// Sets a timer, unless the session is ending, which has taken all timers back then.
+    fn later<const ID: u64>(self: &Arc<Self>, delay: Msecs)
+    where
+        Self: DelayedItem<ID> + HasDelayed<ID>,
+    {
+        let phase = self.phase.lock();
+        if !phase.state.is_ending() {
+            // If it is set already, that will do.
+            let _ = <Delayed<Self, ID>>::schedule(self.clone(), delay);
+        }
+    }
+
+    /// The first try after a loss. A target that has broken the protocol, or that ends connections as
+    /// soon as they are made, is not asked at once.
+    pub(super) fn first_reconnect(self: &Arc<Self>) {
+        let (at_once, strikes) = {
+            let phase = self.phase.lock();
+            (phase.at_once, phase.strikes)
+        };
+        if strikes.is_out() {
+            pr_err!(
+                "{}: {} protocol violations in a minute: not reconnecting any more; log out and in\n",
+                format_args!("{}", self.name()),
+                strikes::MAX
+            );
+        } else if at_once {
+            self.begin_reconnect();
+        }
+    }
+
+    /// Takes over the connection that a try has made; to be called by the transport class only,
+    /// which orders this with its timeouts.
+    ///
+    /// # Errors
+    ///
+    /// `EINPROGRESS` if there is none; then another try begins. `ENODEV` if the session is ending,
+    /// `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has broken the protocol
+    /// too often.
+    pub fn commit(self: &Arc<Self>) -> Result {
+        let mut phase = self.phase.lock();
+        match phase.state {
+            State::Live => return Ok(()),
+            // The class is about to hear of the loss, and must not take this for a try that failed.
+            State::Recovering if !phase.blocked => return Ok(()),
+            State::Recovering => {}
+            _ => return Err(ENODEV),
+        }
+        if phase.strikes.is_out() {
+            return Err(errno::EPROTO);
+        }
+        if !phase.ready {
+            self.tried.reinit();
+            drop(phase);
+            self.begin_reconnect();
+            if self.blocks() {
+                return Err(errno::EINPROGRESS);
+            }
+            // There is no timeout that would be late, and an error would have the commands fail.
+            let _ = self.tried.wait_timeout(TRY_LIMITS_MS.iter().sum());
+            phase = self.phase.lock();
+            if !phase.ready {
+                return Err(errno::EINPROGRESS);
+            }
+        }
+        if phase.broken {
+            return Err(errno::ENOTCONN);
+        }
+        if self.step(&mut phase, Event::Reconnected) {
+            self.is_up(&mut phase);
+        }
+        Ok(())
+    }
+
+    /// The transport class holds commands back while there is no connection.
+    fn blocks(&self) -> bool {
+        let (_, host) = self.parts();
+        host.is_some_and(|host| host.timeouts().block())
+    }
+
+    /// One try to reconnect.
+    fn attempt(self: &Arc<Self>) {
+        let _noio = NoIo::enter();
+        let (Some(channels), Some(host)) = self.parts() else {
+            return;
+        };
+        {
+            let mut phase = self.phase.lock();
+            if phase.state != State::Recovering || !self.is_down() || phase.strikes.is_out() {
+                return;
+            }
+            phase.broken = false;
+        }
+        if host.timeouts().reconnect_delay <= 0 {
+            return;
+        }
+        let mut result = Err(LoginFailure::Removed);
+        for limit in TRY_LIMITS_MS {
+            result =
+                Login::new(self, Purpose::Again, limit).and_then(|login| login.again(&channels));
+            if !result.as_ref().is_err_and(LoginFailure::may_be_chance) {
+                break;
+            }
+            end_connections(&channels);
+        }
+        let count = match result {
+            Ok(count) => count,
+            Err(why) => {
+                if !matches!(why, LoginFailure::Removed) {
+                    pr_warn!(
+                        "{}: reconnect failed: {}\n",
+                        format_args!("{}", self.name()),
+                        format_args!("{why}")
+                    );
+                }
+                end_connections(&channels);
+                self.try_failed();
+                return;
+            }
+        };
+        self.phase.lock().ready = true;
+        self.tried.complete_all();
+        let taken = host.reconnect_rport();
+        {
+            let mut phase = self.phase.lock();
+            if phase.ready {
+                phase.ready = false;
+                drop(phase);
+                if !self.is_ending() {
+                    pr_warn!(
+                        "{}: reconnect failed: the new connection was lost at once ({})\n",
+                        format_args!("{}", self.name()),
+                        taken.err().map_or(0, |e| e.to_errno())
+                    );
+                }
+                end_connections(&channels);
+                self.try_failed();
+                return;
+            }
+        }
+        // From here on the connections are those of the session, and may be lost again already.
+        pr_info!(
+            "{}: reconnected, {} of {} channels\n",
+            format_args!("{}", self.name()),
+            count,
+            channels.len()
+        );
+        self.look_after();
+    }
+
+    fn try_failed(&self) {
+        {
+            let mut phase = self.phase.lock();
+            phase.failed_tries = phase.failed_tries.saturating_add(1);
+        }
+        self.tried.complete_all();
+    }
+
+    /// The connection is new: sets the timers that it needs.
+    pub(super) fn look_after(self: &Arc<Self>) {
+        self.begin_keep_alive();
+        let (channels, _) = self.parts();
+        if channels.is_some_and(|all| all.iter().any(|c| !c.handler().is_open())) {
+            self.fills.store(0, Relaxed);
+            self.later::<1>(fill_delay_ms(0));
+        }
+    }
+
+    /// Tries to add the channels that are missing.
+    fn add_missing(self: &Arc<Self>) {
+        let _noio = NoIo::enter();
+        let (Some(channels), _) = self.parts() else {
+            return;
+        };
+        let missing = |c: &&Arc<Connection>| !c.handler().is_open();
+        let before = channels.iter().filter(missing).count();
+        if before == 0 || self.is_lost() {
+            return;
+        }
+        let result = Login::new(self, Purpose::More, LOGIN_TIMEOUT_MS)
+            .and_then(|login| login.more(&channels));
+        if self.is_lost() {
+            return;
+        }
+        let left = channels.iter().filter(missing).count();
+        if left < before {
+            pr_info!(
+                "{}: {} of {} channels\n",
+                format_args!("{}", self.name()),
+                channels.len() - left,
+                channels.len()
+            );
+        } else if let Err(why) = result {
+            pr_warn!(
+                "{}: {left} channels still missing: {}\n",
+                format_args!("{}", self.name()),
+                format_args!("{why}")
+            );
+        }
+        if left > 0 {
+            let tries = self.fills.fetch_add(1, Relaxed) + 1;
+            self.later::<1>(fill_delay_ms(tries));
+        }
+    }
+
+    /// Sets the timer that tests an idle connection, if the parameter wants it.
+    fn begin_keep_alive(self: &Arc<Self>) {
+        let seconds = params::keep_alive();
+        if seconds > 0 {
+            self.beat.store(self.ended(), Relaxed);
+            self.later::<2>(seconds.saturating_mul(1000));
+        }
+    }
+
+    /// Time has passed that nobody has noticed: finds out whether the connection still works, with a
+    /// test now and a look at the answer a little later. Any context.
+    pub fn wake(self: &Arc<Self>) {
+        self.begin_reconnect();
+        self.woken.store(true, Relaxed);
+        self.later::<2>(0);
+    }
+
+    /// If nothing has ended since the timer was set, which would be a sign of life: ends the connection
+    /// if the target has not answered the last test, or else asks it on each channel.
+    fn test_idle(self: &Arc<Self>) {
+        if self.is_lost() {
+            // The next connection sets the timer again.
+            return;
+        }
+        let woken = self.woken.xchg(false, Relaxed);
+        if woken || self.beat.load(Relaxed) == self.ended() {
+            let (channels, _) = self.parts();
+            for connection in channels.iter().flat_map(|all| all.iter()) {
+                if let Err(why) = connection.handler().probe.send(connection) {
+                    return self.fail(why);
+                }
+            }
+        }
+        if woken {
+            self.beat.store(self.ended(), Relaxed);
+            self.later::<2>(WAKE_TEST_MS);
+        } else {
+            self.begin_keep_alive();
+        }
+    }
+
+    /// The target says that its units have changed: looks for disks, now or when the interval has
+    /// passed. Any context.
+    pub fn units_changed(self: &Arc<Self>) {
+        let passed = monotonic_ns().saturating_sub(self.last_scan.load(Relaxed)) / 1_000_000;
+        let left = i64::from(RESCAN_INTERVAL_MS).saturating_sub(passed);
+        self.later::<3>(Msecs::try_from(left).unwrap_or(0));
+    }
+}
+
+impl WorkItem<3> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.attempt();
+    }
+}
+
+impl DelayedItem<1> for Session {
+    fn run(this: Arc<Self>) {
+        this.add_missing();
+    }
+}
+
+impl DelayedItem<2> for Session {
+    fn run(this: Arc<Self>) {
+        this.test_idle();
+    }
+}
+
+impl DelayedItem<3> for Session {
+    fn run(this: Arc<Self>) {
+        this.last_scan.store(monotonic_ns(), Relaxed);
+        match this.state() {
+            State::Live => {}
+            State::Recovering => return this.units_changed(),
+            _ => return,
+        }
+        if let (_, Some(host)) = this.parts() {
+            pr_info!(
+                "{}: the target's units have changed\n",
+                format_args!("{}", this.name())
+            );
+            host.rescan();
+        }
+    }
+}

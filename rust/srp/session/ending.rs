@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a session and its connections end.
+
+use super::Session;
+use crate::{
+    srp::{
+        channel::Connection,
+        error::Lost,
+        logic::session::{
+            Event,
+            State,
+            LOG_OUT_TIMEOUT_MS, //
+        },
+        session::LOG_OUT_PATIENCE_MS, //
+    },
+    sync::NoIo,
+    sys::{
+        monotonic_ns,
+        synchronize_rcu, //
+    },
+    workqueue::{
+        self,
+        Delayed,
+        DelayedItem, //
+    }, //
+};
+use kernel::{
+    sync::{
+        atomic::{
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    time::Msecs,
+    workqueue::WorkItem, //
+};
+
+impl Session {
+    /// Ends the connections: the one error path.
+    fn bring_down(self: &Arc<Self>) {
+        let (channels, host) = self.parts();
+        if self.state() == State::Recovering {
+            if let Some(host) = &host {
+                // Before the commands come back to the midlayer, so that they wait there.
+                host.start_tl_fail_timers();
+            }
+            self.phase.lock().blocked = true;
+        }
+        // It looks whether the connection is lost, and is not to connect anything after this.
+        self.waiting.interrupt();
+        Delayed::<Self, 1>::cancel_sync(self);
+        if let Some(channels) = &channels {
+            end_connections(channels);
+        }
+        let state = {
+            // Together: whoever sees it may reconnect at once.
+            let phase = self.phase.lock();
+            self.down.complete_all();
+            self.is_down.store(true, Release);
+            phase.state
+        };
+        match state {
+            State::Recovering => self.first_reconnect(),
+            State::Failed => self.remove(LOG_OUT_PATIENCE_MS),
+            _ => {}
+        }
+    }
+
+    /// Ends the session: disks, commands, connections, in this order.
+    fn tear_down(self: &Arc<Self>) {
+        let (channels, host) = self.parts();
+        if let Some(host) = &host {
+            if self.is_lost() {
+                host.give_up();
+            }
+            self.progress.store(self.ended(), Relaxed);
+            let patience = self.patience.load(Relaxed);
+            let _ = <Delayed<Self, 0>>::schedule(self.clone(), patience);
+            host.remove();
+            Delayed::<Self, 0>::cancel_sync(self);
+        }
+        self.leaving.store(true, Relaxed);
+        if let Some(channels) = &channels {
+            log_out(channels);
+        }
+        self.lose(None);
+        self.down.wait();
+        // A try that is under way ends when it sees the state, which also keeps the timers from being
+        // set again.
+        workqueue::cancel_sync::<Self, 3>(self);
+        Delayed::<Self, 1>::cancel_sync(self);
+        Delayed::<Self, 2>::cancel_sync(self);
+        Delayed::<Self, 3>::cancel_sync(self);
+        drop(channels);
+        drop(host);
+        let live = core::mem::take(&mut *self.live.lock());
+        // The host first: it has references to the connections.
+        drop(live.host);
+        drop(live.channels);
+        drop(live.pd);
+        self.advance(Event::Removed);
+        self.port.forget(self);
+    }
+}
+
+/// Tells the target on all channels that nothing will follow, and waits until that has been sent, at
+/// most a second altogether.
+fn log_out(channels: &[Arc<Connection>]) {
+    let begin = monotonic_ns();
+    for connection in channels {
+        connection.handler().begin_log_out(connection);
+    }
+    for connection in channels {
+        let gone = monotonic_ns().saturating_sub(begin) / 1_000_000;
+        let left = i64::from(LOG_OUT_TIMEOUT_MS).saturating_sub(gone);
+        connection
+            .handler()
+            .end_log_out(Msecs::try_from(left).unwrap_or(0));
+    }
+}
+
+/// Ends connections and their commands. Nobody must begin to post: the session is lost.
+pub fn end_connections(channels: &[Arc<Connection>]) {
+    // Memory that is reclaimed by writing to these very disks would not come before this is done.
+    let _noio = NoIo::enter();
+    for connection in channels {
+        connection.handler().task.wake();
+    }
+    for connection in channels {
+        connection.hang_up();
+    }
+    // Whoever has not seen that the session is lost has posted after this.
+    synchronize_rcu();
+    for connection in channels {
+        connection.shutdown();
+    }
+    for connection in channels {
+        connection.handler().close();
+    }
+    for connection in channels {
+        connection.disconnect();
+    }
+}
+
+impl WorkItem<0> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.bring_down();
+    }
+}
+
+impl WorkItem<1> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.tear_down();
+    }
+}
+
+impl DelayedItem<0> for Session {
+    fn run(this: Arc<Self>) {
+        let ended = this.ended();
+        if this.progress.xchg(ended, Relaxed) == ended {
+            this.fail(Lost::RemovalTimeout);
+        } else {
+            // Refused if the disks have gone meanwhile.
+            let patience = this.patience.load(Relaxed);
+            let _ = <Delayed<Self, 0>>::schedule(this, patience);
+        }
+    }
+}
