@@ -5,10 +5,11 @@
 # direct and buffered, written by one job and read back by another.
 . "$(dirname "$0")/lib.sh"
 
-begin 900
+begin 900 1800
 # The debug kernel is slow: less there, most of it on the stock kernel.
-volume=100 rounds=3
-[ ! -e /proc/lockdep_chains ] || volume=25 rounds=1
+volume=100
+rounds 1 3
+[ ! -e /proc/lockdep_chains ] || { rounds 25 100; volume=$rounds rounds=1; }
 fabric 1
 back_null disk 640
 target 0
@@ -58,7 +59,7 @@ done >$tmp/jobs
 # block knows its offset, so verify_header_seed is of no use here.
 printf '[global]\nfilename=%s\nioengine=libaio\nverify=crc32c\nverify_header_seed=0\ninvalidate=1\nend_fsync=1\nrandrepeat=0\nallow_mounted_write=1\ngroup_reporting=0\n' $dev | cat - $tmp/jobs >$tmp/fio
 for ((i = 0; i < rounds; i++)); do
-	timeout 850 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json$i $tmp/fio >$tmp/err 2>&1
+	timeout 1500 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json$i $tmp/fio >$tmp/err 2>&1
 	rc=$?
 	[ $rc = 0 ] || { cat $tmp/err; grep -iE 'error|verify' $tmp/json$i | head -n 20; fail "fio ended with $rc"; }
 done

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 400
+rounds 3 15
 fabric 1
 back_null disk 64
 target 0
@@ -15,7 +16,7 @@ for options in "" ,cmd_sg_entries=255,sg_tablesize=255,max_sect=4096 ,cmd_sg_ent
 	dev=$(disk "$host" 0)
 	q=/sys/block/${dev#/dev/}/queue
 	cat $q/max_hw_sectors_kb >$q/max_sectors_kb
-	said=$(timeout 200 python3 $here/odd-io.py $dev ${SECS:-5} $RANDOM 2>&1) || fail "${options:-defaults}: $said"
+	said=$(timeout 200 python3 $here/odd-io.py $dev $rounds $RANDOM 2>&1) || fail "${options:-defaults}: $said"
 	say "${options:-defaults}: $said (max_segments $(cat $q/max_segments), max_sectors_kb $(cat $q/max_sectors_kb), virt_boundary $(cat $q/virt_boundary_mask 2>/dev/null))"
 	logout "$host"
 done

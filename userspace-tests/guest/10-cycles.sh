@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # on: stock test, rxe siw. time: 200
-# 100 times log in, read, log out.
+# Many times log in, read, log out: 100 times in the long set.
 . "$(dirname "$0")/lib.sh"
 
-n=${CYCLES:-100}
-begin 600
-# The full number on rxe.
-[ "$kind" = rxe ] || n=${CYCLES:-30}
+begin 600 900
+rounds 30 100
+[ "$kind" = rxe ] || rounds 10 50
+n=$rounds
 fabric 1
 back_null disk 16
 target 0

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # on: stock test, rxe siw. time: 90
-# 20 times insmod and rmmod, half of them while logged in; rmmod under I/O.
+# Insmod and rmmod, 20 times in the long set, half of them while logged in; rmmod
+# under I/O.
 . "$(dirname "$0")/lib.sh"
 
-n=${CYCLES:-20}
-begin 400
-# The full number on rxe.
-[ "$kind" = rxe ] || n=${CYCLES:-10}
+begin 400 600
+rounds 8 20
+[ "$kind" = rxe ] || rounds 4 20
+n=$rounds
 fabric 1
 back_null disk 32
 target 0
@@ -16,7 +17,7 @@ lun 0 0 disk
 # An open disk holds the module.
 login 0
 dev=$(disk "$host" 0)
-fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=8 --time_based --output=$tmp/fio &
+fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based --output=$tmp/fio &
 fio=$!
 # Reads and writes that have ended; udev does no writes.
 writing() { read -r _ _ _ _ writes _ </sys/block/${dev#/dev/}/stat && [ $writes -gt 50 ]; }

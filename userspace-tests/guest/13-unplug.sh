@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # on: stock test, rxe siw. time: 200
-# The initiator's RDMA device is deleted at random moments: under I/O, during
-# the scan, during the login. Everything ends, nothing stays.
+# The initiator's RDMA device is deleted at random moments, 20 times in the long
+# set: under I/O, during the scan, during the login. Everything ends, nothing stays.
 . "$(dirname "$0")/lib.sh"
 
-n=${CYCLES:-20}
-begin 600
-# The full number on rxe.
-[ "$kind" = rxe ] || n=${CYCLES:-10}
+begin 600 900
+rounds 10 20
+[ "$kind" = rxe ] || rounds 5 20
+n=$rounds
 fabric_pair 1
 back_null disk 32
 target 0

@@ -2,7 +2,7 @@
 # Shared by the guest tests: soft RDMA devices, an LIO target, logins, and the
 # checks that every test ends with. A test sources this file, calls `begin`
 # with its deadline in seconds, and ends with `ok TEXT`. Whatever way it ends,
-# the guest is left as it was found.
+# the guest is left as it was found. In the long set LONG is 1: more rounds.
 set -uo pipefail
 
 kind=${1:-rxe}				# rxe or siw
@@ -45,6 +45,9 @@ is() {
 	read -r got <"$2" || [ -n "$got" ] || fail "$1: cannot read $2"
 	[ "$got" = "$3" ] || fail "$1: $2 has '$got', wanted '$3'"
 }
+
+# rounds FAST LONG: how often to do something in the fast and in the long set, in `rounds`.
+rounds() { rounds=$1; [ -z "${LONG-}" ] || rounds=$2; }
 
 # equal WHAT GOT WANTED
 equal() { [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"; }
@@ -130,18 +133,29 @@ fabric() {
 	baseline
 }
 
-# fabric_pair N: two hosts. The target's device i at 10.0.i.1, and device 10+i in
-# a network namespace at 10.0.i.2 for the initiator, with a veth pair between them.
+# fabric_pair N: two hosts. The target's device i at 10.0.i.1 and fd00:0:0:i::1, and device 10+i for
+# the initiator at 10.0.i.2 and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a
+# network namespace; but siw opens its sockets in that of whoever connects, which is the first one
+# when a kernel thread does. There it is one host that sends to itself over the pair.
 fabric_pair() {
 	local i
-	ip netns add $ns || fail "cannot make a network namespace"
 	paired=$1
-	ip -n $ns link set lo up
+	if [ $kind = siw ]; then
+		ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0 || fail "this kernel has no routing rules"
+	else
+		ip netns add $ns || fail "cannot make a network namespace"
+		ini ip link set lo up
+	fi
 	for ((i = 0; i < $1; i++)); do
-		ip link add v$i type veth peer name w$i netns $ns || fail "cannot make a veth pair"
+		ip link add v$i type veth peer name w$i || fail "cannot make a veth pair"
+		[ $kind = siw ] || ip link set w$i netns $ns
 		ip addr add 10.0.$i.1/24 dev v$i && ip link set v$i up
-		ip -n $ns addr add 10.0.$i.2/24 dev w$i && ip -n $ns link set w$i up
-		[ $kind = rxe ] || { ip addr add fd00:0:0:$i::1/64 dev v$i nodad && ip -n $ns addr add fd00:0:0:$i::2/64 dev w$i nodad; }
+		ini ip addr add 10.0.$i.2/24 dev w$i && ini ip link set w$i up
+		if [ $kind = siw ]; then
+			ip addr add fd00:0:0:$i::1/128 dev v$i nodad && ip addr add fd00:0:0:$i::2/64 dev w$i nodad
+			ip -6 rule add pref 10 iif lo from fd00:0:0:$i::2 to fd00:0:0:$i::1 lookup $((1000 + i))
+			ip -6 rule add pref 10 iif lo from fd00:0:0:$i::1 to fd00:0:0:$i::2 lookup $((2000 + i))
+		fi
 		rdma link add $kind$i type $kind netdev v$i || fail "cannot make $kind$i"
 		pair_device $i
 		neighbours $i
@@ -149,18 +163,25 @@ fabric_pair() {
 	baseline
 }
 
+# ini COMMAND...: as the initiator's host.
+ini() { if [ $kind = siw ]; then "$@"; else ip netns exec $ns "$@"; fi; }
+
 # Who is where; a loaded guest does not always learn it within the second that
-# RDMA/CM gives.
+# RDMA/CM gives. Routes go with the link.
 neighbours() {
 	local v w
 	read -r v </sys/class/net/v$1/address
-	w=$(ip -n $ns -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+	w=$(ini ip -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
 	ip neigh replace 10.0.$1.2 lladdr $w dev v$1
-	ip -n $ns neigh replace 10.0.$1.1 lladdr $v dev w$1
-	[ $kind = rxe ] || { ip neigh replace fd00:0:0:$1::2 lladdr $w dev v$1; ip -n $ns neigh replace fd00:0:0:$1::1 lladdr $v dev w$1; }
+	ini ip neigh replace 10.0.$1.1 lladdr $v dev w$1
+	[ $kind = siw ] || return 0
+	ip -6 route replace fd00:0:0:$1::1 dev w$1 table $((1000 + $1))
+	ip -6 route replace fd00:0:0:$1::2 dev v$1 table $((2000 + $1))
+	ip neigh replace fd00:0:0:$1::2 lladdr $w dev v$1
+	ip neigh replace fd00:0:0:$1::1 lladdr $v dev w$1
 }
 pair_device() {
-	ip netns exec $ns rdma link add ${kind}1$1 type $kind netdev w$1 || fail "cannot make ${kind}1$1"
+	ini rdma link add ${kind}1$1 type $kind netdev w$1 || fail "cannot make ${kind}1$1"
 	within 10 "class device of ${kind}1$1" test -e "$(add_target "$1")"
 }
 paired=
@@ -176,6 +197,10 @@ gid() { read -r gid </sys/class/infiniband/$1/ports/1/gids/0; gid=${gid//:/}; }
 
 # Back ends. Each takes a name and a size in MiB.
 back_null() {
+	null_blk "$1" "$2"
+	iblock "$1"
+}
+null_blk() {
 	local d=$cfg/nullb/nullb_$1
 	mkdir "$d" || fail "no null_blk with configfs in this kernel"
 	echo "$2" >"$d/size"; echo 1 >"$d/memory_backed"; echo 512 >"$d/blocksize"
@@ -183,8 +208,19 @@ back_null() {
 	echo 1 >"$d/power" || fail "null_blk $1 cannot be powered on"
 	backdev[$1]=/dev/nullb_$1
 	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
+}
+# back_held NAME MIB: one that can hold what it is given: `hold NAME` and `let_go NAME`.
+back_held() {
+	null_blk "$1" "$2"
+	modprobe -q dm_mod
+	dmsetup create "srp-$1" --table "0 $(($2 * 2048)) linear ${backdev[$1]} 0" || fail "no device mapper in this kernel"
+	dmsetup mknodes
+	backdev[$1]=/dev/mapper/srp-$1
+	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
 	iblock "$1"
 }
+hold() { dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
+let_go() { dmsetup resume "srp-$1" || fail "cannot let back end $1 go on"; }
 iblock() {
 	core "$1" iblock "udev_path=${backdev[$1]}"
 }
@@ -204,6 +240,18 @@ back_debug() {
 	udevadm settle -t 10
 	iblock "$n"
 }
+# back_user NAME MIB: a program answers, as `rule NAME RULE` says (tcmu.py); what it says of them is in
+# $tmp/NAME.said.
+back_user() {
+	modprobe -q target_core_user
+	core "$1" user "dev_size=$(($2 << 20)),dev_config=srp/$1,hw_block_size=512,nl_reply_supported=-1"
+	rule "$1" pass
+	python3 "$here/tcmu.py" "$1" "$2" "$tmp/$1.rule" >"$tmp/$1.said" 2>&1 &
+	handler[$1]=$!
+	within 20 "the program behind $1: $(cat "$tmp/$1.said")" grep -q '^ready' "$tmp/$1.said"
+}
+rule() { echo "$2" >"$tmp/$1.new" && mv "$tmp/$1.new" "$tmp/$1.rule"; }
+declare -A handler=()			# back end name -> process
 core() {
 	local d=$cfg/target/core/$2_0/$1
 	mkdir -p "$d" || fail "no $2 in this kernel's target"
@@ -261,10 +309,14 @@ untarget() {
 
 unback() {
 	local d
-	for d in $cfg/target/core/{iblock,fileio,rd_mcp}_0/*; do [ ! -f "$d/control" ] || rmdir "$d"; done
+	for d in "${handler[@]}"; do kill "$d"; done
+	for d in $cfg/target/core/{iblock,fileio,rd_mcp,user}_0/*; do [ ! -f "$d/control" ] || rmdir "$d"; done
+	for d in /dev/mapper/srp-*; do
+		[ ! -b "$d" ] || { dmsetup resume "$d"; dmsetup remove --retry "$d"; }
+	done
 	for d in $cfg/nullb/*/; do [ ! -d "$d" ] || { echo 0 >"$d/power"; rmdir "$d"; }; done
 	! loaded scsi_debug || rmmod scsi_debug
-	backdev=() backdir=()
+	backdev=() backdir=() handler=()
 }
 
 # --- logins -------------------------------------------------------------------------
@@ -307,7 +359,7 @@ write_login() {
 	if [ -z "$paired" ]; then
 		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
 	else
-		out=$(timeout -k 5 60 ip netns exec $ns bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
+		out=$(timeout -k 5 60 $([ $kind = siw ] || echo ip netns exec $ns) bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
 	fi
 	out=${out##*: }		# "bash: line 1: printf: write error: File exists"
 	printf '%s' "$out"
@@ -353,6 +405,13 @@ disk() {
 	echo "/dev/${1##*/}"
 }
 
+# quiet DEVICE: nothing is in flight. udev looks at a disk that was open for writing.
+nothing_in_flight() { read -r in_flight </sys/block/${1#/dev/}/inflight && [ "${in_flight// /}" = 00 ]; }
+quiet() {
+	udevadm settle -t 20
+	within 20 "nothing in flight on $1" nothing_in_flight "$1"
+}
+
 # --- leaks --------------------------------------------------------------------------
 
 # RDMA objects that our module made and that are still there. Queue pairs of
@@ -392,8 +451,9 @@ clean() {
 
 # --- begin and end --------------------------------------------------------------------
 
-# begin SECONDS: the deadline of the whole test.
+# begin SECONDS [LONG SECONDS]: the deadline of the whole test.
 begin() {
+	[ -z "${LONG-}" ] || [ $# = 1 ] || shift
 	began=$SECONDS
 	mark
 	tmp=$(mktemp -d /dev/shm/srp.XXXXXX)
@@ -419,10 +479,13 @@ finish() {
 	local rc=$? h d
 	trap - EXIT
 	trap '' TERM
-	for h in $(jobs -p); do [ "$h" = "$watchdog" ] || kill "$h" 2>/dev/null; done
+	for d in "${!handler[@]}"; do rule "$d" pass; done
+	for h in $(jobs -p); do [[ " $watchdog ${handler[*]} " == *" $h "* ]] || kill "$h" 2>/dev/null; done
+	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || dmsetup resume "$d"; done
 	loaded ib_srp && for h in $(hosts); do
 		echo 1 >"/sys/class/srp_remote_ports/port-${h#host}:1/delete" 2>/dev/null
 	done
+	! declare -F undo >/dev/null || undo
 	for h in $(seq 100); do no_hosts && break; sleep 0.1; done
 	[ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null
 	untarget
@@ -430,7 +493,8 @@ finish() {
 	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
 	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
 	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done
-	[ -z "$paired" ] || ip netns delete $ns
+	[ -z "$paired" ] || [ $kind = siw ] || ip netns delete $ns
+	[ -z "$paired" ] || [ $kind != siw ] || { ip -6 rule add pref 0 lookup local; for d in 10 100; do while ip -6 rule del pref $d; do :; done; done; }
 	rm -rf "$tmp"
 	[ $rc = 0 ] || say "failed after $((SECONDS - began)) s"
 	exit $rc

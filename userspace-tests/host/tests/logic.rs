@@ -9,6 +9,7 @@ use srp_host::logic::{
     send_queue::{DeviceLimits, Sizes},
     session::{self, Step},
     slot::{self, Word},
+    strikes::{self, Strikes},
     tag::{Kind, Tag, MAX_SLOTS},
 };
 
@@ -130,31 +131,58 @@ fn session_table() {
     use session::{next, Event::*, State::*};
     let expected = |state, event| match (state, event) {
         (Connecting, LoggedIn) => Some(Step::To(Live)),
-        (Connecting | Live, Fail) => Some(Step::To(Failed)),
-        (Connecting | Live | Failed, Remove) => Some(Step::To(Removing)),
+        (Connecting, Fail) => Some(Step::To(Failed)),
+        (Live, Fail) => Some(Step::To(Recovering)),
+        (Recovering, Reconnected) => Some(Step::To(Live)),
+        (Connecting | Live | Failed | Recovering, Remove) => Some(Step::To(Removing)),
         (Removing, Removed) => Some(Step::To(Gone)),
         (Failed | Removing, LoggedIn) => Some(Step::Stay),
-        (Failed | Removing | Gone, Fail) => Some(Step::Stay),
+        (Removing | Gone, Reconnected) => Some(Step::Stay),
+        (Failed | Recovering | Removing | Gone, Fail) => Some(Step::Stay),
         (Removing | Gone, Remove) => Some(Step::Stay),
         _ => None,
     };
     for state in session::State::ALL {
         for event in session::Event::ALL {
-            assert_eq!(
-                next(state, event),
-                expected(state, event),
-                "{state:?} {event:?}"
-            );
-            // Numbers only grow: a session never comes back.
-            if let Some(Step::To(to)) = next(state, event) {
-                assert!(to as u8 > state as u8);
+            let step = next(state, event);
+            assert_eq!(step, expected(state, event), "{state:?} {event:?}");
+            if let Some(Step::To(to)) = step {
+                // A session that is ending never comes back, and only a new connection leads back.
+                assert!(!state.is_ending() || to.is_ending());
+                assert!(to as u8 > state as u8 || event == Reconnected);
             }
             // Whatever happened, it can be removed or is being removed.
             assert!(next(state, Remove).is_some());
         }
     }
-    assert!(Live.takes_commands() && !Failed.takes_commands() && !Gone.takes_commands());
     assert_eq!(session::LOGIN_TIMEOUT_MS, 10_000);
+}
+
+#[test]
+fn pauses_before_missing_channels_grow_to_a_minute() {
+    let pauses: Vec<u32> = (0..9).map(session::fill_delay_ms).collect();
+    assert_eq!(pauses[..4], [1_000, 2_000, 4_000, 8_000]);
+    assert!(pauses.windows(2).all(|two| two[0] <= two[1]));
+    assert_eq!(session::fill_delay_ms(u32::MAX), 64_000);
+}
+
+#[test]
+fn five_violations_in_a_minute_are_too_many() {
+    let second = 1_000_000_000;
+    let mut strikes = Strikes::new();
+    // One each twenty seconds for an hour: four fit in a minute.
+    for n in 0..180 {
+        strikes.add(n * 20 * second);
+        assert!(!strikes.is_out(), "{n}");
+    }
+    let mut strikes = Strikes::new();
+    for n in 0..i64::from(strikes::MAX) {
+        assert!(!strikes.is_out());
+        strikes.add(n * 15 * second);
+    }
+    assert!(strikes.is_out());
+    strikes.add(i64::MAX);
+    assert!(strikes.is_out());
 }
 
 #[test]

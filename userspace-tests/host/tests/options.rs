@@ -131,7 +131,7 @@ fn defaults() {
 #[test]
 fn everything() {
     let text = "id_ext=0x00AB,ioc_guid=+2,io_class=ff00,initiator_ext=5,src=10.0.0.2,dest=10.0.0.1:0x15b3,max_sect=2048,\
-                queue_size=0x40,max_cmd_per_lun=010,target_can_queue=99,cmd_sg_entries=255,allow_ext_sg=-1,\
+                queue_size=0x40,max_cmd_per_lun=010,target_can_queue=99,cmd_sg_entries=255,allow_ext_sg=1,\
                 sg_tablesize=2048,comp_vector=1,tl_retry_count=2,max_it_iu_size=2116,ch_count=4";
     let options = parse(text);
     assert_eq!(

@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock, rxe. time: 200
+# The same questions to the kernel's C driver and to ours; every difference must be in contract.tsv,
+# whose names docs/abi.md explains.
+. "$(dirname "$0")/lib.sh"
+
+begin 900
+for table in "$here/../bad-logins.tsv" "$here/bad-logins.tsv" ''; do [ -f "$table" ] && break; done
+[ -n "$table" ] || fail "bad-logins.tsv is not in this guest"
+rust_driver || skip "there is nothing to compare the C driver with"
+ours=${SRP_MODULE-}
+[ -n "$ours" ] || ours=$(modinfo -n ib_srp)
+theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
+[ -f "$theirs" ] || fail "this kernel has no C driver"
+
+# ask WHAT...: the answers of the driver that is loaded, in $tmp/$who.
+ask() {
+	timeout 400 python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" || { show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
+}
+# The answers, to write the table from.
+show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$tmp/$d"; echo "=== end"; done; }
+# become WHO FILE [MODULE PARAMETER]...
+become() {
+	who=$1
+	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
+	insmod "$2" || fail "insmod $2"
+}
+
+fabric 1
+add=$(add_target 0)
+for who in c ours; do
+	[ $who = c ] && file=$theirs || file=$ours
+	become $who "$file"
+	ask module "$file"
+	become $who "$file"
+	ask refused "$add" "$table"
+done
+back_null disk 32
+target 0
+# Initiators of protocol revision 10 (io_class ff00) have the halves of their identifier swapped.
+mkdir "${tpg[0]}/acls/0x${gid:16}0000000000000000" || fail "cannot make an ACL"
+lun 0 0 disk
+guid=$(service_guid)
+ids="id_ext=$guid,ioc_guid=$guid,dest=10.0.0.1:$port"
+for who in c ours; do
+	[ $who = c ] && file=$theirs || file=$ours
+	become $who "$file"
+	ask files "$add" "$ids"
+	ask logins "$add" "$ids"
+done
+show
+said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || { printf '%s\n' "$said"; fail "the drivers differ"; }
+
+# What only ours has.
+p=/sys/module/ib_srp/parameters
+for value in 1 86400 0x10 0; do (echo $value >$p/keep_alive) 2>/dev/null || fail "keep_alive=$value was refused"; done
+for value in 86401 4294967296 -1 off x ''; do
+	if (printf '%s\n' "$value" >$p/keep_alive) 2>/dev/null; then fail "keep_alive='$value' was taken"; fi
+done
+is "keep_alive" $p/keep_alive 0
+for values in never_register=1 register_always=0 "register_always=0 never_register=1"; do
+	unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
+	no_reports
+	mark
+	insmod "$ours" $values || fail "insmod $values"
+	logged 'ib_srp: .*never_register and register_always are ignored'
+	equal "log lines of $values" "$(log_since | grep -c 'ib_srp: ')" 1
+done
+become ours "$ours"
+clean
+ok "${said##*$'\n'}"

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe. time: 60
+# Logins by the InfiniBand connection manager, along a path that the driver makes itself, as RoCE
+# has no subnet administrator: what sysfs shows, data, refusals, the end of a connection and the
+# next one. On RoCE the target listens by rdma_cm only, at the service that stands for its TCP port.
+. "$(dirname "$0")/lib.sh"
+
+[ "$kind" = rxe ] || skip "rxe only"
+begin 240
+fabric_pair 1
+rust_driver || skip "the C driver needs a subnet administrator"
+back_null disk 64
+target 0
+lun 0 0 disk
+
+settled() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep -q inet6; }
+within 20 "link-local addresses" settled
+
+guid=$(service_guid)
+listener=$(printf %016x $((0x01060000 + port)))
+gid rxe0
+there=$gid
+gid rxe10
+here_gid=$gid
+ids="id_ext=$guid,ioc_guid=$guid"
+string() { echo "$ids,dgid=${dgid-$there},pkey=${pkey-ffff},service_id=${service-$listener}"; }
+login_string() { echo "$(string)${2-}"; }
+# colons DIGITS: as sysfs shows a GID
+colons() { sed 's/..../&:/g; s/:$//' <<<"$1"; }
+
+login 0 ,ch_count=2
+dev=$(disk "$host" 0)
+s=/sys/class/scsi_host/$host
+is service_id $s/service_id 0x$listener
+is pkey $s/pkey 0xffff
+is dgid $s/dgid "$(colons $there)"
+is orig_dgid $s/orig_dgid "$(colons $there)"
+is sgid $s/sgid "$(colons $here_gid)"
+is ch_count $s/ch_count 2
+[ "$(</sys/block/${dev#/dev/}/queue/io_timeout)" -ge 30000 ] || fail "io_timeout $(</sys/block/${dev#/dev/}/queue/io_timeout)"
+equal "second login" "$(write_login 0 "$(string)")" "File exists"
+
+head -c 4M /dev/urandom >$tmp/a
+copy() {
+	dd if=$tmp/a of=$dev bs=256k oflag=direct status=none || fail "write $1"
+	dd if=$dev of=$tmp/b bs=256k count=16 iflag=direct status=none || fail "read $1"
+	cmp $tmp/a $tmp/b || fail "what was read is not what was written $1"
+}
+copy "at first"
+dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end holds something else"
+
+# refused WHY LOG: the login fails with this error and this log line.
+refused() {
+	equal "login with $(string)" "$(write_login 0 "$(string)")" "$1"
+	logged "$2"
+}
+mark
+ids+=,initiator_ext=1
+pkey=8001 refused "No such file or directory" "pkey=8001: the port is not in that partition"
+service=$guid refused "Connection reset by peer" "invalid service ID \(reason 8\)"
+dgid=00000000000000000000ffff0a000001 refused "Invalid argument" "no path to the target's port \(error -22\)"
+ids="id_ext=1,ioc_guid=$guid" refused "Connection reset by peer" "unable to associate"
+# Nobody has this address: the path is given up in a second.
+dgid=fe800000000000000000000000000099 refused "Connection timed out" "no path to the target's port \(error -110\)"
+find_hosts
+equal "hosts" "$list" "$host "
+
+# The target disconnects, refuses for a while, and takes us again.
+rport=/sys/class/srp_remote_ports/port-${host#host}:1
+echo 2 >$rport/reconnect_delay || fail "reconnect_delay"
+state() { read -r got <$rport/state && [ "$got" = "$1" ]; }
+for round in 1 2 3; do
+	mark
+	echo 0 >${tpg[0]}/enable
+	within 10 "blocked" state blocked
+	sleep 1
+	echo 1 >${tpg[0]}/enable
+	within 20 "running again" state running
+	logged "reconnected, 2 of 2 channels"
+	copy "after reconnect $round"
+	is dgid $s/dgid "$(colons $there)"
+done
+
+logout "$host"
+clean
+ok "$kind"

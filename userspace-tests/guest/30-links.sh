@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 120
+# The path is lost for 2 s, for 8 s, and again and again: behind a switch, so that
+# the ports do not notice, and on siw also by pulling the cable.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 400
+rig
+attach 0
+trace $host
+verify $dev2
+journal $dev --rport port-${host#host}:1
+
+# outage SECONDS BREAK MEND: what comes back in time is not seen above; else errors begin in time, and
+# end when the path is back.
+outage() {
+	local t1 seconds=$1
+	note "$seconds s: ${*:2}"
+	alive 1
+	hit $2
+	detected "$seconds s"
+	if [ $seconds -gt $fast_io_fail ]; then
+		until_event 20 $t0 '^error'
+		bound "$seconds s: errors" $((at - hurt)) 10
+	fi
+	clock
+	[ $((now - hurt)) -ge ${seconds}000000 ] || sleep $(((hurt + ${seconds}000000 - now) / 1000000)).5
+	clock; t1=$now
+	$3
+	until_event 20 $t1 '^ok'
+	bound "$seconds s: I/O resumed" $((at - t1)) 10
+	until_event 20 $t1 '^state running$'
+	if [ $seconds -lt $fast_io_fail ]; then
+		errors $t0
+		[ $errors = 0 ] || fail "$errors errors after an outage of $seconds s"
+	fi
+}
+pull() { cable down 0; }
+plug() { cable up 0; }
+dark() { hole both 0; }
+light() { heal 0; }
+
+lose=dark mend=light
+# In a slow guest a login takes longer, too, and must be done in time.
+limit=$fast_io_fail
+fast_io_fail=$(((limit * factor + 999) / 1000))
+limits
+outage 2 dark light
+if [ $kind = siw ]; then
+	lose=pull mend=plug
+	outage 2 pull plug
+fi
+verified
+fast_io_fail=$limit
+limits
+outage 8 $lose $mend
+note "a bad contact"
+clock; t0=$now
+for i in 1 2 3 4 5 6 7 8; do
+	$lose
+	sleep 0.$((RANDOM % 8 + 1))
+	$mend
+	sleep 0.$((RANDOM % 8 + 1))
+done
+clock; t1=$now
+until_event 20 $t1 '^(ok|state running)'
+within $((20 * factor / 1000)) "running after the bad contact" state running
+clock
+bound "bad contact: running again" $((now - t1)) 10
+alive 2
+settle
+once
+ok "$kind"

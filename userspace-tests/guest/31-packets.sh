@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 90
+# A bad network: packets are lost, damaged, doubled, late, in another order. All
+# I/O goes on, if slowly, without an error.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 600
+rig
+retries=7
+attach 0
+trace $host
+verify $dev2
+journal $dev --rport port-${host#host}:1
+for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "delay 20ms 10ms" "delay 5ms reorder 25% 50%"; do
+	note "$how"
+	acked; before=$acked
+	clock; t0=$now
+	netem 0 limit 10000 $how
+	sleep ${LONG:+2}5
+	# rxe sends all again from the packet that was lost: with 5 % of them a long message hardly gets through.
+	within 60 "I/O with $how" eval 'acked; [ $acked -ge $((before + 20)) ]'
+	netem 0
+	clock
+	errors
+	say "$how: $((acked - before)) requests in $(ms $((now - t0))), $errors errors"
+	[ $errors = 0 ] || fail "$how: errors"
+done
+verified
+alive 2
+settle
+once
+ok "$kind"

@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 90
+# Connections that break: packets of one direction are lost, on siw the TCP
+# connection is reset or closed. What is sent again afterwards is not seen above.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 600
+fast_io_fail=15
+rig
+attach 0
+trace $host
+verify $dev2
+journal $dev --rport port-${host#host}:1
+
+# broken WHAT BREAK... -- MEND...: detected in time; after MEND the I/O goes on in time.
+broken() {
+	local what=$1 t1 break=()
+	shift
+	while [ "$1" != -- ]; do break+=("$1"); shift; done
+	shift
+	alive 1
+	note "$what"
+	hit "${break[@]}"
+	detected "$what"
+	clock; t1=$now
+	"$@"
+	until_event 30 $t1 '^state running$'
+	until_event 20 $at '^(ok|state running)'
+	bound "$what: running again" $((at - t1)) 10
+}
+reset() {
+	nft "add table inet reset; add chain inet reset in { type filter hook input priority 0; };
+		add rule inet reset in tcp dport $port reject with tcp reset" || fail nft
+}
+broken "nothing reaches the target" hole target 0 -- heal 0
+broken "nothing reaches the initiator" hole initiator 0 -- heal 0
+if [ $kind = siw ]; then
+	broken "TCP reset" reset -- nft delete table inet reset
+	broken "TCP sockets closed" ini ss -K -t state established "( dport = :$port )" -- :
+fi
+alive 2
+verified
+settle
+once
+ok "$kind"

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 90
+# The target is switched off and on, and its module is unloaded and set up again,
+# under I/O. Nothing of it is seen above.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 600
+fast_io_fail=20
+rig
+
+off() { timeout 60 bash -c 'echo 0 >"$1/enable"' _ ${tpg[0]} || fail "cannot disable the target"; }
+on() { echo 1 >${tpg[0]}/enable || fail "cannot enable the target"; }
+unload() {
+	untarget
+	rmdir $cfg/target/srpt || fail "cannot remove the fabric"
+	timeout 60 rmmod ib_srpt || fail "rmmod ib_srpt"
+}
+reload() {
+	load_target
+	target 0
+	lun 0 0 disk
+	lun 0 1 other
+}
+# The target is named after the first device that it sees: once more, now that there are no others.
+unload
+reload
+attach 0
+trace $host
+verify $dev2
+journal $dev --rport port-${host#host}:1
+
+# restart WHAT DOWN UP
+restart() {
+	local t1
+	alive 1
+	note "$1"
+	hit $2
+	detected "$1"
+	sleep 1
+	$3
+	clock; t1=$now
+	until_event 40 $t1 '^state running$'
+	bound "$1: running again" $((at - t1)) 10
+	until_event 20 $t1 '^ok'
+	bound "$1: I/O resumed" $((at - t1)) 10
+}
+for ((i = 0; i < ${LONG:+5} + 1; i++)); do
+	restart "target switched off and on" off on
+	restart "target unloaded and set up again" unload reload
+done
+alive 2
+errors
+[ $errors = 0 ] || fail "$errors errors"
+verified
+settle
+once
+ok "$kind"

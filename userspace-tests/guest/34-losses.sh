@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 90
+# The target never comes back: errors after fast_io_fail_tmo, the disks are gone
+# after dev_loss_tmo. The module can be unloaded in time, whether the target is
+# there or not.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 600
+[ -n "${LONG-}" ] || { fast_io_fail=3 dev_loss=10; }
+rig
+
+# states FROM: since then the remote port went all the way, and had no other state.
+states() {
+	local got
+	got=$(awk -v t=$1 '$1 >= t && $2 == "state" {printf "%s ", $3} $2 == "gone" {printf "gone "}' $tmp/journal.events)
+	# It may be gone before anybody sees it lost.
+	# (`none` is a file that goes while it is read).
+	[[ $got =~ ^blocked\ fail-fast\ (lost\ )?(none\ )?gone\ $ ]] || fail "the states were '$got'"
+}
+off() { echo 0 >${tpg[0]}/enable; }
+for how in disabled unreachable; do
+	attach 0
+	journal $dev --rport port-${host#host}:1
+	alive 1
+	note "the target is $how for ever"
+	if [ $how = disabled ]; then hit off; else hit hole both 0; fi
+	detected "$how"
+	until_event 30 $t0 '^error'
+	bound "$how: errors" $((at - hurt)) $((fast_io_fail + 5))
+	until_event $((dev_loss + 30)) $t0 '^gone$'
+	bound "$how: gone" $((at - hurt)) $((dev_loss + 8))
+	within $((20 * factor / 1000)) "the host is gone" gone $host
+	# An attempt to connect again passes through no state of its own.
+	states $t0
+	heal 0
+	settle
+	echo 1 >${tpg[0]}/enable
+	attach 0
+	# An open disk would hold the module.
+	udevadm settle -t 30
+	[ $how = disabled ] || hole both 0
+	sleep 1
+	clock; t0=$now
+	unload_srp || fail "rmmod ib_srp: $(cat $tmp/rmmod)"
+	clock
+	if [ $how = disabled ]; then bound "rmmod" $((now - t0)) 10; else bound "rmmod without the target" $((now - t0)) 20; fi
+	heal 0
+	load_srp
+done
+ok "$kind"

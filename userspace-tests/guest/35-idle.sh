@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 60
+# The target ends the connection without a word while nobody uses it. The first
+# command finds that out, and is done on a new connection.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 400
+fast_io_fail=20
+rig
+attach 0
+sleep 2
+# What the target says at the end is lost: on siw all for as long as it is said again.
+if [ $kind = rxe ]; then hole both 0 "$cm_message"; else hole both 0; fi
+echo 0 >${tpg[0]}/enable
+[ $kind = rxe ] || { sleep 4; heal 0; }
+echo 1 >${tpg[0]}/enable
+sleep 1
+is "a dead session" $rport/state running
+note "the first command"
+clock; t0=$now
+timeout 60 dd if=$dev of=$tmp/block bs=4k count=1 iflag=direct 2>$tmp/dd &
+dd=$!
+within $((9 * factor / 1000)) "detected" eval '! state running || ! kill -0 $dd 2>/dev/null'
+clock
+bound "detected" $((now - t0)) 3
+heal 0
+clock; t0=$now
+wait $dd || fail "the first command: $(cat $tmp/dd)"
+clock
+bound "the first command" $((now - t0)) 10
+state running || fail "the state is $now_state"
+trace $host
+journal $dev --rport port-${host#host}:1
+alive 3
+settle
+once
+ok "$kind"

@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 90
+# What happens to the host under I/O: a CPU goes and comes, the RDMA device gets
+# another name, the machine sleeps, the address goes and comes, the network
+# namespace of the login loses its name.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 600
+fast_io_fail=30 dev_loss=60
+rig
+attach 0
+trace $host
+verify $dev2
+journal $dev --rport port-${host#host}:1
+
+note "CPU off and on"
+cpu=/sys/devices/system/cpu/cpu1/online
+for ((n = 0; n < 3; n++)); do
+	echo 0 >$cpu || fail "cannot take CPU 1 off"
+	alive 1
+	echo 1 >$cpu || fail "cannot take CPU 1 on"
+	alive 1
+done
+
+note "another name for the device"
+rdma dev set $(initiator 0) name other0 || fail "rdma dev set"
+alive 1
+[ -e /sys/class/infiniband_srp/srp-other0-1/add_target ] || fail "the port kept its old name: $(ls /sys/class/infiniband_srp)"
+rdma dev set other0 name $(initiator 0) || fail "rdma dev set"
+alive 1
+
+# Nothing wakes a guest that sleeps in earnest: all but the last step of it.
+if [ -e /sys/power/pm_test ]; then
+	note "sleep"
+	echo devices >/sys/power/pm_test
+	clock; t0=$now
+	echo freeze >/sys/power/state || fail "cannot sleep"
+	clock; t1=$now
+	say "slept for $(ms $((t1 - t0)))"
+	echo none >/sys/power/pm_test
+	until_event 20 $t1 '^ok'
+	bound "after sleeping: I/O resumed" $((at - t1)) 10
+	alive 1
+fi
+
+note "the address goes and comes"
+if [ $kind = rxe ]; then address=10.0.0.2/24; else address=fd00:0:0:0::2/64; fi
+clock; t0=$now
+ini ip addr del $address dev w0 || fail "ip addr del"
+sleep 4
+say "state: $(cat $rport/state)"
+ini ip addr add $address dev w0 $([ $kind = rxe ] || echo nodad) || fail "ip addr add"
+neighbours 0
+clock; t1=$now
+within $((20 * factor / 1000)) "running with the address back" state running
+until_event 20 $t1 '^(ok|count)'
+clock
+bound "address back: running" $((now - t1)) 10
+alive 1
+
+# The session keeps the namespace.
+if [ $kind = rxe ]; then
+	note "the namespace loses its name"
+	ip netns delete $ns
+	alive 2
+	errors
+	[ $errors = 0 ] || fail "$errors errors"
+fi
+verified
+settle
+once
+logout $host
+[ $kind != rxe ] || within 20 "the namespace and its device are gone" eval '[ ! -e /sys/class/infiniband/$(initiator 0) ]'
+ok "$kind"

@@ -1,0 +1,174 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 110
+# fast_io_fail_tmo and dev_loss_tmo expire when they should, and the state of the
+# remote port goes only through legal steps.
+. "$(dirname "$0")/lib.sh"
+. "$here/rport.sh"
+
+begin 400 900
+fabric_pair 2
+for i in 0 1; do
+	back_null d$i 16
+	target $i
+	lun $i 0 d$i
+done
+
+# How a path dies and comes back: the target ends the session and refuses logins, or
+# nothing arrives any more and attempts to reconnect hang.
+refuse() { if [ $2 = off ]; then echo 0; else echo 1; fi >${tpg[$1]}/enable || fail "cannot switch target $1 $2"; }
+# Without the cable rxe puts its own queue pair for connection messages into an error from which it does
+# not come back, so there what arrives is dropped.
+link() {
+	if [ $kind = siw ]; then
+		if [ $2 = off ]; then ip link set v$1 down; else ip link set v$1 up && neighbours $1; fi || fail "cannot switch v$1 $2"
+	elif [ $2 = off ]; then
+		nft "$(dropping v$1)" && ini nft "$(dropping w$1)" || fail "cannot drop what v$1 and w$1 get"
+	else
+		undo
+		neighbours $1
+	fi
+}
+dropping() { echo "add table netdev cut; add chain netdev cut in { type filter hook ingress device $1 priority 0; }; add rule netdev cut in drop"; }
+undo() { nft delete table netdev cut; [ $kind = siw ] || ini nft delete table netdev cut; } 2>/dev/null
+
+# enter I RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: a login, its states noted, and a
+# reader that ends with the first read that fails and notes when.
+declare -A reader=() watching=()
+enter() {
+	login $1 ,tl_retry_count=2,ch_count=2
+	# The number of the slow one, which has gone meanwhile: what was noted of it gets another name.
+	if [ "${slow-}" = $host ]; then
+		slow=slow
+		watching[slow]=${watching[$host]} reader[slow]=${reader[$host]}
+		mv $tmp/states.$host $tmp/states.slow
+		mv $tmp/reader.$host $tmp/reader.slow
+	fi
+	dev=$(disk "$host" 0)
+	udevadm settle -t 10
+	timeouts $host $2 $3 $4
+	watch_states $host
+	watching[$host]=$watcher
+	rm -f $tmp/reader.$host
+	python3 $here/reader.py $dev >$tmp/reader.$host 2>$tmp/err &
+	reader[$host]=$!
+	within 40 "the first read" eval "over ${reader[$host]} || grep -qs reading $tmp/reader.$host"
+	reads $host || fail "reading $dev: $(cat $tmp/err)"
+}
+# From the state blocked to the read that failed.
+read_failed() {
+	local end
+	end=$(tail -n 1 $tmp/reader.$1)
+	least= most=
+	[ "$end" = reading ] || read -r least most < <(awk -v end="$end" \
+		'$3 == "blocked" {printf "%d %d\n", (end - $2) * 1000, (end - $1) * 1000; exit}' $tmp/states.$1)
+}
+over() { ! kill -0 "$1" 2>/dev/null; }
+reads() { ! over ${reader[$1]}; }
+
+# cut HOW I: the path of `host` dies, and the driver sees it.
+cut() {
+	local t=${EPOCHREALTIME/./}
+	$1 $2 off
+	within 30 "the loss is seen ($1)" eval "! in_state $host running"
+	say "$host: $1 was seen after $(((${EPOCHREALTIME/./} - t) / 1000)) ms"
+}
+# expired HOST WHAT FAST LOSS: all the way to the removal.
+expired() {
+	local h=$1 what=$2 fast=$3 loss=$4
+	within $((loss + 30)) "$h removed, dev_loss_tmo $loss" over ${watching[$h]}
+	legal_states $h
+	said="$what, fast_io_fail_tmo $fast, dev_loss_tmo $loss"
+	if [ $fast = off ]; then
+		! between $h blocked fail-fast || fail "$said: $(states $h)"
+	else
+		between $h blocked fail-fast
+		expires fail-fast $fast
+		within 5 "end of the reader of $h" over ${reader[$h]}
+		read_failed $h
+		expires "end of a read" $fast
+	fi
+	# It may be gone before anybody sees it lost.
+	between $h blocked 'lost|gone'
+	expires lost $loss
+	within 20 "$h removed" gone $h
+	say "$said"
+}
+expiry() {
+	local how=$1
+	shift
+	enter 0 1 $1 $2
+	cut $how 0
+	expired $host $how $1 $2
+	$how 0 on
+}
+
+# The long one waits beside the others.
+enter 1 1 5 30
+slow=$host
+cut refuse 1
+
+expiry refuse 1 2
+# The C driver holds the transport class's mutex while it tries, and no timeout expires.
+if [ $kind = siw ] || ! rust_driver; then hangs=0; else hangs=1; fi
+[ $hangs = 0 ] || expiry link 1 2
+expiry refuse off 3
+if [ -n "${LONG-}" ]; then
+	[ $hangs = 0 ] || expiry link 5 30
+	expiry refuse 10 11
+	expiry refuse 0 1
+fi
+
+# dev_loss_tmo off: the disk waits in fail-fast, and comes back.
+enter 0 1 1 off
+cut refuse 0
+within 10 "fail-fast" in_state $host fail-fast
+sleep 4
+in_state $host fail-fast || fail "with dev_loss_tmo off: $(states $host)"
+said="dev_loss_tmo off"
+between $host blocked fail-fast
+expires fail-fast 1
+failures=/sys/class/srp_remote_ports/$(rport $host)/failed_reconnects
+[ "$(<$failures)" -gt 0 ] || fail "no reconnect was counted as failed"
+refuse 0 on
+within 30 "running again" in_state $host running
+is "after the reconnect" $failures 0
+dd if=$dev of=/dev/null bs=4k count=16 iflag=direct status=none || fail "read after the reconnect"
+logout $host
+within 5 "end of the noted states" over $watcher
+legal_states $host
+say "$said: $(states $host)"
+
+# The target is back before fast_io_fail_tmo: nobody sees an error.
+enter 0 1 20 30
+cut refuse 0
+within 10 "blocked" in_state $host blocked
+sleep 2
+refuse 0 on
+within 18 "running again" in_state $host running
+sleep 1
+reads $host || fail "a read failed though the target came back in time"
+between $host blocked running
+say "back in time: blocked for $least to $most ms"
+kill ${reader[$host]}
+logout $host
+within 5 "end of the noted states" over $watcher
+legal_states $host
+
+# Both off: nothing expires, and the attempts go on. When one fails the transport
+# class gives up I/O, or else it waits.
+enter 0 1 off off
+refuse 0 off
+sleep 5
+in_state $host running || in_state $host fail-fast || fail "both timeouts off: $(states $host)"
+refuse 0 on
+within 30 "running again" eval "in_state $host running && dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none 2>/dev/null"
+logout $host
+within 5 "end of the noted states" over $watcher
+legal_states $host
+say "both off: $(states $host)"
+
+expired $slow refuse 5 30
+refuse 1 on
+clean
+ok "$kind"

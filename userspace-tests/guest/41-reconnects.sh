@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 150
+# Many reconnects under verified I/O: nothing is lost or leaks, and the queue is as
+# deep as before.
+. "$(dirname "$0")/lib.sh"
+. "$here/rport.sh"
+
+begin 400 3600
+rounds 90 3000
+seconds=$rounds
+rounds=1000
+fabric_pair 1
+back_held disk 64
+target 0
+lun 0 0 disk
+login 0 ,tl_retry_count=2,ch_count=2
+dev=$(disk "$host" 0)
+udevadm settle -t 10
+timeouts $host 1 60 120
+watch_states $host
+
+# What the initiator's device has: its line of the summary.
+objects() { resources | grep " $(initiator 0):" | sed 's/^[0-9]*: //'; }
+as_before() { [ "$(objects)" = "$first" ]; }
+memory() { echo 3 >/proc/sys/vm/drop_caches; awk '$1 == "SUnreclaim:" {s = $2} $1 == "MemAvailable:" {a = $2} END {print s, a}' /proc/meminfo; }
+credits() { cat /sys/class/scsi_host/$host/req_lim; }
+have_credits() { [ "$(credits)" = "$1" ]; }
+
+# How many commands the target can be given at once: in `depth`.
+burst() {
+	local p last=-1
+	hold disk
+	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=100 --direct=1 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --output=$tmp/burst >/dev/null 2>&1 &
+	p=$!
+	depth=0
+	until [ $depth -gt 0 ] && [ $depth = $last ]; do
+		last=$depth
+		sleep 1
+		read -r depth _ </sys/block/${dev#/dev/}/inflight
+	done
+	let_go disk
+	within 60 "end of the burst" eval "! kill -0 $p 2>/dev/null"
+	wait $p || { cat $tmp/burst; fail "I/O errors in a burst"; }
+}
+
+burst
+deep=$depth
+within 5 "all credits" eval '[ "$(credits)" -gt 0 ]'
+start=$(credits)
+first=$(objects)
+say "at the start: $deep commands at once, req_lim $start, $first"
+
+# Verified I/O, one run after the other until $tmp/stop is there.
+(
+	while [ ! -e $tmp/stop ]; do
+		timeout 120 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
+		echo >>$tmp/runs
+	done
+) &
+writer=$!
+
+# Each round must end with the driver's own line.
+dmesg --follow | grep --line-buffered -E 'ib_srp.* (reconnected, |reconnect succeeded)' >$tmp/said &
+follower=$!
+sleep 1
+said=$(wc -l <$tmp/said)
+all_said() { [ $(($(wc -l <$tmp/said) - said)) -ge $done ]; }
+
+slowest=0 done=0 memory=
+end=$((SECONDS + seconds))
+while [ $done -lt $rounds ] && [ $SECONDS -lt $end ]; do
+	[ ! -e $tmp/bad ] || { head -n 30 $tmp/bad; fail "I/O error after $done reconnects"; }
+	t=${EPOCHREALTIME/./}
+	if ((done % 10 == 9)); then
+		echo 0 >${tpg[0]}/enable
+		within 20 "the loss is seen, round $done" eval "! in_state $host running"
+		echo 1 >${tpg[0]}/enable
+	else
+		timeout 60 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H, round $done: $(cat $tmp/reset)"
+	fi
+	within 30 "running again, round $done" in_state $host running
+	t=$(((${EPOCHREALTIME/./} - t) / 1000))
+	[ $t -le $slowest ] || slowest=$t
+	done=$((done + 1))
+	# Caches and pools are full by now.
+	[ $done != 20 ] || memory=$(memory)
+done
+took=$((seconds + SECONDS - end))
+touch $tmp/stop
+within 130 "end of the verified I/O" eval "! kill -0 $writer 2>/dev/null"
+wait $writer || { head -n 30 $tmp/bad; fail "I/O error after $done reconnects"; }
+within 5 "a log line for each of $done reconnects" all_said
+kill $follower
+say "$done reconnects in $took s, the slowest took $slowest ms, $(wc -l <$tmp/runs) runs of fio"
+[ $done -ge 20 ] || fail "only $done reconnects in $took s"
+equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
+
+within 20 "RDMA objects as at the start: $(objects)" as_before
+within 5 "req_lim as at the start" have_credits $start
+burst
+equal "commands at once after $done reconnects" $depth $deep
+within 5 "req_lim as at the start after a burst" have_credits $start
+read -r slab free <<<"$memory"
+read -r slab2 free2 < <(memory)
+say "after round 20: $slab KiB slab, $free KiB free; after round $done: $slab2, $free2"
+[ $((slab2 - slab)) -le $((2048 + done)) ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((slab2 - slab)) KiB in $done reconnects"; }
+
+logout $host
+within 5 "end of the noted states" eval "! kill -0 $watcher 2>/dev/null"
+legal_states $host
+clean
+ok "$kind: $done reconnects, slowest $slowest ms"

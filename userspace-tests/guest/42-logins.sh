@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test, rxe siw. time: 150
+# Logins and log-outs at four targets at once, as many as fit: none fails, nothing
+# stays.
+. "$(dirname "$0")/lib.sh"
+
+begin 400 1500
+cycles=10000
+rounds 90 900
+seconds=$rounds
+fabric 4
+pairs=()
+for i in 0 1 2 3; do
+	back_null d$i 4
+	head -c 512 /dev/urandom | dd of=${backdev[d$i]} bs=512 oflag=direct status=none
+	target $i
+	lun $i 0 d$i
+	# What a login costs on the debug kernel is its memory regions, one for each command.
+	pairs+=("$(initiator $i)" "$(login_string $i ,queue_size=8,ch_count=1)")
+done
+memory() { echo 3 >/proc/sys/vm/drop_caches; awk '$1 == "SUnreclaim:" {print $2}' /proc/meminfo; }
+
+# loop SECONDS CYCLES: sets done, took, broken, in, out.
+loop() {
+	local run=()
+	[ -z "$paired" ] || [ $kind = siw ] || run=(ip netns exec $ns)
+	timeout $(($1 + 100)) "${run[@]}" python3 $here/login-loop.py "$1" "$2" "${pairs[@]}" >$tmp/said 2>&1 || fail "$(cat $tmp/said)"
+	read -r done took broken in out <$tmp/said
+	within 20 "no SCSI host" no_hosts
+	within 20 "nothing of ours" nothing_ours
+}
+
+# Caches and pools are full after some.
+loop 30 40
+before=$(memory)
+loop $seconds $cycles
+after=$(memory)
+[ $done -ge 20 ] || fail "only $done cycles in $took s"
+[ $((after - before)) -le $((4096 + done)) ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((after - before)) KiB in $done cycles"; }
+clean
+ok "$kind: $done cycles in $took s ($((done * 60 / took)) a minute), slowest login $in ms, log-out $out ms, $broken broken off by siw, slab $before to $after KiB"

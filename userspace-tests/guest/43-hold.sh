@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe siw. time: 120
+# A back end that holds some commands and answers the others: aborts that are
+# answered late, that are not answered, LUN resets in between; statuses BUSY and
+# TASK SET FULL. The data stays right, each command ends once.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 500 900
+fabric_pair 1
+back_user disk 16
+target 0
+lun 0 0 disk
+login 0 ,ch_count=2
+dev=$(disk "$host" 0)
+udevadm settle -t 10
+echo 2 >/sys/block/${dev#/dev/}/device/timeout
+echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
+trace $host
+
+# io SECONDS: verified, in the background.
+io() {
+	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randrw --bs=4k --size=8m --runtime=$1 --time_based \
+		--verify=crc32c --verify_fatal=1 --verify_backlog=16 --output=$tmp/fio >/dev/null 2>&1 &
+	fio=$!
+}
+# io_ok SECONDS WHAT: it has ended without an error, nothing is outstanding, the disk is there.
+io_ok() {
+	within "$1" "end of fio: $2" eval "! kill -0 $fio 2>/dev/null"
+	wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $2"; }
+	quiet $dev
+	is "$2" /sys/block/${dev#/dev/}/device/state running
+}
+# The rule becomes `pass`; prints how many commands the one before had hit.
+pass() {
+	local lines
+	lines=$(wc -l <$tmp/disk.said)
+	rule disk pass
+	within 5 "the program looks at its rule" eval '[ $(wc -l <$tmp/disk.said) -gt '$lines' ]'
+	hit=$(tail -n 1 $tmp/disk.said)
+	[ "${hit#* }" != 0 ] || fail "the rule hit nothing: $hit"
+}
+aborts() { log_since | grep -cE 'ABORT_TASK: (Found|Sending TMR_FUNCTION_COMPLETE)'; }
+
+# Each 8th is answered 3 s late: after the abort, before that is given up.
+io 12
+sleep 2
+rule disk 'hold 8'
+sleep 4.5
+pass
+io_ok 90 "some commands held for 4.5 s"
+log_has 'ABORT_TASK: Found' || fail "nothing was aborted"
+say "held for less than a task management request waits: $hit, I/O went on"
+
+# Answered when the abort, the LUN reset and perhaps the connection have been given up.
+rounds 1 4
+for ((i = 0; i < rounds; i++)); do
+	io 8
+	sleep 2
+	rule disk 'hold 8'
+	sleep 14
+	pass
+	io_ok 120 "some commands held for 14 s"
+	say "held for longer than the error handler waits: $hit, I/O went on"
+done
+
+# LUN resets by hand meanwhile.
+io 10
+sleep 1
+rule disk 'hold 16'
+sleep 1
+timeout 60 sg_reset -d $dev >$tmp/reset 2>&1 &
+reset=$!
+sleep 2
+pass
+within 60 "end of sg_reset -d" eval "! kill -0 $reset 2>/dev/null"
+io_ok 120 "LUN reset while commands are held"
+say "LUN reset while commands are held: $hit, I/O went on"
+
+for status in busy full; do
+	io 6
+	sleep 1
+	rule disk "$status 5"
+	sleep 2
+	pass
+	io_ok 60 "status $status"
+	say "status $status: $hit, I/O went on"
+done
+
+quiet $dev
+once
+logout $host 60
+clean
+ok "$kind"

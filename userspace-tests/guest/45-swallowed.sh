@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: test, rxe. time: 60
+# The kernel forgets that the driver has completed a command (fail_io_timeout), so
+# that the error handler aborts what the driver has given back already.
+. "$(dirname "$0")/lib.sh"
+
+faults=/sys/kernel/debug/fail_io_timeout
+begin 300 600
+[ -d $faults ] || skip "this kernel has no fail_io_timeout"
+fabric 1
+back_null disk 16
+target 0
+lun 0 0 disk
+login 0 ,ch_count=2
+dev=$(disk "$host" 0)
+udevadm settle -t 10
+queue=/sys/block/${dev#/dev/}
+start=$(cat /sys/class/scsi_host/$host/req_lim)
+credits() { [ "$(cat /sys/class/scsi_host/$host/req_lim)" = $start ]; }
+echo 2 >$queue/device/timeout
+echo 10 >$queue/device/eh_timeout
+echo 0 >$faults/verbose
+echo 1 >$queue/io-timeout-fail || fail "io-timeout-fail cannot be set"
+
+rounds 3 20
+for ((i = 0; i < rounds; i++)); do
+	echo 30 >$faults/interval
+	echo 100 >$faults/probability
+	echo 3 >$faults/times
+	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randrw --bs=4k --size=8m --runtime=6 --time_based \
+		--verify=crc32c --verify_fatal=1 --verify_backlog=16 --output=$tmp/fio >/dev/null 2>&1 &
+	fio=$!
+	within 90 "end of fio" eval "! kill -0 $fio 2>/dev/null"
+	wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors when completions are swallowed"; }
+	is "completions that were not swallowed" $faults/times 0
+	quiet $dev
+	is "the disk" $queue/device/state running
+	within 5 "all credits" credits
+	say "round $i: 3 completions swallowed, I/O went on"
+done
+echo 0 >$faults/probability
+echo 0 >$queue/io-timeout-fail
+logout $host
+clean
+ok "$kind"

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the tests of faults, which source it after lib.sh: two hosts, one or
+# two paths between them, faults of these paths, verified I/O (journal.py) and
+# bounds by the clock. All times here are in microseconds.
+
+# The time limits of the session, in seconds.
+reconnect_delay=1 fast_io_fail=5 dev_loss=30 retries=2
+
+# What happens when, also between the lines of the kernel.
+note() { say "$*"; echo "srp-test: $*" >/dev/kmsg; }
+clock() { now=${EPOCHREALTIME/./}; }
+ms() { echo "$(($1 / 1000)) ms"; }
+
+# --- how slow the guest is --------------------------------------------------------
+
+# Bounds hold for a guest in which `work` takes no longer than on an idle machine with two cores, under
+# TCG, with the test kernel. A slower guest has its bounds multiplied by `factor`, in thousandths.
+work_reference=1500000
+factor=1000
+work() { local i; for ((i = 0; i < 60; i++)); do /bin/true; done; }
+speed() {
+	local t0 f
+	clock; t0=$now
+	work
+	clock
+	f=$(((now - t0) * 1000 / work_reference))
+	[ $f -le $factor ] || factor=$f
+	say "the guest: $(ms $((now - t0))), factor $((factor / 1000)).$(printf %03d $((factor % 1000)))"
+}
+
+# bound WHAT MICROSECONDS SECONDS: it took no longer. The guest may have become slower since its speed
+# was measured.
+bound() {
+	local limit=$(($3 * 1000 * factor))
+	if [ "$2" -gt $limit ]; then speed; limit=$(($3 * 1000 * factor)); fi
+	note "$1: $(ms $2), at most $3 s * $((factor / 1000)).$(printf %03d $((factor % 1000)))"
+	[ "$2" -le $limit ] || fail "$1 took $(ms $2), more than $3 s * $factor / 1000"
+}
+
+# --- the rig ------------------------------------------------------------------------
+
+# rig [PATHS]: two hosts with as many pairs of devices, and back ends `disk` (LUN 0, the journal) and,
+# with one path, `other` (LUN 1, for fio).
+rig() {
+	local i
+	fabric_pair "${1:-1}"
+	# A dead TCP connection ends after 1.4 s, as one of RoCE with tl_retry_count 2.
+	for i in env ini; do
+		$i sysctl -qw net.ipv4.tcp_retries2=2 net.ipv6.conf.all.keep_addr_on_down=1 net.ipv6.conf.default.keep_addr_on_down=1
+	done
+	for ((i = 0; i < paired; i++)); do
+		sysctl -qw net.ipv6.conf.v$i.keep_addr_on_down=1
+		ini sysctl -qw net.ipv6.conf.w$i.keep_addr_on_down=1
+	done
+	back_null disk 32
+	[ "${1:-1}" != 1 ] || back_null other 32
+	for ((i = 0; i < paired; i++)); do
+		target $i
+		lun $i 0 disk
+		[ "${1:-1}" != 1 ] || lun $i 1 other
+	done
+	speed
+}
+
+# attach I [,option=value]...: logs in with the time limits; `host`, `rport`, `dev` and `dev2`.
+attach() {
+	login $1 ",tl_retry_count=$retries${2-}"
+	rport=/sys/class/srp_remote_ports/port-${host#host}:1
+	limits
+	dev=$(disk "$host" 0)
+	dev2=
+	[ -z "${backdev[other]-}" ] || dev2=$(disk "$host" 1)
+}
+# In an order in which no step is refused.
+limits() {
+	local f
+	for f in "dev_loss_tmo off" "fast_io_fail_tmo $fast_io_fail" "dev_loss_tmo $dev_loss" "reconnect_delay $reconnect_delay"; do
+		echo "${f#* }" >"$rport/${f% *}" || fail "cannot write ${f#* } to ${f% *}"
+	done
+}
+state() { read -r now_state <"$rport/state" && [ "$now_state" = "$1" ]; }
+
+# --- faults of the network ------------------------------------------------------------
+
+# cable down|up I: pulls the cable of pair I out of the target's port, or puts it back. Not for rxe: it
+# takes an error of the netdev for one of the queue pair, and a queue pair 1 that met one while it sent
+# a CM message never sends again, with any initiator.
+cable() {
+	ip link set v$2 $1 || fail "ip link set v$2 $1"
+	[ $1 = down ] || neighbours $2
+}
+
+# hole DIRECTION I [MATCH]: what the hosts of pair I send to each other, or what of it fits MATCH, is lost
+# where it arrives: to the target, to the initiator, or both. heal I ends it.
+hole() {
+	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; }; add rule netdev hole$2 %s$2 ${3-} drop"
+	heal $2
+	[ $1 = initiator ] || nft "${chain//%s/v}" || fail "nft at the target"
+	[ $1 = target ] || ini nft "${chain//%s/w}" || fail "nft at the initiator"
+}
+# A packet of RoCE for queue pair 1: a CM message.
+cm_message='udp dport 4791 @th,104,24 1'
+heal() { nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
+
+# netem I OPTION...: on both sides of pair I; without options, as it was.
+netem() {
+	local i=$1
+	shift
+	tc qdisc del dev v$i root 2>/dev/null
+	ini tc qdisc del dev w$i root 2>/dev/null
+	[ $# -gt 0 ] || return 0
+	tc qdisc add dev v$i root netem "$@" && ini tc qdisc add dev w$i root netem "$@" || fail "tc qdisc add netem $*"
+}
+
+# Called at the end, whatever it was: nothing of this may meet the next test.
+undo() {
+	local i
+	pkill multipathd
+	for i in $(dmsetup ls --target multipath | awk '/\(/ {print $1}'); do
+		dmsetup message $i 0 fail_if_no_path
+		dmsetup remove --retry $i
+	done
+	nft flush ruleset
+	for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
+	untrace
+} 2>/dev/null
+
+# --- verified I/O --------------------------------------------------------------------
+
+# The largest writes, in KiB. A siw that is told to disconnect while it waits for what it reads by RDMA
+# never ends that read, and the target waits for it for ever: so on siw no more than goes with the
+# command.
+writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
+
+# journal DEVICE [OPTION]...: starts it and waits until it has done something.
+journal() {
+	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
+	journal=$!
+	within 20 "I/O" eval '[ -s $tmp/journal.events ] || ! kill -0 $journal'
+	sleep 0.5
+}
+# until_event SECONDS SINCE PATTERN: waits for an event of at least that time whose text fits the
+# extended regular expression; sets `at`.
+until_event() {
+	local found="event_since $2 '$3'"
+	within $(($1 * factor / 1000)) "the event '$3' of the journal" eval "$found || ! kill -0 $journal 2>/dev/null"
+	event_since $2 "$3" || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
+}
+event_since() {
+	at=$(awk -v t=$1 -v p="$2" '$1 >= t {x = $1; $1 = ""; sub(/^ /, ""); if ($0 ~ p) {print x; exit}}' $tmp/journal.events)
+	[ -n "$at" ]
+}
+# errors [FROM TO]: how many errors the journal saw, in `errors`.
+errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l); }
+
+# acked: how much was acknowledged, in `acked`.
+acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
+
+# hit COMMAND...: does the damage, which begins between `t0` and `hurt`.
+hit() {
+	clock; t0=$now
+	"$@"
+	clock; hurt=$now
+}
+# detected WHAT: the port has left the state running in time. A soft device that is slow to be told, by
+# several commands, may notice before the last of them has ended.
+detected() {
+	until_event 20 $t0 '^state (blocked|fail-fast)$'
+	bound "$1: detected" $((at > hurt ? at - hurt : 0)) 3
+}
+
+# alive SECONDS: the journal goes on without an error for that long.
+alive() {
+	local t0 before
+	clock; t0=$now
+	acked; before=$acked
+	sleep $1
+	acked
+	[ $acked -gt $before ] || { sleep $1; acked; }
+	kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
+	[ $acked -gt $before ] || fail "no I/O although the path is good"
+	errors $t0
+	[ $errors = 0 ] || fail "$errors errors although the path is good"
+}
+
+# settle [NAME]: ends the journal and compares with the back end. Everything that was read was right;
+# nothing that was acknowledged is lost.
+settle() {
+	kill -TERM $journal
+	wait $journal || fail "what was read is wrong: $(cat $tmp/journal.out $tmp/journal.err; grep wrong $tmp/journal.events | head)"
+	read -r total <$tmp/journal.out
+	[[ $total == *" stuck=0" ]] || fail "commands that do not end: $total"
+	[[ $total != *"writes=0 "* ]] || fail "nothing was written: $total"
+	checked=$(python3 "$here/journal.py" check "${backdev[${1:-disk}]}" $tmp/journal 2>$tmp/check) ||
+		fail "the back end is wrong: $checked $(head -n 5 $tmp/check)"
+	say "$total; back end: $checked"
+}
+
+# verify DEVICE: fio in the background with its own verification; verified: ends it, with no error.
+verify() {
+	fio --allow_file_create=0 --eta=never --name=v --filename=$1 --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw \
+		--bsrange=4k-64k,4k-$(writes)k --size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --time_based --runtime=900 \
+		--rate_iops=40 --output=$tmp/fio >/dev/null 2>&1 &
+	fio=$!
+}
+verified() {
+	kill -INT $fio
+	wait $fio
+	# Interrupted, fio ends with 128; what it found is in its report.
+	grep -q 'err= 0' $tmp/fio || { cat $tmp/fio; fail "fio has errors"; }
+}
+
+# --- every command once -----------------------------------------------------------------
+
+# trace HOST counts the commands of the host: sent, refused, completed, timed out.
+tracing=/sys/kernel/tracing
+traced='start error done timeout'
+trace() {
+	local e d
+	[ -d $tracing/instances ] || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+	for e in $traced; do
+		d=$tracing/instances/$e
+		mkdir $d && echo 0 >$d/tracing_on && echo 64 >$d/buffer_size_kb && echo "host_no == ${1#host}" >$d/events/scsi/scsi_dispatch_cmd_$e/filter &&
+			echo 1 >$d/events/scsi/scsi_dispatch_cmd_$e/enable || fail "no trace event scsi_dispatch_cmd_$e"
+	done
+	# All of them begin while nothing is under way, or they would not count the same.
+	kill -STOP $(jobs -p)
+	within 20 "no command under way" idle_host $1
+	for e in $traced; do echo 1 >$tracing/instances/$e/tracing_on; done
+	kill -CONT $(jobs -p)
+}
+idle_host() { [ "$(</sys/class/scsi_host/$1/host_busy)" = 0 ]; }
+count_trace() {
+	local e
+	declare -gA count
+	for e in $traced; do
+		count[$e]=$(awk '/^(entries|overrun):/ {n += $2} END {print n}' $tracing/instances/$e/per_cpu/cpu*/stats)
+	done
+}
+untrace() { local e; for e in $traced; do rmdir $tracing/instances/$e; done; } 2>/dev/null
+# once: nothing is outstanding, and what was accepted has ended once, by the trace events of the host and
+# by the counters of its disks. A command that timed out may end without either.
+once() {
+	local d n sent=0 ended=0 busy
+	# udev looks at a disk that somebody has closed.
+	udevadm settle -t 20
+	within 10 "no command is left" eval 'read -r busy </sys/class/scsi_host/$host/host_busy && [ $busy = 0 ]'
+	count_trace
+	untrace
+	for d in /sys/bus/scsi/devices/"${host#host}":0:0:*; do
+		read -r n <"$d/iorequest_cnt"; sent=$((sent + n))
+		read -r n <"$d/iodone_cnt"; ended=$((ended + n))
+	done
+	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out; disks: $sent sent, $ended completed"
+	[ ${count[done]} -gt 100 ] && [ $sent -ge $ended ] && [ $((sent - ended)) -le ${count[timeout]} ] ||
+		fail "commands were lost or completed twice"
+	[ $((count[start] - count[error] - count[timeout])) -le ${count[done]} ] && [ ${count[done]} -le $((count[start] - count[error])) ] ||
+		fail "commands were lost or completed twice, by the trace events"
+}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+# The remote port of a session: its timeouts and states. Source it after lib.sh.
+
+rport() { echo "port-${1#host}:1"; }
+
+# timeouts HOST RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: seconds or off. In an order in which each
+# step is valid, whatever was set before.
+timeouts() {
+	local r
+	r=/sys/class/srp_remote_ports/$(rport "$1")
+	echo 10 >"$r/reconnect_delay" && echo off >"$r/fast_io_fail_tmo" &&
+		echo "$4" >"$r/dev_loss_tmo" && echo "$3" >"$r/fast_io_fail_tmo" && echo "$2" >"$r/reconnect_delay" ||
+		fail "cannot set the timeouts $2 $3 $4 of $1"
+}
+
+port_state() { cat "/sys/class/srp_remote_ports/$(rport "$1")/state" 2>/dev/null || echo gone; }
+in_state() { [ "$(port_state "$1")" = "$2" ]; }
+
+# watch_states HOST: notes its states in $tmp/states.HOST from now on.
+watch_states() {
+	rm -f "$tmp/states.$1"
+	python3 "$here/states.py" "$(rport "$1")" >"$tmp/states.$1" &
+	watcher=$!
+	within 20 "the first state of $1" test -s "$tmp/states.$1"
+}
+
+# legal_states HOST: what was noted has only steps that the transport class has.
+legal_states() {
+	local bad
+	bad=$(awk 'BEGIN {
+			split("running>blocked running>fail-fast running>lost running>gone blocked>running blocked>fail-fast blocked>lost " \
+				"blocked>gone fail-fast>running fail-fast>lost fail-fast>gone lost>gone", ok, " ")
+			for (i in ok) legal[ok[i]] = 1
+		}
+		NR > 1 && !((last ">" $3) in legal) { print last " to " $3 }
+		{ last = $3 }' "$tmp/states.$1")
+	[ -z "$bad" ] || fail "illegal steps of the remote port: $bad; all: $(states "$1")"
+}
+states() { awk '{printf "%s%s", (NR > 1 ? " " : ""), $3}' "$tmp/states.$1"; }
+
+# between HOST FROM TO: how long it took from the first time that it was in state FROM to the first
+# time after that in state TO, a regular expression: at least and at most, `least` and `most`, in
+# milliseconds; nothing if it never was.
+between() {
+	read -r least most < <(awk -v a="$2" -v b="^($3)\$" '
+		since == "" && $3 == a {since = $2; earliest = $1}
+		since != "" && $3 ~ b {printf "%d %d\n", ($1 - since) * 1000, ($2 - earliest) * 1000; exit}' "$tmp/states.$1")
+	[ -n "$least" ]
+}
+
+# expires WHAT SECONDS: `least` and `most` allow that it took SECONDS, or up to one second more. The
+# kernel's timers may be a tick early.
+expires() {
+	[ -n "$least" ] || fail "$1: never"
+	[ "$most" -ge $(($2 * 1000 - 50)) ] && [ "$least" -le $(($2 * 1000 + 1000)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"
+	said+="; $1 after $least to $most ms"
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""states.py RPORT: prints "BEFORE AT STATE" whenever the state of a remote port in
+sysfs changes, until the port is gone; then "BEFORE AT gone". It changed between the
+two times, in seconds of the monotonic clock: the reads before and after."""
+
+import os
+import sys
+import time
+
+path = f"/sys/class/srp_remote_ports/{sys.argv[1]}/state"
+os.nice(-20)
+last = None
+before = time.monotonic()
+while last != "gone":
+    began = time.monotonic()
+    try:
+        with open(path) as f:
+            state = f.read().strip()
+    except OSError:  # ENODEV from an attribute that is going
+        state = "gone"
+    if state != last:
+        print(f"{before:.3f} {time.monotonic():.3f} {state}", flush=True)
+        last = state
+    before = began
+    time.sleep(0.005)

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The InfiniBand connection manager: its messages in every order, redirections, timeouts.
+
+mod common;
+
+use common::hex;
+use srp_host::{
+    logic::{
+        cm::{next, request_timeout_ms, response_timeout, Event, Report, State},
+        redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
+    },
+    proto::{
+        ids::{Gid, PortId},
+        ip_cm::{is_ip_cm, LoginReqIpCm},
+        login::{LoginReqRdma, MultiChannel, Requested},
+        redirect::{Redirect, RedirectError},
+    },
+};
+
+/// What must be true of every attempt, checked event by event.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    answers: u32,
+    ends: u32,
+    hung_up: bool,
+}
+
+impl Told {
+    fn event(&mut self, before: State, event: Event, after: State, report: Report) {
+        self.hung_up |= event == Event::Hangup;
+        match report {
+            Report::Nothing => {}
+            Report::Answer => {
+                self.answers += 1;
+                assert_eq!(
+                    (before, event, after),
+                    (State::Asked, Event::Rep, State::Answered)
+                );
+            }
+            Report::Refused | Report::Unreachable | Report::Disconnected => {
+                self.ends += 1;
+                assert_eq!(after, State::Over);
+                assert!(!self.hung_up, "{event:?} in {before:?}");
+                assert_eq!(
+                    report == Report::Disconnected && self.answers == 0,
+                    before == State::Asked
+                        && matches!(event, Event::Dreq | Event::Drep | Event::TimewaitExit)
+                );
+            }
+            Report::TimewaitExit => assert_eq!(before, State::Over),
+        }
+        assert!(self.answers <= 1 && self.ends <= 1);
+        if self.ends == 1 {
+            assert_eq!(after, State::Over);
+        }
+        assert!(event != Event::Mra || (after, report) == (before, Report::Nothing));
+    }
+}
+
+#[test]
+fn events_in_every_order() {
+    fn walk(state: State, told: Told, left: u32, seen: &mut u64) {
+        *seen += 1;
+        if left == 0 {
+            return;
+        }
+        for event in Event::ALL {
+            match next(state, event) {
+                Some((after, report)) => {
+                    let mut told = told;
+                    told.event(state, event, after, report);
+                    walk(after, told, left - 1, seen);
+                }
+                None => assert!(match event {
+                    Event::Ask => state != State::Idle,
+                    Event::Confirm => state != State::Answered,
+                    _ => false,
+                }),
+            }
+        }
+    }
+    let mut seen = 0;
+    walk(State::Idle, Told::default(), 6, &mut seen);
+    assert!(seen > 100_000);
+}
+
+#[test]
+fn an_attempt() {
+    let run = |events: &[Event]| {
+        events
+            .iter()
+            .fold((State::Idle, vec![]), |(state, mut reports), event| {
+                let (state, report) = next(state, *event).unwrap();
+                reports.push(report);
+                (state, reports)
+            })
+    };
+    use {Event::*, Report as R};
+    assert_eq!(
+        run(&[Ask, Mra, Rep, Confirm, Dreq, TimewaitExit]),
+        (
+            State::Over,
+            vec![
+                R::Nothing,
+                R::Nothing,
+                R::Answer,
+                R::Nothing,
+                R::Disconnected,
+                R::TimewaitExit
+            ]
+        )
+    );
+    assert_eq!(
+        run(&[Ask, Rej, Rej, Rep, Dreq]).1[1..],
+        [R::Refused, R::Nothing, R::Nothing, R::Nothing]
+    );
+    assert_eq!(
+        run(&[Ask, Unanswered, Rep]).1[1..],
+        [R::Unreachable, R::Nothing]
+    );
+    assert_eq!(
+        run(&[Ask, Rep, Rep, Rej]).1[1..],
+        [R::Answer, R::Nothing, R::Disconnected]
+    );
+    assert_eq!(
+        run(&[Ask, Rep, Confirm, Hangup, Drep, TimewaitExit]).1[3..],
+        [R::Nothing, R::Nothing, R::TimewaitExit]
+    );
+    // The connection manager found it stale and has sent a DREQ of its own.
+    assert_eq!(run(&[Ask, Rep, Confirm, Drep]).1[3..], [R::Disconnected]);
+    assert_eq!(next(State::Over, Confirm), None);
+    assert_eq!(next(State::Up, Ask), None);
+    for state in State::ALL {
+        assert_eq!(State::new(state as u32), Some(state));
+    }
+    assert_eq!(State::new(5), None);
+}
+
+#[test]
+fn timeouts() {
+    assert_eq!(
+        [0, 14, 16, 18, 29, 30, 255].map(response_timeout),
+        [18, 18, 18, 20, 31, 31, 31]
+    );
+    // 7 retries of 4.096 us * 2^20, times four, and a second.
+    assert_eq!(request_timeout_ms(20, 7), 121_259);
+    assert_eq!(request_timeout_ms(14, 2), 1_536);
+    assert_eq!(request_timeout_ms(20, 0), 1_000);
+    assert_eq!(request_timeout_ms(31, 7), 246_291_604);
+    assert_eq!(request_timeout_ms(255, 255), 246_291_604);
+}
+
+/// A `ClassPortInfo` that names all there is.
+fn class_port_info() -> Vec<u8> {
+    let mut info = hex(
+        "01 02 0000 00000000 fe80000000000000 0002c90300010002 00000000 0017 ffff 00000055 80010000",
+    );
+    info.resize(72, 0);
+    info
+}
+
+#[test]
+fn redirects() {
+    let gid = Gid(hex("fe80000000000000 0002c90300010002").try_into().unwrap());
+    let full = Redirect {
+        gid: Some(gid),
+        lid: Some(0x17),
+        pkey: Some(0xffff),
+        qpn: Some(0x55),
+    };
+    let with = |at: usize, bytes: &[u8]| {
+        let mut info = class_port_info();
+        info[at..at + bytes.len()].copy_from_slice(bytes);
+        Redirect::parse(24, &info, false)
+    };
+    assert_eq!(with(0, &[]), Some(Ok(full)));
+    assert_eq!(with(28, &[0, 0]), Some(Ok(Redirect { lid: None, ..full })));
+    assert_eq!(with(8, &[0; 16]), Some(Ok(Redirect { gid: None, ..full })));
+    assert_eq!(with(30, &[0, 0]), Some(Ok(Redirect { pkey: None, ..full })));
+    assert_eq!(
+        with(32, &[0xff, 0, 0, 0]),
+        Some(Ok(Redirect { qpn: None, ..full }))
+    );
+    assert_eq!(
+        with(30, &[0x80, 0]),
+        Some(Err(RedirectError::Partition(0x8000)))
+    );
+    assert_eq!(with(8, &[0xff]), Some(Err(RedirectError::Multicast)));
+    assert_eq!(with(8, &[0; 22]), Some(Err(RedirectError::Nowhere)));
+
+    // Topspin's kind, which others do not mean.
+    let info = class_port_info();
+    let short = Redirect {
+        gid: Some(gid),
+        lid: None,
+        pkey: None,
+        qpn: None,
+    };
+    assert_eq!(Redirect::parse(25, &info[8..], true), Some(Ok(short)));
+    assert_eq!(Redirect::parse(25, &info[8..24], true), Some(Ok(short)));
+    assert_eq!(Redirect::parse(25, &info[8..], false), None);
+    assert_eq!(
+        Redirect::parse(25, &[0; 16], true),
+        Some(Err(RedirectError::Nowhere))
+    );
+    assert_eq!(Redirect::parse(24, &info, true), Some(Ok(full)));
+    for reason in (0..=40).filter(|reason| ![24, 25].contains(reason)) {
+        assert_eq!(Redirect::parse(reason, &info, true), None);
+    }
+    for len in 0..72 {
+        let error = RedirectError::Short { need: 72, got: len };
+        assert_eq!(Redirect::parse(24, &info[..len], false), Some(Err(error)));
+    }
+    for len in 0..16 {
+        let error = RedirectError::Short { need: 16, got: len };
+        assert_eq!(Redirect::parse(25, &info[..len], true), Some(Err(error)));
+    }
+    assert_eq!(
+        RedirectError::Partition(0x8000).to_string(),
+        "to P_Key 0x8000"
+    );
+    assert_eq!(
+        RedirectError::Short { need: 72, got: 3 }.to_string(),
+        "3 bytes of information, not 72"
+    );
+}
+
+#[test]
+fn redirects_have_an_end() {
+    let home = 0xfe80 << 48;
+    let mut redirects = Redirects::new(home);
+    for _ in 0..MAX_REDIRECTS {
+        redirects = redirects.follow(Some(home)).unwrap();
+    }
+    assert_eq!(redirects.follow(Some(home)), Err(NotFollowed::TooMany));
+    assert_eq!(redirects.follow(None), Err(NotFollowed::TooMany));
+
+    let redirects = Redirects::new(home);
+    assert_eq!(
+        redirects.follow(Some(home + 1)),
+        Err(NotFollowed::OtherSubnet(home + 1))
+    );
+    assert_ne!(redirects.follow(None).unwrap(), redirects);
+    assert_eq!(
+        NotFollowed::OtherSubnet(1).to_string(),
+        "to subnet 0000000000000001, which is not that of dgid"
+    );
+}
+
+#[test]
+fn ip_cm_services() {
+    assert!(is_ip_cm(0x0106_15b3) && is_ip_cm(0x0106_0000));
+    for other in [
+        0,
+        0x0111_15b3,
+        0x0001_0106_15b3,
+        0x0106,
+        0x28ba_d7ff_fe76_b73c,
+    ] {
+        assert!(!is_ip_cm(other));
+    }
+    let what = Requested {
+        tag: 0x1122_3344_5566_7788,
+        max_it_iu_len: 8260,
+        descriptors: 12,
+        immediate: 8192,
+        multichannel: MultiChannel::Multi,
+        initiator: PortId([1; 16]),
+        target: PortId([2; 16]),
+    };
+    let login = LoginReqRdma::new(&what);
+    let gid = |text| Gid(hex(text).try_into().unwrap());
+    let v4 = [
+        gid("00000000000000000000ffff0a000002"),
+        gid("00000000000000000000ffff0a000001"),
+    ];
+    let v6 = [
+        gid("fe80000000000000 0000000000000002"),
+        gid("fe80000000000000 0000000000000001"),
+    ];
+    let request = LoginReqIpCm::new(&v4[0], &v4[1], &what);
+    let (head, tail) = request.as_bytes().split_at(36);
+    assert_eq!(
+        head,
+        hex("00 40 0000 0000000000000000000000000a000002 0000000000000000000000000a000001")
+    );
+    assert_eq!(tail, login.as_bytes());
+    let request = LoginReqIpCm::new(&v6[0], &v6[1], &what);
+    let (head, tail) = request.as_bytes().split_at(36);
+    assert_eq!(
+        head,
+        hex("00 60 0000 fe800000000000000000000000000002 fe800000000000000000000000000001")
+    );
+    assert_eq!(tail, login.as_bytes());
+    // A mixed pair has no path, but must not be mistaken for IPv4.
+    assert_eq!(LoginReqIpCm::new(&v6[0], &v4[1], &what).as_bytes()[1], 0x60);
+}
