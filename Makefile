@@ -17,7 +17,7 @@ ours := $(filter stock test,$(KDIR))
 out := $(here)/build/$(or $(ours),native)
 MODULE := $(out)/rust/ib_srp.ko
 
-.PHONY: modules kdir install clippy fmt fmt-check doc kunit test demo shell clean help
+.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long demo shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -51,6 +51,9 @@ kunit:
 test:
 	@ci/test.sh
 
+test-long:
+	@LONG=1 ci/test.sh
+
 demo:
 	@ci/demo.sh
 
@@ -69,7 +72,8 @@ help:
 	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'
 	@echo 'make doc        documentation of the crate, private items included, in build/doc'
 	@echo 'make kunit      the KUnit suites, in a guest with the test kernel'
-	@echo 'make test       everything, counted; the last line is the sum'
+	@echo 'make test       the fast set of all tests, counted; the last line is the sum'
+	@echo 'make test-long  the same with all rounds, and the tests that take long'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
 	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'
 	@echo 'make clean      removes build/; kernels and tools stay in the cache'

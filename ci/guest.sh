@@ -7,8 +7,11 @@
 
 packages=(
 	fio iproute2 rdma-core ibverbs-providers srptools sg3-utils udev kmod
-	e2fsprogs util-linux fdisk dmsetup procps psmisc python3
+	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools
 )
+# Rules that run several programs for every disk that appears: put aside, and
+# used only by the tests of multipath.
+aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nodes)
 
 make_guest() {
 	local m tree=$1/root; m=$(mirror)
@@ -19,7 +22,10 @@ make_guest() {
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 		trixie "$tree" "deb $m trixie main"
 	rm -rf "$tree/var/cache/apt" "$tree/var/lib/apt/lists"
-	mkdir -p "$tree/srp" "$tree/lib/modules"
+	mkdir -p "$tree/srp" "$tree/lib/modules" "$tree/usr/share/udev-aside"
+	for r in "${aside[@]}"; do
+		mv "$tree/usr/lib/udev/rules.d/$r.rules" "$tree/usr/share/udev-aside/"
+	done
 	: > "$tree/etc/fstab"
 	echo guest > "$tree/etc/hostname"
 	in_root "$root" "$1:/out" -- mke2fs -q -t ext4 -O ^has_journal -m 0 -d /out/root /out/root.ext4 2G

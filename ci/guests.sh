@@ -2,40 +2,50 @@
 # SPDX-License-Identifier: GPL-2.0
 # guests.sh [GROUP...]: runs the groups of userspace-tests/guest/groups (all of
 # them) with our module, GUESTS at a time, and counts. DRIVER=c runs them with
-# the kernel's own C driver, to test the tests.
+# the kernel's own C driver, to test the tests. LONG=1 runs the long set: the
+# groups of that set too, and every test sees LONG and does more rounds.
 . "$(dirname "$0")/lib.sh"
 
 tests=$top/userspace-tests/guest
 at_once=${GUESTS:-$jobs}
 failed_before=0
-
-for k in stock test; do
-	"$top/ci/initramfs.sh" $k >/dev/null
-	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" $k "$top/build/$k" >&2
-done
+tools=$("$top/ci/tools.sh")
 
 # A group: its tests, each with the deadline that it sets itself and some more.
 group() {
 	local name=$1 kernel=$2 seconds=$3 memory=$4 t limit list=() parameters=() module=()
 	shift 4
+	# What the kernel does not know of its parameters is the environment of init, and so of the tests.
+	[ -z "${LONG-}" ] || parameters+=("LONG=1")
 	for t; do
 		case $t in *=*) parameters+=("$t"); continue ;; esac
-		limit=$(sed -n 's/^begin \([0-9]*\).*/\1/p' "$tests/${t%:*}.sh")
+		read -r _ limit long < <(grep '^begin ' "$tests/${t%:*}.sh") || true
+		[ -z "${LONG-}" ] || limit=${long:-$limit}
 		list+=("$t:$((${limit:-300} + 60))")
 	done
 	[ "${DRIVER-}" = c ] || module=(--module "$top/build/$kernel/rust/ib_srp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
-		--append "${parameters[*]}" "${module[@]}" --group "$name" -- "${list[@]}"
+		--append "${parameters[*]}" "${module[@]}" --file "$tools/fake-umad.so" --group "$name" -- "${list[@]}"
 }
 
-mapfile -t lines < <(grep -v '^ *\(#\|$\)' "$tests/groups")
+# SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set.
+pick() {
+	local line words
+	while read -r line; do
+		read -ra words <<<"$line"
+		case ${words[2]} in */*) words[2]=$([ -n "${LONG-}" ] && echo "${words[2]#*/}" || echo "${words[2]%/*}") ;; esac
+		[ "${words[2]}" = - ] || echo "${words[*]}"
+	done
+}
+
+mapfile -t lines < <(grep -v '^ *\(#\|$\)' "$tests/groups" | pick)
 if [ $# -gt 0 ]; then
 	chosen=()
 	for g; do
 		found=
 		for l in "${lines[@]}"; do [ "${l%% *}" != "$g" ] || { chosen+=("$l"); found=1; }; done
-		[ -n "$found" ] || die "no group $g in $tests/groups"
+		[ -n "$found" ] || die "no group $g in this set of $tests/groups (LONG=1 is the long one)"
 	done
 	lines=("${chosen[@]}")
 else
@@ -44,6 +54,11 @@ else
 		grep -q "[[:space:]]$t:" "$tests/groups" || { echo "fail $t: in no group"; failed_before=$((failed_before + 1)); }
 	done
 fi
+
+for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
+	"$top/ci/initramfs.sh" "$k" >/dev/null
+	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$top/build/$k" >&2
+done
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

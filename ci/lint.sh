@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy|fmt|fmt-check|doc|unsafe: checks of the source, with the
+# lint.sh clippy|fmt|fmt-check|doc|unsafe|abi: checks of the source, with the
 # toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
@@ -77,9 +77,18 @@ unsafe() {
 	[ $bad = 0 ] && echo "unsafe: none in rust/srp, $n elsewhere, each with its reason"
 }
 
+# The differences that the contract test allows are those that the documentation explains.
+abi() {
+	local known told
+	known=$(grep -v '^#' "$src/userspace-tests/guest/contract.tsv" | cut -f 1 | sort -u)
+	told=$(sed -n '/^## Differences/,$s/^| `\([a-z0-9-]*\)` |.*/\1/p' "$src/docs/abi.md" | sort)
+	[ "$known" = "$told" ] || { echo "contract.tsv (<) and docs/abi.md (>) differ:"; diff <(echo "$known") <(echo "$told"); return 1; }
+	echo "abi: $(wc -l <<<"$told") differences from the C driver, each explained"
+}
+
 case ${1-} in
-clippy|doc|unsafe) "$1" ;;
+clippy|doc|unsafe|abi) "$1" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi" ;;
 esac

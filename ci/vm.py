@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import peer
+
 # What the kernel says when something is wrong. A line that a program in the
 # guest printed has no time stamp and does not count.
 REPORT = re.compile(
@@ -79,6 +81,7 @@ class Guest:
         self.kernel = kernel
         with open(f"{kernel}/release") as f:
             self.release = f.read().strip()
+        self.peer = None
 
     def initramfs(self, job):
         files = tree("/srp/ci/guest", "payload/ci")
@@ -150,11 +153,21 @@ class Guest:
         with open(f"{self.kernel}/vmlinuz", "rb") as f:
             return hashlib.sha256(f.read()).hexdigest()
 
+    def cpu(self):
+        """The CPU time of the running guest in seconds."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as f:
+                user, system = f.read().rpartition(")")[2].split()[11:13]
+        except OSError:
+            return 0
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def watch(self, command, limit, log, tries=3):
         """Yields what happens on the console: ("report", text), ("line", text),
         (word, rest) for a line of our protocol, and at last ("ended", why)."""
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              preexec_fn=with_parent)
+        self.pid = p.pid
         end = time.monotonic() + limit
         booted = time.monotonic() + BOOT_SECONDS
         rest, why, over = b"", "the guest ended without a word", False
@@ -223,6 +236,8 @@ def run_command(guest):
         for word, text in guest.watch(guest.command(initrd, "job=command", guest.kvm()), a.timeout, log):
             if word == "exit":
                 status = int(text)
+            elif word == "peer":
+                guest.peer.order(text)
             elif word == "ended":
                 why = text
             else:
@@ -230,6 +245,8 @@ def run_command(guest):
                     reports.append(text)
                 if a.verbose or not re.match(r"\[ *\d+\.\d{6}\]", text):
                     print(text, flush=True)
+    if guest.peer:
+        reports += guest.peer.reports
     if reports:
         print(f"kernel report: {reports[0]}")
         tail(a.console)
@@ -246,7 +263,7 @@ def run_tests(guest, name, tests):
     a = guest.args
     wanted = [f"{n}:{k}" for n, k, _ in tests]
     results = {}
-    current, began, output, reports = None, 0, [], []
+    current, began, output, reports, cpu = None, 0, [], [], 0
 
     def result(test, verdict, why=""):
         results[test] = verdict
@@ -263,9 +280,9 @@ def run_tests(guest, name, tests):
                 if verdict == "begin":
                     if reports:
                         result("boot" if current is None else "between tests", "fail", reports[0])
-                    current, output, reports = test, [], []
+                    current, output, reports, cpu = test, [], [], guest.cpu()
                     continue
-                seconds = f"{seconds[0]} s"
+                seconds = f"{seconds[0]} s, CPU {guest.cpu() - cpu:.0f} s"
                 if reports:
                     result(test, "fail", f"kernel report: {reports[0]}")
                 elif verdict == "fail":
@@ -274,6 +291,8 @@ def run_tests(guest, name, tests):
                     result(test, verdict, next((o for o in output if "skipped:" in o), "") if verdict == "skip" else seconds)
                 output, reports = [], []
                 began = 1
+            elif word == "peer":
+                guest.peer.order(text)
             elif word == "ended":
                 if current and current not in results:
                     result(current, "fail", reports[0] if reports else text)
@@ -284,6 +303,8 @@ def run_tests(guest, name, tests):
                 if word == "report":
                     reports.append(text)
     output = []
+    if guest.peer and guest.peer.reports:
+        result("peer", "fail", guest.peer.reports[0])
     for test in wanted:
         if test not in results:
             result(test, "fail", "did not run")
@@ -317,11 +338,18 @@ def main():
     p.add_argument("command", nargs="*")
     a = p.parse_args()
     guest = Guest(a, "/kernel")
-    if a.shell:
-        return run_shell(guest)
-    if a.group:
-        return run_tests(guest, a.group, [tuple(t.split(":")) for t in a.command])
-    return run_command(guest)
+    # A parameter of the kernel, so that a group of tests can have it.
+    if m := re.search(r"\bpeer=(\S+)", a.append):
+        guest.peer = peer.Peer(guest, m[1], REPORT, with_parent)
+    try:
+        if a.shell:
+            return run_shell(guest)
+        if a.group:
+            return run_tests(guest, a.group, [tuple(t.split(":")) for t in a.command])
+        return run_command(guest)
+    finally:
+        if guest.peer:
+            guest.peer.end()
 
 
 sys.exit(main())
