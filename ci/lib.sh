@@ -43,14 +43,26 @@ step() {
 	printf '%s\n' "$dir"
 }
 
+# missing PACKAGE...: those that are not installed.
+missing() {
+	local p
+	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done
+}
+# Two of our scripts that install at once would refuse each other: the second one waits.
 host_needs() {
-	local p missing=()
-	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || missing+=("$p"); done
-	[ ${#missing[@]} -eq 0 ] && return
-	[ "$(id -u)" = 0 ] || die "not root, and these packages are missing: ${missing[*]}"
-	say "installing ${missing[*]}"
-	apt-get update -qq >&2
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+	local lock list
+	[ -n "$(missing "$@")" ] || return 0
+	exec {lock}>"$cache/apt.lock"
+	flock "$lock"
+	mapfile -t list < <(missing "$@")
+	if [ ${#list[@]} -gt 0 ]; then
+		[ "$(id -u)" = 0 ] || die "not root, and these packages are missing: ${list[*]}"
+		say "installing ${list[*]}"
+		apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 update -qq >&2 {lock}>&-
+		DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 \
+			install -y -qq --no-install-recommends "${list[@]}" >/dev/null {lock}>&-
+	fi
+	exec {lock}>&-
 }
 
 # The mirror that this machine's own apt uses.
@@ -66,6 +78,8 @@ mirror() {
 in_root() {
 	local root=$1 binds=()
 	shift
+	# Without a root all this would be done to the machine itself.
+	[ -n "$root" ] && [ -x "$root/usr/bin/env" ] && [ ! "$root" -ef / ] || die "no toolchain root in '$root'"
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
 	ROOT=$root BINDS="${binds[*]}" unshare -m --propagation private bash -euc '
