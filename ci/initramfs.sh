@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|test: prints a folder with `vmlinuz`, `release` and
+# initramfs.sh stock|test|kasan: prints a folder with `vmlinuz`, `release` and
 # `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
 # What changes from run to run (our module, the tests) is in a second archive
 # that vm.py appends.
@@ -56,12 +56,13 @@ stock)
 	modules=$linux/image/usr/lib/modules
 	vmlinuz=$modules/$release/vmlinuz
 	;;
-test)
-	tree=$("$top/ci/kernel.sh" test)
+test|kasan)
+	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
 	vmlinuz=$tree/arch/x86/boot/bzImage
+	[ $kind = test ] || vmlinuz=$tree/vmlinux
 	;;
-*) die "usage: initramfs.sh stock|test" ;;
+*) die "usage: initramfs.sh stock|test|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|test: prints the build folder of a kernel that modules can be
-# built against. `stock` is Debian's own kernel, its Rust metadata made again
-# from its source and .config; `test` is our debug kernel (test.config), with
-# its modules installed under modules/.
+# kernel.sh stock|test|kasan: prints the build folder of a kernel that modules can
+# be built against. `stock` is Debian's own kernel, its Rust metadata made again
+# from its source and .config; `test` and `kasan` are ours (test.config, kasan.config),
+# with their modules installed under modules/.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
@@ -25,24 +25,30 @@ stock() {
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' stock "$release" "$jobs"
 }
 
-testing() {
-	cp "$top/ci/test.config" "$1/fragment"
-	in_root "$root" "$linux/source:/linux:ro" "$1:/build" "$ccache:/ccache" -- bash -euc '
+# ours KERNEL TARGET... FOLDER: common.config and KERNEL.config on top of allnoconfig.
+ours() {
+	local kernel=$1 dir=${*: -1}
+	cat "$top/ci/common.config" "$top/ci/$kernel.config" >"$dir/fragment"
+	in_root "$root" "$linux/source:/linux:ro" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
-		m() { make O=/build CC="ccache gcc" LOCALVERSION=-srp-test "$@"; }
+		m() { eval "make O=/build LOCALVERSION=-srp-$kernel $flags \"\$@\""; }
+		kernel=$1 jobs=$2 flags=$3
+		shift 3
 		m -s allnoconfig
 		(cd /build && /linux/scripts/kconfig/merge_config.sh -m .config fragment)
 		m -s olddefconfig
 		refused=$(grep -E "^CONFIG_" /build/fragment | grep -vxFf /build/.config || true)
-		[ -z "$refused" ] || { echo "options of test.config without effect:" $refused; exit 1; }
-		m -s -j"$1" bzImage modules
+		[ -z "$refused" ] || { echo "options without effect:" $refused; exit 1; }
+		m -s -j"$jobs" "$@" modules
 		m -s INSTALL_MOD_PATH=/build/modules INSTALL_MOD_STRIP=1 modules_install
-		rm -rf /build/modules/lib/modules/*/build' testing "$jobs"
+		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
+options() { cat "$top/ci/common.config" "$top/ci/$1.config" | sha256sum; }
 
 case ${1-} in
 stock) step kernel-stock "1 $linux" stock ;;
-test) step kernel-test "1 $linux $(sha256sum < "$top/ci/test.config")" testing ;;
-*) die "usage: kernel.sh stock|test" ;;
+test) step kernel-test "2 $linux $(options test)" ours test bzImage ;;
+kasan) step kernel-kasan "2 $linux $(options kasan)" ours kasan vmlinux ;;
+*) die "usage: kernel.sh stock|test|kasan" ;;
 esac

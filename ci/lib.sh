@@ -73,6 +73,14 @@ mirror() {
 	printf '%s\n' "$m"
 }
 
+# What make wants to know for a kernel, and for the modules of it.
+make_flags() {
+	case $1 in
+	kasan) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang"' ;;
+	*) echo 'CC="ccache gcc"' ;;
+	esac
+}
+
 # in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with the
 # folders bound; the mounts end with it.
 in_root() {

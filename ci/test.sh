@@ -38,7 +38,7 @@ start_ahead() {
 		clippy) need+=("kernel.sh stock" "kernel.sh test") ;;
 		kunit) need+=("kernel.sh test" guest.sh) ;;
 		demo) need+=("kernel.sh stock" guest.sh) ;;
-		guests) need+=("kernel.sh stock" "kernel.sh test" guest.sh) ;;
+		guests) need+=("kernel.sh stock" "kernel.sh test" "kernel.sh kasan" guest.sh) ;;
 		esac
 	done
 	[ ${#need[@]} -gt 0 ] || return 0

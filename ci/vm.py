@@ -81,6 +81,9 @@ class Guest:
         self.kernel = kernel
         with open(f"{kernel}/release") as f:
             self.release = f.read().strip()
+        # User-Mode Linux is a program.
+        with open(f"{kernel}/vmlinuz", "rb") as f:
+            self.uml = f.read(4) == b"\x7fELF"
         self.peer = None
 
     def initramfs(self, job):
@@ -111,11 +114,17 @@ class Guest:
     def command(self, initrd, extra, kvm):
         a = self.args
         append = (
-            f"console=ttyS0 quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
+            f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
             "mitigations=off tsc=reliable random.trust_cpu=on net.ifnames=0 "
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
+        if self.uml:
+            # What the guest writes to its disk goes beside the initramfs.
+            return [
+                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", f"initrd={initrd.name}",
+                f"ubd0={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *append.split(),
+            ]  # fmt: skip
         if kvm:
             accel = ["-accel", "kvm", "-cpu", "host"]
         elif a.icount:
@@ -135,7 +144,7 @@ class Guest:
         """Whether a guest boots under KVM here: having /dev/kvm is not enough."""
         if self.args.accel != "auto":
             return self.args.accel == "kvm"
-        if self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        if self.uml or self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
         version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
         key = hashlib.sha256(f"{version} {os.uname().release} {self.kernel_id()}".encode()).hexdigest()[:16]

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm.sh stock|test [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
+# vm.sh stock|test|kasan [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
 # of our kernels; vm.sh KERNEL --help shows the options. Files given to
 # --module and --file are host paths; the console's log is build/log/NAME.log
 # (--log NAME).
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 1 ] || die "usage: vm.sh stock|test [OPTION]... [--] COMMAND..."
+[ $# -ge 1 ] || die "usage: vm.sh stock|test|kasan [OPTION]... [--] COMMAND..."
 root=$("$top/ci/root.sh")
 guest=$("$top/ci/guest.sh")
 kernel=$("$top/ci/initramfs.sh" "$1")

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: kasan, rxe. time: 120
+# Each allocation of insmod, of a login and of a reconnect fails once (in the fast set some of them):
+# the error is ENOMEM, nothing is left, and the session goes on.
+. "$(dirname "$0")/lib.sh"
+
+begin 900 3400
+[ -e /sys/kernel/debug/failslab ] && [ -e /proc/self/fail-nth ] || skip "this kernel has no fault injection"
+rounds 7 1
+step=$rounds
+fabric 1
+back_null disk 16
+target 0
+lun 0 0 disk
+
+# sweep STEP WHAT...: and the only outcomes are `ok` and those of $allowed.
+sweep() {
+	local bad began=$SECONDS
+	STEP=$1 python3 "$here/fail-nth.py" "${@:2}" >$tmp/swept 2>&1 || fail "$2: $(cat $tmp/swept)"
+	say "$2, each $1.: $(tr '\n' ' ' <$tmp/swept)in $((SECONDS - began)) s"
+	bad=$(grep -Ev "^($allowed|allocations|.* in a reconnect)" $tmp/swept)
+	[ -z "$bad" ] || fail "$2 ended with $bad"
+	[[ $(tail -n 1 $tmp/swept) =~ ^allocations:\ [1-9][0-9]+$ ]] || fail "$2: no allocation was made to fail"
+}
+
+allowed='ok:|ENOMEM:'
+unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
+sweep $step insmod "/lib/modules/$(uname -r)/updates/ib_srp.ko"
+load_srp
+within 10 "class device" test -e "$(add_target 0)"
+sweep $((step * 3)) login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"
+within 10 "nothing of ours" nothing_ours
+
+login 0 ,queue_size=4,ch_count=2
+dev=$(disk "$host" 0)
+udevadm settle -t 20
+for f in 'dev_loss_tmo off' 'fast_io_fail_tmo off' 'reconnect_delay 1'; do
+	echo "${f#* }" >"/sys/class/srp_remote_ports/port-${host#host}:1/${f% *}" || fail "cannot set $f"
+done
+allowed='fail(slab|_page_alloc), reset (ok|EIO):'
+sweep $step reconnect "$host" "$dev"
+equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
+logout "$host"
+clean
+ok "$kind"

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Does one thing again and again; each time another one of its allocations fails.
+
+fail-nth.py insmod FILE             loads the module (and unloads it, if it could be loaded)
+fail-nth.py login ADD_TARGET TEXT   logs in (and out)
+fail-nth.py reconnect HOST DISK     resets the host
+
+STEP in the environment: every STEP-th allocation only. Prints what the attempts ended with, a line
+for each outcome, and at last how many there were. The sweep is over when an attempt ends before its
+turn has come. What must not happen ends it with status 1.
+"""
+
+import ctypes
+import errno
+import fcntl
+import glob
+import mmap
+import os
+import sys
+import time
+from collections import Counter
+
+DEBUG = "/sys/kernel/debug"
+FAULTS = ("failslab", "fail_page_alloc")
+SG_SCSI_RESET, SG_SCSI_RESET_HOST = 0x2284, 3
+FINIT_MODULE = 313
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def read(path):
+    with open(path) as f:
+        return f.read().strip()
+
+
+def prepare():
+    for fault in FAULTS:
+        for name, value in (("verbose", 0), ("ignore-gfp-wait", "N"), ("ignore-gfp-highmem", "N"), ("min-order", 0)):
+            path = f"{DEBUG}/{fault}/{name}"
+            if os.path.exists(path):
+                write(path, str(value))
+
+
+def until(seconds, what, condition):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            sys.exit(f"not within {seconds} s: {what}")
+        time.sleep(0.005)
+
+
+def hosts():
+    """The SCSI hosts of ib_srp. One may go while it is looked at."""
+    found = set()
+    for name in glob.glob("/sys/class/scsi_host/host*"):
+        try:
+            if read(f"{name}/proc_name") == "ib_srp":
+                found.add(os.path.basename(name))
+        except OSError:
+            pass
+    return found
+
+
+def loaded():
+    return os.path.exists("/sys/module/ib_srp")
+
+
+def insmod(path):
+    with open(path, "rb") as f:
+        if libc.syscall(FINIT_MODULE, f.fileno(), b"", 0) < 0:
+            return ctypes.get_errno()
+    return 0
+
+
+def unload(result):
+    if result == 0:
+        deadline = time.monotonic() + 20
+        while libc.delete_module(b"ib_srp", os.O_NONBLOCK) < 0:
+            # A reader of one of its files still counts.
+            if time.monotonic() > deadline:
+                sys.exit(f"delete_module: {os.strerror(ctypes.get_errno())}")
+            time.sleep(0.01)
+    if loaded():
+        sys.exit("the module is there although it was not loaded")
+
+
+def login(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text)
+    except OSError as e:
+        return e.errno
+    finally:
+        os.close(fd)
+    return 0
+
+
+def logout(result):
+    if result == 0 and len(hosts()) != 1:
+        sys.exit(f"hosts after a login: {hosts()}")
+    if result == 0:
+        # The disk may be missing: looking for it is not what logs in.
+        number = hosts().pop().removeprefix("host")
+        write(f"/sys/class/srp_remote_ports/port-{number}:1/delete", "1")
+        until(20, f"host{number} is gone", lambda: not hosts())
+    if hosts():
+        sys.exit(f"a login ended with {os.strerror(result)} and left {hosts()}")
+
+
+def sweep(step, do, undo):
+    """The writer's own allocations, by /proc/self/fail-nth."""
+    outcomes = Counter()
+    n = 1
+    nth = os.open("/proc/self/fail-nth", os.O_RDWR)
+    while True:
+        os.pwrite(nth, b"%d" % n, 0)
+        result = do()
+        left = int(os.pread(nth, 16, 0).strip(b"\0\n") or 0)
+        os.pwrite(nth, b"0", 0)
+        undo(result)
+        if left > 0:
+            if result != 0:
+                sys.exit(f"nothing failed, but the result is {os.strerror(result)}")
+            return outcomes, n - 1
+        outcomes[errno.errorcode.get(result, "ok")] += 1
+        n += step
+
+
+def text_of_module():
+    """Where the code of the module begins and ends."""
+    at = []
+    with open("/proc/kallsyms") as f:
+        for line in f:
+            fields = line.split()
+            if fields[-1] == "[ib_srp]" and fields[1] in "tT":
+                at.append(int(fields[0], 16))
+    return min(at), max(at) + 1
+
+
+class Traced:
+    """A kind of fault that strikes what kernel threads allocate in a function of the module, by the call trace."""
+
+    def __init__(self, fault):
+        self.base = f"{DEBUG}/{fault}"
+        begin, end = text_of_module()
+        self.set("require-start", hex(begin))
+        self.set("require-end", hex(end))
+        self.set("stacktrace-depth", 32)
+        self.set("times", 0)
+        self.set("probability", 100)
+        # The kernel goes on counting from one turn to the next, and fails the allocation whose number
+        # is a multiple of the interval. Here is how many have gone by in this boot.
+        self.file = f"/run/passed-{fault}"
+        self.passed = int(read(self.file)) if os.path.exists(self.file) else 0
+
+    def set(self, name, value):
+        write(f"{self.base}/{name}", str(value))
+
+    def arm(self, n):
+        self.set("interval", self.passed + n)
+        self.set("times", 1)
+
+    def struck(self, n):
+        if read(f"{self.base}/times") != "0":
+            return False
+        self.passed += n
+        write(self.file, str(self.passed))
+        return True
+
+    def end(self):
+        self.set("times", 0)
+        self.set("probability", 0)
+
+
+def reset(disk):
+    fd = os.open(disk, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.ioctl(fd, SG_SCSI_RESET, bytes([SG_SCSI_RESET_HOST, 0, 0, 0]))
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    finally:
+        os.close(fd)
+    return "ok"
+
+
+def can_read(disk):
+    fd = os.open(disk, os.O_RDONLY | os.O_DIRECT)
+    try:
+        buffer = mmap.mmap(-1, 4096)
+        return os.preadv(fd, [buffer], 0) == 4096
+    finally:
+        os.close(fd)
+
+
+def reconnects(step, host, disk):
+    state = f"/sys/class/srp_remote_ports/port-{host.removeprefix('host')}:1/state"
+    outcomes, total = Counter(), 0
+    for fault in FAULTS:
+        traced = Traced(fault)
+        n = 1
+        while True:
+            traced.arm(n)
+            result = reset(disk)
+            until(30, f"running again, {fault} {n}", lambda: read(state) == "running")
+            if not traced.struck(n):
+                break
+            if not can_read(disk):
+                sys.exit(f"cannot read, {fault} {n}")
+            outcomes[f"{fault}, reset {result}"] += 1
+            n += step
+        print(f"{fault}: {n - 1} in a reconnect")
+        total += n - 1
+        # Until it strikes once more, so that its count is known.
+        until(60, f"{fault} strikes", lambda: reset(disk) and traced.struck(n))
+        until(30, "running again", lambda: read(state) == "running")
+        traced.end()
+    return outcomes, total
+
+
+def main():
+    step = int(os.environ.get("STEP", 1))
+    prepare()
+    match sys.argv[1:]:
+        case ["insmod", path]:
+            outcomes, n = sweep(step, lambda: insmod(path), unload)
+        case ["login", path, text]:
+            outcomes, n = sweep(step, lambda: login(path, text.encode()), logout)
+        case ["reconnect", host, disk]:
+            outcomes, n = reconnects(step, host, disk)
+        case _:
+            sys.exit(__doc__)
+    for what, count in sorted(outcomes.items()):
+        print(f"{what}: {count}")
+    print(f"allocations: {n}")
+
+
+main()
