@@ -49,6 +49,6 @@ options() { cat "$top/ci/common.config" "$top/ci/$1.config" | sha256sum; }
 case ${1-} in
 stock) step kernel-stock "1 $linux" stock ;;
 test) step kernel-test "2 $linux $(options test)" ours test bzImage ;;
-kasan) step kernel-kasan "2 $linux $(options kasan)" ours kasan vmlinux ;;
+kasan) step kernel-kasan "2 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
 *) die "usage: kernel.sh stock|test|kasan" ;;
 esac

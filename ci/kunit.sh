@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Builds the module with its KUnit suites, loads it in a guest with the test
-# kernel and counts what the suites say.
+# kunit.sh [test|kasan]: builds the module with its KUnit suites, loads it in a guest
+# with that kernel (kasan) and counts what the suites say.
 . "$(dirname "$0")/lib.sh"
 
-out=$top/build/kunit
-"$top/ci/module.sh" test "$out" "$top" modules SRP_KUNIT=1 >&2
+kernel=${1:-kasan}
+out=$top/build/kunit-$kernel
+"$top/ci/module.sh" "$kernel" "$out" "$top" modules SRP_KUNIT=1 >&2
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 status=0
-"$top/ci/vm.sh" test --log kunit --timeout 300 --kunit --module "$out/rust/ib_srp.ko" -- bash -c '
+"$top/ci/vm.sh" "$kernel" --log kunit --timeout 300 --kunit --module "$out/rust/ib_srp.ko" -- bash -c '
 	modprobe -a dummy rdma_rxe siw || exit 1
 	for k in rxe:0 siw:1; do
 		d=dummy${k#*:}

@@ -5,7 +5,7 @@
 # tests, and five minutes for each fuzzer.
 . "$(dirname "$0")/lib.sh"
 
-stages=${STAGES:-fmt unsafe abi host stock test clippy doc kunit demo guests}
+stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit demo guests}
 logs=$top/build/log
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
@@ -17,7 +17,7 @@ command_of() {
 	fmt) echo ci/lint.sh fmt-check ;;
 	unsafe|abi) echo "ci/lint.sh $1" ;;
 	host) echo userspace-tests/host/run ;;
-	stock|test) echo "ci/module.sh $1 build/$1" ;;
+	stock|test|kasan) echo "ci/module.sh $1 build/$1" ;;
 	clippy|doc) echo "ci/lint.sh $1" ;;
 	kunit) echo ci/kunit.sh ;;
 	demo) echo ci/demo.sh ;;
@@ -36,7 +36,8 @@ start_ahead() {
 		stock) need+=("kernel.sh stock") ;;
 		test|doc) need+=("kernel.sh test") ;;
 		clippy) need+=("kernel.sh stock" "kernel.sh test") ;;
-		kunit) need+=("kernel.sh test" guest.sh) ;;
+		kasan) need+=("kernel.sh kasan") ;;
+		kunit) need+=("kernel.sh kasan" guest.sh) ;;
 		demo) need+=("kernel.sh stock" guest.sh) ;;
 		guests) need+=("kernel.sh stock" "kernel.sh test" "kernel.sh kasan" guest.sh) ;;
 		esac
@@ -64,7 +65,7 @@ stage() {
 	cpu_now
 	before=$cpu
 	case $name in
-	stock|test|clippy|doc|fmt) "${command[@]}" >"$log" 2>&1 </dev/null || status=$? ;;
+	stock|test|kasan|clippy|doc|fmt) "${command[@]}" >"$log" 2>&1 </dev/null || status=$? ;;
 	*) "${command[@]}" 2>&1 </dev/null | tee "$log" || status=$? ;;
 	esac
 	cpu_now
@@ -79,7 +80,7 @@ stage() {
 	else
 		f=1
 	fi
-	[ $f = 0 ] || [ ! -s "$log" ] || case $name in stock|test|clippy|doc|fmt) tail -n 60 "$log" ;; esac
+	[ $f = 0 ] || [ ! -s "$log" ] || case $name in stock|test|kasan|clippy|doc|fmt) tail -n 60 "$log" ;; esac
 	printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $((SECONDS - t)) $((cpu - before))
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
