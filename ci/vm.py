@@ -29,7 +29,7 @@ REPORT = re.compile(
     r"sleeping function called|scheduling while atomic|"
     r"blocked for more than|soft lockup|hard LOCKUP|INFO: rcu_\w+ .*stall|self-detected stall|"
     r"KASAN|KFENCE|UBSAN|ODEBUG|refcount_t: |list_(?:add|del) corruption|Bad page state|"
-    r"panicked at|unregister_netdevice: waiting|new suspected memory leaks)"
+    r"panicked at|unregister_netdevice: waiting)"
 )
 PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
 # The kernel has come to user space, which takes some seconds.
@@ -278,7 +278,7 @@ def run_tests(guest, name, tests):
         results[test] = verdict
         print(f"{verdict:4} {name}/{test}{': ' if why else ''}{why}", flush=True)
         if verdict == "fail":
-            for line in output[-80:]:
+            for line in [o for o in output[:-80] if "FAILED:" in o] + output[-80:]:
                 print("    | " + line)
 
     job = "".join(f"{n} {k} {s}\n" for n, k, s in tests)

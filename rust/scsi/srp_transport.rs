@@ -190,7 +190,7 @@ unsafe impl Sync for Rport {}
 impl Rport {
     /// Adds the target port of a host; it is removed by `srp_remove_host()`.
     ///
-    /// Errors: `ENOMEM`, or those of `device_add()`.
+    /// Errors: `ENOMEM`, or those of `device_add()`. The host must be removed then.
     ///
     /// # Safety
     ///
@@ -210,6 +210,17 @@ impl Rport {
         // SAFETY: By the requirements of this function.
         let rport = from_err_ptr(unsafe { bindings::srp_rport_add(shost, &mut identifiers) })?;
         let rport = NonNull::new(rport).ok_or(ENOMEM)?;
+
+        // SAFETY: The port was added just now.
+        let dev = unsafe { &raw mut (*rport.as_ptr()).dev };
+        // The class does not look whether it could make the files of the port, a child of it. It would
+        // remove them later all the same, and crash.
+        // SAFETY: As above.
+        if unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(found)) } == 0 {
+            // SAFETY: As above. What is not in sysfs has no other user.
+            unsafe { bindings::transport_destroy_device(dev) };
+            return Err(ENOMEM);
+        }
 
         // SAFETY: The port was added just now. It cannot be removed before this function has
         // returned, since that is up to the caller's owner of the host.
@@ -276,6 +287,11 @@ impl Drop for Rport {
         // SAFETY: By the type invariant there is a reference to give back.
         unsafe { bindings::srp_rport_put(self.0.as_ptr()) };
     }
+}
+
+/// Ends the walk at the first device.
+extern "C" fn found(_: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
+    1
 }
 
 /// The driver of a port, if it is known already: the port is there shortly before.

@@ -77,7 +77,9 @@ alive 1
 errors
 [ $errors = 0 ] || fail "$errors errors above dm"
 settle
-multipath -f $map || fail "multipath -f"
+# udev looks at a device that somebody has closed.
+udevadm settle -t 20
+within 20 "multipath -f" multipath -f $map
 multipathd shutdown >/dev/null
 wait %2 2>/dev/null
 rm -f /run/udev/rules.d/*multipath.rules

@@ -26,10 +26,15 @@ sweep() {
 
 allowed='ok:|ENOMEM:'
 unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
-sweep $step insmod "/lib/modules/$(uname -r)/updates/ib_srp.ko"
+module=/lib/modules/$(uname -r)/updates/ib_srp.ko
+sweep $step insmod $module
 load_srp
 within 10 "class device" test -e "$(add_target 0)"
-sweep $((step * 3)) login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"
+# scsi_add_host() does not look whether dev_set_name() failed.
+allowed+='|EINVAL by|without'
+sweep $((step * 3)) login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)" $module
+logged_errors=$(log_since | grep -c 'failed: SCSI host: error -22')
+[ "$(grep -c '^EINVAL' $tmp/swept)" = $logged_errors ] || fail "EINVAL, but not of the SCSI host"
 within 10 "nothing of ours" nothing_ours
 
 login 0 ,queue_size=4,ch_count=2
