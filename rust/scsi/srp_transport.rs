@@ -216,7 +216,8 @@ impl Rport {
         // The class does not look whether it could make the files of the port, a child of it. It would
         // remove them later all the same, and crash.
         // SAFETY: As above.
-        if unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(found)) } == 0 {
+        if unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(found)) } == 0
+        {
             // SAFETY: As above. What is not in sysfs has no other user.
             unsafe { bindings::transport_destroy_device(dev) };
             return Err(ENOMEM);
