@@ -71,7 +71,7 @@ help:
 	@echo 'make clippy     lints; no warning is allowed'
 	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'
 	@echo 'make doc        documentation of the crate, private items included, in build/doc'
-	@echo 'make kunit      the KUnit suites, in a guest with the test kernel'
+	@echo 'make kunit      the KUnit suites, in a guest with the KASAN kernel'
 	@echo 'make test       the fast set of all tests, counted; the last line is the sum'
 	@echo 'make test-long  the same with all rounds, and the tests that take long'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'

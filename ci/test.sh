@@ -5,7 +5,7 @@
 # tests, and five minutes for each fuzzer.
 . "$(dirname "$0")/lib.sh"
 
-stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit demo guests}
+stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit ${LONG:+kunit-test} demo guests}
 logs=$top/build/log
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
@@ -20,6 +20,7 @@ command_of() {
 	stock|test|kasan) echo "ci/module.sh $1 build/$1" ;;
 	clippy|doc) echo "ci/lint.sh $1" ;;
 	kunit) echo ci/kunit.sh ;;
+	kunit-test) echo "ci/kunit.sh test" ;;
 	demo) echo ci/demo.sh ;;
 	guests) echo ci/guests.sh ;;
 	*) die "no stage $1" ;;
@@ -34,7 +35,7 @@ start_ahead() {
 	for s in $stages; do
 		case $s in
 		stock) need+=("kernel.sh stock") ;;
-		test|doc) need+=("kernel.sh test") ;;
+		test|doc|kunit-test) need+=("kernel.sh test") ;;
 		clippy) need+=("kernel.sh stock" "kernel.sh test") ;;
 		kasan) need+=("kernel.sh kasan") ;;
 		kunit) need+=("kernel.sh kasan" guest.sh) ;;
