@@ -18,6 +18,8 @@ dev=$(disk "$host" 0)
 udevadm settle -t 10
 echo 2 >/sys/block/${dev#/dev/}/device/timeout
 echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
+# rxe may see at once that nothing comes back: then the session waits, longer than the longest gap.
+echo 60 >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 trace $host
 
 # The way back can be closed without anything else being touched: rxe gives a queue pair up when a
