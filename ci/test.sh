@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # make test: all stages in order, each counted; the last line is the sum.
 # STAGES="name ..." runs only those. LONG=1 (make test-long): the long set of guest
-# tests, and five minutes for each fuzzer.
+# tests, and two minutes for each fuzzer.
 . "$(dirname "$0")/lib.sh"
 
 stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit ${LONG:+kunit-test} demo guests}
@@ -10,7 +10,7 @@ logs=$top/build/log
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
 began=$SECONDS
-[ -z "${LONG-}" ] || export FUZZ_SECONDS=${FUZZ_SECONDS-300}
+[ -z "${LONG-}" ] || export FUZZ_SECONDS=${FUZZ_SECONDS-120}
 
 command_of() {
 	case $1 in
