@@ -120,10 +120,11 @@ class Guest:
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
         if self.uml:
-            # What the guest writes to its disk goes beside the initramfs. `c`: without a lock on the
+            # nohz=off: an idle CPU may miss that there is something to do, and then sleeps until its next
+            # timer. What the guest writes to its disk goes beside the initramfs. `c`: without a lock on the
             # image, which QEMU would wait for.
             return [
-                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", f"initrd={initrd.name}",
+                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off", f"initrd={initrd.name}",
                 f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *append.split(),
             ]  # fmt: skip
         if kvm:

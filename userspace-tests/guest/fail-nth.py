@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Does one thing again and again; each time another one of its allocations fails.
 
+fail-nth.py prepare                 has every kind of allocation fail
 fail-nth.py insmod FILE             loads the module (and unloads it, if it could be loaded)
 fail-nth.py login ADD_TARGET TEXT FILE
                                     logs in (and out)
@@ -244,8 +245,9 @@ def reconnects(step, host, disk):
 
 def main():
     step = int(os.environ.get("STEP", 1))
-    prepare()
     match sys.argv[1:]:
+        case ["prepare"]:
+            return prepare()
         case ["insmod", path]:
             fd = os.open(path, os.O_RDONLY)
             outcomes, n = sweep(step, lambda: insmod(fd), unload)

@@ -397,7 +397,8 @@ logout() {
 # disk HOST LUN: prints the block device, when it is there.
 has_disk() {
 	set -- /sys/bus/scsi/devices/"${1#host}:0:0:$2"/block/*
-	[ -e "$1/size" ] && [ -b "/dev/${1##*/}" ] && [ "$(<"$1/size")" != 0 ]
+	# It has its files shortly before it can be opened.
+	[ -e "$1/size" ] && [ -b "/dev/${1##*/}" ] && [ "$(<"$1/size")" != 0 ] && { : <"/dev/${1##*/}"; } 2>/dev/null
 }
 disk() {
 	within 30 "LUN $2 of $1" has_disk "$1" "$2"

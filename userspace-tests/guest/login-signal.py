@@ -7,17 +7,21 @@ import errno, os, signal, sys, time
 
 path, string, ms = sys.argv[1], sys.argv[2], int(sys.argv[3])
 sig = signal.SIGKILL if ms // 50 % 2 else signal.SIGTERM
+ready, begins = os.pipe()
 pid = os.fork()
 if pid == 0:
-    # Without SA_RESTART: a write that gives up ends with EINTR.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    # Without SA_RESTART a write that gives up ends with EINTR. So does one that has not begun.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(errno.EINTR))
     signal.siginterrupt(signal.SIGTERM, True)
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(path, os.O_WRONLY)
     data = string.encode()
+    os.write(begins, b".")
     n = libc.write(fd, data, len(data))        # not os.write, which tries again
     os._exit(0 if n == len(data) else ctypes.get_errno() or 255)
+os.close(begins)
+os.read(ready, 1)
 time.sleep(ms / 1000)
 os.kill(pid, sig)
 t = time.monotonic()
