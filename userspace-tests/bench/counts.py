@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the plugin counted, by function and by part of the kernel."""
+
+import array
+import base64
+import bisect
+import re
+import struct
+import zlib
+
+# The first that fits, on `function module`.
+PARTS = (
+    # What the Rust driver calls of the kernel's Rust is the driver's, too.
+    ("ib_srp", r".* ib_srp$|rust_\S* |_R\S* "),
+    ("scsi, sd, blk", r".* (scsi_\w+|sd_mod)$|(__)?(blk|bio|blkdev|sbitmap|submit_bio|disk|dd|elv|bdev|scsi)_\S* "),
+    ("ib_core", r".* (ib_core|rdma_cm|ib_cm)$"),
+    ("rxe", r".* rdma_rxe$"),
+    ("target", r".* (ib_srpt|target_core\w+|null_blk)$"),
+    ("user", r"user $"),
+    ("other kernel", r""),
+)
+PARTS = tuple((name, re.compile(pattern)) for name, pattern in PARTS)
+
+# Calls of these functions, by both ends: a name for each group.
+CALLS = {
+    "send doorbells": ("rxe_post_send",),
+    "receive doorbells": ("rxe_post_recv",),
+    "registrations": ("rxe_reg_fast_mr",),
+    "invalidations": ("rxe_invalidate_mr",),
+    "completions": ("rxe_cq_post",),
+    "spinlocks": ("_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_lock_irq", "_raw_spin_lock_bh"),
+    "device interrupts": ("common_interrupt",),
+}
+
+
+def symbols(encoded):
+    """(address, name, module) for each line of kallsyms."""
+    out = []
+    for line in zlib.decompress(base64.b64decode(encoded)).decode().splitlines():
+        address, _, name, *module = line.split()
+        out.append((int(address, 16), name, module[0].strip("[]") if module else ""))
+    return out
+
+
+class Names:
+    """From addresses to functions, while one build of ib_srp is loaded."""
+
+    def __init__(self, others, own):
+        end = max(a for a, *_ in own) | 0xFFF
+        # Sections that were freed after init still have symbols, where a module may be later.
+        page = {a >> 12 for a, *_ in own}
+        table = [s for s in others if s[0] >> 12 not in page] + own + [(end + 1, "?", "")]
+        table.sort(key=lambda s: s[0])
+        self.starts = [s[0] for s in table]
+        self.table = table
+        self.known = {0: ((0, "user", ""), "user")}
+
+    def __getitem__(self, address):
+        if (found := self.known.get(address)) is None:
+            i = bisect.bisect_right(self.starts, address) - 1
+            symbol = self.table[i] if i >= 0 else (0, "?", "")
+            key = f"{symbol[1]} {symbol[2]}"
+            part = next(name for name, pattern in PARTS if pattern.match(key))
+            found = self.known[address] = symbol, part
+        return found
+
+
+class Profile:
+    """Instructions by part and function, and calls, between two marks."""
+
+    def __init__(self, triples, names):
+        self.total = 0
+        self.parts = dict.fromkeys((p for p, _ in PARTS), 0)
+        self.functions = {}
+        entries = {}
+        for at in range(0, len(triples), 3):
+            address, insns, executions = triples[at : at + 3]
+            n = insns * executions
+            (start, name, module), part = names[address]
+            self.total += n
+            self.parts[part] += n
+            key = f"{name} [{module}]" if module else name
+            self.functions[key] = self.functions.get(key, 0) + n
+            # A call begins a block.
+            if address == start:
+                entries[name] = entries.get(name, 0) + executions
+        self.calls = {what: sum(entries.get(f, 0) for f in those) for what, those in CALLS.items()}
+
+
+def records(path):
+    """The triples between each pair of marks, in order."""
+    with open(path, "rb") as f:
+        while head := f.read(8):
+            (n,) = struct.unpack("=Q", head)
+            triples = array.array("Q")
+            triples.frombytes(f.read(24 * n))
+            yield triples
