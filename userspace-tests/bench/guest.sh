@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# guest.sh rxe CPUS ROUNDS [WORKLOAD,...]: the target of the bench, and the drivers' turns at it.
+# What comes out is on the second disk.
+. /srp/tests/lib.sh
+
+cpus=$2 rounds=$3 only=${4-}
+modules=/lib/modules/$(uname -r)
+# udev would look at each disk that was open for writing, in the middle of the next run.
+udevadm control --exit
+# Buffers of single pages, whatever the kernel's default: what a driver does with scattered memory is
+# measured, and it is the same in each run.
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+begin 100000
+unload_srp || fail "rmmod ib_srp"
+fabric 1
+target 0
+back_null disk0 256
+lun 0 0 disk0
+for ((i = 1; i < 16; i++)); do
+	back_null disk$i 16
+	lun 0 $i disk$i
+done
+# Allocates what the target's disks will hold.
+for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
+python3 /srp/measure.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
+	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
+	--cpus $cpus --rounds $rounds --only "$only" --counted --out /dev/vdb || fail "measure.py"
