@@ -17,7 +17,7 @@ ours := $(filter stock test,$(KDIR))
 out := $(here)/build/$(or $(ours),native)
 MODULE := $(out)/rust/ib_srp.ko
 
-.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long demo shell clean help
+.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long bench demo shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -54,6 +54,9 @@ test:
 test-long:
 	@LONG=1 ci/test.sh
 
+bench:
+	@ci/bench.sh
+
 demo:
 	@ci/demo.sh
 
@@ -74,6 +77,8 @@ help:
 	@echo 'make kunit      the KUnit suites, in a guest with the KASAN kernel'
 	@echo 'make test       the fast set of all tests, counted; the last line is the sum'
 	@echo 'make test-long  the same with all rounds, and the tests that take long'
+	@echo 'make bench      this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
+	@echo '                what has a bound; MODE=wall on this machine: see ci/bench.sh)'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
 	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'
 	@echo 'make clean      removes build/; kernels and tools stay in the cache'

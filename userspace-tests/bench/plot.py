@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""plot.py FOLDER: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg."""
+
+import json
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
+import matplotlib.pyplot as plt
+
+folder = sys.argv[1]
+with open(f"{folder}/results.json") as f:
+    results = json.load(f)
+workloads = {w: e for w, e in results["workloads"].items() if not w.startswith("login")}
+
+
+def save(figure, name):
+    figure.savefig(f"{folder}/{name}.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+def ratios():
+    metrics = [("insn", "instructions per I/O"), ("module", "in ib_srp"), ("latency", "mean latency")]
+    rows = [(w, v) for w, e in workloads.items() for v in e["ratios"]]
+    figure, axes = plt.subplots(1, len(metrics), figsize=(13, 0.28 * len(rows) + 1), sharey=True)
+    for axis, (metric, title) in zip(axes, metrics):
+        for y, (w, v) in enumerate(rows):
+            if r := workloads[w]["ratios"][v].get(metric):
+                spread = [[r["median"] - r["min"]], [r["max"] - r["median"]]]
+                axis.barh(y, r["median"], xerr=spread, color="tab:green" if r["median"] <= 1 else "tab:red", capsize=2)
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_title(f"{title}, ours / C")
+    axes[0].set_yticks(range(len(rows)), [w if v == "c" else f"{w} ({v})" for w, v in rows])
+    axes[0].invert_yaxis()
+    save(figure, "ratios")
+
+
+def parts():
+    rows = [(w, v) for w, e in workloads.items() for v, d in sorted(e["drivers"].items()) if "parts" in d]
+    if not rows:
+        return
+    figure, axis = plt.subplots(figsize=(10, 0.25 * len(rows) + 1))
+    left = [0.0] * len(rows)
+    total = [sum(workloads[w]["drivers"][v]["parts"].values()) for w, v in rows]
+    for part in workloads[rows[0][0]]["drivers"][rows[0][1]]["parts"]:
+        # Each pair of drivers as shares of what C takes.
+        c = [sum(workloads[w]["drivers"].get("c", workloads[w]["drivers"][v])["parts"].values()) for w, v in rows]
+        share = [workloads[w]["drivers"][v]["parts"][part] / n for (w, v), n in zip(rows, c)]
+        axis.barh(range(len(rows)), share, left=left, label=part)
+        left = [a + b for a, b in zip(left, share)]
+    axis.set_yticks(range(len(rows)), [f"{w} {v} ({n:,.0f})" for (w, v), n in zip(rows, total)])
+    axis.invert_yaxis()
+    axis.set_xlabel("instructions per I/O, C = 1")
+    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    save(figure, "parts")
+
+
+def rates():
+    drivers = sorted({v for e in workloads.values() for v in e["drivers"]})
+    figure, axes = plt.subplots(1, 3, figsize=(13, 0.4 * len(workloads) + 1), sharey=True)
+    for axis, (metric, title, unit) in zip(axes, [("iops", "IOPS", 1), ("latency", "mean latency, us", 1e3), ("mbs", "MB/s", 1)]):
+        for n, v in enumerate(drivers):
+            d = [(y, e["drivers"][v][metric]["median"] / unit) for y, e in enumerate(workloads.values()) if v in e["drivers"]]
+            axis.barh([y + 0.27 * n for y, _ in d], [x for _, x in d], 0.27, label=v)
+        axis.set_xscale("log")
+        axis.set_title(title)
+    axes[0].set_yticks([y + 0.27 for y in range(len(workloads))], workloads)
+    axes[0].invert_yaxis()
+    axes[2].legend()
+    save(figure, "rates")
+
+
+ratios()
+parts()
+rates()

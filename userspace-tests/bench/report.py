@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""From what measure.py and the plugin wrote (NAME.disk and NAME.counts) to results.json and a table.
+
+Instructions per I/O: all that the guest's CPUs executed between two marks, fio and the target
+included, without idle time, by the number of blocks that the disks completed meanwhile."""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+
+import counts
+
+TOLERANCE = 1.03
+# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+       2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+METRICS = ("insn", "module", "iops", "latency", "p99", "mbs", "login")
+
+
+def lines(path):
+    with open(path, "rb") as f:
+        for line in f:
+            if line.startswith(b"\0"):
+                return
+            yield json.loads(line)
+
+
+class Results:
+    def __init__(self):
+        self.machine = None
+        self.order = []  # workloads
+        self.runs = {}  # (workload, variant) -> round -> figures
+        self.profiles = {}  # (workload, variant) -> per I/O, of the last round
+
+    def read(self, name):
+        done, others, names, sequence = False, [], None, -1
+        profiles = counts.records(f"{name}.counts") if os.path.exists(f"{name}.counts") else None
+        for line in lines(f"{name}.disk"):
+            kind = line.pop("kind")
+            if kind == "machine":
+                self.machine = line
+            elif kind == "symbols":
+                if not line["ib_srp"]:
+                    others = counts.symbols(line["text"])
+                else:
+                    names = counts.Names(others, counts.symbols(line["text"]))
+            elif kind == "end":
+                done = True
+            else:
+                profile = None
+                if profiles:
+                    while sequence < line["seq"]:
+                        triples = next(profiles)
+                        sequence += 1
+                    profile = counts.Profile(triples, names)
+                self.add(kind, line, profile)
+        if not done:
+            sys.exit(f"{name}.disk is not complete")
+
+    def add(self, kind, line, profile):
+        if kind == "login":
+            workload, ios = "login" + line["options"].replace(",", ":", 1), 1
+            if line["variant"] not in ("c", "rust"):
+                return
+            figures = {"login": line["ns"]}
+        else:
+            workload, ios = line["workload"], line["ios"]
+            figures = {m: line[m] for m in ("iops", "latency", "p99", "mbs")}
+        if profile:
+            figures["insn"] = profile.total / ios
+            figures["module"] = profile.parts["ib_srp"] / ios
+            if kind == "run":
+                figures["busy"] = profile.total / line["ns"]
+            top = sorted(profile.functions.items(), key=lambda f: -f[1])[:80]
+            own = [f for f in profile.functions.items() if f[0].endswith("[ib_srp]")]
+            self.profiles[workload, line["variant"]] = {
+                "parts": {k: v / ios for k, v in profile.parts.items()},
+                "calls": {k: v / ios for k, v in profile.calls.items()},
+                "functions": {k: v / ios for k, v in {**dict(top), **dict(own)}.items()},
+            }
+        if workload not in self.order:
+            self.order.append(workload)
+        rounds = self.runs.setdefault((workload, line["variant"]), {})
+        # Of several logins of one kind in a round the first.
+        rounds.setdefault(line["round"], figures)
+
+    def ratios(self, workload, against, metric):
+        """Ours by theirs in each round."""
+        ours, theirs = self.runs.get((workload, "rust"), {}), self.runs.get((workload, against), {})
+        return [
+            ours[r][metric] / theirs[r][metric]
+            for r in sorted(ours.keys() & theirs.keys())
+            if metric in ours[r] and metric in theirs[r] and theirs[r][metric]
+        ]
+
+    def against(self, workload):
+        return [v for w, v in self.runs if w == workload and v != "rust"]
+
+    def json(self):
+        def spread(values):
+            return {"min": min(values), "median": statistics.median(values), "max": max(values), "rounds": values}
+
+        out = {"machine": self.machine, "workloads": {}}
+        for w in self.order:
+            out["workloads"][w] = entry = {"drivers": {}, "ratios": {}}
+            for (workload, variant), rounds in self.runs.items():
+                if workload == w:
+                    figures = {m: spread([r[m] for r in rounds.values()]) for m in (*METRICS, "busy") if m in next(iter(rounds.values()))}
+                    entry["drivers"][variant] = figures | self.profiles.get((w, variant), {})
+            for variant in self.against(w):
+                entry["ratios"][variant] = {m: spread(r) for m in METRICS if (r := self.ratios(w, variant, m))}
+        return out
+
+
+def interval(ratios):
+    """The 95 % confidence interval of the geometric mean."""
+    logs = [math.log(r) for r in ratios]
+    mean = statistics.fmean(logs)
+    t = T95[min(len(logs) - 1, len(T95)) - 1]
+    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean - half), math.exp(mean + half)
+
+
+def table(results, counted):
+    columns = [("insn", "instructions per I/O", 1), ("module", "in ib_srp", 1), ("iops", "IOPS", 1),
+               ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1)]  # fmt: skip
+    if not counted:
+        columns = columns[2:]
+    print(f"{'':22}" + "".join(f"{title:>30}" for _, title, _ in columns))
+    print(f"{'':22}" + "".join(f"{'C':>11}{'ours':>10}{'ratio':>9}" for _ in columns))
+    for w in results.order:
+        for variant in results.against(w):
+            row = f"{w + ('' if variant == 'c' else ' ' + variant):22}"
+            for metric, _, unit in columns:
+                ratio = results.ratios(w, variant, metric)
+                if not ratio:
+                    row += " " * 30
+                    continue
+                value = [statistics.median(r[metric] for r in results.runs[w, v].values()) / unit for v in (variant, "rust")]
+                row += f"{value[0]:11.{0 if value[0] >= 1000 else 1}f}{value[1]:10.{0 if value[1] >= 1000 else 1}f}{statistics.median(ratio):9.3f}"
+            print(row)
+    print("\nratios ours / C, " + ("minimum and maximum of the rounds" if counted else "95 % confidence intervals"))
+    for w in results.order:
+        for variant in results.against(w):
+            row = ""
+            for metric in METRICS:
+                ratio = results.ratios(w, variant, metric)
+                if not ratio or (not counted and len(ratio) < 2):
+                    continue
+                low, high = (min(ratio), max(ratio)) if counted else interval(ratio)
+                row += f"  {metric} {low:.3f}-{high:.3f}"
+            print(f"{w + ('' if variant == 'c' else ' ' + variant):22}{row}")
+
+
+def check(results, path):
+    """Prints a line for each bound whose workload was run; how many were kept and not."""
+    passed = failed = 0
+    with open(path) as f:
+        bounds = [line.split() for line in f if line.strip() and not line.startswith("#")]
+    print()
+    for workload, against, metric, bound in bounds:
+        ratios = results.ratios(workload, against, metric)
+        if not ratios:
+            continue
+        ratio = statistics.median(ratios)
+        verdict = "ok" if ratio <= float(bound) else "over" if ratio <= float(bound) * TOLERANCE else "fail"
+        passed += verdict != "fail"
+        failed += verdict == "fail"
+        print(f"{verdict:4} {workload} {metric} against {against}: {ratio:.3f}, bound {bound}")
+    print(f"{passed} passed, {failed} failed")
+    return failed == 0 and passed > 0
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--bounds")
+    p.add_argument("--out", required=True)
+    p.add_argument("names", nargs="+")
+    a = p.parse_args()
+    results = Results()
+    for name in a.names:
+        results.read(name)
+    with open(a.out, "w") as f:
+        json.dump(results.json(), f, indent=1)
+    table(results, bool(results.profiles))
+    if a.bounds and not check(results, a.bounds):
+        sys.exit(1)
+
+
+main()
