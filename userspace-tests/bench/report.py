@@ -156,6 +156,19 @@ def table(results, counted):
             print(f"{w + ('' if variant == 'c' else ' ' + variant):22}{row}")
 
 
+def details(results, what, title):
+    """A table of the profiles' `parts` or `calls`: C / ours."""
+    names = next(iter(results.profiles.values()))[what]
+    print(f"\n{title:22}" + "".join(f"{n:>20}" for n in names))
+    for w in results.order:
+        for variant in results.against(w):
+            if (w, variant) not in results.profiles or (w, "rust") not in results.profiles:
+                continue
+            pairs = [[results.profiles[w, v][what][n] for v in (variant, "rust")] for n in names]
+            cells = (" / ".join(f"{x:.0f}" if x >= 100 else f"{x:.2f}" for x in pair) for pair in pairs)
+            print(f"{w + ('' if variant == 'c' else ' ' + variant):22}" + "".join(f"{c:>20}" for c in cells))
+
+
 def check(results, path):
     """Prints a line for each bound whose workload was run; how many were kept and not."""
     passed = failed = 0
@@ -187,6 +200,9 @@ def main():
     with open(a.out, "w") as f:
         json.dump(results.json(), f, indent=1)
     table(results, bool(results.profiles))
+    if results.profiles:
+        details(results, "calls", "calls by both ends")
+        details(results, "parts", "instructions")
     if a.bounds and not check(results, a.bounds):
         sys.exit(1)
 
