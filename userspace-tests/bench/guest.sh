@@ -12,7 +12,6 @@ udevadm control --exit
 # measured, and it is the same in each run.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin 100000
-unload_srp || fail "rmmod ib_srp"
 fabric 1
 target 0
 back_null disk0 256
@@ -23,6 +22,7 @@ for ((i = 1; i < 16; i++)); do
 done
 # Allocates what the target's disks will hold.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
+unload_srp || fail "rmmod ib_srp"
 python3 /srp/measure.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
 	--cpus $cpus --rounds $rounds --only "$only" --counted --out /dev/vdb || fail "measure.py"
