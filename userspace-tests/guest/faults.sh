@@ -156,6 +156,14 @@ errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a &
 # acked: how much was acknowledged, in `acked`.
 acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
 
+# goes_on SECONDS: waits until more is acknowledged than now; sets `at`.
+goes_on() {
+	local was
+	acked; was=$acked
+	within $(($1 * factor / 1000)) "I/O goes on" eval 'acked; [ $acked -gt $was ]'
+	clock; at=$now
+}
+
 # hit COMMAND...: does the damage, which begins between `t0` and `hurt`.
 hit() {
 	clock; t0=$now
