@@ -68,7 +68,8 @@ impl kernel::InPlaceModule for Module {
         }
         pin_init::pin_init_scope(|| {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-            let removal = WorkQueue::new(c"srp_remove", flags)?;
+            // The removal of a disk waits for the queue of power management, which has no such worker.
+            let removal = WorkQueue::new(c"srp_remove", Flags::UNBOUND)?;
             let ending = WorkQueue::new(c"srp_end", flags)?;
             let reconnect = WorkQueue::new(c"srp_reconnect", flags)?;
             let queues = Queues {
