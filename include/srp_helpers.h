@@ -6,6 +6,7 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
+#include <linux/kernfs.h>
 #include <linux/netdevice.h>
 #include <linux/nodemask.h>
 #include <linux/sched/mm.h>
@@ -27,6 +28,9 @@ unsigned int srp_helper_num_online_cpus(void);
 
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void);
+
+/* linux/kernfs.h */
+struct kernfs_node *srp_helper_kernfs_find_and_get(struct kernfs_node *kn, const char *name);
 
 /* linux/netdevice.h */
 struct net_device *srp_helper_dev_get_by_name(struct net *net, const char *name);

@@ -20,6 +20,12 @@ bool srp_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
+/* linux/kernfs.h */
+struct kernfs_node *srp_helper_kernfs_find_and_get(struct kernfs_node *kn, const char *name)
+{
+	return kernfs_find_and_get(kn, name);
+}
+
 /* linux/netdevice.h */
 struct net_device *srp_helper_dev_get_by_name(struct net *net, const char *name)
 {

@@ -213,14 +213,19 @@ impl Rport {
 
         // SAFETY: The port was added just now.
         let dev = unsafe { &raw mut (*rport.as_ptr()).dev };
-        // The class does not look whether it could make the files of the port, a child of it. It would
-        // remove them later all the same, and crash.
-        // SAFETY: As above.
-        if unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(found)) } == 0
+        // The class does not look whether it could make the folder of the port, a child of it, and the
+        // files in there.
+        // SAFETY: As above. `complete` is for the child of a port.
+        match unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(complete)) }
         {
-            // SAFETY: As above. What is not in sysfs has no other user.
-            unsafe { bindings::transport_destroy_device(dev) };
-            return Err(ENOMEM);
+            0 => {
+                // It would remove the folder later all the same, and crash.
+                // SAFETY: As above. What is not in sysfs has no other user.
+                unsafe { bindings::transport_destroy_device(dev) };
+                return Err(ENOMEM);
+            }
+            1 => {}
+            _ => return Err(ENOMEM),
         }
 
         // SAFETY: The port was added just now. It cannot be removed before this function has
@@ -290,8 +295,23 @@ impl Drop for Rport {
     }
 }
 
-/// Ends the walk at the first device.
-extern "C" fn found(_: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
+/// Whether the folder of a port has the file that is made last, `delete`: 1, or else `-ENOMEM`. Either
+/// ends the walk at the first device.
+///
+/// # Safety
+///
+/// `child` is in sysfs and stays there.
+unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
+    // SAFETY: By the requirements of this function.
+    let folder = unsafe { (*child).kobj.sd };
+    // SAFETY: As above; the device keeps its folder.
+    let file =
+        unsafe { bindings::srp_helper_kernfs_find_and_get(folder.cast(), c"delete".as_char_ptr()) };
+    if file.is_null() {
+        return ENOMEM.to_errno();
+    }
+    // SAFETY: The reference was taken just now.
+    unsafe { bindings::kernfs_put(file) };
     1
 }
 

@@ -4,8 +4,7 @@
 
 fail-nth.py prepare                 has every kind of allocation fail
 fail-nth.py insmod FILE             loads the module (and unloads it, if it could be loaded)
-fail-nth.py login ADD_TARGET TEXT FILE
-                                    logs in (and out)
+fail-nth.py login ADD_TARGET TEXT    logs in (and out)
 fail-nth.py reconnect HOST DISK     resets the host
 
 STEP in the environment: every STEP-th allocation only. Prints what the attempts ended with, a line
@@ -89,10 +88,9 @@ def unload(result):
 
 
 class Login:
-    def __init__(self, add_target, text, module):
-        self.add_target, self.text, self.module = add_target, text.encode(), module
+    def __init__(self, add_target, text):
+        self.text = text.encode()
         self.fd = os.open(add_target, os.O_WRONLY)
-        self.nameless = 0
 
     def do(self):
         try:
@@ -112,19 +110,7 @@ class Login:
             sys.exit(f"hosts after a login: {hosts()}")
         # The disk may be missing: looking for it is not what logs in.
         number = hosts().pop().removeprefix("host")
-        delete = f"/sys/class/srp_remote_ports/port-{number}:1/delete"
-        if os.path.exists(delete):
-            write(delete, "1")
-        else:
-            # srp_rport_add() succeeds also when the files of the port could not be made.
-            self.nameless += 1
-            os.close(self.fd)
-            unload(0)
-            with open(self.module, "rb") as f:
-                if insmod(f.fileno()) != 0:
-                    sys.exit("cannot load the module again")
-            until(20, self.add_target, lambda: os.path.exists(self.add_target))
-            self.fd = os.open(self.add_target, os.O_WRONLY)
+        write(f"/sys/class/srp_remote_ports/port-{number}:1/delete", "1")
         until(20, f"host{number} is gone", lambda: not hosts())
 
 
@@ -251,10 +237,9 @@ def main():
         case ["insmod", path]:
             fd = os.open(path, os.O_RDONLY)
             outcomes, n = sweep(step, lambda: insmod(fd), unload)
-        case ["login", path, text, module]:
-            one = Login(path, text, module)
+        case ["login", path, text]:
+            one = Login(path, text)
             outcomes, n = sweep(step, one.do, one.undo)
-            print(f"without the files of the port: {one.nameless}")
         case ["reconnect", host, disk]:
             outcomes, n = reconnects(step, host, disk)
         case _:
