@@ -44,9 +44,9 @@ use kernel::{
 const COMMANDS: u32 = 50_000;
 /// Commands of a race in which each waits for another CPU.
 const FEW: u32 = 10_000;
-/// Looks without any progress until a context gives up.
-const PATIENCE: u32 = 10_000_000;
-/// Looks without any progress until a context lets others run.
+/// Rounds without any progress until a context gives up: about half a minute.
+const PATIENCE: u32 = 100_000_000;
+/// Rounds until a context lets others run: not every kernel does so by itself.
 const NAP: u32 = 256;
 
 const LUN: Lun = Lun([0, 1, 0, 0, 0, 0, 0, 0]);
@@ -90,6 +90,8 @@ fn rank(state: State) -> u32 {
 struct Observer<'a> {
     race: &'a Race,
     seen: Word,
+    rounds: u32,
+    /// Those without any progress.
     idle: u32,
 }
 
@@ -98,6 +100,7 @@ impl<'a> Observer<'a> {
         Self {
             race,
             seen: race.cell.word(),
+            rounds: 0,
             idle: 0,
         }
     }
@@ -108,7 +111,9 @@ impl<'a> Observer<'a> {
         let back = now.generation() < was.generation()
             || (now.generation() == was.generation() && rank(now.state()) < rank(was.state()));
         self.race.require(!back);
-        self.idle = if now == was { self.idle + 1 } else { 0 };
+        if now != was {
+            self.idle = 0;
+        }
         self.seen = now;
         cpu_relax();
         now
@@ -118,11 +123,13 @@ impl<'a> Observer<'a> {
     fn goes_on(&mut self) -> bool {
         let last = self.race.last.load(Acquire);
         let word = self.look();
+        self.idle += 1;
+        self.rounds = self.rounds.wrapping_add(1);
         if self.idle > PATIENCE {
             self.race.require(false);
             return false;
         }
-        if self.idle % NAP == NAP - 1 {
+        if self.rounds % NAP == 0 {
             fsleep(Delta::from_micros(20));
         }
         !(last && word.state() == State::Free)
