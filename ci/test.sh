@@ -82,13 +82,17 @@ stage() {
 		f=1
 	fi
 	[ $f = 0 ] || [ ! -s "$log" ] || case $name in stock|test|kasan|clippy|doc|fmt) tail -n 60 "$log" ;; esac
+	[ $f = 0 ] || { echo "$name:"; grep -aE '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
 	printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $((SECONDS - t)) $((cpu - before))
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
 cd "$top"
+rm -f "$logs/failed"
 start_ahead
 for name in $stages; do stage "$name"; done
+# Who has only the end of the output has what failed.
+[ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }
 printf 'in %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
 if [ $skipped -gt 0 ]; then
 	echo "$passed passed, $failed failed, $skipped skipped"

@@ -14,7 +14,7 @@ back_null disk 64
 target 0
 lun 0 0 disk
 
-settled() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep -q inet6; }
+settled() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
 within 20 "link-local addresses" settled
 
 guid=$(service_guid)

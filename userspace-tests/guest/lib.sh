@@ -80,7 +80,8 @@ no_reports() {
 chatter='MODE SENSE: unimplemented|receiving failed for ioctx|speed is unknown|callbacks suppressed|Received SRP_LOGIN_REQ'
 
 # logged REGEX: the log since the mark has such a line (printk may be late).
-log_has() { log_since | grep -Eiq -- "$1"; }
+# All is read: with pipefail, `grep -q` fails when it has found what it wants before awk has written all.
+log_has() { log_since | grep -Ei -- "$1" >/dev/null; }
 logged() { within 5 "a log line with '$1'" log_has "$1"; }
 
 # --- modules ------------------------------------------------------------------
