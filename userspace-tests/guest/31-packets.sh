@@ -13,7 +13,8 @@ attach 0
 trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
-for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "delay 20ms 10ms" "delay 5ms reorder 25% 50%"; do
+# With jitter nearly all packets overtake others, and no queue pair of rxe lives for a tenth of a second.
+for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "delay 20ms" "delay 5ms reorder 2% 50%"; do
 	note "$how"
 	acked; before=$acked
 	clock; t0=$now

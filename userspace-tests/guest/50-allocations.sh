@@ -37,7 +37,8 @@ within 10 "class device" test -e "$(add_target 0)"
 # scsi_add_host() does not look whether dev_set_name() failed; rxe has no ENOMEM for a queue pair without
 # a socket.
 allowed+='|EINVAL by|ENFILE by'
-sweep $((step * 3)) login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"
+rounds 21 1
+sweep $rounds login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"
 logged_errors=$(log_since | grep -Ec 'failed: (SCSI host: error -22|queue pair: error -23)')
 [ "$(grep -Ec '^(EINVAL|ENFILE)' $tmp/swept)" = $logged_errors ] || fail "an error that is not one of these: $(cat $tmp/swept)"
 within 10 "nothing of ours" nothing_ours
