@@ -229,11 +229,15 @@ trace() {
 		mkdir $d && echo 0 >$d/tracing_on && echo 64 >$d/buffer_size_kb && echo "host_no == ${1#host}" >$d/events/scsi/scsi_dispatch_cmd_$e/filter &&
 			echo 1 >$d/events/scsi/scsi_dispatch_cmd_$e/enable || fail "no trace event scsi_dispatch_cmd_$e"
 	done
-	# All of them begin while nothing is under way, or they would not count the same.
+	# All of them begin while nothing is under way, or they would not count the same. udev looks at new
+	# disks.
+	udevadm settle -t 20
+	udevadm control --stop-exec-queue
 	kill -STOP $(jobs -p)
 	within 20 "no command under way" idle_host $1
 	for e in $traced; do echo 1 >$tracing/instances/$e/tracing_on; done
 	kill -CONT $(jobs -p)
+	udevadm control --start-exec-queue
 }
 idle_host() { [ "$(</sys/class/scsi_host/$1/host_busy)" = 0 ]; }
 count_trace() {

@@ -171,6 +171,8 @@ ini() { if [ $kind = siw ]; then "$@"; else ip netns exec $ns "$@"; fi; }
 # RDMA/CM gives. Routes go with the link.
 neighbours() {
 	local v w
+	# The pair goes with the namespace of either end.
+	[ -e /sys/class/net/v$1/address ] || return 0
 	read -r v </sys/class/net/v$1/address
 	w=$(ini ip -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
 	ip neigh replace 10.0.$1.2 lladdr $w dev v$1
