@@ -31,13 +31,13 @@ broken() {
 	bound "$what: running again" $((at - t1)) 10
 }
 reset() {
-	nft "add table inet reset; add chain inet reset in { type filter hook input priority 0; };
-		add rule inet reset in tcp dport $port reject with tcp reset" || fail nft
+	nft "add table inet resets; add chain inet resets in { type filter hook input priority 0; };
+		add rule inet resets in tcp dport $port reject with tcp reset" || fail nft
 }
 broken "nothing reaches the target" hole target 0 -- heal 0
 broken "nothing reaches the initiator" hole initiator 0 -- heal 0
 if [ $kind = siw ]; then
-	broken "TCP reset" reset -- nft delete table inet reset
+	broken "TCP reset" reset -- nft delete table inet resets
 	broken "TCP sockets closed" ini ss -K -t state established "( dport = :$port )" -- :
 fi
 alive 2

@@ -125,7 +125,8 @@ def sweep(step, do, undo):
         left = int(os.pread(nth, 16, 0).strip(b"\0\n") or 0)
         os.pwrite(nth, b"0", 0)
         undo(result)
-        if left > 0 and result == errno.EEXIST:
+        # The last session was still there: once more.
+        if result == errno.EEXIST:
             continue
         if left > 0:
             if result != 0:
