@@ -19,9 +19,11 @@ unload() {
 }
 reload() {
 	load_target
-	target 0
+	# An initiator that is back before its unit is gets an error for it.
+	target 0 off
 	lun 0 0 disk
 	lun 0 1 other
+	on
 }
 # The target is named after the first device that it sees: once more, now that there are no others.
 unload
@@ -41,9 +43,10 @@ restart() {
 	sleep 1
 	$3
 	clock; t1=$now
-	until_event 40 $t1 '^state running$'
-	bound "$1: running again" $((at - t1)) 10
-	until_event 20 $t1 '^ok'
+	within $((40 * factor / 1000)) "running again" state running
+	clock
+	bound "$1: running again" $((now - t1)) 10
+	goes_on 20
 	bound "$1: I/O resumed" $((at - t1)) 10
 }
 for ((i = 0; i < ${LONG:+5} + 1; i++)); do

@@ -264,7 +264,7 @@ core() {
 	backdir[$1]=$d
 }
 
-# target I: makes device I a target port. Initiators are known by their port
+# target I [off]: makes device I a target port, which stays disabled with `off`. Initiators are known by their port
 # id, initiator_ext (0 to 3) and the last half of the GID they come from.
 target() {
 	local ext acls=()
@@ -274,7 +274,7 @@ target() {
 	gid $kind${paired:+1}$1
 	for ext in 0 1 2 3; do acls+=("${tpg[$1]}/acls/0x000000000000000$ext${gid:16}"); done
 	mkdir "${wwn[$1]}" "${tpg[$1]}" "${acls[@]}" || fail "cannot make target port ${wwn[$1]}"
-	echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
+	[ "${2-}" = off ] || echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
 }
 declare -A wwn=() tpg=()
 

@@ -19,8 +19,12 @@ for kind in rxe siw; do
 	rdma link add ${kind}0 type $kind netdev eth0 || fail "cannot make ${kind}0"
 	gid ${kind}0
 	t=$cfg/target/srpt/0x$gid/0x$gid
-	# On any initiator port: nothing is known of it here.
-	mkdir -p $t/lun/lun_0 && ln -s "${backdir[disk]}" $t/lun/lun_0/disk && echo 1 >$t/enable || fail "cannot make target port $gid"
+	mkdir -p $t/lun/lun_0 && ln -s "${backdir[disk]}" $t/lun/lun_0/disk || fail "cannot make target port $gid"
+	# The initiator's port: on rxe by the address of its card, siw has none.
+	for a in $t/acls/0x0000000000000000{505400fffe000002,0000000000000000}; do
+		mkdir -p $a/lun_0 && ln -s $t/lun/lun_0 $a/lun_0/l || fail "cannot let the initiator in"
+	done
+	echo 1 >$t/enable || fail "cannot enable target port $gid"
 done
 say "identifier $(service_guid)"
 echo ready >/dev/udp/10.0.0.2/9
