@@ -49,12 +49,9 @@ between() {
 }
 
 # expires WHAT SECONDS: `least` and `most` allow that it took SECONDS, or up to one second more. The
-# kernel's timers may be a tick early, and those of the transport class are of the timer wheel, which
-# at 250 Hz has steps of 512 ticks for what is longer than 4096.
+# kernel's timers may be a tick early.
 expires() {
-	local late=1000
-	[ $2 -le 16 ] || late=$((late + 2048))
 	[ -n "$least" ] || fail "$1: never"
-	[ "$most" -ge $(($2 * 1000 - 50)) ] && [ "$least" -le $(($2 * 1000 + late)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"
+	[ "$most" -ge $(($2 * 1000 - 50)) ] && [ "$least" -le $(($2 * 1000 + 1000)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"
 	said+="; $1 after $least to $most ms"
 }
