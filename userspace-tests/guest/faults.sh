@@ -122,6 +122,7 @@ undo() {
 	done
 	nft flush ruleset
 	for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
+	udevadm control --start-exec-queue
 	untrace
 } 2>/dev/null
 
