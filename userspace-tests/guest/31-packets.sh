@@ -7,13 +7,19 @@
 . "$here/faults.sh"
 
 begin 600
+# rxe does not stand the loss of a part of what an RDMA read brings (a warning in rxe_comp.c, with the C
+# driver as well): so writes go with the command.
+writes() { echo 8; }
 rig
 retries=7
 attach 0
 trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
-for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "delay 20ms 10ms" "delay 5ms reorder 25% 50%"; do
+# With a rate, netem keeps the order in spite of the jitter, without which no rxe queue pair lives 0.1 s.
+jitter="delay 20ms 10ms"
+[ $kind = siw ] || jitter+=" rate 1gbit"
+for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms reorder 25% 50%"; do
 	note "$how"
 	acked; before=$acked
 	clock; t0=$now
