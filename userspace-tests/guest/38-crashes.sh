@@ -63,10 +63,12 @@ for ((i = 0; i < ${LONG:+4} + 1; i++)); do
 	hit order kill
 	detected "switched off"
 	sleep 2
+	clock; t0=$now
 	restarted
 	t1=$at
-	until_event 40 $t1 '^ok'
-	bound "switched on: I/O resumed" $((at - t1)) 10
+	# It may let the initiator in before it says that it is ready.
+	until_event 40 $t0 '^ok'
+	bound "switched on: I/O resumed" $((at > t1 ? at - t1 : 0)) 10
 	alive 2
 done
 errors
