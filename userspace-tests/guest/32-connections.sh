@@ -9,6 +9,8 @@
 begin 600
 fast_io_fail=15
 rig
+# On a slow guest TCP waits longer before each retry.
+for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=1; done
 attach 0
 trace $host
 verify $dev2
