@@ -210,7 +210,7 @@ impl fmt::Display for LoginFailure {
             Self::Answer(e) => write!(f, "no login response: {e}; is this an SRP target?"),
             Self::Response(e) => e.fmt(f),
             Self::Shrunk => f.write_str("the target takes shorter messages than at the login"),
-            Self::Timeout(what) => write!(f, "no end within 10 s: {what}; check the network"),
+            Self::Timeout(what) => write!(f, "no end in time: {what}; check the network"),
             Self::Signal => f.write_str("interrupted by a signal"),
         }
     }
