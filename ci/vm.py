@@ -130,7 +130,7 @@ class Guest:
         if kvm:
             accel = ["-accel", "kvm", "-cpu", "host"]
         elif a.icount:
-            accel = ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off"]
+            accel = ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off,erms=off,fsrm=off"]
         else:
             accel = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
         return [

@@ -75,12 +75,12 @@ class Results:
             figures["module"] = profile.parts["ib_srp"] / ios
             if kind == "run":
                 figures["busy"] = profile.total / line["ns"]
-            top = sorted(profile.functions.items(), key=lambda f: -f[1])[:80]
-            own = [f for f in profile.functions.items() if f[0].endswith("[ib_srp]")]
+            # One instruction in each I/O or more.
+            used = {f: n / ios for f, n in sorted(profile.functions.items(), key=lambda f: -f[1]) if n >= ios}
             self.profiles[workload, line["variant"]] = {
                 "parts": {k: v / ios for k, v in profile.parts.items()},
                 "calls": {k: v / ios for k, v in profile.calls.items()},
-                "functions": {k: v / ios for k, v in {**dict(top), **dict(own)}.items()},
+                "functions": used,
             }
         if workload not in self.order:
             self.order.append(workload)
