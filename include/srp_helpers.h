@@ -9,6 +9,7 @@
 #include <linux/kernfs.h>
 #include <linux/netdevice.h>
 #include <linux/nodemask.h>
+#include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
@@ -39,6 +40,9 @@ void srp_helper_dev_put(struct net_device *dev);
 
 /* linux/nodemask.h */
 unsigned int srp_helper_num_online_nodes(void);
+
+/* linux/scatterlist.h */
+void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len);
 
 /* linux/sched/mm.h */
 void srp_helper_memalloc_noio_restore(unsigned int flags);

@@ -48,6 +48,13 @@ unsigned int srp_helper_num_online_nodes(void)
 	return num_online_nodes();
 }
 
+/* linux/scatterlist.h */
+void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
+{
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = len;
+}
+
 /* linux/sched/mm.h */
 void srp_helper_memalloc_noio_restore(unsigned int flags)
 {

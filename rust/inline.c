@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is inlined into the Rust code: our helpers, and those of the kernel that every command needs. */
+#include <linux/dma-mapping.h>
+#include <linux/scatterlist.h>
+#define __rust_helper __always_inline
+#include "helpers/atomic.c"
+#include "helpers/atomic_ext.c"
+#include "helpers/barrier.c"
+#include "helpers/rcu.c"
+#include "helpers/scatterlist.c"
+
+/* LLVM thinks that the flags of C and Rust do not fit. */
+#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
+#include "helpers.c"
+#pragma clang attribute pop
