@@ -117,6 +117,11 @@ bool srp_param_use_imm_data = true;
 module_param_named(use_imm_data, srp_param_use_imm_data, bool, 0644);
 MODULE_PARM_DESC(use_imm_data, "Whether to ask at login for sending small writes with the command");
 
+unsigned int srp_param_static_read_max = 4 * 1024;
+module_param_named(static_read_max, srp_param_static_read_max, uint, 0644);
+MODULE_PARM_DESC(static_read_max,
+		 "Longest read in bytes that is copied from memory which stays registered, up to 32768 (0: none)");
+
 unsigned int srp_param_max_imm_data = 8 * 1024;
 module_param_named(max_imm_data, srp_param_max_imm_data, uint, 0644);
 MODULE_PARM_DESC(max_imm_data, "Largest write sent with the command, in bytes");

@@ -128,6 +128,12 @@ pub fn keep_alive() -> u32 {
     read!(srp_param_keep_alive)
 }
 
+/// `static_read_max`: the longest read that goes through static memory, in bytes, 0 for none. It can
+/// change at any time, and any value is possible.
+pub fn static_read_max() -> u32 {
+    read!(srp_param_static_read_max)
+}
+
 /// `use_imm_data`: whether to ask for immediate data at login. It can change at any time.
 pub fn use_imm_data() -> bool {
     read!(srp_param_use_imm_data)

@@ -6,7 +6,10 @@
 
 use super::pd::Pd;
 use crate::bindings;
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -61,7 +64,9 @@ struct Block {
 
 impl Block {
     fn new(pd: &Arc<Pd>, len: usize, direction: Direction) -> Result<Self> {
-        let mut memory = KVec::from_elem(0u8, len, GFP_KERNEL)?;
+        let mut memory = KVec::<u8>::with_capacity(len, GFP_KERNEL | __GFP_ZERO)?;
+        // SAFETY: The capacity is at least `len`, and all of it is zeroed.
+        unsafe { memory.inc_len(len) };
         // SAFETY: The device is registered, and `memory` is contiguous and `len` bytes long.
         let addr = unsafe {
             bindings::srp_helper_ib_dma_map_single(
@@ -186,6 +191,11 @@ impl Pool {
         self.id
     }
 
+    /// DMA address and length of each allocation, in the order of the chunks.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.blocks.iter().map(|b| (b.addr, b.len))
+    }
+
     /// The bytes that the pool occupies.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|b| b.len).sum()
@@ -227,7 +237,7 @@ impl Chunk {
     /// # Errors
     ///
     /// `EMSGSIZE` if the chunk is shorter.
-    #[inline]
+    #[inline(always)]
     pub fn message(&mut self, len: usize) -> Result<Message> {
         if len > self.size || self.direction != Direction::ToDevice {
             return Err(EMSGSIZE);
@@ -241,6 +251,7 @@ impl Chunk {
     }
 
     /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them.
+    #[inline(always)]
     pub(crate) fn give(&self, len: usize) {
         // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by both
         // callers.
@@ -255,7 +266,16 @@ impl Chunk {
     }
 
     /// Takes the first `len` bytes back from a device that has finished writing, and returns them.
+    #[inline(always)]
     pub(crate) fn take(&self, len: usize) -> &[u8] {
+        let bytes = self.take_shared(len);
+        // SAFETY: By the type invariant these bytes are ours alone.
+        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Takes the first `len` bytes back from a device that may go on writing.
+    #[inline(always)]
+    pub(super) fn take_shared(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
         // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
@@ -266,8 +286,12 @@ impl Chunk {
                 self.direction.as_raw(),
             )
         };
-        // SAFETY: By the type invariant these bytes are ours alone.
-        unsafe { core::slice::from_raw_parts(self.memory.as_ptr(), len) }
+        // INVARIANT: By the type invariant of the chunk.
+        DeviceBytes {
+            ptr: self.memory,
+            len,
+            chunk: PhantomData,
+        }
     }
 
     pub(crate) fn addr(&self) -> u64 {
@@ -280,6 +304,48 @@ impl Chunk {
 
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+}
+
+/// Bytes that a device may change at any time, so that there is no reference to them.
+///
+/// # Invariants
+///
+/// `ptr` is valid for reads of `len` bytes for `'a`.
+#[derive(Clone, Copy)]
+pub struct DeviceBytes<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    chunk: PhantomData<&'a ()>,
+}
+
+impl DeviceBytes<'_> {
+    /// Where they are.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// How many they are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        // INVARIANT: The slice is borrowed for `'a`.
+        Self {
+            ptr: NonNull::from(bytes).cast(),
+            len: bytes.len(),
+            chunk: PhantomData,
+        }
     }
 }
 

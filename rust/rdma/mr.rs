@@ -11,15 +11,19 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+pub(super) mod raw;
+
 use super::{
     device::Limits,
     dma::Direction,
     pd::Pd, //
 };
 use crate::bindings;
-use core::ops::Range;
+use core::{
+    ops::Range,
+    ptr::NonNull, //
+};
 use kernel::{
-    error::from_err_ptr,
     prelude::*,
     sync::{
         atomic::{
@@ -31,12 +35,14 @@ use kernel::{
         Arc, //
     }, //
 };
+use raw::{
+    alloc,
+    free,
+    name_anew, //
+};
 
 /// The last [`Regions::binding`].
 static LAST_BINDING: Atomic<u64> = Atomic::new(0);
-
-/// The random bits of an address; without the topmost, so that an end never wraps.
-const IOVA_RANDOM: u64 = 0x7fff_ffff_0000_0000;
 
 /// The most regions that one handle may have.
 pub const MAX_PER_HANDLE: usize = 16;
@@ -100,19 +106,6 @@ impl Region {
     fn mr(&self) -> *mut bindings::ib_mr {
         self.mr.load(Relaxed)
     }
-}
-
-fn alloc(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<*mut bindings::ib_mr> {
-    // SAFETY: The protection domain is valid.
-    from_err_ptr(unsafe { bindings::ib_alloc_mr(pd.as_raw(), kind, pages) })
-}
-
-/// # Safety
-///
-/// `mr` came from [`alloc`], and no queue pair can use it any more.
-unsafe fn free(mr: *mut bindings::ib_mr) {
-    // SAFETY: By this function's contract.
-    unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) };
 }
 
 /// The memory regions of one queue pair, a fixed number for each of its handles.
@@ -196,11 +189,14 @@ impl Regions {
         let this = Arc::new(this, GFP_KERNEL)?;
         let mut list = KVec::with_capacity(handles, GFP_KERNEL)?;
         for index in 0..handles {
+            let first = index * per_handle;
+            let own = this.regions.get(first..first + per_handle).ok_or(EINVAL)?;
             // INVARIANT: No two handles have the same range of regions.
             list.push(
                 Handle {
                     regions: this.clone(),
-                    first: index * per_handle,
+                    own: NonNull::from(own),
+                    first,
                     object: None,
                     mapped: None,
                 },
@@ -272,12 +268,14 @@ impl Regions {
         self.bound.store(false, Release);
     }
 
+    #[inline(always)]
     fn of(&self, handle: usize) -> Range<usize> {
         let first = handle * self.per_handle;
         first..first + self.per_handle
     }
 
     /// The invalidations of `handle` have completed.
+    #[inline(always)]
     pub(super) fn invalidated(&self, handle: usize) {
         for region in self.regions.get(self.of(handle)).unwrap_or_default() {
             region.reachable.store(false, Release);
@@ -294,6 +292,7 @@ impl Regions {
     /// # Errors
     ///
     /// `EINVAL` if it is not one of these regions and their present queue pair.
+    #[inline(always)]
     pub(super) fn of_register(
         &self,
         register: &Register,
@@ -338,14 +337,20 @@ struct Mapped {
 ///
 /// # Invariants
 ///
-/// The regions from `first` on, `per_handle` of them, belong to this handle alone. While `mapped`
-/// is set, `object` is, and its scatter list is mapped for the device.
+/// `own` are the `per_handle` regions of `regions` from `first` on, which belong to this handle alone.
+/// While `mapped` is set, `object` is, and its scatter list is mapped for the device.
 pub struct Handle<T: ScatterList> {
     regions: Arc<Regions>,
+    own: NonNull<[Region]>,
     first: usize,
     object: Option<T>,
     mapped: Option<Mapped>,
 }
+
+// SAFETY: The regions may be used from any thread, and the object is `Send`.
+unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
+// SAFETY: What a shared handle gives access to is atomic, or shared as well.
+unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
     /// Takes `object` into the handle.
@@ -374,7 +379,10 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// `EINVAL` without an object or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
     /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
-    pub fn map(&mut self, direction: Direction) -> Result {
+    ///
+    /// `random` makes keys and addresses that a peer cannot guess.
+    #[inline(always)]
+    pub fn map(&mut self, direction: Direction, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
         // Also without a queue pair: such a region is made anew before the next one.
         if self.mapped.is_some() || self.own().iter().any(|r| r.reachable.load(Acquire)) {
@@ -402,7 +410,7 @@ impl<T: ScatterList> Handle<T> {
         for region in self.own() {
             region.mapped.store(true, Relaxed);
         }
-        match self.describe(list, mapped as u32, len) {
+        match self.describe(list, mapped as u32, len, random) {
             Ok(used) => {
                 self.mapped = Some(Mapped { direction, used });
                 Ok(())
@@ -415,7 +423,14 @@ impl<T: ScatterList> Handle<T> {
     }
 
     /// Fills regions with the mapped list and gives each a new key and address.
-    fn describe(&self, list: *mut bindings::scatterlist, count: u32, len: u32) -> Result<usize> {
+    #[inline(always)]
+    fn describe(
+        &self,
+        list: *mut bindings::scatterlist,
+        count: u32,
+        len: u32,
+        random: u64,
+    ) -> Result<usize> {
         let (mut sg, mut left, mut offset, mut bytes) = (list, count, 0u32, 0u64);
         for (used, region) in self.own().iter().enumerate() {
             if left == 0 {
@@ -444,21 +459,14 @@ impl<T: ScatterList> Handle<T> {
                 return Err(EIO);
             }
             bytes += got;
-            for _ in 0..done {
+            left -= done;
+            // The next region begins there, if there is one.
+            for _ in 0..if left > 0 { done } else { 0 } {
                 // SAFETY: `sg` is an entry of the list; the entry after the last is not used.
                 sg = unsafe { bindings::sg_next(sg) };
             }
-            left -= done;
-            let random = crate::sys::random_u64();
-            // SAFETY: The region is valid and ours. A key's lower byte is its owner's to choose.
-            let key = unsafe { ((*mr).rkey & !0xff) | u32::from(random as u8) };
-            // SAFETY: As above; this is `ib_update_fast_reg_key()`.
-            unsafe { (*mr).rkey = key };
-            // SAFETY: As above.
-            unsafe { (*mr).lkey = key };
-            // SAFETY: As above. Providers take the address from here when the registration is
-            // posted or executed, and use only its distance to the addresses that a peer sends.
-            unsafe { (*mr).iova = ((*mr).iova & 0xffff_ffff) | (random & IOVA_RANDOM) };
+            // SAFETY: The region is valid and ours.
+            unsafe { name_anew(mr, random.rotate_left(8 * used as u32)) };
         }
         if left == 0 && bytes == u64::from(len) {
             Ok(self.regions.per_handle)
@@ -467,14 +475,14 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
+    #[inline(always)]
     fn own(&self) -> &[Region] {
-        self.regions
-            .regions
-            .get(self.first..self.first + self.regions.per_handle)
-            .unwrap_or_default()
+        // SAFETY: By the type invariant it is a part of `regions`, whose vector does not change.
+        unsafe { self.own.as_ref() }
     }
 
     /// What the peer needs, one segment for each region; none if nothing is mapped.
+    #[inline(always)]
     pub fn segments(&self) -> impl ExactSizeIterator<Item = Segment> + '_ {
         let used = self.mapped.as_ref().map_or(0, |m| m.used);
         self.own()
@@ -497,6 +505,7 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
     /// the queue pair is in error and drained.
+    #[inline(always)]
     pub fn register(&mut self) -> Option<Register> {
         let mapped = self.mapped.as_ref()?;
         let access = match mapped.direction {
@@ -520,6 +529,7 @@ impl<T: ScatterList> Handle<T> {
     }
 
     /// No peer can reach the memory.
+    #[inline(always)]
     pub fn unreachable(&self) -> bool {
         self.regions.dead.load(Acquire) || !self.own().iter().any(|r| r.reachable.load(Acquire))
     }
@@ -529,6 +539,7 @@ impl<T: ScatterList> Handle<T> {
     /// # Errors
     ///
     /// `EBUSY` while a peer may still reach the memory.
+    #[inline(always)]
     pub fn detach(&mut self) -> Result<Option<T>> {
         if self.mapped.is_some() {
             if !self.unreachable() {
@@ -539,6 +550,7 @@ impl<T: ScatterList> Handle<T> {
         Ok(self.object.take())
     }
 
+    #[inline(always)]
     fn unmap(&mut self) {
         let (Some(mapped), Some(object)) = (self.mapped.take(), self.object.as_ref()) else {
             return;

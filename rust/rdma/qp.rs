@@ -25,6 +25,7 @@ pub use sizes::{
 };
 
 use super::{
+    bounce::Bounce,
     dma::{
         Chunk,
         Direction,
@@ -81,6 +82,10 @@ use kernel::{
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
 
+/// Places for the requests of one registration.
+type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
+const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
+
 /// A posted receive.
 #[repr(C)]
 struct Receive {
@@ -132,6 +137,7 @@ pub struct Qp<H: Handler> {
     // Dropped last: what a posted request can reach.
     messages: Arc<Pool>,
     regions: Arc<Regions>,
+    bounce: Option<Arc<Bounce>>,
     pd: Arc<Pd>,
 }
 
@@ -153,11 +159,13 @@ impl<H: Handler> Qp<H> {
             receives,
             messages,
             regions,
+            bounce,
         } = memory;
         let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, Direction::FromDevice);
         if receives.iter().any(foreign)
             || !messages.is_for(pd, Direction::ToDevice)
             || !regions.is_of(pd)
+            || bounce.as_ref().is_some_and(|b| !b.is_of(pd))
         {
             return Err(EINVAL);
         }
@@ -200,6 +208,7 @@ impl<H: Handler> Qp<H> {
                 handler,
                 messages,
                 regions,
+                bounce,
                 pd: pd.clone(),
             },
             GFP_KERNEL,
@@ -240,6 +249,9 @@ impl<H: Handler> Qp<H> {
         let mut connected = self.connected.lock();
         if connected.is_some() {
             return Err(EBUSY);
+        }
+        if let Some(bounce) = &self.bounce {
+            bounce.renew()?;
         }
         self.regions.bind()?;
         let mut attr = bindings::ib_qp_init_attr {
@@ -326,6 +338,26 @@ impl<H: Handler> Qp<H> {
         &self.handler
     }
 
+    /// Posts the registration of the bounce memory, if there is any: before a message that names it.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says.
+    pub fn post_bounce(&self) -> Result {
+        let Some(bounce) = &self.bounce else {
+            return Ok(());
+        };
+        let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
+        let (mr, key, access) = bounce.registration();
+        let wr = bindings::ib_reg_wr {
+            wr,
+            mr,
+            key,
+            access,
+        };
+        self.post_chain(&rcu::read_lock(), &wr.wr)
+    }
+
     /// Posts `message`, after the registration that it refers to, with one doorbell.
     ///
     /// Does not sleep. Without `signaled` a success is not reported and the place in the send queue
@@ -342,7 +374,19 @@ impl<H: Handler> Qp<H> {
         message: Message,
         signaled: bool,
     ) -> Result {
-        self.post(register, message, signaled, &self.send_cqe)
+        self.post_within(&rcu::read_lock(), register, message, signaled)
+    }
+
+    /// As [`Self::post_send`], in a read-side section of the caller.
+    #[inline(always)]
+    pub fn post_within(
+        &self,
+        section: &rcu::Guard,
+        register: Option<Register>,
+        message: Message,
+        signaled: bool,
+    ) -> Result {
+        self.post(section, register, message, signaled, &self.send_cqe)
     }
 
     /// Posts `message` and reports by [`Handler::control_sent`] that its memory is free again.
@@ -351,7 +395,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// As for [`Self::post_send`].
     pub fn post_control(&self, message: Message) -> Result {
-        self.post(None, message, true, &self.control_cqe)
+        self.post(&rcu::read_lock(), None, message, true, &self.control_cqe)
     }
 
     /// Posts `message` and reports by [`Handler::last_sent`] that it has been sent.
@@ -360,12 +404,13 @@ impl<H: Handler> Qp<H> {
     ///
     /// As for [`Self::post_send`].
     pub fn post_last(&self, message: Message) -> Result {
-        self.post(None, message, true, &self.last_cqe)
+        self.post(&rcu::read_lock(), None, message, true, &self.last_cqe)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(
         &self,
+        section: &rcu::Guard,
         register: Option<Register>,
         message: Message,
         signaled: bool,
@@ -388,28 +433,49 @@ impl<H: Handler> Qp<H> {
         send.sg_list = &mut sge;
         send.num_sge = 1;
 
-        let mut chain = [const { MaybeUninit::<bindings::ib_reg_wr>::uninit() }; MAX_PER_HANDLE];
+        let mut chain = REGISTRATIONS;
         let mut first: *const bindings::ib_send_wr = &send;
         if let Some(register) = register {
-            // Built from the last to the first, each pointing at the one before it in the loop. The
-            // order of registrations does not matter; the message comes last.
-            for (place, mr) in chain.iter_mut().zip(self.regions.of_register(&register)?) {
-                let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-                let mut wr = request(opcode, 0, &self.send_cqe);
-                wr.next = first.cast_mut();
-                // SAFETY: The region is valid while `self.regions` holds it.
-                let key = unsafe { (*mr).rkey };
-                let wr = place.write(bindings::ib_reg_wr {
-                    wr,
-                    mr,
-                    key,
-                    access: register.access,
-                });
-                first = &wr.wr;
-            }
+            first = self.registrations(&mut chain, &register, first)?;
         }
         // The chain ends with `send`; it names only what this object has.
-        self.post_chain(first)
+        self.post_chain(section, first)
+    }
+
+    /// The requests that make a registration, in `chain`, with `last` after them; the first one.
+    #[inline(always)]
+    fn registrations(
+        &self,
+        chain: &mut Registrations,
+        register: &Register,
+        last: *const bindings::ib_send_wr,
+    ) -> Result<*const bindings::ib_send_wr> {
+        let mut first = last;
+        // Built from the last to the first, each pointing at the one before it in the loop. Their
+        // order does not matter.
+        for (place, mr) in chain.iter_mut().zip(self.regions.of_register(register)?) {
+            let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+            let mut wr = request(opcode, 0, &self.send_cqe);
+            wr.next = first.cast_mut();
+            // SAFETY: The region is valid while `self.regions` holds it.
+            let key = unsafe { (*mr).rkey };
+            let wr = place.write(bindings::ib_reg_wr {
+                wr,
+                mr,
+                key,
+                access: register.access,
+            });
+            first = &wr.wr;
+        }
+        Ok(first)
+    }
+
+    /// Posts a registration alone.
+    #[cfg(SRP_KUNIT)]
+    pub fn post_register(&self, register: Register) -> Result {
+        let mut chain = REGISTRATIONS;
+        let first = self.registrations(&mut chain, &register, core::ptr::null())?;
+        self.post_chain(&rcu::read_lock(), first)
     }
 
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
@@ -418,7 +484,7 @@ impl<H: Handler> Qp<H> {
     /// # Errors
     ///
     /// What the device driver says.
-    #[inline]
+    #[inline(always)]
     pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
         let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
@@ -438,20 +504,19 @@ impl<H: Handler> Qp<H> {
         if first.is_null() {
             return Ok(false);
         }
-        self.post_chain(first)?;
+        self.post_chain(&rcu::read_lock(), first)?;
         Ok(true)
     }
 
     /// Posts a chain whose completions, memory and regions are those of this object.
-    #[inline]
-    fn post_chain(&self, first: *const bindings::ib_send_wr) -> Result {
-        let _guard = rcu::read_lock();
+    #[inline(always)]
+    fn post_chain(&self, _section: &rcu::Guard, first: *const bindings::ib_send_wr) -> Result {
         let qp = self.qp.load(Acquire);
         if qp.is_null() {
             return Err(ENOTCONN);
         }
         let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section. What
+        // SAFETY: By the type invariant the queue pair is valid in an RCU read-side section. What
         // the chain names lives as long as this object, which drains before it goes.
         to_result(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
     }

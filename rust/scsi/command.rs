@@ -42,7 +42,10 @@ use super::{
 };
 use crate::{
     bindings,
-    rdma::mr::ScatterList, //
+    rdma::{
+        dma::DeviceBytes,
+        mr::ScatterList, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -289,7 +292,7 @@ impl Command {
     /// Less than `src.len()` if the data is shorter, 0 if the command is not a read.
     ///
     /// Context: any but hard interrupts.
-    pub fn copy_to_buffer(&mut self, src: &[u8]) -> usize {
+    pub fn copy_to_buffer(&self, src: DeviceBytes<'_>) -> usize {
         if self.direction() != Direction::FromDevice {
             return 0;
         }

@@ -131,7 +131,7 @@ impl Driver for Fake {
     const PROC_NAME: &'static CStr = c"srp_fake";
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
 
-    fn queue_command(&self, mut cmd: Command) -> Result<(), Rejected> {
+    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
         if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.can_queue || cmd.lun() != [0; 8] {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
@@ -145,7 +145,7 @@ impl Driver for Fake {
 
         match cmd.cdb() {
             [0x12, 0, ..] if cmd.direction() == Direction::FromDevice => {
-                let copied = cmd.copy_to_buffer(&INQUIRY_DATA);
+                let copied = cmd.copy_to_buffer(INQUIRY_DATA.as_slice().into());
 
                 // CAST: At most 36.
                 cmd.set_resid(cmd.data_len() - copied as u32);

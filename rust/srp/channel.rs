@@ -18,7 +18,10 @@ use super::{
     geometry::RECEIVE_SIZE,
     logic::{
         credit,
-        registration,
+        registration::{
+            self,
+            Way, //
+        },
         send_queue::{
             ANSWERS,
             SIGNAL_EVERY, //
@@ -48,6 +51,7 @@ use super::{
 use crate::{
     errno::ENOTCONN,
     rdma::{
+        bounce::Bounce,
         cm::EventKind,
         dma::{
             self,
@@ -149,17 +153,17 @@ impl Channel {
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
+        let (bounce, pieces) = match geometry.static_read_stride() {
+            0 => (None, KVec::new()),
+            stride => {
+                let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, stride)?;
+                (Some(bounce), pieces)
+            }
+        };
+        let mut pieces = pieces.into_iter();
         let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
         for (iu, handle) in chunks.into_iter().zip(handles) {
-            slots.push(
-                Cell::new(Slot {
-                    iu,
-                    handle,
-                    result: ScsiResult::DID_ERROR,
-                    registered: false,
-                }),
-                GFP_KERNEL,
-            )?;
+            slots.push(Cell::new(Slot::new(iu, handle, pieces.next())), GFP_KERNEL)?;
         }
         let receives = geometry.sizes.receives();
         let (_, receive_chunks) = Pool::new(
@@ -196,6 +200,7 @@ impl Channel {
             receives: receive_chunks,
             messages,
             regions,
+            bounce,
         };
         Qp::new(pd, sizes, memory, channel)
     }
@@ -301,6 +306,7 @@ impl Channel {
     }
 
     /// Counts a credit change by the target.
+    #[inline]
     fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         let mut unused = self.credits.load(Relaxed);
         loop {
@@ -313,16 +319,22 @@ impl Channel {
         }
     }
 
-    /// Sends a command.
+    /// Sends a command that has this tag.
     ///
     /// # Errors
     ///
     /// Gives the command back if its slot is still in use or no credit is left.
     ///
     /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
-    pub fn queue(&self, connection: &Connection, cmd: Command) -> Result<(), Rejected> {
+    #[inline(always)]
+    pub fn queue(
+        &self,
+        connection: &Connection,
+        cmd: Command,
+        tag: scsi::Tag,
+    ) -> Result<(), Rejected> {
         // The end of the connection waits for this section, and then ends what was posted in it.
-        let _posting = rcu::read_lock();
+        let posting = rcu::read_lock();
         if self.is_lost() {
             return self.refuse(cmd);
         }
@@ -332,20 +344,22 @@ impl Channel {
                 why: Busy::Host,
             })
         };
-        let scsi::Tag { hw_queue, index } = cmd.tag();
+        let scsi::Tag { hw_queue, index } = tag;
         let Some(cell) = self.slots.get(usize::from(index)) else {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
+        let random = random_u64();
         // CAST: Any 32 bits will do.
-        let generation = random_u64() as u32;
+        let generation = random as u32;
         let owner = Owner { hw_queue, index };
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
         // whose channel is missing; then any will do.
+        let lun = Lun(cmd.lun());
         let claimed = cell
-            .claim(generation, Lun(cmd.lun()), owner)
+            .claim(generation, lun, owner)
             .map(|slot| (index, cell, slot))
-            .or_else(|| self.claim_any(generation, Lun(cmd.lun()), owner));
+            .or_else(|| self.claim_any(generation, lun, owner));
         let Some((index, _, mut slot)) = claimed else {
             return busy(cmd);
         };
@@ -361,11 +375,11 @@ impl Channel {
         }
         let limits = registration::Limits {
             immediate: self.immediate.load(Relaxed),
-            static_read: 0,
+            static_read: self.session.geometry.static_read,
         };
         let posted = slot.word().with_state(State::Posted);
         let prepared = match Tag::command(posted.generation(), self.index, index) {
-            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), limits),
+            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), random.rotate_left(32), limits),
             None => Err(EINVAL),
         };
         let prepared = match prepared {
@@ -392,18 +406,21 @@ impl Channel {
                 };
             }
         };
-        slot.registered = prepared.register.is_some();
+        slot.way = prepared.way;
         // The completion of an invalidation recycles the sends before it.
-        let signaled = !slot.registered && self.signal();
+        let signaled = prepared.register.is_none() && self.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        if let Err(e) = connection.post_send(prepared.register, prepared.message, signaled) {
+        let posted =
+            connection.post_within(&posting, prepared.register, prepared.message, signaled);
+        if let Err(e) = posted {
             self.fail(Lost::Post(e));
         }
         Ok(())
     }
 
     /// Says what happens to a command while there is no connection.
+    #[cold]
     fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
         let result = match self.session.state() {
             SessionState::Live | SessionState::Recovering if self.session.is_failing() => {
@@ -462,6 +479,7 @@ impl Channel {
 
     /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
     /// and completing it means giving it up.
+    #[inline(always)]
     fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
         let Ok(cmd) = slot.handle.detach() else {
             // The drained connection will free it.
@@ -485,8 +503,9 @@ impl Channel {
 
     /// The target is done with the command of a slot in state Responded: invalidates its
     /// registrations, or ends it at once if there are none.
+    #[inline(always)]
     fn settle(&self, connection: &Connection, cell: &Cell, index: usize, slot: Held<'_>) {
-        if !slot.registered {
+        if slot.way != Way::Dynamic {
             let result = slot.result;
             self.end(slot, result);
             return;
@@ -518,9 +537,13 @@ fn lost_result(slot: &Slot) -> ScsiResult {
 }
 
 impl qp::Handler for Channel {
+    #[inline(always)]
     fn received(&self, connection: &Connection, message: &[u8], flags: Flags) {
         // After a violation nothing from this target counts any more.
         if self.failed.load(Relaxed) {
+            return;
+        }
+        if !flags.is_unexpected() && self.good(connection, message) {
             return;
         }
         if let Err(violation) = self.message(connection, message, flags) {
@@ -528,6 +551,7 @@ impl qp::Handler for Channel {
         }
     }
 
+    #[inline(always)]
     fn invalidated(&self, _: &Connection, handle: usize) {
         let Some(cell) = self.slots.get(handle) else {
             return;

@@ -459,6 +459,9 @@ impl<'a> Login<'a> {
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
         connection
+            .post_bounce()
+            .map_err(|_| LoginFailure::Disconnected)?;
+        connection
             .handler()
             .open(&granted)
             .map_err(|_| LoginFailure::Disconnected)?;

@@ -30,8 +30,9 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// 512-byte sectors of a command without `max_sect`, the midlayer's default.
-const DEFAULT_SECTORS: u32 = 1024;
+/// 512-byte sectors of a command without `max_sect`, if one region holds them: 1 MiB, where the
+/// midlayer's default is half of that.
+const DEFAULT_SECTORS: u32 = 2048;
 
 /// Bytes of a receive buffer. The longest message that a target can send has 292.
 pub const RECEIVE_SIZE: usize = 512;
@@ -53,6 +54,8 @@ pub struct Geometry {
     pub descriptors: u8,
     /// Bytes of immediate data, 0 for none.
     pub immediate: u32,
+    /// The longest read that goes through static memory, in bytes; 0 for none.
+    pub static_read: u32,
     max_sectors: u32,
     sg_tablesize: u32,
     cmd_per_lun: u32,
@@ -71,7 +74,9 @@ impl Geometry {
         }
         let regions = regions(&device);
         let most = (MAX_PER_HANDLE as u32).min(u32::from(options.cmd_sg_entries));
-        let wanted = options.max_sect.unwrap_or(DEFAULT_SECTORS);
+        let wanted = options
+            .max_sect
+            .unwrap_or(DEFAULT_SECTORS.min(regions.max_sectors(1)));
         let max_sectors = wanted.min(regions.max_sectors(most));
         if max_sectors < wanted {
             pr_warn!(
@@ -123,10 +128,16 @@ impl Geometry {
             it_iu_len: it_iu_len(options.cmd_sg_entries, immediate, options.max_it_iu_size),
             descriptors: options.cmd_sg_entries,
             immediate,
+            static_read: static_read(&device, sizes.depth),
             max_sectors,
             sg_tablesize: sg_tablesize.min(SG_MAX_SEGMENTS),
             cmd_per_lun: options.cmd_per_lun,
         })
+    }
+
+    /// Bytes of a slot's static memory.
+    pub fn static_read_stride(&self) -> usize {
+        (self.static_read as usize).next_multiple_of(self.device.mr_page_size as usize)
     }
 
     /// The completion vector of a channel.
@@ -190,6 +201,8 @@ impl Geometry {
 /// Most immediate data that is asked for, whatever the parameter says: message memory is cut from
 /// blocks of 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
+/// Longest read through static memory, whatever the parameter says.
+const MAX_STATIC_READ: u32 = 32 << 10;
 /// `SG_MAX_SEGMENTS`.
 const SG_MAX_SEGMENTS: u32 = 2048;
 
@@ -199,4 +212,16 @@ fn regions(device: &device::Limits) -> Regions {
         pages: device.max_pages_per_mr,
         gaps: device.sg_gaps,
     }
+}
+
+/// The parameter, or less if one region does not cover the static memory of all slots.
+fn static_read(device: &device::Limits, depth: u32) -> u32 {
+    let page = device.mr_page_size;
+    if page > MAX_STATIC_READ {
+        return 0;
+    }
+    let pages = device.max_pages_per_mr / depth.max(1);
+    params::static_read_max()
+        .min(MAX_STATIC_READ)
+        .min(pages.saturating_mul(page))
 }

@@ -16,7 +16,7 @@ use super::{
             Direction,
             IMM_DATA_OFFSET, //
         },
-        ids::Lun, //
+        error::BuildError, //
     },
     slot::Slot, //
 };
@@ -28,6 +28,7 @@ use crate::{
         },
         mr::{
             Register,
+            Segment,
             MAX_PER_HANDLE, //
         }, //
     },
@@ -41,6 +42,8 @@ pub struct Prepared {
     pub message: Message,
     /// The registration of its data, if the target is to reach it.
     pub register: Option<Register>,
+    /// How its data goes.
+    pub way: Way,
 }
 
 /// The direction of a command's data, on the wire.
@@ -54,7 +57,7 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
 }
 
 /// Writes the message for the command that is attached to `slot`, and maps its data if the policy
-/// says so.
+/// says so; `random` is for [`Handle::map`](crate::rdma::mr::Handle::map).
 ///
 /// Does not sleep.
 ///
@@ -62,8 +65,15 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
 ///
 /// `EINVAL` if no command is attached or the message does not fit, otherwise those of
 /// [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
-pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
-    let Slot { iu, handle, .. } = slot;
+#[inline(always)]
+pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result<Prepared> {
+    let Slot {
+        iu,
+        handle,
+        bounce,
+        lun,
+        ..
+    } = slot;
     let cmd = handle.get().ok_or(EINVAL)?;
     let len = cmd.data_len();
     let direction = direction(cmd);
@@ -72,18 +82,18 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         Direction::ToDevice => Transfer::Write(len),
         Direction::FromDevice => Transfer::Read(len),
     };
-    let lun = Lun(cmd.lun());
     let way = way(transfer, limits);
-    if way == Way::Dynamic || way == Way::Static {
-        handle.map(match direction {
+    if way == Way::Dynamic {
+        let access = match direction {
             Direction::FromDevice => dma::Direction::FromDevice,
             _ => dma::Direction::ToDevice,
-        })?;
+        };
+        handle.map(access, random)?;
     }
     let cmd = handle.get().ok_or(EINVAL)?;
     let head = Cmd {
         tag,
-        lun,
+        lun: *lun,
         cdb: cmd.cdb(),
     };
     let length = match way {
@@ -96,20 +106,19 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
                 data.get_mut(copied..).unwrap_or_default().fill(0);
                 IMM_DATA_OFFSET + len as usize
             }),
-        Way::Dynamic | Way::Static => {
-            let mut list = [DirectBuf::default(); MAX_PER_HANDLE];
-            let mut count = 0;
-            for (place, segment) in list.iter_mut().zip(handle.segments()) {
-                *place = DirectBuf::new(segment.addr, segment.key, segment.len);
-                count += 1;
-            }
-            match list.get(..count).unwrap_or_default() {
-                [one] => head.build_direct(iu.bytes_mut(), direction, one),
-                // The message has the whole table, so there is none in memory to read.
-                all => {
-                    let table = DirectBuf::new(0, 0, (count * DirectBuf::LEN) as u32);
-                    head.build_indirect(iu.bytes_mut(), direction, &table, len, all)
+        Way::Static => {
+            let piece = bounce.as_mut().ok_or(EINVAL)?.give(len)?;
+            let data = DirectBuf::new(piece.addr, piece.key, piece.len);
+            head.build_direct(iu.bytes_mut(), direction, &data)
+        }
+        Way::Dynamic => {
+            let mut segments = handle.segments();
+            match (segments.len(), segments.next()) {
+                (1, Some(one)) => {
+                    let data = DirectBuf::new(one.addr, one.key, one.len);
+                    head.build_direct(iu.bytes_mut(), direction, &data)
                 }
+                _ => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
             }
         }
     };
@@ -118,5 +127,27 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     Ok(Prepared {
         message,
         register: handle.register(),
+        way,
     })
+}
+
+/// The message with a list of regions.
+#[inline(never)]
+fn indirect(
+    head: &Cmd<'_>,
+    iu: &mut [u8],
+    direction: Direction,
+    len: u32,
+    segments: impl Iterator<Item = Segment>,
+) -> Result<usize, BuildError> {
+    let mut list = [DirectBuf::default(); MAX_PER_HANDLE];
+    let mut count = 0;
+    for (place, segment) in list.iter_mut().zip(segments) {
+        *place = DirectBuf::new(segment.addr, segment.key, segment.len);
+        count += 1;
+    }
+    // The message has the whole table, so there is none in memory to read.
+    let table = DirectBuf::new(0, 0, (count * DirectBuf::LEN) as u32);
+    let all = list.get(..count).unwrap_or_default();
+    head.build_indirect(iu, direction, &table, len, all)
 }

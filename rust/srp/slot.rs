@@ -7,15 +7,19 @@
 //! state, see [`logic::slot`](super::logic::slot).
 
 use super::{
-    logic::slot::{
-        Event,
-        State,
-        Word, //
+    logic::{
+        registration::Way,
+        slot::{
+            Event,
+            State,
+            Word, //
+        },
     },
     proto::ids::Lun, //
 };
 use crate::{
     rdma::{
+        bounce::Piece,
         dma::Chunk,
         mr::Handle, //
     },
@@ -41,8 +45,31 @@ pub struct Slot {
     pub handle: Handle<Command>,
     /// How the command ended, once it has been answered.
     pub result: ScsiResult,
-    /// The data was registered for the target.
-    pub registered: bool,
+    /// The slot's own registered memory, if there is any.
+    pub bounce: Option<Piece>,
+    /// How the command's data goes.
+    pub way: Way,
+    /// The unit of the command.
+    pub lun: Lun,
+    owner: Owner,
+}
+
+impl Slot {
+    /// A slot without a command.
+    pub fn new(iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
+        Self {
+            iu,
+            handle,
+            result: ScsiResult::DID_ERROR,
+            bounce,
+            way: Way::None,
+            lun: Lun([0; 8]),
+            owner: Owner {
+                hw_queue: 0,
+                index: 0,
+            },
+        }
+    }
 }
 
 /// A slot and its state.
@@ -102,9 +129,16 @@ impl Cell {
     #[inline]
     pub fn claim(&self, generation: u32, lun: Lun, owner: Owner) -> Option<Held<'_>> {
         let from = self.word();
-        let slot = self.acquire(from, from.claim(generation)?)?;
-        self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
-        self.owner.store(owner.number(), Relaxed);
+        let mut slot = self.acquire(from, from.claim(generation)?)?;
+        // Mostly they are those of the command before.
+        if slot.lun != lun {
+            slot.lun = lun;
+            self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
+        }
+        if slot.owner != owner {
+            slot.owner = owner;
+            self.owner.store(owner.number(), Relaxed);
+        }
         Some(slot)
     }
 
@@ -189,7 +223,7 @@ impl Held<'_> {
 
     /// Moves the slot on and gives it back. An event that the state does not allow, which would be
     /// a bug of ours, leaves the state.
-    #[inline]
+    #[inline(always)]
     pub fn release_after(mut self, event: Event) {
         self.word = self.word.next(event).unwrap_or(self.word);
         self.release();

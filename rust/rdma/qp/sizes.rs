@@ -3,6 +3,7 @@
 //! What a queue pair is made of.
 
 use crate::rdma::{
+    bounce::Bounce,
     dma::{
         Chunk,
         Pool, //
@@ -35,4 +36,6 @@ pub struct Memory {
     pub messages: Arc<Pool>,
     /// What data is registered with.
     pub regions: Arc<Regions>,
+    /// What small transfers go through.
+    pub bounce: Option<Arc<Bounce>>,
 }

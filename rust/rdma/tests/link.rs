@@ -13,6 +13,10 @@ use super::{
 use crate::{
     net::Namespace,
     rdma::{
+        bounce::{
+            Bounce,
+            Piece, //
+        },
         cm,
         dma::{
             Chunk,
@@ -33,6 +37,8 @@ use crate::{
         },
         wc::Flags, //
     },
+    sync::Completion,
+    sys::random_u64, //
 };
 use kernel::{
     prelude::*,
@@ -57,8 +63,26 @@ const PAGES: u32 = 4;
 const RECEIVES: u32 = 32;
 /// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
 pub(super) const WINDOW: u32 = RECEIVES - 8;
+/// The sizes of a connection.
+pub(super) struct Shape {
+    pub(super) handles: usize,
+    pub(super) per_handle: usize,
+    pub(super) pages: u32,
+    pub(super) pieces: usize,
+    pub(super) piece_size: usize,
+}
+const SHAPE: Shape = Shape {
+    handles: HANDLES,
+    per_handle: PER_HANDLE,
+    pages: PAGES,
+    pieces: PIECES,
+    piece_size: PIECE_SIZE,
+};
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
+/// Pieces of bounce memory, and the size of each.
+pub(super) const PIECES: usize = 5;
+pub(super) const PIECE_SIZE: usize = 8192;
 /// Events in a record.
 const RECORDS: usize = 64;
 
@@ -133,6 +157,8 @@ pub(super) struct Record {
     wrong: Atomic<u32>,
     failed: Atomic<u32>,
     running: Atomic<u32>,
+    /// A handle has been invalidated.
+    invalidated: Pin<KBox<Completion>>,
 }
 
 impl Record {
@@ -199,6 +225,7 @@ impl Handler for Record {
             self.add(Call::Invalidated as u32 + handle as u32);
             open == 0
         });
+        self.invalidated.complete_all();
     }
 
     fn control_sent(&self, _: &Qp<Self>) {
@@ -226,6 +253,7 @@ pub(super) struct Link {
     pub(super) qp: Arc<Qp<Record>>,
     pub(super) peer: Peer,
     pub(super) handles: KVec<Handle<List>>,
+    pieces: KVec<Piece>,
     chunks: KVec<Chunk>,
     sent: u32,
     events: Arc<Events>,
@@ -236,13 +264,19 @@ pub(super) struct Link {
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
     pub(super) fn new(soft: &Soft) -> Result<Self> {
+        Self::with(soft, &SHAPE)
+    }
+
+    pub(super) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
         let (peer, events, id) = Self::route(soft)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
-        limits.max_pages_per_mr = PAGES;
-        let (regions, handles) = Regions::new(&pd, &limits, HANDLES, PER_HANDLE)?;
+        limits.max_pages_per_mr = shape.pages;
+        let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
+        let (bounce, pieces) =
+            Bounce::new(&pd, &soft.device.limits(), shape.pieces, shape.piece_size)?;
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -255,18 +289,20 @@ impl Link {
             wrong: Atomic::new(0),
             failed: Atomic::new(0),
             running: Atomic::new(0),
+            invalidated: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
         };
         let sizes = Sizes {
-            // Messages, registrations, invalidations, and one to drain with.
-            send: SENDS + (HANDLES * PER_HANDLE * 2) as u32 + 1,
+            // Messages, registrations, invalidations, the bounce memory, and one to drain with.
+            send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
             receive: RECEIVES,
             vector: 0,
-            handles: HANDLES,
+            handles: shape.handles,
         };
         let memory = Memory {
             receives,
             messages,
             regions: regions.clone(),
+            bounce: Some(bounce),
         };
         let qp = Qp::new(&pd, sizes, memory, record)?;
         Self::connect(&qp, id, &events)?;
@@ -274,6 +310,7 @@ impl Link {
             qp,
             peer,
             handles,
+            pieces,
             chunks,
             sent: 0,
             events,
@@ -315,7 +352,8 @@ impl Link {
             retry_count: 7,
             rnr_retry_count: 7,
         })?;
-        events.wait(&events.established)
+        events.wait(&events.established)?;
+        qp.post_bounce()
     }
 
     /// Sends the first message, which tells an iWARP peer that it may send.
@@ -334,6 +372,11 @@ impl Link {
         self.sent = 0;
         self.record().received.store(0, Relaxed);
         self.greet()
+    }
+
+    /// A piece of the bounce memory.
+    pub(super) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
+        self.pieces.get_mut(number).ok_or(EINVAL)
     }
 
     /// What the handler has recorded.
@@ -386,11 +429,17 @@ impl Link {
         }
     }
 
+    /// As [`Self::arrived`], without sleeping.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn arrived_spinning(&self) -> Result {
+        self.peer.spin_until(|peer| peer.received() >= self.sent)
+    }
+
     /// Attaches a list to a handle, maps it, and sends the registration.
     pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
-        place.map(direction)?;
+        place.map(direction, random_u64())?;
         self.send(Some(handle))?;
         self.arrived()
     }
@@ -399,6 +448,16 @@ impl Link {
     pub(super) fn take(&mut self, handle: usize) -> Result<List> {
         let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
         handle.detach()?.ok_or(EINVAL)
+    }
+
+    /// Invalidates handles, and sleeps until the last one is.
+    pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
+        let done = &self.record().invalidated;
+        for handle in handles {
+            done.reinit();
+            self.qp.post_invalidate(handle)?;
+        }
+        done.wait_timeout(5_000)
     }
 
     /// Invalidates a handle and waits for it.

@@ -25,7 +25,8 @@ use crate::{
         },
         pd::Pd, //
     },
-    srp::logic::registration, //
+    srp::logic::registration,
+    sys::random_u64, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -56,7 +57,7 @@ fn handle(soft: &Soft, per_handle: usize) -> Result<Handle<List>> {
 fn mapped(soft: &Soft, per_handle: usize, list: List) -> Result<Handle<List>> {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
-    handle.map(Direction::FromDevice)?;
+    handle.map(Direction::FromDevice, random_u64())?;
     Ok(handle)
 }
 
@@ -98,13 +99,13 @@ fn becomes(soft: &Soft, list: List, lengths: &[u32]) -> Result {
 fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
-    check_eq!(handle.map(Direction::FromDevice), Err(E2BIG));
+    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(E2BIG));
     check_eq!(handle.segments().len(), 0);
     check!(handle.register().is_none());
     check!(handle.detach()?.is_some());
     // It is as good as new.
     check!(handle.attach(List::scattered(1)?).is_ok());
-    handle.map(Direction::FromDevice)?;
+    handle.map(Direction::FromDevice, random_u64())?;
     covers(&handle)
 }
 
@@ -197,10 +198,10 @@ fn long_entries_are_split(soft: &Soft) -> Result {
 
 fn nothing_is_refused(soft: &Soft) -> Result {
     let mut handle = handle(soft, 1)?;
-    check_eq!(handle.map(Direction::FromDevice), Err(EINVAL));
+    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(EINVAL));
     check!(handle.detach()?.is_none());
     check!(handle.attach(List::new(1, &[])?).is_ok());
-    check_eq!(handle.map(Direction::FromDevice), Err(EINVAL));
+    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(EINVAL));
     check!(handle.register().is_none());
     check!(handle.attach(List::scattered(1)?).is_err());
     check!(handle.detach()?.is_some_and(|list| list.count() == 0));
@@ -226,7 +227,7 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
     for _ in 0..ROUNDS {
         let list = handle.detach()?.ok_or(EINVAL)?;
         check!(handle.attach(list).is_ok());
-        handle.map(Direction::ToDevice)?;
+        handle.map(Direction::ToDevice, random_u64())?;
         covers(&handle)?;
         let now = handle.segments().next().ok_or(EINVAL)?;
         check_eq!(now.key >> 8, last.key >> 8);
@@ -260,8 +261,8 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
             bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
         ),
     ] {
-        handle.map(direction)?;
-        check_eq!(handle.map(direction), Err(EBUSY));
+        handle.map(direction, random_u64())?;
+        check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
         let register = handle.register().ok_or(EINVAL)?;
         check_eq!(register.access as u32, access);
         check_eq!(regions.of_register(&register)?.count(), 2);
@@ -269,7 +270,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
         check!(handle.register().is_none());
         check!(handle.attach(list).is_ok());
         // Nobody has seen the end of the registration.
-        check_eq!(handle.map(direction), Err(EBUSY));
+        check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
         regions.invalidated(0);
     }
     Ok(())
@@ -286,7 +287,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     let mut registers = KVec::new();
     for handle in [&mut handle, &mut other] {
         check!(handle.attach(List::scattered(6)?).is_ok());
-        handle.map(Direction::FromDevice)?;
+        handle.map(Direction::FromDevice, random_u64())?;
         check!(handle.unreachable());
         let register = handle.register().ok_or(EINVAL)?;
         check!(!handle.unreachable());

@@ -18,6 +18,7 @@ use crate::{
             Violation, //
         },
         logic::{
+            registration::Way,
             send_queue::ANSWERS,
             slot::{
                 Event,
@@ -38,7 +39,10 @@ use crate::{
                 self,
                 AerReq, //
             },
-            rsp::Rsp,
+            rsp::{
+                Good,
+                Rsp, //
+            },
             sense::Sense, //
         },
     },
@@ -89,6 +93,39 @@ impl Replies {
 }
 
 impl Channel {
+    /// Takes the usual response, and says whether it was one.
+    #[inline]
+    pub(super) fn good(&self, connection: &Connection, bytes: &[u8]) -> bool {
+        let Some(good) = Good::parse(bytes) else {
+            return false;
+        };
+        let tag = Tag::from_wire(good.tag);
+        let Kind::Command(index) = tag.kind() else {
+            return false;
+        };
+        let Some(cell) = self.slots.get(usize::from(index)) else {
+            return false;
+        };
+        if tag.channel() != self.index {
+            return false;
+        }
+        let posted = Word::new(State::Posted, tag.generation());
+        let Some(mut slot) = cell.take_from(posted, Event::Answer) else {
+            return false;
+        };
+        slot.result = ScsiResult::status(0);
+        if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
+            cmd.copy_to_buffer(piece.take(cmd.data_len()));
+        }
+        let credits = self.give_credits(good.req_lim_delta);
+        self.settle(connection, cell, usize::from(index), slot);
+        if let Err(violation) = credits {
+            self.fail(Lost::Violation(violation));
+        }
+        true
+    }
+
+    #[cold]
     pub(super) fn message(
         &self,
         connection: &Connection,
@@ -168,6 +205,9 @@ impl Channel {
         match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
             Ok(outcome) => {
                 cmd.set_resid(outcome.resid);
+                if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
+                    cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
+                }
                 if !outcome.sense.is_empty() {
                     cmd.set_sense(outcome.sense);
                 }

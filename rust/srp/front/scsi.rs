@@ -196,8 +196,9 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        match self.channel_for(cmd.tag().hw_queue) {
-            Some(connection) => connection.handler().queue(connection, cmd),
+        let tag = cmd.tag();
+        match self.channel_for(tag.hw_queue) {
+            Some(connection) => connection.handler().queue(connection, cmd, tag),
             None => Err(Rejected {
                 cmd,
                 why: Busy::Host,

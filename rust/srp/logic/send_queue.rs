@@ -9,8 +9,9 @@ const PER_REGION: u32 = 2;
 /// Answers to requests of the target that can be under way. It may send the next request when it has
 /// one, which can be before we see that it has been sent.
 pub const ANSWERS: u32 = 4;
-/// SENDs beside commands: task management, answers to the target, a logout.
-const EXTRA_SENDS: u32 = 1 + ANSWERS + 1;
+/// Requests beside commands: task management, answers to the target, a logout, and the registration of
+/// the static memory.
+const EXTRA_SENDS: u32 = 1 + ANSWERS + 1 + 1;
 /// Of the sends that no later completion of the same command recycles, every 16th is signaled.
 pub const SIGNAL_EVERY: u32 = 16;
 /// Sends that wait to be recycled: those since the last signaled one, and those until its

@@ -101,6 +101,7 @@ impl Event {
 }
 
 /// The state after `event`, or `None` if it must not happen in `state`.
+#[inline(always)]
 pub const fn next(state: State, event: Event) -> Option<State> {
     Some(match (state, event) {
         (State::Free, Event::Claim) => State::Building,
@@ -186,6 +187,7 @@ impl Word {
     }
 
     /// The word after `event`, which is not [`Event::Claim`], or `None` if it must not happen now.
+    #[inline(always)]
     pub const fn next(self, event: Event) -> Option<Self> {
         match (event, next(self.state(), event)) {
             (Event::Claim, _) | (_, None) => None,

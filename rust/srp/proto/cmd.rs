@@ -17,7 +17,8 @@ use zerocopy::{
         U32,
         U64, //
     },
-    IntoBytes,
+    FromBytes,
+    IntoBytes, //
 };
 use zerocopy_derive::{
     FromBytes,
@@ -77,6 +78,23 @@ struct Header {
     reserved4: u8,
     add_cdb_len: u8,
     cdb: [u8; BASE_CDB_LEN],
+}
+
+/// A command with the one buffer of its data.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Direct {
+    header: Header,
+    data: DirectBuf,
+}
+
+/// A command with data behind it.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Immediate {
+    header: Header,
+    len: U32,
+    padding: [u8; MAX_CDB_LEN - BASE_CDB_LEN],
 }
 
 /// Memory that the target may reach: `struct srp_direct_buf`.
@@ -178,12 +196,21 @@ impl Cmd<'_> {
     }
 
     /// Writes a command whose data is the one buffer `data`; returns its length in bytes.
+    #[inline(always)]
     pub fn build_direct(
         &self,
         iu: &mut [u8],
         direction: Direction,
         data: &DirectBuf,
     ) -> Result<usize, BuildError> {
+        // The usual command in one piece.
+        if let (Some(cdb), Ok((place, _))) = (self.short(), Direct::mut_from_prefix(iu)) {
+            *place = Direct {
+                header: self.header(FMT_DIRECT, direction, 0, cdb, 0)?,
+                data: *data,
+            };
+            return Ok(core::mem::size_of::<Direct>());
+        }
         let mut out = Writer::new(iu);
         self.head(&mut out, FMT_DIRECT, direction, 0)?;
         out.put(data.as_bytes())?;
@@ -225,6 +252,7 @@ impl Cmd<'_> {
     ///
     /// Returns the place for exactly `len` bytes; the caller must fill all of it. The message is
     /// then [`IMM_DATA_OFFSET`]` + len` bytes long.
+    #[inline(always)]
     pub fn build_immediate<'b>(
         &self,
         iu: &'b mut [u8],
@@ -237,6 +265,14 @@ impl Cmd<'_> {
             .get_mut(..need)
             .and_then(|iu| iu.split_at_mut_checked(IMM_DATA_OFFSET))
             .ok_or(BuildError::NoSpace { need, have })?;
+        if let (Some(cdb), Ok(place)) = (self.short(), Immediate::mut_from_bytes(head)) {
+            *place = Immediate {
+                header: self.header(FMT_IMMEDIATE, Direction::ToDevice, 0, cdb, 0)?,
+                len: U32::new(field),
+                padding: [0; MAX_CDB_LEN - BASE_CDB_LEN],
+            };
+            return Ok(data);
+        }
         let mut out = Writer::new(head);
         self.head(&mut out, FMT_IMMEDIATE, Direction::ToDevice, 0)?;
         out.put(U32::new(field).as_bytes())?;
@@ -266,14 +302,42 @@ impl Cmd<'_> {
             .saturating_sub(BASE_CDB_LEN)
             .next_multiple_of(4);
         let additional = additional.get(..more).ok_or(bad_cdb)?;
+        let more = u8::try_from(more).map_err(|_| bad_cdb)?;
+        out.put(
+            self.header(format, direction, count, *base, more)?
+                .as_bytes(),
+        )?;
+        out.put(additional)
+    }
 
+    /// The CDB padded with zeros, if it has 8 to [`BASE_CDB_LEN`] bytes as nearly all have.
+    #[inline(always)]
+    fn short(&self) -> Option<[u8; BASE_CDB_LEN]> {
+        let first = self.cdb.first_chunk::<8>()?;
+        let last = self.cdb.last_chunk::<8>()?;
+        let missing = BASE_CDB_LEN.checked_sub(self.cdb.len())? as u32;
+        let low = u64::from_le_bytes(*first);
+        // Without those that are in `first` as well.
+        let high = u64::from_le_bytes(*last).checked_shr(8 * missing);
+        Some((u128::from(low) | u128::from(high.unwrap_or(0)) << 64).to_le_bytes())
+    }
+
+    #[inline(always)]
+    fn header(
+        &self,
+        format: u8,
+        direction: Direction,
+        count: u8,
+        cdb: [u8; BASE_CDB_LEN],
+        add_cdb_len: u8,
+    ) -> Result<Header, BuildError> {
         let (buf_fmt, data_out_desc_cnt, data_in_desc_cnt) = match direction {
             Direction::None if format == 0 => (0, 0, 0),
             Direction::None => return Err(BuildError::Data),
             Direction::ToDevice => (format << 4, count, 0),
             Direction::FromDevice => (format, 0, count),
         };
-        let header = Header {
+        Ok(Header {
             opcode: opcode::CMD,
             sol_not: 0,
             reserved1: [0; 3],
@@ -286,11 +350,9 @@ impl Cmd<'_> {
             reserved3: 0,
             task_attr: 0,
             reserved4: 0,
-            add_cdb_len: u8::try_from(more).map_err(|_| bad_cdb)?,
-            cdb: *base,
-        };
-        out.put(header.as_bytes())?;
-        out.put(additional)
+            add_cdb_len,
+            cdb,
+        })
     }
 }
 

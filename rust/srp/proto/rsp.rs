@@ -68,6 +68,30 @@ struct Wire {
 
 const _: () = assert!(core::mem::size_of::<Wire>() == Rsp::LEN);
 
+/// What nearly every response says: the command has ended with GOOD status, and with all its data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Good {
+    /// As [`Rsp::req_lim_delta`].
+    pub req_lim_delta: i32,
+    /// As [`Rsp::tag`].
+    pub tag: u64,
+}
+
+impl Good {
+    /// `None` for every other message. `bytes` must be what arrived, not the whole buffer.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (wire, _) = Wire::ref_from_prefix(bytes).ok()?;
+        if wire.opcode != opcode::RSP || wire.flags != 0 || wire.status != 0 {
+            return None;
+        }
+        Some(Self {
+            req_lim_delta: signed(wire.req_lim_delta),
+            tag: wire.tag.get(),
+        })
+    }
+}
+
 /// A response, as far as it can be read without knowing the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Rsp<'a> {

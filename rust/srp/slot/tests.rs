@@ -325,12 +325,11 @@ fn new(soft: &Soft, commands: u32) -> Result<Arc<Race>> {
         ends.push(Atomic::new(0), GFP_KERNEL)?;
     }
     let race = Race {
-        cell: Cell::new(Slot {
-            iu: chunks.pop().ok_or(ENOMEM)?,
-            handle: handles.pop().ok_or(ENOMEM)?,
-            result: ScsiResult::DID_ERROR,
-            registered: false,
-        }),
+        cell: Cell::new(Slot::new(
+            chunks.pop().ok_or(ENOMEM)?,
+            handles.pop().ok_or(ENOMEM)?,
+            None,
+        )),
         commands,
         ends,
         owned: Atomic::new(0),

@@ -256,25 +256,25 @@ fn queue_sizes() {
     };
     assert_eq!(
         (sizes.send_queue(), sizes.receives(), sizes.receive_queue()),
-        (64 * 3 + 39, 76, 77)
+        (64 * 3 + 40, 76, 77)
     );
     assert_eq!(
         (sizes.completion_queue(), sizes.memory_regions()),
-        (231 + 77, 64)
+        (232 + 77, 64)
     );
     assert_eq!(sizes.fit(device), Some(sizes));
     // Exactly enough, and one less of each.
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 231,
-            max_cqe: 308,
+            max_qp_wr: 232,
+            max_cqe: 309,
             max_mr: 64
         }),
         Some(sizes)
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 230,
+            max_qp_wr: 231,
             ..device
         }),
         Some(Sizes {
@@ -284,7 +284,7 @@ fn queue_sizes() {
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_cqe: 307,
+            max_cqe: 308,
             ..device
         }),
         Some(Sizes {
@@ -302,10 +302,10 @@ fn queue_sizes() {
             regions: 1
         })
     );
-    // One command: 3 + 4 in the send queue, 14 in the receive queue.
+    // One command: 3 + 40 in the send queue.
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 42,
+            max_qp_wr: 43,
             ..device
         }),
         Some(Sizes {
@@ -315,7 +315,7 @@ fn queue_sizes() {
     );
     assert_eq!(
         sizes.fit(DeviceLimits {
-            max_qp_wr: 41,
+            max_qp_wr: 42,
             ..device
         }),
         None

@@ -156,6 +156,45 @@ proptest! {
     }
 
     #[test]
+    fn short_commands_have_these_bytes(tag: u64, lun: u64, cdb in vec(any::<u8>(), 1..=32),
+                                       va: u64, key: u32, len: u32, data in vec(any::<u8>(), 0..=600)) {
+        let cmd = Cmd { tag, lun: Lun::from_int(lun), cdb: &cdb };
+        let more = cdb.len().saturating_sub(16).next_multiple_of(4);
+        let head = |format: u8| {
+            let mut bytes = vec![2, 0, 0, 0, 0, format, 0, 0];
+            bytes.extend(tag.to_be_bytes());
+            bytes.extend([0; 4]);
+            bytes.extend(Lun::from_int(lun).0);
+            bytes.extend([0, 0, 0, more as u8]);
+            bytes.extend(&cdb);
+            bytes.resize(48 + more, 0);
+            bytes
+        };
+        for (direction, format) in [(Direction::FromDevice, 1), (Direction::ToDevice, 0x10)] {
+            let mut wanted = head(format);
+            wanted.extend(va.to_be_bytes());
+            wanted.extend(key.to_be_bytes());
+            wanted.extend(len.to_be_bytes());
+            let mut iu = vec![0xaa; 100];
+            let buf = DirectBuf::new(va, key, len);
+            prop_assert_eq!(cmd.build_direct(&mut iu, direction, &buf), Ok(wanted.len()));
+            prop_assert_eq!(&iu[..wanted.len()], &wanted[..]);
+            prop_assert!(iu[wanted.len()..].iter().all(|&byte| byte == 0xaa));
+            prop_assert!(cmd.build_direct(&mut iu[..wanted.len() - 1], direction, &buf).is_err());
+            prop_assert!(cmd.build_direct(&mut iu, Direction::None, &buf).is_err());
+        }
+        let mut wanted = head(0x30);
+        wanted.extend((data.len() as u32).to_be_bytes());
+        wanted.resize(68, 0);
+        wanted.extend(&data);
+        let mut iu = vec![0xaa; 700];
+        cmd.build_immediate(&mut iu, data.len()).unwrap().copy_from_slice(&data);
+        prop_assert_eq!(&iu[..wanted.len()], &wanted[..]);
+        prop_assert!(iu[wanted.len()..].iter().all(|&byte| byte == 0xaa));
+        prop_assert!(cmd.build_immediate(&mut iu[..wanted.len() - 1], data.len()).is_err());
+    }
+
+    #[test]
     fn login_requests_agree(tag: u64, len: u32, immediate: u32, multi: bool, ids: [u64; 4]) {
         let requested = Requested {
             tag,

@@ -11,7 +11,7 @@ use srp_host::proto::{
     ids::Lun,
     message::Message,
     misc::CredReq,
-    rsp::{flag::*, Outcome, Rsp, RspFault},
+    rsp::{flag::*, Good, Outcome, Rsp, RspFault},
     tmf::TmfStatus,
 };
 
@@ -383,5 +383,43 @@ fn minimum_lengths_and_opcodes() {
             let result = Message::parse(&bytes[..len]);
             assert_eq!(result.is_ok(), len >= need, "{opcode:#x} {len}");
         }
+    }
+}
+
+#[test]
+fn only_plain_success_is_good() {
+    let bytes = message(Fields::default());
+    let good = Good {
+        req_lim_delta: -2,
+        tag: 0x1122_3344_5566_7788,
+    };
+    assert_eq!(Good::parse(&bytes), Some(good));
+    // Lengths and residuals mean nothing without their flags.
+    let noise = message(Fields {
+        out_res: 1,
+        in_res: 2,
+        sense_len: 3,
+        resp_len: 4,
+        data: &[5; 6],
+        ..Fields::default()
+    });
+    assert_eq!(Good::parse(&noise), Some(good));
+    for len in 0..bytes.len() {
+        assert_eq!(Good::parse(&bytes[..len]), None);
+    }
+    for bit in 0..8 {
+        let flagged = message(Fields {
+            flags: 1 << bit,
+            ..Fields::default()
+        });
+        assert_eq!(Good::parse(&flagged), None);
+        let failed = message(Fields {
+            status: 1 << bit,
+            ..Fields::default()
+        });
+        assert_eq!(Good::parse(&failed), None);
+        let mut other = bytes.clone();
+        other[0] ^= 1 << bit;
+        assert_eq!(Good::parse(&other), None);
     }
 }

@@ -56,5 +56,7 @@ fuzz_target!(|input: (u64, [u8; 8], u8, u16, u16, &[u8])| {
             cdb.len().saturating_sub(16).next_multiple_of(4)
         );
         assert_eq!(zeros[32..32 + cdb.len()], *cdb);
+        let end = 32 + cdb.len().max(16).next_multiple_of(4);
+        assert!(zeros[32 + cdb.len()..end].iter().all(|&byte| byte == 0));
     }
 });

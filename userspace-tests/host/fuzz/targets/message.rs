@@ -5,7 +5,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srp_host::proto::{cmd::Direction, message::Message, rsp::MAX_SENSE_LEN};
+use srp_host::proto::{
+    cmd::Direction,
+    message::Message,
+    rsp::{Good, MAX_SENSE_LEN},
+};
 
 fuzz_target!(|input: (u32, u8, &[u8])| {
     let (data_len, direction, bytes) = input;
@@ -15,9 +19,16 @@ fuzz_target!(|input: (u32, u8, &[u8])| {
         _ => Direction::FromDevice,
     };
     let within = |part: &[u8]| part.is_empty() || bytes.as_ptr_range().contains(&part.as_ptr());
+    let good = Good::parse(bytes);
     match Message::parse(bytes) {
         Ok(Message::Rsp(rsp)) => {
             assert!(bytes.len() >= 36);
+            if let Some(good) = good {
+                assert_eq!((good.req_lim_delta, good.tag), (rsp.req_lim_delta, rsp.tag));
+                let outcome = rsp.outcome(data_len, direction).expect("no fault");
+                assert_eq!((outcome.status, outcome.resid), (0, 0));
+                assert!(!outcome.overrun && outcome.sense.is_empty());
+            }
             let _ = format!("{}", rsp.tmf_status());
             match rsp.outcome(data_len, direction) {
                 Ok(outcome) => {
@@ -30,6 +41,7 @@ fuzz_target!(|input: (u32, u8, &[u8])| {
                 }
             }
         }
+        _ if good.is_some() => panic!("good, but no response"),
         Ok(Message::AerReq(aer)) => {
             assert!(aer.sense.len() <= bytes.len() - 36 && within(aer.sense))
         }
