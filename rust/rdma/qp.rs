@@ -470,14 +470,6 @@ impl<H: Handler> Qp<H> {
         Ok(first)
     }
 
-    /// Posts a registration alone.
-    #[cfg(SRP_KUNIT)]
-    pub fn post_register(&self, register: Register) -> Result {
-        let mut chain = REGISTRATIONS;
-        let first = self.registrations(&mut chain, &register, core::ptr::null())?;
-        self.post_chain(&rcu::read_lock(), first)
-    }
-
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
     /// reports by [`Handler::invalidated`]. Returns whether there was one.
     ///

@@ -5,8 +5,6 @@
 //! Each suite exists once for each kind of device; without such a device its tests are skipped. The
 //! other end of a connection is [`peer::Peer`], a passive side on bare verbs.
 
-#[cfg(SRP_BENCH)]
-mod bench;
 mod bounce;
 mod events;
 mod link;

@@ -37,7 +37,6 @@ use crate::{
         },
         wc::Flags, //
     },
-    sync::Completion,
     sys::random_u64, //
 };
 use kernel::{
@@ -157,8 +156,6 @@ pub(super) struct Record {
     wrong: Atomic<u32>,
     failed: Atomic<u32>,
     running: Atomic<u32>,
-    /// A handle has been invalidated.
-    invalidated: Pin<KBox<Completion>>,
 }
 
 impl Record {
@@ -225,7 +222,6 @@ impl Handler for Record {
             self.add(Call::Invalidated as u32 + handle as u32);
             open == 0
         });
-        self.invalidated.complete_all();
     }
 
     fn control_sent(&self, _: &Qp<Self>) {
@@ -289,7 +285,6 @@ impl Link {
             wrong: Atomic::new(0),
             failed: Atomic::new(0),
             running: Atomic::new(0),
-            invalidated: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
         };
         let sizes = Sizes {
             // Messages, registrations, invalidations, the bounce memory, and one to drain with.
@@ -429,12 +424,6 @@ impl Link {
         }
     }
 
-    /// As [`Self::arrived`], without sleeping.
-    #[cfg(SRP_BENCH)]
-    pub(super) fn arrived_spinning(&self) -> Result {
-        self.peer.spin_until(|peer| peer.received() >= self.sent)
-    }
-
     /// Attaches a list to a handle, maps it, and sends the registration.
     pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
@@ -448,16 +437,6 @@ impl Link {
     pub(super) fn take(&mut self, handle: usize) -> Result<List> {
         let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
         handle.detach()?.ok_or(EINVAL)
-    }
-
-    /// Invalidates handles, and sleeps until the last one is.
-    pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
-        let done = &self.record().invalidated;
-        for handle in handles {
-            done.reinit();
-            self.qp.post_invalidate(handle)?;
-        }
-        done.wait_timeout(5_000)
     }
 
     /// Invalidates a handle and waits for it.

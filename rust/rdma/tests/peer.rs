@@ -57,13 +57,6 @@ use kernel::{
     },
 };
 
-#[cfg(SRP_BENCH)]
-extern "C" {
-    /// `include/linux/sched.h`
-    #[link_name = "yield"]
-    fn yield_now();
-}
-
 /// Bytes of a message.
 const MESSAGE: usize = 64;
 /// Receives that are posted.
@@ -337,28 +330,6 @@ impl Peer {
     pub(super) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
         self.begin(how, segment)?;
         self.poll_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
-        Ok(Status(self.inner.transfer.load(Relaxed)))
-    }
-
-    /// Polls without sleeping until `done` says so.
-    #[cfg(SRP_BENCH)]
-    pub(super) fn spin_until(&self, done: impl Fn(&Self) -> bool) -> Result {
-        for _ in 0..100_000_000u64 {
-            self.poll();
-            if done(self) {
-                return Ok(());
-            }
-            // SAFETY: A kernel thread that holds nothing may always do so.
-            unsafe { yield_now() };
-        }
-        Err(ETIMEDOUT)
-    }
-
-    /// As [`Self::transfer`], without sleeping.
-    #[cfg(SRP_BENCH)]
-    pub(super) fn transfer_spinning(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
-        self.begin(how, segment)?;
-        self.spin_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
         Ok(Status(self.inner.transfer.load(Relaxed)))
     }
 
