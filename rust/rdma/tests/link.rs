@@ -62,21 +62,6 @@ const PAGES: u32 = 4;
 const RECEIVES: u32 = 32;
 /// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
 pub(super) const WINDOW: u32 = RECEIVES - 8;
-/// The sizes of a connection.
-pub(super) struct Shape {
-    pub(super) handles: usize,
-    pub(super) per_handle: usize,
-    pub(super) pages: u32,
-    pub(super) pieces: usize,
-    pub(super) piece_size: usize,
-}
-const SHAPE: Shape = Shape {
-    handles: HANDLES,
-    per_handle: PER_HANDLE,
-    pages: PAGES,
-    pieces: PIECES,
-    piece_size: PIECE_SIZE,
-};
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
 /// Pieces of bounce memory, and the size of each.
@@ -260,19 +245,14 @@ pub(super) struct Link {
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
     pub(super) fn new(soft: &Soft) -> Result<Self> {
-        Self::with(soft, &SHAPE)
-    }
-
-    pub(super) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
         let (peer, events, id) = Self::route(soft)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
-        limits.max_pages_per_mr = shape.pages;
-        let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
+        limits.max_pages_per_mr = PAGES;
+        let (regions, handles) = Regions::new(&pd, &limits, HANDLES, PER_HANDLE)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
-        let (bounce, pieces) =
-            Bounce::new(&pd, &soft.device.limits(), shape.pieces, shape.piece_size)?;
+        let (bounce, pieces) = Bounce::new(&pd, &soft.device.limits(), PIECES, PIECE_SIZE)?;
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -288,10 +268,10 @@ impl Link {
         };
         let sizes = Sizes {
             // Messages, registrations, invalidations, the bounce memory, and one to drain with.
-            send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
+            send: SENDS + (HANDLES * PER_HANDLE * 2) as u32 + 1 + 1,
             receive: RECEIVES,
             vector: 0,
-            handles: shape.handles,
+            handles: HANDLES,
         };
         let memory = Memory {
             receives,
