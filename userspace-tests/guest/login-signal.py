@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""login-signal.py ADD_TARGET STRING MS: a child writes STRING to ADD_TARGET and gets SIGINT, or SIGKILL
+"""login-signal.py ADD_TARGET STRING MS: a child writes STRING to ADD_TARGET and gets SIGTERM, or SIGKILL
 for every second call time, after MS milliseconds. Prints how long it lived after the signal in
 milliseconds and how it ended: `done`, an errno name, or the signal."""
-import errno, os, signal, sys, time
+
+import ctypes, errno, os, signal, sys, time
 
 path, string, ms = sys.argv[1], sys.argv[2], int(sys.argv[3])
 sig = signal.SIGKILL if ms // 50 % 2 else signal.SIGTERM
 ready, begins = os.pipe()
 pid = os.fork()
 if pid == 0:
-    # Without SA_RESTART a write that gives up ends with EINTR. So does one that has not begun.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(errno.EINTR))
-    signal.siginterrupt(signal.SIGTERM, True)
-    import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
+    # Python's own handlers wait for the end of the call when the signal comes just before it.
+    libc.signal(signal.SIGTERM, ctypes.cast(libc._exit, ctypes.c_void_p))
     fd = os.open(path, os.O_WRONLY)
     data = string.encode()
     os.write(begins, b".")
@@ -38,5 +37,5 @@ if os.WIFSIGNALED(status):
     end = signal.Signals(os.WTERMSIG(status)).name
 else:
     code = os.WEXITSTATUS(status)
-    end = "done" if code == 0 else errno.errorcode.get(code, str(code))
+    end = {0: "done", signal.SIGTERM: "SIGTERM"}.get(code) or errno.errorcode.get(code, str(code))
 print(ms, end)
