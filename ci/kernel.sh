@@ -3,7 +3,7 @@
 # kernel.sh stock|test|kasan: prints the build folder of a kernel that modules can
 # be built against. `stock` is Debian's own kernel, its Rust metadata made again
 # from its source and .config; `test` and `kasan` are ours (test.config, kasan.config),
-# with their modules installed under modules/ and siw.patch applied.
+# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA and the target.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
@@ -12,7 +12,7 @@ linux=$("$top/ci/linux.sh")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
-siw=drivers/infiniband/sw/siw
+patched=(drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel,
 # but not what rustc needs of the kernel crate; modules_prepare makes it.
@@ -28,11 +28,16 @@ stock() {
 
 # ours KERNEL TARGET... FOLDER: common.config and KERNEL.config on top of allnoconfig.
 ours() {
-	local kernel=$1 dir=${*: -1}
+	local kernel=$1 dir=${*: -1} d binds=()
 	cat "$top/ci/common.config" "$top/ci/$kernel.config" >"$dir/fragment"
-	cp -r "$linux/source/$siw" "$dir/siw"
-	in_root "$root" "$dir/siw:/siw" "$top/ci:/ci:ro" -- busybox patch -d /siw -p5 -i /ci/siw.patch
-	in_root "$root" "$linux/source:/linux:ro" "$dir/siw:/linux/$siw:ro" "$dir:/build" "$ccache:/ccache" -- bash -euc '
+	for d in "${patched[@]}"; do
+		mkdir -p "$dir/patched/$d"
+		cp -r "$linux/source/$d/." "$dir/patched/$d"
+		binds+=("$dir/patched/$d:/linux/$d:ro")
+	done
+	in_root "$root" "$dir/patched:/patched" "$top/ci:/ci:ro" -- bash -euc '
+		for p in /ci/patches/*.patch; do busybox patch -d /patched -p1 -i "$p"; done'
+	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
 		m() { eval "make O=/build LOCALVERSION=-srp-$kernel $flags \"\$@\""; }
@@ -47,7 +52,7 @@ ours() {
 		m -s INSTALL_MOD_PATH=/build/modules INSTALL_MOD_STRIP=1 modules_install
 		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
-options() { cat "$top/ci/common.config" "$top/ci/$1.config" "$top/ci/siw.patch" | sha256sum; }
+options() { cat "$top/ci/common.config" "$top/ci/$1.config" "$top"/ci/patches/*.patch | sha256sum; }
 
 case ${1-} in
 stock) step kernel-stock "1 $linux" stock ;;
