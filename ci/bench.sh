@@ -20,20 +20,6 @@ build_counts() {
 		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/counts.so /src/counts.c
 }
 
-make_plot_root() {
-	local m; m=$(mirror)
-	mmdebstrap --variant=apt --include=python3-matplotlib --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-		--aptopt='Acquire::Retries "3"' trixie "$1" "deb $m trixie main"
-}
-
-plots() {
-	local plot_root
-	host_needs mmdebstrap debian-archive-keyring util-linux
-	plot_root=$(step plot 1 make_plot_root)
-	in_root "$plot_root" "$bench:/bench:ro" "$out:/out" -- \
-		env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 /bench/plot.py /out
-}
-
 # guest CPUS: the drivers take turns in one boot. What measure.py says is on the second disk, what
 # the plugin counts in a file.
 guest() {
@@ -86,5 +72,5 @@ icount|wall) ;;
 esac
 status=0
 "${MODE:-icount}"
-[ -n "${SHORT-}" ] || plots
+[ -n "${SHORT-}" ] || "$top/ci/plot.sh" plot.py /out
 exit $status

@@ -471,7 +471,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Posts a registration alone.
-    #[cfg(SRP_KUNIT)]
+    #[cfg(SRP_BENCH)]
     pub fn post_register(&self, register: Register) -> Result {
         let mut chain = REGISTRATIONS;
         let first = self.registrations(&mut chain, &register, core::ptr::null())?;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What memory registration costs, as the papers measured it, on a soft device.
+//! What memory registration, transfers and notification cost, as the papers measured it, on the soft
+//! devices.
 //!
-//! Only in a build with `SRP_BENCH=1`. In a guest whose clock counts instructions a nanosecond is one.
-//! Each result is a line `srp_bench: NAME KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
+//! Only in a module built with `SRP_BENCH=1`, which does this when it is loaded. In a guest whose clock
+//! counts instructions a nanosecond is one. Each result is a line `srp_bench: NAME KEY=VALUE...`;
+//! userspace-tests/bench/papers.py reads them.
 
 use super::{
     check,
@@ -15,9 +17,14 @@ use super::{
         List,
         Piece, //
     },
-    peer::Transfer,
-    soft::Soft,
-    suite, //
+    peer::{
+        within,
+        Transfer, //
+    },
+    soft::{
+        Kind,
+        Soft, //
+    },
 };
 use crate::{
     bindings,
@@ -28,15 +35,14 @@ use crate::{
             Segment, //
         }, //
     },
-    sys::random_u64, //
+    sys::{
+        monotonic_ns,
+        random_u64, //
+    }, //
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
-    time::{
-        Instant,
-        Monotonic, //
-    },
+    prelude::*, //
 };
 
 /// How often each thing is done.
@@ -49,11 +55,11 @@ const CHUNK: usize = 64 << 10;
 /// Nanoseconds that `work` takes, on average; once before does not count.
 fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     work()?;
-    let began = Instant::<Monotonic>::now();
+    let began = monotonic_ns();
     for _ in 0..ROUNDS {
         work()?;
     }
-    Ok(began.elapsed().as_nanos() as u64 / u64::from(ROUNDS))
+    Ok((monotonic_ns() - began).unsigned_abs() / u64::from(ROUNDS))
 }
 
 /// `count` pieces of `bytes`, no two of which are neighbours.
@@ -63,6 +69,15 @@ fn scattered(count: usize, bytes: usize) -> Result<List> {
         pieces.push((2 * number * PAGE_SIZE, bytes), GFP_KERNEL)?;
     }
     List::new((2 * count).next_power_of_two(), &pieces)
+}
+
+/// `count` pieces of `bytes`, each in the next page.
+fn paged(count: usize, bytes: usize) -> Result<List> {
+    let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
+    for number in 0..count {
+        pieces.push((number * PAGE_SIZE, bytes), GFP_KERNEL)?;
+    }
+    List::new(count.next_power_of_two(), &pieces)
 }
 
 /// Registers the lists and invalidates them again, each in a handle of its own.
@@ -91,6 +106,7 @@ fn registrations(soft: &Soft) -> Result {
         pages: soft.device.limits().max_pages_per_mr,
         pieces: 1,
         piece_size: PAGE_SIZE,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
     };
     let mut link = Link::with(soft, &shape)?;
     for bytes in [1024, 2048, 4096] {
@@ -112,7 +128,8 @@ fn registrations(soft: &Soft) -> Result {
                 each = timed(|| register(&mut link, &mut lists))?;
             }
             pr_info!(
-                "srp_bench: registration segments={count} bytes={bytes} one={one} each={each}\n"
+                "srp_bench: registration device={:?} segments={count} bytes={bytes} one={one} each={each}\n",
+                soft.kind
             );
         }
     }
@@ -132,10 +149,8 @@ fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
                 key: segment.key,
                 len: n as u32,
             };
-            check!(link
-                .peer
-                .transfer_spinning(Transfer::Write, &part)?
-                .is_success());
+            let status = link.peer.transfer_spinning(Transfer::Write, &[part])?;
+            check!(status.is_success());
             at += n;
             left -= n;
         }
@@ -154,18 +169,19 @@ fn static_and_dynamic(soft: &Soft) -> Result {
         pages: limits.max_pages_per_mr,
         pieces: limits.max_pages_per_mr as usize * PAGE_SIZE / piece_size,
         piece_size,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
     };
     let mut link = Link::with(soft, &shape)?;
     let mut len = 512usize;
     while len <= 4 << 20 {
         let pages = len.div_ceil(PAGE_SIZE);
-        let list = scattered(pages, len.min(PAGE_SIZE))?;
+        let list = paged(pages, len.min(PAGE_SIZE))?;
         let to = list.list();
         let count = list.count();
         let pieces = len.div_ceil(piece_size);
         let mut copied = 0;
         if pieces <= shape.pieces {
-            let mut transfer = |link: &mut Link, copy: bool| -> Result {
+            let transfer = |link: &mut Link, copy: bool| -> Result {
                 link.send(None)?;
                 link.arrived_spinning()?;
                 for number in 0..pieces {
@@ -192,7 +208,10 @@ fn static_and_dynamic(soft: &Soft) -> Result {
             };
             let alone = timed(|| transfer(&mut link, false))?;
             copied = timed(|| transfer(&mut link, true))?;
-            pr_info!("srp_bench: transfer bytes={len} ns={alone}\n");
+            pr_info!(
+                "srp_bench: transfer device={:?} bytes={len} ns={alone}\n",
+                soft.kind
+            );
         }
         let mut list = Some(list);
         let placed = timed(|| {
@@ -201,39 +220,126 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                 .attach(list.take().ok_or(EINVAL)?)
                 .map_err(|_| EBUSY)?;
             place.map(Direction::FromDevice, random_u64())?;
-            let mut segments = [Segment {
-                addr: 0,
-                key: 0,
-                len: 0,
-            }; 8];
-            for (to, from) in segments.iter_mut().zip(place.segments()) {
-                *to = from;
-            }
-            let register = place.register().ok_or(EINVAL)?;
-            link.qp.post_register(register)?;
-            // The registration is done when what follows it is, and the peer must not be earlier.
-            link.send(None)?;
+            let segments = link.segment(0)?;
+            link.send(Some(0))?;
             link.arrived_spinning()?;
             fill(&mut link, &segments, len)?;
             link.revoke_all(0..1)?;
             list = Some(link.take(0)?);
             Ok(())
         })?;
-        pr_info!("srp_bench: place bytes={len} static={copied} dynamic={placed}\n");
+        pr_info!(
+            "srp_bench: place device={:?} bytes={len} static={copied} dynamic={placed}\n",
+            soft.kind
+        );
         len *= 2;
     }
     Ok(())
 }
 
-suite!(
-    srp_bench_rxe,
-    rxe,
-    crate::rdma::tests::soft::Kind::Rxe,
-    [registrations, static_and_dynamic]
-);
-suite!(
-    srp_bench_siw,
-    siw,
-    crate::rdma::tests::soft::Kind::Siw,
-    [registrations, static_and_dynamic]
-);
+/// Kernel PM2, figure 11: memory behind one handle in one transfer, against one handle and transfer for
+/// each page.
+fn transfers(soft: &Soft) -> Result {
+    let shape = Shape {
+        handles: 1 + CHUNK / PAGE_SIZE,
+        per_handle: 1,
+        pages: (CHUNK / PAGE_SIZE) as u32,
+        pieces: 1,
+        piece_size: PAGE_SIZE,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
+    };
+    let mut link = Link::with(soft, &shape)?;
+    for (name, how, direction) in [
+        ("read", Transfer::Read, Direction::ToDevice),
+        ("write", Transfer::Write, Direction::FromDevice),
+    ] {
+        let mut count = 1;
+        while count <= CHUNK / PAGE_SIZE {
+            link.grant(0, scattered(count, PAGE_SIZE)?, direction)?;
+            let mut segments = KVec::with_capacity(count, GFP_KERNEL)?;
+            for number in 1..=count {
+                link.grant(number, scattered(1, PAGE_SIZE)?, direction)?;
+                segments.extend_from_slice(&link.segment(number)?, GFP_KERNEL)?;
+            }
+            let together = link.segment(0)?;
+            let mut transfer = |segments: &[Segment]| {
+                timed(|| {
+                    check!(link.peer.transfer_spinning(how, segments)?.is_success());
+                    Ok(())
+                })
+            };
+            let (one, each) = (transfer(&together)?, transfer(&segments)?);
+            pr_info!(
+                "srp_bench: rdma device={:?} how={name} pages={count} one={one} each={each}\n",
+                soft.kind
+            );
+            link.revoke_all(0..count + 1)?;
+            for number in 0..=count {
+                link.take(number)?;
+            }
+            count *= 2;
+        }
+    }
+    Ok(())
+}
+
+/// Kernel PM2, figures 4 and 10: from the sender's call to the receiver's callback, where that runs in an
+/// interrupt, in a thread, or in a thread that asks all the time.
+fn latency(soft: &Soft) -> Result {
+    for (name, context) in [
+        ("polling", bindings::ib_poll_context_IB_POLL_DIRECT),
+        ("softirq", bindings::ib_poll_context_IB_POLL_SOFTIRQ),
+        ("workqueue", bindings::ib_poll_context_IB_POLL_WORKQUEUE),
+    ] {
+        let shape = Shape {
+            handles: 1,
+            per_handle: 1,
+            pages: 1,
+            pieces: 1,
+            piece_size: PAGE_SIZE,
+            context,
+        };
+        let mut link = Link::with(soft, &shape)?;
+        let (mut sum, mut least, mut most) = (0, u64::MAX, 0);
+        for _ in 0..ROUNDS {
+            let began = monotonic_ns();
+            link.send(None)?;
+            if context == bindings::ib_poll_context_IB_POLL_DIRECT {
+                link.arrived_spinning()?;
+            } else {
+                within(|| link.arrived_by_itself())?;
+            }
+            let took = (link.peer.arrived() - began).unsigned_abs();
+            sum += took;
+            least = least.min(took);
+            most = most.max(took);
+        }
+        pr_info!(
+            "srp_bench: latency device={:?} by={name} mean={} min={least} max={most}\n",
+            soft.kind,
+            sum / u64::from(ROUNDS)
+        );
+    }
+    Ok(())
+}
+
+/// Does all of it on each kind of soft device that there is. Sleeps.
+pub(crate) fn run() {
+    const ALL: [(&str, fn(&Soft) -> Result); 4] = [
+        ("registration", registrations),
+        ("rdma", transfers),
+        ("latency", latency),
+        ("place", static_and_dynamic),
+    ];
+    for kind in [Kind::Rxe, Kind::Siw] {
+        let Some(soft) = Soft::find(kind) else {
+            continue;
+        };
+        for (name, bench) in ALL {
+            if let Err(e) = bench(&soft) {
+                pr_err!("srp_bench: failed {name} {kind:?}: {}\n", e.to_errno());
+            }
+        }
+    }
+    pr_info!("srp_bench: end\n");
+}

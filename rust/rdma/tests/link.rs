@@ -11,6 +11,7 @@ use super::{
     soft::Soft, //
 };
 use crate::{
+    bindings,
     net::Namespace,
     rdma::{
         bounce::{
@@ -25,7 +26,8 @@ use crate::{
         },
         mr::{
             Handle,
-            Regions, //
+            Regions,
+            Segment, //
         },
         pd::Pd,
         qp::{
@@ -37,7 +39,6 @@ use crate::{
         },
         wc::Flags, //
     },
-    sync::Completion,
     sys::random_u64, //
 };
 use kernel::{
@@ -63,13 +64,14 @@ const PAGES: u32 = 4;
 const RECEIVES: u32 = 32;
 /// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
 pub(super) const WINDOW: u32 = RECEIVES - 8;
-/// The sizes of a connection.
+/// The sizes of a connection, and where the peer's callbacks run.
 pub(super) struct Shape {
     pub(super) handles: usize,
     pub(super) per_handle: usize,
     pub(super) pages: u32,
     pub(super) pieces: usize,
     pub(super) piece_size: usize,
+    pub(super) context: bindings::ib_poll_context,
 }
 const SHAPE: Shape = Shape {
     handles: HANDLES,
@@ -77,6 +79,7 @@ const SHAPE: Shape = Shape {
     pages: PAGES,
     pieces: PIECES,
     piece_size: PIECE_SIZE,
+    context: bindings::ib_poll_context_IB_POLL_DIRECT,
 };
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
@@ -157,8 +160,6 @@ pub(super) struct Record {
     wrong: Atomic<u32>,
     failed: Atomic<u32>,
     running: Atomic<u32>,
-    /// A handle has been invalidated.
-    invalidated: Pin<KBox<Completion>>,
 }
 
 impl Record {
@@ -225,7 +226,6 @@ impl Handler for Record {
             self.add(Call::Invalidated as u32 + handle as u32);
             open == 0
         });
-        self.invalidated.complete_all();
     }
 
     fn control_sent(&self, _: &Qp<Self>) {
@@ -268,7 +268,7 @@ impl Link {
     }
 
     pub(super) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
-        let (peer, events, id) = Self::route(soft)?;
+        let (peer, events, id) = Self::route(soft, shape.context)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
         limits.max_pages_per_mr = shape.pages;
@@ -289,7 +289,6 @@ impl Link {
             wrong: Atomic::new(0),
             failed: Atomic::new(0),
             running: Atomic::new(0),
-            invalidated: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
         };
         let sizes = Sizes {
             // Messages, registrations, invalidations, the bounce memory, and one to drain with.
@@ -322,8 +321,11 @@ impl Link {
     }
 
     /// A listening peer, and an identifier that knows the way to it.
-    fn route(soft: &Soft) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
-        let peer = Peer::new(soft)?;
+    fn route(
+        soft: &Soft,
+        context: bindings::ib_poll_context,
+    ) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
+        let peer = Peer::new(soft, context)?;
         let events = Arc::new(
             Events {
                 addr: Atomic::new(false),
@@ -365,7 +367,7 @@ impl Link {
 
     /// Connects again, after [`Qp::disconnect`], to another peer.
     pub(super) fn again(&mut self, soft: &Soft) -> Result {
-        let (peer, events, id) = Self::route(soft)?;
+        let (peer, events, id) = Self::route(soft, SHAPE.context)?;
         Self::connect(&self.qp, id, &events)?;
         self.peer = peer;
         self.events = events;
@@ -429,6 +431,22 @@ impl Link {
         }
     }
 
+    /// Whether the peer, which has callbacks, has got all messages.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn arrived_by_itself(&self) -> bool {
+        self.peer.received() >= self.sent
+    }
+
+    /// What the peer needs to reach a handle.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn segment(&self, handle: usize) -> Result<KVec<Segment>> {
+        let mut segments = KVec::new();
+        for segment in self.handles.get(handle).ok_or(EINVAL)?.segments() {
+            segments.push(segment, GFP_KERNEL)?;
+        }
+        Ok(segments)
+    }
+
     /// As [`Self::arrived`], without sleeping.
     #[cfg(SRP_BENCH)]
     pub(super) fn arrived_spinning(&self) -> Result {
@@ -450,14 +468,15 @@ impl Link {
         handle.detach()?.ok_or(EINVAL)
     }
 
-    /// Invalidates handles, and sleeps until the last one is.
+    /// Invalidates handles, and waits for them without sleeping.
+    #[cfg(SRP_BENCH)]
     pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
-        let done = &self.record().invalidated;
-        for handle in handles {
-            done.reinit();
+        for handle in handles.clone() {
             self.qp.post_invalidate(handle)?;
         }
-        done.wait_timeout(5_000)
+        let handles = self.handles.get(handles).ok_or(EINVAL)?;
+        self.peer
+            .spin_until(|_| handles.iter().all(|handle| handle.unreachable()))
     }
 
     /// Invalidates a handle and waits for it.
