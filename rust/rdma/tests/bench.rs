@@ -220,7 +220,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                 .attach(list.take().ok_or(EINVAL)?)
                 .map_err(|_| EBUSY)?;
             place.map(Direction::FromDevice, random_u64())?;
-            let segments = link.segment(0)?;
+            let segments = link.segments(0)?;
             link.send(Some(0))?;
             link.arrived_spinning()?;
             fill(&mut link, &segments, len)?;
@@ -259,9 +259,9 @@ fn transfers(soft: &Soft) -> Result {
             let mut segments = KVec::with_capacity(count, GFP_KERNEL)?;
             for number in 1..=count {
                 link.grant(number, scattered(1, PAGE_SIZE)?, direction)?;
-                segments.extend_from_slice(&link.segment(number)?, GFP_KERNEL)?;
+                segments.extend_from_slice(&link.segments(number)?, GFP_KERNEL)?;
             }
-            let together = link.segment(0)?;
+            let together = link.segments(0)?;
             let mut transfer = |segments: &[Segment]| {
                 timed(|| {
                     check!(link.peer.transfer_spinning(how, segments)?.is_success());

@@ -438,8 +438,7 @@ impl Link {
     }
 
     /// What the peer needs to reach a handle.
-    #[cfg(SRP_BENCH)]
-    pub(super) fn segment(&self, handle: usize) -> Result<KVec<Segment>> {
+    pub(super) fn segments(&self, handle: usize) -> Result<KVec<Segment>> {
         let mut segments = KVec::new();
         for segment in self.handles.get(handle).ok_or(EINVAL)?.segments() {
             segments.push(segment, GFP_KERNEL)?;
