@@ -12,6 +12,7 @@ begin 600
 writes() { echo 8; }
 rig
 retries=7
+netem 0 loss 0%
 attach 0
 trace $host
 verify $dev2
@@ -23,11 +24,11 @@ for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms 
 	note "$how"
 	acked; before=$acked
 	clock; t0=$now
-	netem 0 limit 10000 $how
+	netem 0 $how
 	sleep ${LONG:+2}5
 	# rxe sends all again from the packet that was lost: with 5 % of them a long message hardly gets through.
 	within 60 "I/O with $how" eval 'acked; [ $acked -ge $((before + 20)) ]'
-	netem 0
+	netem 0 loss 0%
 	clock
 	errors
 	say "$how: $((acked - before)) requests in $(ms $((now - t0))), $errors errors"

@@ -102,14 +102,20 @@ hole() {
 cm_message='udp dport 4791 @th,104,24 1'
 heal() { nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
 
-# netem I OPTION...: on both sides of pair I; without options, as it was.
+# netem I OPTION...: on both sides of pair I, which must have been called before any traffic: a packet that
+# meets the change of a queue fails, and with it rxe's queue pair for connection messages, for ever. Without
+# options the queue is removed.
 netem() {
-	local i=$1
+	local i=$1 how=(limit 10000 corrupt 0% reorder 0% rate 0bit) verb=add
 	shift
-	tc qdisc del dev v$i root 2>/dev/null
-	ini tc qdisc del dev w$i root 2>/dev/null
-	[ $# -gt 0 ] || return 0
-	tc qdisc add dev v$i root netem "$@" && ini tc qdisc add dev w$i root netem "$@" || fail "tc qdisc add netem $*"
+	if [ $# = 0 ]; then
+		tc qdisc del dev v$i root 2>/dev/null
+		ini tc qdisc del dev w$i root 2>/dev/null
+		return 0
+	fi
+	[[ $(tc qdisc show dev v$i root) != *netem* ]] || verb=change
+	tc qdisc $verb dev v$i root netem "${how[@]}" "$@" && ini tc qdisc $verb dev w$i root netem "${how[@]}" "$@" ||
+		fail "tc qdisc $verb netem $*"
 }
 
 # Called at the end, whatever it was: nothing of this may meet the next test.
