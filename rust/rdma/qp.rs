@@ -34,13 +34,15 @@ use super::{
     },
     link::Link,
     mr::{
+        Region,
         Regions,
         Register,
         MAX_PER_HANDLE, //
     },
     pd::Pd,
     wr::{
-        invalidate_key,
+        invalidation,
+        posted,
         request,
         set_receive_cookie,
         Done, //
@@ -60,10 +62,7 @@ use core::{
     },
 };
 use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
+    error::from_err_ptr,
     new_mutex,
     prelude::*,
     sync::{
@@ -450,24 +449,33 @@ impl<H: Handler> Qp<H> {
         register: &Register,
         last: *const bindings::ib_send_wr,
     ) -> Result<*const bindings::ib_send_wr> {
-        let mut first = last;
-        // Built from the last to the first, each pointing at the one before it in the loop. Their
-        // order does not matter.
-        for (place, mr) in chain.iter_mut().zip(self.regions.of_register(register)?) {
-            let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-            let mut wr = request(opcode, 0, &self.send_cqe);
-            wr.next = first.cast_mut();
-            // SAFETY: The region is valid while `self.regions` holds it.
-            let key = unsafe { (*mr).rkey };
-            let wr = place.write(bindings::ib_reg_wr {
-                wr,
-                mr,
-                key,
-                access: register.access,
-            });
-            first = &wr.wr;
+        let (region, others) = self.regions.of_register(register)?;
+        let [place, places @ ..] = chain;
+        let mut first = self.registration(place, region, register.access, last);
+        // Their order does not matter.
+        for (place, region) in places.iter_mut().zip(others) {
+            first = self.registration(place, region, register.access, first);
         }
         Ok(first)
+    }
+
+    #[inline(always)]
+    fn registration(
+        &self,
+        place: &mut MaybeUninit<bindings::ib_reg_wr>,
+        region: &Region,
+        access: i32,
+        next: *const bindings::ib_send_wr,
+    ) -> *const bindings::ib_send_wr {
+        let mut wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
+        wr.next = next.cast_mut();
+        let wr = place.write(bindings::ib_reg_wr {
+            wr,
+            mr: region.mr(),
+            key: region.key(),
+            access,
+        });
+        &wr.wr
     }
 
     /// Posts a registration alone.
@@ -487,22 +495,18 @@ impl<H: Handler> Qp<H> {
     #[inline(always)]
     pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
         let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
-        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
-        let mut first: *mut bindings::ib_send_wr = null_mut();
-        for (place, key) in chain.iter_mut().zip(self.regions.keys(handle)) {
-            let opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
-            // Built from the last, which is signaled, to the first.
-            let mut wr = if first.is_null() {
-                request(opcode, bindings::ib_send_flags_IB_SEND_SIGNALED, cqe)
-            } else {
-                request(opcode, 0, &self.send_cqe)
-            };
-            wr.next = first;
-            *invalidate_key(&mut wr) = key;
-            first = place.write(wr);
-        }
-        if first.is_null() {
+        let Some((region, others)) = self.regions.reachable_of(handle) else {
             return Ok(false);
+        };
+        // Built from the last to the first.
+        let mut last = invalidation(region, cqe);
+        last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
+        let mut first: *const bindings::ib_send_wr = &last;
+        for (place, region) in chain.iter_mut().zip(others) {
+            let mut wr = invalidation(region, &self.send_cqe);
+            wr.next = first.cast_mut();
+            first = place.write(wr);
         }
         self.post_chain(&rcu::read_lock(), first)?;
         Ok(true)
@@ -518,7 +522,7 @@ impl<H: Handler> Qp<H> {
         let mut bad = core::ptr::null();
         // SAFETY: By the type invariant the queue pair is valid in an RCU read-side section. What
         // the chain names lives as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
+        posted(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
@@ -584,7 +588,7 @@ impl<H: Handler> Qp<H> {
         let mut bad = core::ptr::null();
         // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section; the
         // receives and their memory live as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
+        posted(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
     }
 }
 

@@ -111,16 +111,13 @@ pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
-        Way::Dynamic => {
-            let mut segments = handle.segments();
-            match (segments.len(), segments.next()) {
-                (1, Some(one)) => {
-                    let data = DirectBuf::new(one.addr, one.key, one.len);
-                    head.build_direct(iu.bytes_mut(), direction, &data)
-                }
-                _ => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
+        Way::Dynamic => match handle.segment() {
+            Some(one) => {
+                let data = DirectBuf::new(one.addr, one.key, one.len);
+                head.build_direct(iu.bytes_mut(), direction, &data)
             }
-        }
+            None => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
+        },
     };
     let message = iu.message(length.map_err(|_| EINVAL)?)?;
     // Last: from here on the memory counts as reachable.
@@ -132,6 +129,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result
 }
 
 /// The message with a list of regions.
+#[cold]
 #[inline(never)]
 fn indirect(
     head: &Cmd<'_>,

@@ -122,7 +122,7 @@ impl Cell {
 
     /// The state, which may be another one at once.
     pub fn word(&self) -> Word {
-        Word::from_raw(self.slot.load().0).unwrap_or_default()
+        Word::from_raw(self.slot.load().0)
     }
 
     /// Takes the slot for a new command of the unit `lun`, if it is free.

@@ -222,9 +222,9 @@ impl Handler for Record {
 
     fn invalidated(&self, _: &Qp<Self>, handle: usize) {
         self.alone(|| {
-            let open = self.regions.keys(handle).count();
+            let open = self.regions.reachable_of(handle).is_some();
             self.add(Call::Invalidated as u32 + handle as u32);
-            open == 0
+            !open
         });
     }
 
