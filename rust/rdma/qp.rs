@@ -138,6 +138,8 @@ pub struct Qp<H: Handler> {
     regions: Arc<Regions>,
     bounce: Option<Arc<Bounce>>,
     pd: Arc<Pd>,
+    /// [`Bounce::id`], 0 without.
+    bounce_id: u64,
 }
 
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
@@ -207,6 +209,7 @@ impl<H: Handler> Qp<H> {
                 handler,
                 messages,
                 regions,
+                bounce_id: bounce.as_ref().map_or(0, |b| b.id()),
                 bounce,
                 pd: pd.clone(),
             },
@@ -262,7 +265,7 @@ impl<H: Handler> Qp<H> {
                 // One more to drain with.
                 max_send_wr: self.sizes.send,
                 max_recv_wr: self.sizes.receive + 1,
-                max_send_sge: 1,
+                max_send_sge: self.sizes.send_sge,
                 max_recv_sge: 1,
                 ..Default::default()
             },
@@ -346,8 +349,10 @@ impl<H: Handler> Qp<H> {
         let Some(bounce) = &self.bounce else {
             return Ok(());
         };
+        let Some((mr, key, access)) = bounce.registration() else {
+            return Ok(());
+        };
         let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        let (mr, key, access) = bounce.registration();
         let wr = bindings::ib_reg_wr {
             wr,
             mr,
@@ -418,19 +423,31 @@ impl<H: Handler> Qp<H> {
         if message.pool != self.messages.id() {
             return Err(EINVAL);
         }
-        let mut sge = bindings::ib_sge {
-            addr: message.addr,
-            length: message.len,
+        let sge = |addr, length| bindings::ib_sge {
+            addr,
+            length,
             lkey: self.lkey,
         };
+        let mut sges = [
+            sge(message.addr, message.len),
+            bindings::ib_sge::default(), //
+        ];
+        let mut count = 1;
+        if let Some(part) = &message.part {
+            if part.pool != self.bounce_id {
+                return Err(EINVAL);
+            }
+            sges[1] = sge(part.addr, part.len);
+            count = 2;
+        }
         let flags = if signaled {
             bindings::ib_send_flags_IB_SEND_SIGNALED
         } else {
             0
         };
         let mut send = request(bindings::ib_wr_opcode_IB_WR_SEND, flags, cqe);
-        send.sg_list = &mut sge;
-        send.num_sge = 1;
+        send.sg_list = sges.as_mut_ptr();
+        send.num_sge = count;
 
         let mut chain = REGISTRATIONS;
         let mut first: *const bindings::ib_send_wr = &send;

@@ -45,7 +45,7 @@ pub struct Slot {
     pub handle: Handle<Command>,
     /// How the command ended, once it has been answered.
     pub result: ScsiResult,
-    /// The slot's own registered memory, if there is any.
+    /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,
     /// How the command's data goes.
     pub way: Way,

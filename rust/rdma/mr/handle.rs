@@ -260,13 +260,14 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     pub fn register(&mut self) -> Option<Register> {
         let mapped = self.mapped.as_ref()?;
+        // The standard wants local write with remote write.
+        let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+        let read = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
         let access = match mapped.direction {
-            // The standard wants local write with remote write.
-            Direction::FromDevice => {
-                bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-                    | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
-            }
-            Direction::ToDevice => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+            Direction::FromDevice => write,
+            Direction::ToDevice => read,
+            Direction::Bidirectional => write | read,
         };
         // After `mapped`: whoever sees the one sees the other.
         self.own().reachable.store(mapped.used, Release);

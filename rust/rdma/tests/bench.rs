@@ -106,6 +106,7 @@ fn registrations(soft: &Soft) -> Result {
         pages: soft.device.limits().max_pages_per_mr,
         pieces: 1,
         piece_size: PAGE_SIZE,
+        reach: PAGE_SIZE,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
     };
     let mut link = Link::with(soft, &shape)?;
@@ -169,6 +170,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
         pages: limits.max_pages_per_mr,
         pieces: limits.max_pages_per_mr as usize * PAGE_SIZE / piece_size,
         piece_size,
+        reach: piece_size,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
     };
     let mut link = Link::with(soft, &shape)?;
@@ -246,6 +248,7 @@ fn transfers(soft: &Soft) -> Result {
         pages: (CHUNK / PAGE_SIZE) as u32,
         pieces: 1,
         piece_size: PAGE_SIZE,
+        reach: PAGE_SIZE,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
     };
     let mut link = Link::with(soft, &shape)?;
@@ -297,6 +300,7 @@ fn latency(soft: &Soft) -> Result {
             pages: 1,
             pieces: 1,
             piece_size: PAGE_SIZE,
+            reach: PAGE_SIZE,
             context,
         };
         let mut link = Link::with(soft, &shape)?;

@@ -22,6 +22,7 @@ use crate::{
         dma::{
             Chunk,
             Direction,
+            Part,
             Pool, //
         },
         mr::{
@@ -71,14 +72,17 @@ pub(super) struct Shape {
     pub(super) pages: u32,
     pub(super) pieces: usize,
     pub(super) piece_size: usize,
+    /// Bytes of each piece that the peer may write.
+    pub(super) reach: usize,
     pub(super) context: bindings::ib_poll_context,
 }
-const SHAPE: Shape = Shape {
+pub(super) const SHAPE: Shape = Shape {
     handles: HANDLES,
     per_handle: PER_HANDLE,
     pages: PAGES,
     pieces: PIECES,
     piece_size: PIECE_SIZE,
+    reach: PIECE_SIZE,
     context: bindings::ib_poll_context_IB_POLL_DIRECT,
 };
 /// Entries of the send queue.
@@ -275,8 +279,13 @@ impl Link {
         let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
-        let (bounce, pieces) =
-            Bounce::new(&pd, &soft.device.limits(), shape.pieces, shape.piece_size)?;
+        let (bounce, pieces) = Bounce::new(
+            &pd,
+            &soft.device.limits(),
+            shape.pieces,
+            shape.piece_size,
+            shape.reach,
+        )?;
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -293,6 +302,7 @@ impl Link {
         let sizes = Sizes {
             // Messages, registrations, invalidations, the bounce memory, and one to drain with.
             send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
+            send_sge: 2,
             receive: RECEIVES,
             vector: 0,
             handles: shape.handles,
@@ -407,6 +417,40 @@ impl Link {
             .and_then(|number| self.handles.get_mut(number))
             .and_then(|handle| handle.register());
         self.qp.post_send(register, message, true)
+    }
+
+    /// Sends the next message with its last `len` bytes in a piece of the bounce memory.
+    pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
+        let number = self.sent;
+        let whole = self.message()?.len as usize;
+        let head = whole.checked_sub(len).ok_or(EINVAL)?;
+        let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
+        let mut place = piece.place(len as u32);
+        for at in 0..place.len() {
+            // SAFETY: It is one of the bytes.
+            let byte = unsafe { place.as_mut_ptr().add(at) };
+            // SAFETY: As above.
+            unsafe { byte.write_volatile(pattern(number, head + at)) };
+        }
+        let part = piece.part(len as u32)?;
+        let chunk = self
+            .chunks
+            .get_mut(number as usize % SENDS as usize)
+            .ok_or(EINVAL)?;
+        chunk
+            .bytes_mut()
+            .get_mut(head..)
+            .unwrap_or_default()
+            .fill(0);
+        let message = chunk.message(head)?.with(part);
+        self.qp.post_send(None, message, true)
+    }
+
+    /// Tries to send a message with a second part.
+    pub(super) fn send_with(&mut self, part: Part) -> Result {
+        let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
+        let message = chunk.message(4)?.with(part);
+        self.qp.post_send(None, message, true)
     }
 
     /// Sends the next message without asking for its completion.
