@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make bench: the kernel's C ib_srp and ours in turns, in guests whose clock counts instructions.
-# ROUNDS=n (3); ONLY=workload,...; SHORT=1: one round of the workloads that bounds.tsv names, no plots.
+# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost.
 . "$(dirname "$0")/lib.sh"
@@ -11,9 +11,9 @@ out=$top/build/bench
 logs=$top/build/log
 mkdir -p "$out" "$logs"
 
-# Those that SHORT or ONLY leave, with commas; nothing for all.
+# Those that SHORT or ONLY leave, with commas; nothing for all. SHORT has one guest, with one CPU.
 only=${ONLY-}
-[ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF && $1 !~ /^login:/ {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
+[ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF && $1 !~ /^(login:|4-)/ {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
 
 build_counts() {
 	in_root "$root" "$bench:/src:ro" "$1:/out" -- \
@@ -33,7 +33,7 @@ guest() {
 		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/bench-$1.counts" \
 		--module "$top/build/stock/rust/ib_srp.ko" \
 		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" \
-		-- bash /srp/guest.sh rxe "$1" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 3)}" "$only"
+		-- bash /srp/guest.sh rxe "$1" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" ${SHORT:+0.2}
 }
 
 icount() {

@@ -170,23 +170,26 @@ def details(results, what, title):
 
 
 def check(results, path):
-    """Prints a line for each bound whose workload was run; how many were kept and not."""
-    verdicts = {"ok": 0, "miss": 0, "fail": 0}
+    """Prints a line for each bound whose workload was run; how many were kept and not. What a module
+    executes is the same in each round; of the other figures one round says little."""
+    passed = failed = 0
     with open(path) as f:
         bounds = [line.split() for line in f if line.strip() and not line.startswith("#")]
     print()
-    for workload, against, metric, target, *kept in bounds:
+    for workload, against, metric, bound in bounds:
         ratios = results.ratios(workload, against, metric)
         if not ratios:
             continue
         ratio = statistics.median(ratios)
-        bound = float(kept[0] if kept else target)
-        verdict = "ok" if ratio <= float(target) else "miss" if ratio <= bound * TOLERANCE else "fail"
-        verdicts[verdict] += 1
-        print(f"{verdict:4} {workload} {metric} against {against}: {ratio:.3f}, target {target}{f', was {kept[0]}' if kept else ''}")
-    print(f"{verdicts['ok'] + verdicts['miss']} bounds kept, {verdicts['miss']} of them above the target")
-    print(f"{verdicts['ok'] + verdicts['miss']} passed, {verdicts['fail']} failed")
-    return verdicts["fail"] == 0 and verdicts["ok"] > 0
+        if metric != "module" and len(ratios) < 3:
+            print(f"     {workload} {metric} against {against}: {ratio:.3f}, bound {bound}, not judged by {len(ratios)} rounds")
+            continue
+        verdict = "ok" if ratio <= float(bound) else "over" if ratio <= float(bound) * TOLERANCE else "fail"
+        passed += verdict != "fail"
+        failed += verdict == "fail"
+        print(f"{verdict:4} {workload} {metric} against {against}: {ratio:.3f}, bound {bound}")
+    print(f"{passed} passed, {failed} failed")
+    return failed == 0 and passed > 0
 
 
 def main():
