@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make bench: the kernel's C ib_srp and ours in turns, in guests whose clock counts instructions.
-# ROUNDS=n (3); ONLY=workload,...; SHORT=1: one round of the workloads that bounds.tsv names, no plots.
+# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost.
 . "$(dirname "$0")/lib.sh"
@@ -11,41 +11,29 @@ out=$top/build/bench
 logs=$top/build/log
 mkdir -p "$out" "$logs"
 
-# Those that SHORT or ONLY leave, with commas; nothing for all.
+# Those that SHORT or ONLY leave, with commas; nothing for all. SHORT has one guest, with one CPU.
 only=${ONLY-}
-[ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF && $1 !~ /^login:/ {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
+[ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF && $1 !~ /^(login:|4-)/ {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
 
 build_counts() {
 	in_root "$root" "$bench:/src:ro" "$1:/out" -- \
 		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/counts.so /src/counts.c
 }
 
-make_plot_root() {
-	local m; m=$(mirror)
-	mmdebstrap --variant=apt --include=python3-matplotlib --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-		--aptopt='Acquire::Retries "3"' trixie "$1" "deb $m trixie main"
-}
-
-plots() {
-	local plot_root
-	host_needs mmdebstrap debian-archive-keyring util-linux
-	plot_root=$(step plot 1 make_plot_root)
-	in_root "$plot_root" "$bench:/bench:ro" "$out:/out" -- \
-		env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 /bench/plot.py /out
-}
-
 # guest CPUS: the drivers take turns in one boot. What measure.py says is on the second disk, what
-# the plugin counts in a file.
+# the plugin counts in a file. QEMU's clock counts the instructions of one CPU only; with more it is the
+# machine's.
 guest() {
+	local clock=(--icount)
+	[ "$1" = 1 ] || clock=(--accel tcg --smp "$1" --qemu=-cpu --qemu=max,la57=off,erms=off,fsrm=off)
 	truncate -s 0 "$logs/bench-$1.disk"
 	truncate -s 512M "$logs/bench-$1.disk"
-	"$top/ci/vm.sh" stock --icount --log "bench-$1" --timeout "${TIMEOUT:-21600}" \
-		--qemu=-smp --qemu="$1" \
+	"$top/ci/vm.sh" stock "${clock[@]}" --log "bench-$1" --timeout "${TIMEOUT:-21600}" \
 		--qemu=-drive --qemu="file=/log/bench-$1.disk,if=virtio,format=raw" \
 		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/bench-$1.counts" \
 		--module "$top/build/stock/rust/ib_srp.ko" \
 		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" \
-		-- bash /srp/guest.sh rxe "$1" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 3)}" "$only"
+		-- bash /srp/guest.sh rxe "$1" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" ${SHORT:+0.2}
 }
 
 icount() {
@@ -86,5 +74,5 @@ icount|wall) ;;
 esac
 status=0
 "${MODE:-icount}"
-[ -n "${SHORT-}" ] || plots
+[ -n "${SHORT-}" ] || "$top/ci/plot.sh" plot.py /out
 exit $status

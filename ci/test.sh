@@ -5,7 +5,7 @@
 # tests, and two minutes for each fuzzer.
 . "$(dirname "$0")/lib.sh"
 
-stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit ${LONG:+kunit-test} demo guests}
+stages=${STAGES:-fmt unsafe abi host stock test kasan clippy doc kunit ${LONG:+kunit-test} demo bench guests}
 logs=$top/build/log
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
@@ -22,6 +22,7 @@ command_of() {
 	kunit) echo ci/kunit.sh ;;
 	kunit-test) echo "ci/kunit.sh test" ;;
 	demo) echo ci/demo.sh ;;
+	bench) echo "env SHORT=1 ci/bench.sh" ;;
 	guests) echo ci/guests.sh ;;
 	*) die "no stage $1" ;;
 	esac
@@ -39,7 +40,7 @@ start_ahead() {
 		clippy) need+=("kernel.sh stock" "kernel.sh test") ;;
 		kasan) need+=("kernel.sh kasan") ;;
 		kunit) need+=("kernel.sh kasan" guest.sh) ;;
-		demo) need+=("kernel.sh stock" guest.sh) ;;
+		demo|bench) need+=("kernel.sh stock" guest.sh) ;;
 		guests) need+=("kernel.sh stock" "kernel.sh test" "kernel.sh kasan" guest.sh) ;;
 		esac
 	done

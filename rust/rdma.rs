@@ -30,7 +30,7 @@ mod sa;
 pub mod wc;
 mod wr;
 
-#[cfg(SRP_KUNIT)]
+#[cfg(any(SRP_KUNIT, SRP_BENCH))]
 pub(crate) mod tests;
 
 /// The name under which verbs objects appear in `rdma resource`, `KBUILD_MODNAME` in C.

@@ -66,6 +66,8 @@ impl kernel::InPlaceModule for Module {
                 "never_register and register_always are ignored: memory is always registered\n"
             );
         }
+        #[cfg(SRP_BENCH)]
+        rdma::tests::bench::run();
         pin_init::pin_init_scope(|| {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
             // The removal of a disk waits for the queue of power management, which has no such worker.

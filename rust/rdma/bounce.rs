@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Static registration: memory of ours that a peer may write as long as a connection lasts.
+//! Memory of ours that small data goes through, instead of being registered for each transfer.
 //!
-//! A [`Bounce`] is one region over a whole pool, registered once for each connection. What is small
-//! is written to a [`Piece`] of it and copied from there, which costs less than to register and
-//! invalidate (Gfarm paper, figure 5). A peer that writes when it should not changes what the next
-//! user of that piece reads, and nothing else.
+//! A [`Bounce`] is a pool with a [`Piece`] for each command. The CPU fills a piece with what is sent
+//! with a message; and a part of each piece may be one static registration, made once for each
+//! connection: what the peer writes there is copied, which costs less than to register and invalidate
+//! (Gfarm paper, figure 5). A peer that writes when it should not changes what the next user of that
+//! piece reads or sends to this peer, and nothing else.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -14,7 +15,9 @@ use super::{
     dma::{
         Chunk,
         DeviceBytes,
+        DeviceBytesMut,
         Direction,
+        Part,
         Pool, //
     },
     mr::{
@@ -39,94 +42,84 @@ use kernel::{
     }, //
 };
 
-/// Memory that a peer may write, in pieces of one size.
+/// Memory in pieces of one size, of which a peer may write a part.
+pub struct Bounce {
+    region: Option<Static>,
+    pool: Arc<Pool>,
+    pd: Arc<Pd>,
+}
+
+/// What the peer may write: the beginning of each piece.
 ///
 /// # Invariants
 ///
-/// - `mr` is a valid region of `pd` that describes all of `pool`, and is freed before the pool is. It
-///   is changed by `renew` only, with no queue pair.
-/// - `blocks` has the DMA addresses of the pool's blocks.
-pub struct Bounce {
+/// `mr` is a valid region. It is changed by `renew` only, with no queue pair. `list` has the DMA
+/// addresses of memory that is freed after the region.
+struct Static {
     mr: Atomic<*mut bindings::ib_mr>,
     /// A queue pair may have been told to register the region.
     posted: Atomic<bool>,
     /// What the region is called now, for [`Piece`]s.
     key: Atomic<u32>,
     base: Atomic<u64>,
-    blocks: KVec<bindings::scatterlist>,
-    bytes: usize,
+    /// An entry for each piece.
+    list: KVec<bindings::scatterlist>,
+    /// Bytes of each.
+    size: u32,
     pages: u32,
     page_size: u32,
-    pool: Arc<Pool>,
-    pd: Arc<Pd>,
 }
 
 // SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the one
 // caller of `renew`.
-unsafe impl Send for Bounce {}
+unsafe impl Send for Static {}
 // SAFETY: As above.
-unsafe impl Sync for Bounce {}
+unsafe impl Sync for Static {}
 
 impl Bounce {
-    /// Allocates `count` pieces of `size` bytes. May sleep.
+    /// Allocates `count` pieces of `size` bytes, of which the peer may write the first `reach`. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if `size` is no multiple of the device's page size or above 64 KiB, or if one region
-    /// does not cover all; otherwise `ENOMEM` or what the device driver says.
+    /// `EINVAL` if `size` is 0 or above 64 KiB, if `reach` or, unless that is 0, `size` is no multiple
+    /// of the device's page size, or if `reach` is above `size` or one region does not cover all;
+    /// otherwise `ENOMEM` or what the device driver says.
     pub fn new(
         pd: &Arc<Pd>,
         limits: &Limits,
         count: usize,
         size: usize,
+        reach: usize,
     ) -> Result<(Arc<Self>, KVec<Piece>)> {
         let page_size = limits.mr_page_size as usize;
-        let bytes = count.checked_mul(size).ok_or(EINVAL)?;
-        let pages = bytes.checked_div(page_size).unwrap_or(0);
+        let pages = count.checked_mul(reach).ok_or(EINVAL)? / page_size;
         let pages = u32::try_from(pages).map_err(|_| EINVAL)?;
         // It is a power of two.
-        if pages == 0 || size & (page_size - 1) != 0 || pages > limits.max_pages_per_mr {
+        let uneven = reach > 0 && (size | reach) & (page_size - 1) != 0;
+        if count == 0 || reach > size || uneven || pages > limits.max_pages_per_mr {
             return Err(EINVAL);
         }
-        let (pool, chunks) = Pool::new(pd, count, size, Direction::FromDevice)?;
-        let mut blocks = KVec::new();
-        blocks.extend_with(
-            pool.blocks().count(),
-            bindings::scatterlist::default(),
-            GFP_KERNEL,
-        )?;
-        // SAFETY: The table has this many entries.
-        unsafe { bindings::sg_init_table(blocks.as_mut_ptr(), blocks.len() as u32) };
-        for (entry, (addr, len)) in blocks.iter_mut().zip(pool.blocks()) {
-            // SAFETY: The entry is valid.
-            unsafe { bindings::srp_helper_sg_set_dma(entry, addr, len as u32) };
-        }
-        let kind = bindings::ib_mr_type_IB_MR_TYPE_MEM_REG;
-        // INVARIANT: It was allocated from `pd`, and `renew` describes the pool with it.
-        let this = Self {
-            mr: Atomic::new(alloc(pd, kind, pages)?),
-            posted: Atomic::new(false),
-            key: Atomic::new(0),
-            base: Atomic::new(0),
-            blocks,
-            bytes,
-            pages,
-            page_size: limits.mr_page_size,
-            pool,
-            pd: pd.clone(),
+        let direction = match reach {
+            0 => Direction::ToDevice,
+            _ => Direction::Bidirectional,
         };
-        this.renew()?;
-        let this = Arc::new(this, GFP_KERNEL)?;
+        let (pool, chunks) = Pool::new(pd, count, size, direction)?;
+        let region = match reach {
+            0 => None,
+            _ => Some(Static::new(pd, &chunks, reach as u32, pages, limits)?),
+        };
+        let pd = pd.clone();
+        let this = Arc::new(Self { region, pool, pd }, GFP_KERNEL)?;
         let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
         for (index, chunk) in chunks.into_iter().enumerate() {
-            pieces.push(
-                Piece {
-                    chunk,
-                    offset: (index * size) as u64,
-                    bounce: this.clone(),
-                },
-                GFP_KERNEL,
-            )?;
+            // INVARIANT: The list has the chunks in their order.
+            let piece = Piece {
+                chunk,
+                offset: (index * reach) as u64,
+                bounce: this.clone(),
+            };
+            pieces.push(piece, GFP_KERNEL)?;
         }
         Ok((this, pieces))
     }
@@ -138,9 +131,65 @@ impl Bounce {
     ///
     /// What the device driver says.
     pub(super) fn renew(&self) -> Result {
+        self.region.as_ref().map_or(Ok(()), |r| r.renew(&self.pd))
+    }
+
+    /// The registration to post, if there is one: region, key and access. From now on it counts as
+    /// done.
+    pub(super) fn registration(&self) -> Option<(*mut bindings::ib_mr, u32, i32)> {
+        let region = self.region.as_ref()?;
+        region.posted.store(true, Relaxed);
+        // The standard wants local write with remote write.
+        let access = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+        let mr = region.mr.load(Relaxed);
+        Some((mr, region.key.load(Relaxed), access as i32))
+    }
+
+    /// The memory belongs to this domain.
+    pub(super) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// Names the memory; never 0.
+    pub(super) fn id(&self) -> u64 {
+        self.pool.id()
+    }
+
+    /// The bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+}
+
+impl Static {
+    fn new(pd: &Pd, chunks: &[Chunk], size: u32, pages: u32, limits: &Limits) -> Result<Self> {
+        let mut list = KVec::new();
+        list.extend_with(chunks.len(), bindings::scatterlist::default(), GFP_KERNEL)?;
+        // SAFETY: The table has this many entries.
+        unsafe { bindings::sg_init_table(list.as_mut_ptr(), list.len() as u32) };
+        for (entry, chunk) in list.iter_mut().zip(chunks) {
+            // SAFETY: The entry is valid.
+            unsafe { bindings::srp_helper_sg_set_dma(entry, chunk.addr(), size) };
+        }
+        // INVARIANT: It was made just now, and the caller has the chunks' pool.
+        let this = Self {
+            mr: Atomic::new(alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)?),
+            posted: Atomic::new(false),
+            key: Atomic::new(0),
+            base: Atomic::new(0),
+            list,
+            size,
+            pages,
+            page_size: limits.mr_page_size,
+        };
+        this.renew(pd)?;
+        Ok(this)
+    }
+
+    fn renew(&self, pd: &Pd) -> Result {
         if self.posted.load(Relaxed) {
-            let kind = bindings::ib_mr_type_IB_MR_TYPE_MEM_REG;
-            let new = alloc(&self.pd, kind, self.pages)?;
+            let new = alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, self.pages)?;
             // INVARIANT: It is described below; the caller has no queue pair.
             let old = self.mr.xchg(new, Relaxed);
             // SAFETY: By the type invariant it was valid, and no queue pair is left.
@@ -154,8 +203,8 @@ impl Bounce {
         let n = unsafe {
             bindings::ib_map_mr_sg(
                 mr,
-                self.blocks.as_ptr().cast_mut(),
-                self.blocks.len() as i32,
+                self.list.as_ptr().cast_mut(),
+                self.list.len() as i32,
                 &mut offset,
                 self.page_size,
             )
@@ -165,7 +214,7 @@ impl Bounce {
         if n < 0 {
             return Err(Error::from_errno(n));
         }
-        if n as usize != self.blocks.len() || got != self.bytes as u64 {
+        if n as usize != self.list.len() || got != self.list.len() as u64 * u64::from(self.size) {
             return Err(EINVAL);
         }
         // SAFETY: The region is valid and ours.
@@ -174,28 +223,9 @@ impl Bounce {
         self.base.store(base, Relaxed);
         Ok(())
     }
-
-    /// The registration to post: region, key and access. From now on it counts as done.
-    pub(super) fn registration(&self) -> (*mut bindings::ib_mr, u32, i32) {
-        self.posted.store(true, Relaxed);
-        // The standard wants local write with remote write.
-        let access = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
-        (self.mr.load(Relaxed), self.key.load(Relaxed), access as i32)
-    }
-
-    /// The memory belongs to this domain.
-    pub(super) fn is_of(&self, pd: &Arc<Pd>) -> bool {
-        Arc::ptr_eq(&self.pd, pd)
-    }
-
-    /// The bytes that it occupies.
-    pub fn bytes(&self) -> usize {
-        self.pool.bytes()
-    }
 }
 
-impl Drop for Bounce {
+impl Drop for Static {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the region is valid. The queue pair that was told of it, if
         // any, held this object until it was drained and destroyed.
@@ -207,7 +237,7 @@ impl Drop for Bounce {
 ///
 /// # Invariants
 ///
-/// `chunk` is at `offset` of the pool of `bounce`.
+/// What the peer may write of `chunk` is at `offset` of the region of `bounce`.
 pub struct Piece {
     chunk: Chunk,
     offset: u64,
@@ -219,16 +249,17 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the piece is smaller.
+    /// `EMSGSIZE` if it may not write so many.
     #[inline(always)]
     pub fn give(&mut self, len: u32) -> Result<Segment> {
-        if len as usize > self.chunk.size() {
-            return Err(EMSGSIZE);
-        }
+        let region = match &self.bounce.region {
+            Some(region) if len <= region.size => region,
+            _ => return Err(EMSGSIZE),
+        };
         self.chunk.give(len as usize);
         Ok(Segment {
-            addr: self.bounce.base.load(Relaxed) + self.offset,
-            key: self.bounce.key.load(Relaxed),
+            addr: region.base.load(Relaxed) + self.offset,
+            key: region.key.load(Relaxed),
             len,
         })
     }
@@ -237,5 +268,21 @@ impl Piece {
     #[inline]
     pub fn take(&self, len: u32) -> DeviceBytes<'_> {
         self.chunk.take_shared(len as usize)
+    }
+
+    /// The first `len` bytes, or less if there are not so many, to be filled in.
+    #[inline(always)]
+    pub fn place(&mut self, len: u32) -> DeviceBytesMut<'_> {
+        self.chunk.place(len as usize)
+    }
+
+    /// The first `len` bytes as the second part of a message.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the piece is smaller.
+    #[inline(always)]
+    pub fn part(&mut self, len: u32) -> Result<Part> {
+        self.chunk.part(len as usize)
     }
 }

@@ -61,6 +61,8 @@ pub struct Limits {
     pub max_qp_wr: u32,
     /// Entries of a completion queue.
     pub max_cqe: u32,
+    /// Parts of a message that is sent.
+    pub max_send_sge: u32,
     /// RDMA reads that one queue pair can answer at a time.
     pub max_qp_rd_atom: u8,
     /// Bytes of one memory region page, at least 4096.
@@ -207,6 +209,7 @@ impl Device {
         Limits {
             max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
             max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
+            max_send_sge: u32::try_from(attrs.max_send_sge).unwrap_or(0),
             max_qp_rd_atom: u8::try_from(attrs.max_qp_rd_atom.clamp(0, 255)).unwrap_or(0),
             mr_page_size: page_size,
             max_pages_per_mr: pages,

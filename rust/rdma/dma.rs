@@ -28,6 +28,8 @@ pub enum Direction {
     ToDevice,
     /// The device writes, the CPU reads.
     FromDevice,
+    /// Both write, both read.
+    Bidirectional,
 }
 
 impl Direction {
@@ -35,6 +37,7 @@ impl Direction {
         match self {
             Direction::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
             Direction::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
+            Direction::Bidirectional => bindings::dma_data_direction_DMA_BIDIRECTIONAL,
         }
     }
 }
@@ -171,7 +174,7 @@ impl Pool {
                         memory: unsafe { block.memory.add(offset) },
                         addr: block.addr + offset as u64,
                         size,
-                        direction,
+                        direction: direction.as_raw(),
                         pd: pd.clone(),
                         pool: pool.clone(),
                     },
@@ -191,11 +194,6 @@ impl Pool {
         self.id
     }
 
-    /// DMA address and length of each allocation, in the order of the chunks.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        self.blocks.iter().map(|b| (b.addr, b.len))
-    }
-
     /// The bytes that the pool occupies.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|b| b.len).sum()
@@ -211,7 +209,7 @@ pub struct Chunk {
     memory: NonNull<u8>,
     addr: u64,
     size: usize,
-    direction: Direction,
+    direction: bindings::dma_data_direction,
     pd: Arc<Pd>,
     pool: Arc<Pool>,
 }
@@ -239,7 +237,7 @@ impl Chunk {
     /// `EMSGSIZE` if the chunk is shorter.
     #[inline(always)]
     pub fn message(&mut self, len: usize) -> Result<Message> {
-        if len > self.size || self.direction != Direction::ToDevice {
+        if len > self.size {
             return Err(EMSGSIZE);
         }
         self.give(len);
@@ -247,20 +245,51 @@ impl Chunk {
             addr: self.addr,
             len: len as u32,
             pool: self.pool.id,
+            part: None,
         })
+    }
+
+    /// Hands the first `len` bytes to the device as the second part of a message.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the chunk is shorter.
+    #[inline(always)]
+    pub(super) fn part(&self, len: usize) -> Result<Part> {
+        if len > self.size {
+            return Err(EMSGSIZE);
+        }
+        self.give(len);
+        Ok(Part {
+            addr: self.addr,
+            len: len as u32,
+            pool: self.pool.id,
+        })
+    }
+
+    /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
+    /// them meanwhile.
+    #[inline(always)]
+    pub(super) fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
+        // INVARIANT: By the type invariant of the chunk.
+        DeviceBytesMut {
+            ptr: self.memory,
+            len: len.min(self.size),
+            chunk: PhantomData,
+        }
     }
 
     /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them.
     #[inline(always)]
     pub(crate) fn give(&self, len: usize) {
-        // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by both
+        // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by all
         // callers.
         unsafe {
             bindings::srp_helper_ib_dma_sync_single_for_device(
                 self.pd.device().as_raw(),
                 self.addr,
                 len,
-                self.direction.as_raw(),
+                self.direction,
             )
         }
     }
@@ -283,7 +312,7 @@ impl Chunk {
                 self.pd.device().as_raw(),
                 self.addr,
                 len,
-                self.direction.as_raw(),
+                self.direction,
             )
         };
         // INVARIANT: By the type invariant of the chunk.
@@ -349,9 +378,79 @@ impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
     }
 }
 
+/// Bytes that a device may read or change at any time, to be filled in.
+///
+/// # Invariants
+///
+/// `ptr` is valid for writes of `len` bytes for `'a`, and there is no reference to them.
+pub struct DeviceBytesMut<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    chunk: PhantomData<&'a mut ()>,
+}
+
+impl DeviceBytesMut<'_> {
+    /// Where they are.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// How many they are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes them 0 from the one with the number `first` on.
+    pub fn clear_from(&mut self, first: usize) {
+        let first = first.min(self.len);
+        // SAFETY: It is at most the end of the bytes.
+        let from = unsafe { self.ptr.as_ptr().add(first) };
+        // SAFETY: By the type invariant; so many are left.
+        unsafe { from.write_bytes(0, self.len - first) };
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for DeviceBytesMut<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        // INVARIANT: The slice is borrowed for `'a`.
+        Self {
+            len: bytes.len(),
+            ptr: NonNull::from(bytes).cast(),
+            chunk: PhantomData,
+        }
+    }
+}
+
 /// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
 #[derive(Clone, Copy)]
 pub struct Message {
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) pool: u64,
+    pub(crate) part: Option<Part>,
+}
+
+impl Message {
+    /// The message with a second part behind it.
+    pub fn with(self, part: Part) -> Self {
+        Self {
+            part: Some(part),
+            ..self
+        }
+    }
+}
+
+/// The place of a message's second part in another [`Pool`], that of a
+/// [`Bounce`](super::bounce::Bounce).
+#[derive(Clone, Copy)]
+pub struct Part {
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) pool: u64,

@@ -34,13 +34,15 @@ use super::{
     },
     link::Link,
     mr::{
+        Region,
         Regions,
         Register,
         MAX_PER_HANDLE, //
     },
     pd::Pd,
     wr::{
-        invalidate_key,
+        invalidation,
+        posted,
         request,
         set_receive_cookie,
         Done, //
@@ -60,10 +62,7 @@ use core::{
     },
 };
 use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
+    error::from_err_ptr,
     new_mutex,
     prelude::*,
     sync::{
@@ -139,6 +138,8 @@ pub struct Qp<H: Handler> {
     regions: Arc<Regions>,
     bounce: Option<Arc<Bounce>>,
     pd: Arc<Pd>,
+    /// [`Bounce::id`], 0 without.
+    bounce_id: u64,
 }
 
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
@@ -208,6 +209,7 @@ impl<H: Handler> Qp<H> {
                 handler,
                 messages,
                 regions,
+                bounce_id: bounce.as_ref().map_or(0, |b| b.id()),
                 bounce,
                 pd: pd.clone(),
             },
@@ -263,7 +265,7 @@ impl<H: Handler> Qp<H> {
                 // One more to drain with.
                 max_send_wr: self.sizes.send,
                 max_recv_wr: self.sizes.receive + 1,
-                max_send_sge: 1,
+                max_send_sge: self.sizes.send_sge,
                 max_recv_sge: 1,
                 ..Default::default()
             },
@@ -347,8 +349,10 @@ impl<H: Handler> Qp<H> {
         let Some(bounce) = &self.bounce else {
             return Ok(());
         };
+        let Some((mr, key, access)) = bounce.registration() else {
+            return Ok(());
+        };
         let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        let (mr, key, access) = bounce.registration();
         let wr = bindings::ib_reg_wr {
             wr,
             mr,
@@ -419,19 +423,31 @@ impl<H: Handler> Qp<H> {
         if message.pool != self.messages.id() {
             return Err(EINVAL);
         }
-        let mut sge = bindings::ib_sge {
-            addr: message.addr,
-            length: message.len,
+        let sge = |addr, length| bindings::ib_sge {
+            addr,
+            length,
             lkey: self.lkey,
         };
+        let mut sges = [
+            sge(message.addr, message.len),
+            bindings::ib_sge::default(), //
+        ];
+        let mut count = 1;
+        if let Some(part) = &message.part {
+            if part.pool != self.bounce_id {
+                return Err(EINVAL);
+            }
+            sges[1] = sge(part.addr, part.len);
+            count = 2;
+        }
         let flags = if signaled {
             bindings::ib_send_flags_IB_SEND_SIGNALED
         } else {
             0
         };
         let mut send = request(bindings::ib_wr_opcode_IB_WR_SEND, flags, cqe);
-        send.sg_list = &mut sge;
-        send.num_sge = 1;
+        send.sg_list = sges.as_mut_ptr();
+        send.num_sge = count;
 
         let mut chain = REGISTRATIONS;
         let mut first: *const bindings::ib_send_wr = &send;
@@ -450,24 +466,41 @@ impl<H: Handler> Qp<H> {
         register: &Register,
         last: *const bindings::ib_send_wr,
     ) -> Result<*const bindings::ib_send_wr> {
-        let mut first = last;
-        // Built from the last to the first, each pointing at the one before it in the loop. Their
-        // order does not matter.
-        for (place, mr) in chain.iter_mut().zip(self.regions.of_register(register)?) {
-            let opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
-            let mut wr = request(opcode, 0, &self.send_cqe);
-            wr.next = first.cast_mut();
-            // SAFETY: The region is valid while `self.regions` holds it.
-            let key = unsafe { (*mr).rkey };
-            let wr = place.write(bindings::ib_reg_wr {
-                wr,
-                mr,
-                key,
-                access: register.access,
-            });
-            first = &wr.wr;
+        let (region, others) = self.regions.of_register(register)?;
+        let [place, places @ ..] = chain;
+        let mut first = self.registration(place, region, register.access, last);
+        // Their order does not matter.
+        for (place, region) in places.iter_mut().zip(others) {
+            first = self.registration(place, region, register.access, first);
         }
         Ok(first)
+    }
+
+    #[inline(always)]
+    fn registration(
+        &self,
+        place: &mut MaybeUninit<bindings::ib_reg_wr>,
+        region: &Region,
+        access: i32,
+        next: *const bindings::ib_send_wr,
+    ) -> *const bindings::ib_send_wr {
+        let mut wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
+        wr.next = next.cast_mut();
+        let wr = place.write(bindings::ib_reg_wr {
+            wr,
+            mr: region.mr(),
+            key: region.key(),
+            access,
+        });
+        &wr.wr
+    }
+
+    /// Posts a registration alone.
+    #[cfg(SRP_BENCH)]
+    pub fn post_register(&self, register: Register) -> Result {
+        let mut chain = REGISTRATIONS;
+        let first = self.registrations(&mut chain, &register, core::ptr::null())?;
+        self.post_chain(&rcu::read_lock(), first)
     }
 
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
@@ -479,22 +512,18 @@ impl<H: Handler> Qp<H> {
     #[inline(always)]
     pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
         let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
-        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
-        let mut first: *mut bindings::ib_send_wr = null_mut();
-        for (place, key) in chain.iter_mut().zip(self.regions.keys(handle)) {
-            let opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
-            // Built from the last, which is signaled, to the first.
-            let mut wr = if first.is_null() {
-                request(opcode, bindings::ib_send_flags_IB_SEND_SIGNALED, cqe)
-            } else {
-                request(opcode, 0, &self.send_cqe)
-            };
-            wr.next = first;
-            *invalidate_key(&mut wr) = key;
-            first = place.write(wr);
-        }
-        if first.is_null() {
+        let Some((region, others)) = self.regions.reachable_of(handle) else {
             return Ok(false);
+        };
+        // Built from the last to the first.
+        let mut last = invalidation(region, cqe);
+        last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
+        let mut first: *const bindings::ib_send_wr = &last;
+        for (place, region) in chain.iter_mut().zip(others) {
+            let mut wr = invalidation(region, &self.send_cqe);
+            wr.next = first.cast_mut();
+            first = place.write(wr);
         }
         self.post_chain(&rcu::read_lock(), first)?;
         Ok(true)
@@ -510,7 +539,7 @@ impl<H: Handler> Qp<H> {
         let mut bad = core::ptr::null();
         // SAFETY: By the type invariant the queue pair is valid in an RCU read-side section. What
         // the chain names lives as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
+        posted(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
@@ -576,7 +605,7 @@ impl<H: Handler> Qp<H> {
         let mut bad = core::ptr::null();
         // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section; the
         // receives and their memory live as long as this object, which drains before it goes.
-        to_result(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
+        posted(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
     }
 }
 

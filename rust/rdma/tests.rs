@@ -5,13 +5,22 @@
 //! Each suite exists once for each kind of device; without such a device its tests are skipped. The
 //! other end of a connection is [`peer::Peer`], a passive side on bare verbs.
 
+// What only the tests use is not used by the benchmarks.
+#![cfg_attr(not(SRP_KUNIT), allow(dead_code, unused_imports, unused_macros))]
+
+#[cfg(SRP_BENCH)]
+pub(crate) mod bench;
+#[cfg(SRP_KUNIT)]
 mod bounce;
+#[cfg(SRP_KUNIT)]
 mod events;
 mod link;
 mod list;
+#[cfg(SRP_KUNIT)]
 mod mapping;
 pub(super) mod peer;
 pub(crate) mod soft;
+#[cfg(SRP_KUNIT)]
 mod transfer;
 
 /// Ends the test with an error, but in an orderly way: KUnit's own assertions end the thread with

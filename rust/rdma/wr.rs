@@ -4,8 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+use super::mr::Region;
 use crate::bindings;
 use core::ptr::NonNull;
+use kernel::error::{
+    Error,
+    Result, //
+};
 
 /// The callback of a completion.
 pub(super) type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
@@ -28,11 +33,23 @@ pub(super) fn request(
     wr
 }
 
-/// The place of the key in a request to invalidate it.
+/// A request to invalidate a region.
 #[inline]
-pub(super) fn invalidate_key(wr: &mut bindings::ib_send_wr) -> &mut u32 {
-    // SAFETY: The union holds big-endian data or this number.
-    unsafe { &mut *(&raw mut wr.ex).cast() }
+pub(super) fn invalidation(region: &Region, cqe: &bindings::ib_cqe) -> bindings::ib_send_wr {
+    let mut wr = request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV, 0, cqe);
+    let place = (&raw mut wr.ex).cast::<u32>();
+    // SAFETY: The union holds big-endian data or this number, the key.
+    unsafe { place.write(region.key()) };
+    wr
+}
+
+/// What the verbs say of posted requests.
+#[inline]
+pub(super) fn posted(error: i32) -> Result {
+    match error {
+        0 => Ok(()),
+        _ => Err(Error::from_errno(error)),
+    }
 }
 
 /// The `cqe` that a completion names.

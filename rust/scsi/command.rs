@@ -43,7 +43,10 @@ use super::{
 use crate::{
     bindings,
     rdma::{
-        dma::DeviceBytes,
+        dma::{
+            DeviceBytes,
+            DeviceBytesMut, //
+        },
         mr::ScatterList, //
     }, //
 };
@@ -269,22 +272,22 @@ impl Command {
         flags & bindings::SCMD_LAST as ffi::c_int != 0
     }
 
-    /// Copies the first bytes of a write's data to `dst` and returns how many.
-    ///
-    /// Less than `dst.len()` if the data is shorter, 0 if the command is not a write.
+    /// Copies the first bytes of a write's data to `dst`. What the data does not have becomes 0, all
+    /// of it if the command is not a write.
     ///
     /// Context: any but hard interrupts.
-    pub fn copy_from_buffer(&self, dst: &mut [u8]) -> usize {
-        if self.direction() != Direction::ToDevice {
-            return 0;
-        }
-
-        let len = self.bounded(dst.len());
+    pub fn copy_from_buffer(&self, mut dst: DeviceBytesMut<'_>) {
+        let len = match self.direction() {
+            Direction::ToDevice => self.bounded(dst.len()),
+            _ => 0,
+        };
         let to = dst.as_mut_ptr().cast();
-
         // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
         // `len` bytes.
-        unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) }
+        let copied = unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) };
+        if copied < dst.len() {
+            dst.clear_from(copied);
+        }
     }
 
     /// Copies `src` to the beginning of a read's data and returns how many bytes fitted.

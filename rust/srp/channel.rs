@@ -145,7 +145,7 @@ impl Channel {
         let depth = geometry.sizes.depth as usize;
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
-        let iu_len = geometry.it_iu_len as usize;
+        let iu_len = geometry.message_len as usize;
         // One message for each slot, one for task management, one for signs of life, the others to
         // answer the target.
         let count = depth + 2 + ANSWERS as usize;
@@ -153,10 +153,10 @@ impl Channel {
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
-        let (bounce, pieces) = match geometry.static_read_stride() {
-            0 => (None, KVec::new()),
-            stride => {
-                let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, stride)?;
+        let (bounce, pieces) = match geometry.bounce() {
+            (0, _) => (None, KVec::new()),
+            (size, reach) => {
+                let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, size, reach)?;
                 (Some(bounce), pieces)
             }
         };
@@ -192,6 +192,7 @@ impl Channel {
         };
         let sizes = qp::Sizes {
             send: geometry.sizes.send_queue(),
+            send_sge: if geometry.immediate > 0 { 2 } else { 1 },
             receive: receives,
             vector: geometry.vector(u32::from(index)),
             handles: depth,

@@ -12,6 +12,7 @@ use super::{
         }, //
     },
     proto::{
+        cmd::IMM_DATA_OFFSET,
         login::{
             it_iu_len,
             Granted, //
@@ -48,8 +49,10 @@ pub struct Geometry {
     first_vector: u32,
     /// What the device can do.
     pub device: device::Limits,
-    /// Bytes of the longest message to the target.
+    /// Bytes of the longest message to the target, with immediate data.
     pub it_iu_len: u32,
+    /// The same without immediate data.
+    pub message_len: u32,
     /// Descriptors in a message.
     pub descriptors: u8,
     /// Bytes of immediate data, 0 for none.
@@ -115,18 +118,21 @@ impl Geometry {
             cpus: sys::num_online_cpus(),
             vectors: device.num_comp_vectors,
         };
-        let immediate = if params::use_imm_data() {
+        // The data is a part of its own.
+        let immediate = if params::use_imm_data() && device.max_send_sge >= 2 {
             params::max_imm_data().min(MAX_IMMEDIATE)
         } else {
             0
         };
+        let (descriptors, longest) = (options.cmd_sg_entries, options.max_it_iu_size);
         Ok(Self {
             sizes,
             channels: channels::count(options.ch_count, machine),
             first_vector: options.comp_vector.unwrap_or(0),
             device,
-            it_iu_len: it_iu_len(options.cmd_sg_entries, immediate, options.max_it_iu_size),
-            descriptors: options.cmd_sg_entries,
+            it_iu_len: it_iu_len(descriptors, immediate, longest),
+            message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),
+            descriptors,
             immediate,
             static_read: static_read(&device, sizes.depth),
             max_sectors,
@@ -135,9 +141,15 @@ impl Geometry {
         })
     }
 
-    /// Bytes of a slot's static memory.
-    pub fn static_read_stride(&self) -> usize {
-        (self.static_read as usize).next_multiple_of(self.device.mr_page_size as usize)
+    /// Bytes of each slot's memory for small data, and of the part of it that the target may write.
+    pub fn bounce(&self) -> (usize, usize) {
+        let (read, immediate) = (self.static_read as usize, self.immediate as usize);
+        if read == 0 {
+            return (immediate, 0);
+        }
+        let page = self.device.mr_page_size as usize;
+        let reach = read.next_multiple_of(page);
+        (immediate.next_multiple_of(page).max(reach), reach)
     }
 
     /// The completion vector of a channel.
@@ -198,8 +210,8 @@ impl Geometry {
     }
 }
 
-/// Most immediate data that is asked for, whatever the parameter says: message memory is cut from
-/// blocks of 64 KiB.
+/// Most immediate data that is asked for, whatever the parameter says: a slot's memory is at most
+/// 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
 /// Longest read through static memory, whatever the parameter says.
 const MAX_STATIC_READ: u32 = 32 << 10;

@@ -13,8 +13,7 @@ use super::{
         cmd::{
             Cmd,
             DirectBuf,
-            Direction,
-            IMM_DATA_OFFSET, //
+            Direction, //
         },
         error::BuildError, //
     },
@@ -96,33 +95,30 @@ pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result
         lun: *lun,
         cdb: cmd.cdb(),
     };
+    let mut part = None;
     let length = match way {
         Way::None => head.build(iu.bytes_mut()),
-        Way::Immediate => head
-            .build_immediate(iu.bytes_mut(), len as usize)
-            .map(|data| {
-                let copied = cmd.copy_from_buffer(data);
-                // What the list does not have must not be what an earlier message had.
-                data.get_mut(copied..).unwrap_or_default().fill(0);
-                IMM_DATA_OFFSET + len as usize
-            }),
+        Way::Immediate => {
+            let piece = bounce.as_mut().ok_or(EINVAL)?;
+            cmd.copy_from_buffer(piece.place(len));
+            part = Some(piece.part(len)?);
+            head.build_immediate(iu.bytes_mut(), len)
+        }
         Way::Static => {
             let piece = bounce.as_mut().ok_or(EINVAL)?.give(len)?;
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
-        Way::Dynamic => {
-            let mut segments = handle.segments();
-            match (segments.len(), segments.next()) {
-                (1, Some(one)) => {
-                    let data = DirectBuf::new(one.addr, one.key, one.len);
-                    head.build_direct(iu.bytes_mut(), direction, &data)
-                }
-                _ => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
+        Way::Dynamic => match handle.segment() {
+            Some(one) => {
+                let data = DirectBuf::new(one.addr, one.key, one.len);
+                head.build_direct(iu.bytes_mut(), direction, &data)
             }
-        }
+            None => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
+        },
     };
-    let message = iu.message(length.map_err(|_| EINVAL)?)?;
+    let mut message = iu.message(length.map_err(|_| EINVAL)?)?;
+    message.part = part;
     // Last: from here on the memory counts as reachable.
     Ok(Prepared {
         message,
@@ -132,6 +128,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result
 }
 
 /// The message with a list of regions.
+#[cold]
 #[inline(never)]
 fn indirect(
     head: &Cmd<'_>,

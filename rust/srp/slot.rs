@@ -45,7 +45,7 @@ pub struct Slot {
     pub handle: Handle<Command>,
     /// How the command ended, once it has been answered.
     pub result: ScsiResult,
-    /// The slot's own registered memory, if there is any.
+    /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,
     /// How the command's data goes.
     pub way: Way,
@@ -122,7 +122,7 @@ impl Cell {
 
     /// The state, which may be another one at once.
     pub fn word(&self) -> Word {
-        Word::from_raw(self.slot.load().0).unwrap_or_default()
+        Word::from_raw(self.slot.load().0)
     }
 
     /// Takes the slot for a new command of the unit `lun`, if it is free.

@@ -8,6 +8,7 @@
  * executions), all as 64 bit. What runs in user space is one entry at address 0.
  */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,8 @@ static unsigned int table[2 * SLOTS];		/* hash -> slot, 0: empty */
 static uint64_t begun[SLOTS];
 static struct qemu_plugin_scoreboard *score;
 static FILE *out;
+/* The threads of several CPUs translate at the same time. */
+static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
 
 static const unsigned char MARK[7] = { 0x0f, 0x1f, 0x84, 0x00, 'S', 'R', 'P' };
 
@@ -110,8 +113,13 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t n = qemu_plugin_tb_n_insns(tb), address = qemu_plugin_tb_vaddr(tb);
 	bool user = !(address >> 63);
-	unsigned int slot = user ? USER : slot_of(address, n);
+	unsigned int slot = USER;
 
+	if (!user) {
+		pthread_mutex_lock(&translating);
+		slot = slot_of(address, n);
+		pthread_mutex_unlock(&translating);
+	}
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 		tb, INLINE_ADD_U64, (qemu_plugin_u64){ score, slot * sizeof(uint64_t) },
 		slot <= OTHER ? n : 1);

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe CPUS ROUNDS [WORKLOAD,...]: the target of the bench, and the drivers' turns at it.
+# guest.sh rxe CPUS ROUNDS WORKLOAD,... [SECONDS]: the target of the bench, and the drivers' turns at it.
 # What comes out is on the second disk.
 . /srp/tests/lib.sh
 
-cpus=$2 rounds=$3 only=${4-}
+cpus=$2 rounds=$3 only=$4 seconds=${5-}
 modules=/lib/modules/$(uname -r)
 # udev would look at each disk that was open for writing, in the middle of the next run.
 udevadm control --exit
@@ -25,4 +25,4 @@ for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=non
 unload_srp || fail "rmmod ib_srp"
 python3 /srp/measure.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
-	--cpus $cpus --rounds $rounds --only "$only" --counted --out /dev/vdb || fail "measure.py"
+	--cpus $cpus --rounds $rounds --only "$only" ${seconds:+--seconds $seconds} --counted --out /dev/vdb || fail "measure.py"

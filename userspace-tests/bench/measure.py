@@ -15,6 +15,7 @@ import json
 import mmap
 import os
 import platform
+import random
 import re
 import subprocess
 import sys
@@ -172,6 +173,9 @@ class Bench:
         seconds = self.args.seconds or float(w["seconds"])
         disks = self.disks[: int(w["luns"])]
         wait("idle disks", lambda: all(read(f"/sys/block/{d}/inflight").split() == ["0", "0"] for d in disks))
+        # rxe's work queues fall into one of a few rhythms, some with a tenth more instructions for an
+        # I/O, and stay in it. So that each round takes its chance, it begins at a moment of its own.
+        time.sleep(random.random() * RAMP)
         idle = self.sectors(disks)
         p, text = self.fio(w, disks, seconds)
         p.stdin.write(text)

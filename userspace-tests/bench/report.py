@@ -170,7 +170,8 @@ def details(results, what, title):
 
 
 def check(results, path):
-    """Prints a line for each bound whose workload was run; how many were kept and not."""
+    """Prints a line for each bound whose workload was run; how many were kept and not. What a module
+    executes is the same in each round; of the other figures one round says little."""
     passed = failed = 0
     with open(path) as f:
         bounds = [line.split() for line in f if line.strip() and not line.startswith("#")]
@@ -180,6 +181,9 @@ def check(results, path):
         if not ratios:
             continue
         ratio = statistics.median(ratios)
+        if metric != "module" and len(ratios) < 3:
+            print(f"     {workload} {metric} against {against}: {ratio:.3f}, bound {bound}, not judged by {len(ratios)} rounds")
+            continue
         verdict = "ok" if ratio <= float(bound) else "over" if ratio <= float(bound) * TOLERANCE else "fail"
         passed += verdict != "fail"
         failed += verdict == "fail"

@@ -20,6 +20,8 @@ use kernel::{
 pub struct Sizes {
     /// Send work requests that may be outstanding, the one for draining included.
     pub send: u32,
+    /// Parts of a message, 1 or 2.
+    pub send_sge: u32,
     /// Receives that are posted.
     pub receive: u32,
     /// Completion vector.

@@ -7,8 +7,10 @@ use super::{
     check_eq,
     link::{
         Link,
+        Shape,
         PIECES,
-        PIECE_SIZE, //
+        PIECE_SIZE,
+        SHAPE, //
     },
     peer::{
         within,
@@ -111,26 +113,81 @@ fn each_connection_has_its_own_key(soft: &Soft) -> Result {
     refused(link, Transfer::Write, &old)
 }
 
+fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
+    let mut link = Link::with(
+        soft,
+        &Shape {
+            reach: PIECE_SIZE / 2,
+            ..SHAPE
+        },
+    )?;
+    let half = PIECE_SIZE as u32 / 2;
+    check_eq!(link.piece(1)?.give(half + 1).err(), Some(EMSGSIZE));
+    // What follows there is the next piece.
+    written(&mut link, half as usize)?;
+    let mut segment = link.piece(PIECES - 1)?.give(half)?;
+    segment.addr += 1;
+    refused(link, Transfer::Write, &segment)
+}
+
+fn messages_have_two_parts(soft: &Soft) -> Result {
+    let mut link = Link::new(soft)?;
+    for round in 0..40 {
+        // Their lengths are 4 and more.
+        link.send_parted(round % PIECES, 1 + round % 4)?;
+        link.arrived()?;
+    }
+    // A piece of other memory, of this domain or not, is not sent.
+    let limits = soft.device.limits();
+    let page = limits.mr_page_size as usize;
+    for pd in [link.pd.clone(), Pd::new(soft.device.hold()?)?] {
+        let (_, mut pieces) = Bounce::new(&pd, &limits, 1, page, 0)?;
+        let part = pieces.first_mut().ok_or(EINVAL)?.part(4)?;
+        check_eq!(link.send_with(part).err(), Some(EINVAL));
+    }
+    check_eq!(link.record().wrong() + link.record().failed(), 0);
+    Ok(())
+}
+
 fn sizes_are_checked(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     let mut limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
-    check_eq!(Bounce::new(&pd, &limits, 4, page / 2).err(), Some(EINVAL));
-    check_eq!(Bounce::new(&pd, &limits, 4, page + 1).err(), Some(EINVAL));
-    check_eq!(Bounce::new(&pd, &limits, 0, page).err(), Some(EINVAL));
-    check_eq!(
-        Bounce::new(&pd, &limits, usize::MAX, page).err(),
-        Some(EINVAL)
-    );
+    for (count, size, reach) in [
+        (4, page / 2, page / 2),
+        (4, page + 1, page + 1),
+        (4, page + 64, page),
+        (4, page, 2 * page),
+        (4, 0, 0),
+        (0, page, page),
+        (0, page, 0),
+        (usize::MAX, page, page),
+    ] {
+        let wrong = Bounce::new(&pd, &limits, count, size, reach);
+        check_eq!(wrong.err(), Some(EINVAL));
+    }
     limits.max_pages_per_mr = 15;
-    check_eq!(Bounce::new(&pd, &limits, 8, 2 * page).err(), Some(EINVAL));
+    let large = Bounce::new(&pd, &limits, 8, 2 * page, 2 * page);
+    check_eq!(large.err(), Some(EINVAL));
     limits.max_pages_per_mr = 16;
-    let (bounce, mut pieces) = Bounce::new(&pd, &limits, 8, 2 * page)?;
-    check_eq!((pieces.len(), bounce.bytes()), (8, 16 * page));
-    let piece = pieces.get_mut(7).ok_or(EINVAL)?;
-    check!(piece.give(2 * page as u32).is_ok());
-    check_eq!(piece.give(2 * page as u32 + 1).err(), Some(EMSGSIZE));
-    check_eq!(piece.take(u32::MAX).len(), 2 * page);
+    for (size, reach) in [
+        (2 * page, 2 * page),
+        (2 * page, page),
+        (3 * page, 2 * page),
+        (700, 0),
+    ] {
+        let (bounce, mut pieces) = Bounce::new(&pd, &limits, 8, size, reach)?;
+        check_eq!(pieces.len(), 8);
+        check_eq!(bounce.bytes(), 8 * size.next_multiple_of(64));
+        check_eq!(bounce.registration().is_some(), reach > 0);
+        let piece = pieces.get_mut(7).ok_or(EINVAL)?;
+        check_eq!(piece.give(reach as u32).is_ok(), reach > 0);
+        check_eq!(piece.give(reach as u32 + 1).err(), Some(EMSGSIZE));
+        check!(piece.part(size as u32).is_ok());
+        check_eq!(piece.part(size as u32 + 1).err(), Some(EMSGSIZE));
+        check_eq!(piece.place(u32::MAX).len(), size);
+        check_eq!(piece.take(u32::MAX).len(), size);
+    }
     Ok(())
 }
 
@@ -142,6 +199,8 @@ macro_rules! suites {
                 peer_writes_all_pieces,
                 memory_ends_with_the_last_piece,
                 each_connection_has_its_own_key,
+                only_the_beginning_of_a_piece_is_reached,
+                messages_have_two_parts,
                 sizes_are_checked,
             ]);
         )*

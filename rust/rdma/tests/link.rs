@@ -11,6 +11,7 @@ use super::{
     soft::Soft, //
 };
 use crate::{
+    bindings,
     net::Namespace,
     rdma::{
         bounce::{
@@ -21,11 +22,13 @@ use crate::{
         dma::{
             Chunk,
             Direction,
+            Part,
             Pool, //
         },
         mr::{
             Handle,
-            Regions, //
+            Regions,
+            Segment, //
         },
         pd::Pd,
         qp::{
@@ -62,6 +65,26 @@ const PAGES: u32 = 4;
 const RECEIVES: u32 = 32;
 /// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
 pub(super) const WINDOW: u32 = RECEIVES - 8;
+/// The sizes of a connection, and where the peer's callbacks run.
+pub(super) struct Shape {
+    pub(super) handles: usize,
+    pub(super) per_handle: usize,
+    pub(super) pages: u32,
+    pub(super) pieces: usize,
+    pub(super) piece_size: usize,
+    /// Bytes of each piece that the peer may write.
+    pub(super) reach: usize,
+    pub(super) context: bindings::ib_poll_context,
+}
+pub(super) const SHAPE: Shape = Shape {
+    handles: HANDLES,
+    per_handle: PER_HANDLE,
+    pages: PAGES,
+    pieces: PIECES,
+    piece_size: PIECE_SIZE,
+    reach: PIECE_SIZE,
+    context: bindings::ib_poll_context_IB_POLL_DIRECT,
+};
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
 /// Pieces of bounce memory, and the size of each.
@@ -203,9 +226,9 @@ impl Handler for Record {
 
     fn invalidated(&self, _: &Qp<Self>, handle: usize) {
         self.alone(|| {
-            let open = self.regions.keys(handle).count();
+            let open = self.regions.reachable_of(handle).is_some();
             self.add(Call::Invalidated as u32 + handle as u32);
-            open == 0
+            !open
         });
     }
 
@@ -245,14 +268,24 @@ pub(super) struct Link {
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
     pub(super) fn new(soft: &Soft) -> Result<Self> {
-        let (peer, events, id) = Self::route(soft)?;
+        Self::with(soft, &SHAPE)
+    }
+
+    pub(super) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
+        let (peer, events, id) = Self::route(soft, shape.context)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
-        limits.max_pages_per_mr = PAGES;
-        let (regions, handles) = Regions::new(&pd, &limits, HANDLES, PER_HANDLE)?;
+        limits.max_pages_per_mr = shape.pages;
+        let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
-        let (bounce, pieces) = Bounce::new(&pd, &soft.device.limits(), PIECES, PIECE_SIZE)?;
+        let (bounce, pieces) = Bounce::new(
+            &pd,
+            &soft.device.limits(),
+            shape.pieces,
+            shape.piece_size,
+            shape.reach,
+        )?;
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -268,10 +301,11 @@ impl Link {
         };
         let sizes = Sizes {
             // Messages, registrations, invalidations, the bounce memory, and one to drain with.
-            send: SENDS + (HANDLES * PER_HANDLE * 2) as u32 + 1 + 1,
+            send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
+            send_sge: 2,
             receive: RECEIVES,
             vector: 0,
-            handles: HANDLES,
+            handles: shape.handles,
         };
         let memory = Memory {
             receives,
@@ -297,8 +331,11 @@ impl Link {
     }
 
     /// A listening peer, and an identifier that knows the way to it.
-    fn route(soft: &Soft) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
-        let peer = Peer::new(soft)?;
+    fn route(
+        soft: &Soft,
+        context: bindings::ib_poll_context,
+    ) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
+        let peer = Peer::new(soft, context)?;
         let events = Arc::new(
             Events {
                 addr: Atomic::new(false),
@@ -340,7 +377,7 @@ impl Link {
 
     /// Connects again, after [`Qp::disconnect`], to another peer.
     pub(super) fn again(&mut self, soft: &Soft) -> Result {
-        let (peer, events, id) = Self::route(soft)?;
+        let (peer, events, id) = Self::route(soft, SHAPE.context)?;
         Self::connect(&self.qp, id, &events)?;
         self.peer = peer;
         self.events = events;
@@ -382,6 +419,40 @@ impl Link {
         self.qp.post_send(register, message, true)
     }
 
+    /// Sends the next message with its last `len` bytes in a piece of the bounce memory.
+    pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
+        let number = self.sent;
+        let whole = self.message()?.len as usize;
+        let head = whole.checked_sub(len).ok_or(EINVAL)?;
+        let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
+        let mut place = piece.place(len as u32);
+        for at in 0..place.len() {
+            // SAFETY: It is one of the bytes.
+            let byte = unsafe { place.as_mut_ptr().add(at) };
+            // SAFETY: As above.
+            unsafe { byte.write_volatile(pattern(number, head + at)) };
+        }
+        let part = piece.part(len as u32)?;
+        let chunk = self
+            .chunks
+            .get_mut(number as usize % SENDS as usize)
+            .ok_or(EINVAL)?;
+        chunk
+            .bytes_mut()
+            .get_mut(head..)
+            .unwrap_or_default()
+            .fill(0);
+        let message = chunk.message(head)?.with(part);
+        self.qp.post_send(None, message, true)
+    }
+
+    /// Tries to send a message with a second part.
+    pub(super) fn send_with(&mut self, part: Part) -> Result {
+        let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
+        let message = chunk.message(4)?.with(part);
+        self.qp.post_send(None, message, true)
+    }
+
     /// Sends the next message without asking for its completion.
     pub(super) fn send_unsignaled(&mut self) -> Result {
         let message = self.message()?;
@@ -404,6 +475,27 @@ impl Link {
         }
     }
 
+    /// Whether the peer, which has callbacks, has got all messages.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn arrived_by_itself(&self) -> bool {
+        self.peer.received() >= self.sent
+    }
+
+    /// What the peer needs to reach a handle.
+    pub(super) fn segments(&self, handle: usize) -> Result<KVec<Segment>> {
+        let mut segments = KVec::new();
+        for segment in self.handles.get(handle).ok_or(EINVAL)?.segments() {
+            segments.push(segment, GFP_KERNEL)?;
+        }
+        Ok(segments)
+    }
+
+    /// As [`Self::arrived`], without sleeping.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn arrived_spinning(&self) -> Result {
+        self.peer.spin_until(|peer| peer.received() >= self.sent)
+    }
+
     /// Attaches a list to a handle, maps it, and sends the registration.
     pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
@@ -417,6 +509,17 @@ impl Link {
     pub(super) fn take(&mut self, handle: usize) -> Result<List> {
         let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
         handle.detach()?.ok_or(EINVAL)
+    }
+
+    /// Invalidates handles, and waits for them without sleeping.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
+        for handle in handles.clone() {
+            self.qp.post_invalidate(handle)?;
+        }
+        let handles = self.handles.get(handles).ok_or(EINVAL)?;
+        self.peer
+            .spin_until(|_| handles.iter().all(|handle| handle.unreachable()))
     }
 
     /// Invalidates a handle and waits for it.

@@ -57,6 +57,13 @@ use kernel::{
     },
 };
 
+#[cfg(SRP_BENCH)]
+extern "C" {
+    /// `include/linux/sched.h`
+    #[link_name = "yield"]
+    fn yield_now();
+}
+
 /// Bytes of a message.
 const MESSAGE: usize = 64;
 /// Receives that are posted.
@@ -81,7 +88,8 @@ pub(in crate::rdma) fn within(done: impl Fn() -> bool) -> Result {
 ///
 /// # Invariants
 ///
-/// - `cq` is null or a queue whose context is this object, and which is polled by the owner only.
+/// - `cq` is null or a queue whose context is this object, and which only the owner polls, if
+///   anybody does.
 /// - `id` is 0, or the address of the accepted identifier, which has a queue pair with `cq`.
 struct Inner {
     pd: Arc<Pd>,
@@ -99,6 +107,9 @@ struct Inner {
     sent: Atomic<u32>,
     /// How the last transfer ended, if it has.
     transfer: Atomic<u32>,
+    /// When the last message arrived, in nanoseconds.
+    #[cfg(SRP_BENCH)]
+    arrived: Atomic<i64>,
 }
 
 /// There is no status yet.
@@ -121,6 +132,7 @@ pub(super) struct Peer {
     posted: u32,
     source: Chunk,
     sink: Chunk,
+    poll_context: bindings::ib_poll_context,
     /// Where it listens.
     pub(super) address: SocketAddr,
 }
@@ -135,8 +147,9 @@ pub(super) enum Transfer {
 }
 
 impl Peer {
-    /// Begins to listen on the address of the device, on a free port.
-    pub(super) fn new(soft: &Soft) -> Result<Self> {
+    /// Begins to listen on the address of the device, on a free port. Its queue is polled by the test,
+    /// or else has its callbacks in that context.
+    pub(super) fn new(soft: &Soft, poll_context: bindings::ib_poll_context) -> Result<Self> {
         let pd = Pd::new(soft.device.hold()?)?;
         let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::FromDevice)?;
         let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::ToDevice)?;
@@ -163,6 +176,8 @@ impl Peer {
                 disordered: Atomic::new(0),
                 sent: Atomic::new(0),
                 transfer: Atomic::new(PENDING),
+                #[cfg(SRP_BENCH)]
+                arrived: Atomic::new(0),
             },
             GFP_KERNEL,
         )?;
@@ -174,7 +189,7 @@ impl Peer {
                 context.cast(),
                 256,
                 0,
-                bindings::ib_poll_context_IB_POLL_DIRECT,
+                poll_context,
                 crate::rdma::CALLER.as_char_ptr(),
             )
         })?;
@@ -200,6 +215,7 @@ impl Peer {
             posted: 0,
             source: source.ok_or(ENOMEM)?,
             sink: sink.ok_or(ENOMEM)?,
+            poll_context,
             address: SocketAddr::new(ip, 0),
         };
         let mut address = this.address.to_raw();
@@ -222,6 +238,9 @@ impl Peer {
 
     /// Runs the callbacks of what has completed.
     pub(super) fn poll(&self) {
+        if self.poll_context != bindings::ib_poll_context_IB_POLL_DIRECT {
+            return;
+        }
         // SAFETY: By the type invariant of `Inner` the queue is polled by nobody else.
         unsafe { bindings::ib_process_cq_direct(self.inner.cq, 64) };
     }
@@ -236,7 +255,13 @@ impl Peer {
 
     /// Messages that have arrived.
     pub(super) fn received(&self) -> u32 {
-        self.inner.received.load(Relaxed)
+        self.inner.received.load(Acquire)
+    }
+
+    /// When the last message arrived, in nanoseconds of the monotonic clock.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn arrived(&self) -> i64 {
+        self.inner.arrived.load(Relaxed)
     }
 
     /// Messages that have arrived out of order.
@@ -301,35 +326,73 @@ impl Peer {
 
     /// Begins to transfer the whole of a segment.
     pub(super) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
-        let len = segment.len as usize;
-        let (opcode, addr) = match how {
-            Transfer::Read => {
-                self.sink.give(len);
-                (bindings::ib_wr_opcode_IB_WR_RDMA_READ, self.sink.addr())
-            }
-            Transfer::Write => (
-                bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
-                self.source.message(len)?.addr,
-            ),
-        };
-        let mut sge = bindings::ib_sge {
-            addr,
-            length: segment.len,
-            lkey: self.inner.pd.local_dma_lkey(),
-        };
-        let request = bindings::ib_rdma_wr {
-            wr: signaled(opcode, &mut sge, &self.inner.transfer_cqe),
-            remote_addr: segment.addr,
-            rkey: segment.key,
-        };
+        self.begin_all(how, core::slice::from_ref(segment))
+    }
+
+    /// Begins to transfer the whole of each segment; the end of the last is that of all.
+    pub(super) fn begin_all(&mut self, how: Transfer, segments: &[Segment]) -> Result {
         self.inner.transfer.store(PENDING, Relaxed);
-        self.post(&request.wr)
+        for (number, segment) in segments.iter().enumerate() {
+            let len = segment.len as usize;
+            let (opcode, addr) = match how {
+                Transfer::Read => {
+                    self.sink.give(len);
+                    (bindings::ib_wr_opcode_IB_WR_RDMA_READ, self.sink.addr())
+                }
+                Transfer::Write => (
+                    bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
+                    self.source.message(len)?.addr,
+                ),
+            };
+            let mut sge = bindings::ib_sge {
+                addr,
+                length: segment.len,
+                lkey: self.inner.pd.local_dma_lkey(),
+            };
+            let mut wr = signaled(opcode, &mut sge, &self.inner.transfer_cqe);
+            if number + 1 < segments.len() {
+                wr.send_flags = 0;
+            }
+            let request = bindings::ib_rdma_wr {
+                wr,
+                remote_addr: segment.addr,
+                rkey: segment.key,
+            };
+            self.post(&request.wr)?;
+        }
+        Ok(())
     }
 
     /// Transfers the whole of a segment, and waits for the end.
     pub(super) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
         self.begin(how, segment)?;
         self.poll_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
+        Ok(Status(self.inner.transfer.load(Relaxed)))
+    }
+
+    /// Polls without sleeping until `done` says so.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn spin_until(&self, done: impl Fn(&Self) -> bool) -> Result {
+        for _ in 0..100_000_000u64 {
+            self.poll();
+            if done(self) {
+                return Ok(());
+            }
+            // SAFETY: A kernel thread that holds nothing may always do so.
+            unsafe { yield_now() };
+        }
+        Err(ETIMEDOUT)
+    }
+
+    /// Transfers the whole of each segment, without sleeping.
+    #[cfg(SRP_BENCH)]
+    pub(super) fn transfer_spinning(
+        &mut self,
+        how: Transfer,
+        segments: &[Segment],
+    ) -> Result<Status> {
+        self.begin_all(how, segments)?;
+        self.spin_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
         Ok(Status(self.inner.transfer.load(Relaxed)))
     }
 
@@ -484,7 +547,9 @@ impl Inner {
         if !super::link::is_pattern(number, bytes) {
             this.disordered.fetch_add(1, Relaxed);
         }
-        this.received.store(number + 1, Relaxed);
+        #[cfg(SRP_BENCH)]
+        this.arrived.store(crate::sys::monotonic_ns(), Relaxed);
+        this.received.store(number + 1, Release);
         let _ = this.post_receive(wc.qp, number as usize);
     }
 

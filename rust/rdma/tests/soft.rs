@@ -2,6 +2,7 @@
 
 //! The soft RDMA devices that the tests run on.
 
+#[cfg(SRP_KUNIT)]
 use super::check_eq;
 use crate::{
     bindings,
@@ -47,7 +48,7 @@ pub(crate) struct Soft {
 
 impl Soft {
     /// Finds the first device of a kind whose network interface is in the initial namespace.
-    fn find(kind: Kind) -> Option<Self> {
+    pub(super) fn find(kind: Kind) -> Option<Self> {
         let driver = match kind {
             Kind::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
             Kind::Siw => bindings::rdma_driver_id_RDMA_DRIVER_SIW,
@@ -95,6 +96,7 @@ impl Soft {
 }
 
 /// Marks the running test as skipped; it goes on.
+#[cfg(SRP_KUNIT)]
 fn skip(why: &CStr) {
     // SAFETY: It can always be called.
     let test = unsafe { bindings::kunit_get_current_test() };
@@ -112,6 +114,7 @@ fn skip(why: &CStr) {
 
 /// Runs a test on a device of the given kind, or skips it if there is none. Fails if the test leaves
 /// anything on the device.
+#[cfg(SRP_KUNIT)]
 pub(crate) fn on(kind: Kind, test: fn(&Soft) -> Result) -> Result {
     let Some(soft) = Soft::find(kind) else {
         skip(match kind {

@@ -78,15 +78,6 @@ fn list(pieces: &[Piece]) -> Result<List> {
     List::new(16, pieces)
 }
 
-/// The segments of a handle.
-fn segments(link: &Link, handle: usize) -> Result<KVec<Segment>> {
-    let mut segments = KVec::new();
-    for segment in link.handles.get(handle).ok_or(EINVAL)?.segments() {
-        segments.push(segment, GFP_KERNEL)?;
-    }
-    Ok(segments)
-}
-
 /// The test is of no use without an address.
 fn link(soft: &Soft) -> Result<Link> {
     check!(soft.address != Ipv4Addr::UNSPECIFIED);
@@ -108,7 +99,7 @@ fn peer_reads_every_list(soft: &Soft) -> Result {
         list.fill(ours);
         link.grant(0, list, Direction::ToDevice)?;
         let mut at = 0;
-        for segment in &segments(&link, 0)? {
+        for segment in &link.segments(0)? {
             let status = link.peer.transfer(Transfer::Read, segment)?;
             check_eq!(status.number(), 0);
             for byte in link.peer.sink(segment.len as usize) {
@@ -128,7 +119,7 @@ fn peer_writes_every_list(soft: &Soft) -> Result {
     for pieces in SHAPES {
         link.grant(1, list(pieces)?, Direction::FromDevice)?;
         let mut at = 0;
-        for segment in &segments(&link, 1)? {
+        for segment in &link.segments(1)? {
             for byte in link.peer.source().iter_mut().take(segment.len as usize) {
                 *byte = theirs(at);
                 at += 1;
@@ -178,7 +169,7 @@ fn granted(soft: &Soft, direction: Direction) -> Result<(Link, Segment)> {
     let mut list = List::scattered(2)?;
     list.fill(ours);
     link.grant(0, list, direction)?;
-    let segment = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+    let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
     Ok((link, segment))
 }
 
@@ -222,7 +213,7 @@ fn old_key_does_not_work_again(soft: &Soft) -> Result {
     for _ in 0..8 {
         let list = link.take(0)?;
         link.grant(0, list, Direction::ToDevice)?;
-        let new = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+        let new = *link.segments(0)?.first().ok_or(EINVAL)?;
         if new.key != old.key {
             check!(link.peer.transfer(Transfer::Read, &new)?.is_success());
             let stale = Segment {
@@ -314,7 +305,7 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
 fn shutdown_is_the_end(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
-    let segment = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+    let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
     // In the middle of things: messages both ways, an invalidation.
     link.grant(1, List::scattered(1)?, Direction::FromDevice)?;
     for _ in 0..WINDOW {
@@ -401,7 +392,7 @@ fn connects_again(soft: &Soft) -> Result {
         // One region that the peer can reach, one that is being invalidated, one that is free.
         link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
         link.grant(1, List::scattered(1)?, Direction::ToDevice)?;
-        let old = *segments(&link, 0)?.first().ok_or(EINVAL)?;
+        let old = *link.segments(0)?.first().ok_or(EINVAL)?;
         check!(link.qp.post_invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
@@ -419,8 +410,8 @@ fn connects_again(soft: &Soft) -> Result {
         // All handles work, and the old key does not.
         for handle in [0, 1, 2] {
             link.grant(handle, List::scattered(3)?, Direction::FromDevice)?;
-            check!(segments(&link, handle)?.iter().all(|new| *new != old));
-            let segment = *segments(&link, handle)?.first().ok_or(EINVAL)?;
+            check!(link.segments(handle)?.iter().all(|new| *new != old));
+            let segment = *link.segments(handle)?.first().ok_or(EINVAL)?;
             for byte in link.peer.source() {
                 *byte = theirs(round);
             }

@@ -248,36 +248,27 @@ impl Cmd<'_> {
         Ok(out.len())
     }
 
-    /// Writes a write command that carries its own `len` bytes of data, except the data.
-    ///
-    /// Returns the place for exactly `len` bytes; the caller must fill all of it. The message is
-    /// then [`IMM_DATA_OFFSET`]` + len` bytes long.
+    /// Writes a write command that is sent with `len` bytes of data behind it. Returns its length
+    /// without them, which is [`IMM_DATA_OFFSET`].
     #[inline(always)]
-    pub fn build_immediate<'b>(
-        &self,
-        iu: &'b mut [u8],
-        len: usize,
-    ) -> Result<&'b mut [u8], BuildError> {
-        let field = u32::try_from(len).map_err(|_| BuildError::Data)?;
-        let need = IMM_DATA_OFFSET.checked_add(len).ok_or(BuildError::Data)?;
-        let have = iu.len();
-        let (head, data) = iu
+    pub fn build_immediate(&self, iu: &mut [u8], len: u32) -> Result<usize, BuildError> {
+        let (need, have) = (IMM_DATA_OFFSET, iu.len());
+        let iu = iu
             .get_mut(..need)
-            .and_then(|iu| iu.split_at_mut_checked(IMM_DATA_OFFSET))
             .ok_or(BuildError::NoSpace { need, have })?;
-        if let (Some(cdb), Ok(place)) = (self.short(), Immediate::mut_from_bytes(head)) {
+        if let (Some(cdb), Ok(place)) = (self.short(), Immediate::mut_from_bytes(iu)) {
             *place = Immediate {
                 header: self.header(FMT_IMMEDIATE, Direction::ToDevice, 0, cdb, 0)?,
-                len: U32::new(field),
+                len: U32::new(len),
                 padding: [0; MAX_CDB_LEN - BASE_CDB_LEN],
             };
-            return Ok(data);
+            return Ok(need);
         }
-        let mut out = Writer::new(head);
+        let mut out = Writer::new(iu);
         self.head(&mut out, FMT_IMMEDIATE, Direction::ToDevice, 0)?;
-        out.put(U32::new(field).as_bytes())?;
+        out.put(U32::new(len).as_bytes())?;
         out.rest.fill(0);
-        Ok(data)
+        Ok(need)
     }
 
     fn head(

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
-    cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
+    cmd::{Cmd, DirectBuf, Direction},
     error::BuildError,
     ids::Lun,
 };
@@ -19,12 +19,7 @@ fn build(cmd: &Cmd<'_>, kind: u8, count: usize, iu: &mut [u8]) -> Result<usize, 
         0 => cmd.build(iu),
         1 => cmd.build_direct(iu, Direction::FromDevice, &buf),
         2 => cmd.build_indirect(iu, Direction::ToDevice, &buf, 3, &list),
-        _ => {
-            let data = cmd.build_immediate(iu, count)?;
-            assert_eq!(data.len(), count);
-            data.fill(7);
-            Ok(IMM_DATA_OFFSET + count)
-        }
+        _ => cmd.build_immediate(iu, count as u32),
     }
 }
 

@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# plot.sh SCRIPT ARGUMENT...: runs a script of userspace-tests/bench where there is a plotting library;
+# /out is build/bench there, and /log build/log.
+. "$(dirname "$0")/lib.sh"
+
+make_root() {
+	local m; m=$(mirror)
+	mmdebstrap --variant=apt --include=python3-matplotlib --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
+		--aptopt='Acquire::Retries "3"' trixie "$1" "deb $m trixie main"
+}
+
+script=$1
+shift
+host_needs mmdebstrap debian-archive-keyring util-linux
+root=$(step plot 1 make_root)
+in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$top/build/log:/log:ro" -- \
+	env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 "/bench/$script" "$@"

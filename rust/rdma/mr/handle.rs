@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory handle of one command.
+
+use super::{
+    raw::name_anew,
+    regions::{
+        Group,
+        Region, //
+    },
+    Regions,
+    Register,
+    ScatterList,
+    Segment, //
+};
+use crate::{
+    bindings,
+    rdma::dma::Direction, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// What is mapped.
+struct Mapped {
+    direction: Direction,
+    /// Regions that describe the list, at least one.
+    used: u32,
+}
+
+/// The memory handle of one slot, and the object that owns the memory while it is attached.
+///
+/// # Invariants
+///
+/// `own` is group `number` of `regions`, which belongs to this handle alone. While `mapped` is set,
+/// `object` is, and its scatter list is mapped for the device.
+pub struct Handle<T: ScatterList> {
+    regions: Arc<Regions>,
+    own: NonNull<Group>,
+    number: u32,
+    object: Option<T>,
+    mapped: Option<Mapped>,
+}
+
+// SAFETY: The regions may be used from any thread, and the object is `Send`.
+unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
+// SAFETY: What a shared handle gives access to is atomic, or shared as well.
+unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
+
+impl<T: ScatterList> Handle<T> {
+    /// The handle of a group, which is group `number` of `regions` and no other handle's.
+    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>, number: u32) -> Self {
+        // INVARIANT: By this function's contract; nothing is mapped.
+        Self {
+            regions,
+            own,
+            number,
+            object: None,
+            mapped: None,
+        }
+    }
+
+    /// Takes `object` into the handle.
+    ///
+    /// # Errors
+    ///
+    /// Gives the object back if the handle has one.
+    pub fn attach(&mut self, object: T) -> Result<(), T> {
+        if self.object.is_some() {
+            return Err(object);
+        }
+        self.object = Some(object);
+        Ok(())
+    }
+
+    /// The attached object.
+    pub fn get(&self) -> Option<&T> {
+        self.object.as_ref()
+    }
+
+    /// Describes the whole scatter list of the attached object by this handle's regions.
+    ///
+    /// Nothing is reachable before the registration is posted. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` without an object or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
+    /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
+    ///
+    /// `random` makes keys and addresses that a peer cannot guess.
+    #[inline(always)]
+    pub fn map(&mut self, direction: Direction, random: u64) -> Result {
+        let object = self.object.as_ref().ok_or(EINVAL)?;
+        // Also without a queue pair: such a region is made anew before the next one.
+        if self.mapped.is_some() || self.own().reachable.load(Acquire) != 0 {
+            return Err(EBUSY);
+        }
+        let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
+        let (list, len) = (object.list(), object.len());
+        if count == 0 || len == 0 {
+            return Err(EINVAL);
+        }
+        let device = self.regions.pd.device().as_raw();
+        // SAFETY: By the contract of `ScatterList` the list has `count` entries.
+        let mapped =
+            unsafe { bindings::srp_helper_ib_dma_map_sg(device, list, count, direction.as_raw()) };
+        if mapped <= 0 {
+            return Err(ENOMEM);
+        }
+        match self.describe(list, mapped as u32, len, random) {
+            Ok(used) => {
+                // INVARIANT: The list is mapped, and `object` is set.
+                self.mapped = Some(Mapped { direction, used });
+                self.own().mapped.store(true, Relaxed);
+                Ok(())
+            }
+            Err(e) => {
+                // SAFETY: It was mapped with these values just now.
+                unsafe {
+                    bindings::srp_helper_ib_dma_unmap_sg(device, list, count, direction.as_raw())
+                };
+                Err(e)
+            }
+        }
+    }
+
+    /// Describes the mapped list by regions and gives each a new key and address; returns how many.
+    #[inline(always)]
+    fn describe(
+        &self,
+        list: *mut bindings::scatterlist,
+        count: u32,
+        len: u32,
+        random: u64,
+    ) -> Result<u32> {
+        let mut offset = 0;
+        let first = self.fill(&self.own().first, list, count, &mut offset, random)?;
+        if first == (count, u64::from(len)) {
+            Ok(1)
+        } else {
+            self.describe_more(list, (count, len), random, offset, first)
+        }
+    }
+
+    /// Goes on with the other regions after the first, of which `filled` says how many entries and
+    /// bytes it has.
+    #[cold]
+    #[inline(never)]
+    fn describe_more(
+        &self,
+        list: *mut bindings::scatterlist,
+        (count, len): (u32, u32),
+        random: u64,
+        mut offset: u32,
+        mut filled: (u32, u64),
+    ) -> Result<u32> {
+        let (mut sg, mut left, mut bytes) = (list, count, 0);
+        let mut others = (1u32..).zip(&self.own().others);
+        let mut used = 1;
+        loop {
+            let (done, got) = filled;
+            if got == 0 || done > left {
+                return Err(EIO);
+            }
+            bytes += got;
+            left -= done;
+            if left == 0 && bytes == u64::from(len) {
+                return Ok(used);
+            }
+            let Some((number, region)) = others.next() else {
+                return Err(E2BIG);
+            };
+            if left == 0 {
+                return Err(EIO);
+            }
+            for _ in 0..done {
+                // SAFETY: `sg` is an entry of the list, and not the last one.
+                sg = unsafe { bindings::sg_next(sg) };
+            }
+            filled = self.fill(
+                region,
+                sg,
+                left,
+                &mut offset,
+                random.rotate_left(8 * number),
+            )?;
+            used = number + 1;
+        }
+    }
+
+    /// Describes with one region what it takes of the `left` entries from `sg` on, and gives it a
+    /// new key and address; returns the number of entries and bytes.
+    #[inline(always)]
+    fn fill(
+        &self,
+        region: &Region,
+        sg: *mut bindings::scatterlist,
+        left: u32,
+        offset: &mut u32,
+        random: u64,
+    ) -> Result<(u32, u64)> {
+        let mr = region.mr();
+        let most = left.min(self.regions.pages) as i32;
+        // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
+        // `left` mapped entries.
+        let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
+        let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
+        // SAFETY: The region is valid and ours.
+        unsafe { name_anew(mr, random) };
+        // SAFETY: The region is valid, and only its handle changes it.
+        Ok((done, unsafe { (*mr).length }))
+    }
+
+    #[inline(always)]
+    fn own(&self) -> &Group {
+        // SAFETY: By the type invariant it is a part of `regions`, whose groups do not move.
+        unsafe { self.own.as_ref() }
+    }
+
+    /// What the peer needs, if it is one segment.
+    #[inline(always)]
+    pub fn segment(&self) -> Option<Segment> {
+        match self.mapped {
+            Some(Mapped { used: 1, .. }) => Some(Self::segment_of(&self.own().first)),
+            _ => None,
+        }
+    }
+
+    /// What the peer needs, one segment for each region; none if nothing is mapped.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        let used = self.mapped.as_ref().map_or(0, |m| m.used);
+        self.own().all(used).map(Self::segment_of)
+    }
+
+    #[inline(always)]
+    fn segment_of(region: &Region) -> Segment {
+        // SAFETY: The region is valid, and only its handle changes it.
+        let mr = unsafe { &*region.mr() };
+        Segment {
+            addr: mr.iova,
+            key: mr.rkey,
+            // CAST: A region is at most as long as the list, whose length is a `u32`.
+            len: mr.length as u32,
+        }
+    }
+
+    /// The registration to post, with exactly the access that the direction needs.
+    ///
+    /// From now on the memory counts as reachable: until the invalidation has completed, or until
+    /// the queue pair is in error and drained.
+    #[inline(always)]
+    pub fn register(&mut self) -> Option<Register> {
+        let mapped = self.mapped.as_ref()?;
+        // The standard wants local write with remote write.
+        let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+        let read = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
+        let access = match mapped.direction {
+            Direction::FromDevice => write,
+            Direction::ToDevice => read,
+            Direction::Bidirectional => write | read,
+        };
+        // After `mapped`: whoever sees the one sees the other.
+        self.own().reachable.store(mapped.used, Release);
+        Some(Register {
+            binding: self.regions.binding.load(Relaxed),
+            number: self.number,
+            used: mapped.used,
+            access: access as i32,
+        })
+    }
+
+    /// No peer can reach the memory.
+    #[inline(always)]
+    pub fn unreachable(&self) -> bool {
+        self.own().reachable.load(Acquire) == 0 || self.regions.dead.load(Acquire)
+    }
+
+    /// Gives the object back, its list unmapped; `None` if there is no object.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while a peer may still reach the memory.
+    #[inline(always)]
+    pub fn detach(&mut self) -> Result<Option<T>> {
+        if self.mapped.is_some() {
+            if !self.unreachable() {
+                return Err(EBUSY);
+            }
+            self.unmap();
+        }
+        Ok(self.object.take())
+    }
+
+    #[inline(always)]
+    fn unmap(&mut self) {
+        let (Some(mapped), Some(object)) = (self.mapped.take(), self.object.as_ref()) else {
+            return;
+        };
+        // SAFETY: By the type invariant the list was mapped with these values.
+        unsafe {
+            bindings::srp_helper_ib_dma_unmap_sg(
+                self.regions.pd.device().as_raw(),
+                object.list(),
+                // CAST: `map` has checked the range.
+                object.count() as i32,
+                mapped.direction.as_raw(),
+            )
+        }
+        self.own().mapped.store(false, Release);
+    }
+}
+
+impl<T: ScatterList> Drop for Handle<T> {
+    fn drop(&mut self) {
+        if self.detach().is_err() {
+            // Memory that a peer may write must not be given to anyone else.
+            pr_err!("memory handle dropped while registered; its memory stays lost\n");
+            core::mem::forget(self.object.take());
+        }
+    }
+}

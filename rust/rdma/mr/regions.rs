@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory regions of a queue pair.
+
+use super::{
+    raw::{
+        alloc,
+        free, //
+    },
+    Handle,
+    ScatterList, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        device::Limits,
+        pd::Pd, //
+    }, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// The last [`Regions::binding`].
+static LAST_BINDING: Atomic<u64> = Atomic::new(0);
+
+/// The most regions that one handle may have.
+pub const MAX_PER_HANDLE: usize = 16;
+
+/// One memory region.
+///
+/// # Invariants
+///
+/// It is valid. It is another one only as [`Group`] says.
+pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
+
+impl Region {
+    fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<Self> {
+        // INVARIANT: It was made just now.
+        Ok(Self(Atomic::new(alloc(pd, kind, pages)?)))
+    }
+
+    /// The verbs' region.
+    #[inline]
+    pub(in crate::rdma) fn mr(&self) -> *mut bindings::ib_mr {
+        self.0.load(Relaxed)
+    }
+
+    /// The key of a region that a peer may reach.
+    #[inline]
+    pub(in crate::rdma) fn key(&self) -> u32 {
+        // SAFETY: By the type invariant the region is valid. Its key changes only in `Handle::map`,
+        // which does not touch a region that is reachable.
+        unsafe { (*self.mr()).rkey }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the region is valid. The queue pair that used it, if any,
+        // held the `Regions` until it was drained and destroyed.
+        unsafe { free(self.mr()) };
+    }
+}
+
+/// The regions of one handle.
+///
+/// # Invariants
+///
+/// A region is replaced only while `reachable` is not 0 and `mapped` is not set, with no queue pair
+/// bound. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
+pub(super) struct Group {
+    /// Mostly the only one that is used.
+    pub(super) first: Region,
+    pub(super) others: KVec<Region>,
+    /// So many of them, from the first on, the peer may reach: set when their registration is made,
+    /// before it is posted, and 0 again when their invalidation has completed. Not 0 when the queue
+    /// pair is gone, it says that nobody knows whether the device has them registered.
+    pub(super) reachable: Atomic<u32>,
+    /// The handle describes a list with them.
+    pub(super) mapped: Atomic<bool>,
+}
+
+impl Group {
+    fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32, count: usize) -> Result<Self> {
+        let mut others = KVec::with_capacity(count - 1, GFP_KERNEL)?;
+        for _ in 1..count {
+            others.push(Region::new(pd, kind, pages)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            first: Region::new(pd, kind, pages)?,
+            others,
+            reachable: Atomic::new(0),
+            mapped: Atomic::new(false),
+        })
+    }
+
+    /// The first `count` regions.
+    pub(super) fn all(&self, count: u32) -> impl Iterator<Item = &Region> + '_ {
+        Iterator::chain(core::iter::once(&self.first), self.others.iter()).take(count as usize)
+    }
+
+    /// The first `count` regions, of which there is at least one, apart from the others.
+    #[inline(always)]
+    fn split(&self, count: u32) -> Option<(&Region, &[Region])> {
+        let others = match count {
+            0 => return None,
+            1 => &[],
+            _ => self.others.get(..count as usize - 1)?,
+        };
+        Some((&self.first, others))
+    }
+}
+
+/// The memory regions of one queue pair, a fixed number for each of its handles.
+///
+/// # Invariants
+///
+/// Every region was allocated from `pd`.
+pub struct Regions {
+    groups: KVec<Group>,
+    kind: bindings::ib_mr_type,
+    /// Bytes of a region's page.
+    pub(super) page_size: u32,
+    /// Entries of a scatter list that one region takes.
+    pub(super) pages: u32,
+    /// A queue pair has these regions.
+    bound: Atomic<bool>,
+    /// Names the regions and the queue pair that they are bound to; no other ever has the same.
+    pub(super) binding: Atomic<u64>,
+    /// That queue pair is in error and drained: no access is possible.
+    pub(super) dead: Atomic<bool>,
+    pub(super) pd: Arc<Pd>,
+}
+
+// SAFETY: Regions are changed only through the one `Handle` that has them.
+unsafe impl Send for Regions {}
+// SAFETY: As above; what is shared is atomic.
+unsafe impl Sync for Regions {}
+
+impl Regions {
+    /// Allocates `per_handle` regions for each of `handles` handles. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the device has no fast registration, `EINVAL` if `per_handle` is 0 or above
+    /// [`MAX_PER_HANDLE`], otherwise what the device driver says.
+    pub fn new<T: ScatterList>(
+        pd: &Arc<Pd>,
+        limits: &Limits,
+        handles: usize,
+        per_handle: usize,
+    ) -> Result<(Arc<Self>, KVec<Handle<T>>)> {
+        if limits.max_pages_per_mr == 0 {
+            return Err(crate::errno::EOPNOTSUPP);
+        }
+        if per_handle == 0 || per_handle > MAX_PER_HANDLE {
+            return Err(EINVAL);
+        }
+        let kind = if limits.sg_gaps {
+            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
+        } else {
+            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
+        };
+        let mut this = Self {
+            groups: KVec::with_capacity(handles, GFP_KERNEL)?,
+            kind,
+            page_size: limits.mr_page_size,
+            pages: limits.max_pages_per_mr,
+            bound: Atomic::new(false),
+            binding: Atomic::new(0),
+            dead: Atomic::new(true),
+            pd: pd.clone(),
+        };
+        for _ in 0..handles {
+            // INVARIANT: They are allocated from `pd`.
+            let group = Group::new(pd, kind, limits.max_pages_per_mr, per_handle)?;
+            this.groups.push(group, GFP_KERNEL)?;
+        }
+        let this = Arc::new(this, GFP_KERNEL)?;
+        let mut list = KVec::with_capacity(handles, GFP_KERNEL)?;
+        for (number, group) in (0u32..).zip(&this.groups) {
+            // INVARIANT: Each group goes into one handle.
+            let handle = Handle::new(this.clone(), NonNull::from(group), number);
+            list.push(handle, GFP_KERNEL)?;
+        }
+        Ok((this, list))
+    }
+
+    /// How many regions a peer may reach now. An idle connection has 0.
+    pub fn reachable(&self) -> usize {
+        if self.dead.load(Acquire) {
+            return 0;
+        }
+        let reachable = |g: &Group| g.reachable.load(Relaxed) as usize;
+        self.groups.iter().map(reachable).sum()
+    }
+
+    /// Makes the regions those of a new queue pair, and those anew of which nobody knows whether
+    /// they are registered. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if they have a queue pair, or if such a region is still mapped; otherwise what the
+    /// device driver says.
+    pub(in crate::rdma) fn bind(&self) -> Result {
+        self.bound
+            .cmpxchg(false, true, Acquire)
+            .map_err(|_| EBUSY)?;
+        if let Err(e) = self.renew() {
+            self.bound.store(false, Release);
+            return Err(e);
+        }
+        let binding = LAST_BINDING.fetch_add(1, Relaxed) + 1;
+        self.binding.store(binding, Relaxed);
+        self.dead.store(false, Release);
+        Ok(())
+    }
+
+    /// The queue pair is in error and drained; nothing will reach the regions any more.
+    pub(in crate::rdma) fn set_dead(&self) {
+        self.dead.store(true, Release);
+    }
+
+    /// A device takes a new registration only of a region that it has not registered. Those whose
+    /// invalidation was not seen may be or not, and the old key may have been used or not.
+    fn renew(&self) -> Result {
+        for group in &self.groups {
+            let count = group.reachable.load(Acquire);
+            if count == 0 {
+                continue;
+            }
+            if group.mapped.load(Acquire) {
+                return Err(EBUSY);
+            }
+            for region in group.all(count) {
+                let new = alloc(&self.pd, self.kind, self.pages)?;
+                // INVARIANT: `reachable` is not 0 and `mapped` is not set; both stay so, as a handle
+                // does not map a group that is reachable. The caller has set `bound`.
+                let old = region.0.xchg(new, Relaxed);
+                // SAFETY: By the type invariant it was valid, and no queue pair is left.
+                unsafe { free(old) };
+            }
+            group.reachable.store(0, Release);
+        }
+        Ok(())
+    }
+
+    /// The queue pair is destroyed.
+    pub(in crate::rdma) fn unbind(&self) {
+        self.set_dead();
+        self.bound.store(false, Release);
+    }
+
+    /// The invalidations of `handle` have completed.
+    #[inline(always)]
+    pub(in crate::rdma) fn invalidated(&self, handle: usize) {
+        if let Some(group) = self.groups.get(handle) {
+            group.reachable.store(0, Release);
+        }
+    }
+
+    /// The regions of this domain serve queue pairs of this domain.
+    pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// The regions that a registration names: the first, and the others.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not one of these regions and their present queue pair.
+    #[inline(always)]
+    pub(in crate::rdma) fn of_register(&self, register: &Register) -> Result<(&Region, &[Region])> {
+        if register.binding != self.binding.load(Relaxed) {
+            return Err(EINVAL);
+        }
+        let group = self.groups.get(register.number as usize).ok_or(EINVAL)?;
+        group.split(register.used).ok_or(EINVAL)
+    }
+
+    /// The regions of `handle` that a peer may reach: the first, and the others.
+    #[inline(always)]
+    pub(in crate::rdma) fn reachable_of(&self, handle: usize) -> Option<(&Region, &[Region])> {
+        let group = self.groups.get(handle)?;
+        group.split(group.reachable.load(Relaxed))
+    }
+}
+
+/// A registration to be posted, once: which regions, and what the peer may do.
+pub struct Register {
+    pub(super) binding: u64,
+    pub(super) number: u32,
+    pub(super) used: u32,
+    pub(in crate::rdma) access: i32,
+}

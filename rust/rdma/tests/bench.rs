@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What memory registration, transfers and notification cost, as the papers measured it, on the soft
+//! devices.
+//!
+//! Only in a module built with `SRP_BENCH=1`, which does this when it is loaded. In a guest whose clock
+//! counts instructions a nanosecond is one. Each result is a line `srp_bench: NAME KEY=VALUE...`;
+//! userspace-tests/bench/papers.py reads them.
+
+use super::{
+    check,
+    link::{
+        Link,
+        Shape, //
+    },
+    list::{
+        List,
+        Piece, //
+    },
+    peer::{
+        within,
+        Transfer, //
+    },
+    soft::{
+        Kind,
+        Soft, //
+    },
+};
+use crate::{
+    bindings,
+    rdma::{
+        dma::Direction,
+        mr::{
+            ScatterList,
+            Segment, //
+        }, //
+    },
+    sys::{
+        monotonic_ns,
+        random_u64, //
+    }, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+/// How often each thing is done.
+const ROUNDS: u32 = 20;
+/// Most handles of a connection here.
+const MOST: usize = 32;
+/// Bytes of the peer's memory.
+const CHUNK: usize = 64 << 10;
+
+/// Nanoseconds that `work` takes, on average; once before does not count.
+fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
+    work()?;
+    let began = monotonic_ns();
+    for _ in 0..ROUNDS {
+        work()?;
+    }
+    Ok((monotonic_ns() - began).unsigned_abs() / u64::from(ROUNDS))
+}
+
+/// `count` pieces of `bytes`, no two of which are neighbours.
+fn scattered(count: usize, bytes: usize) -> Result<List> {
+    let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
+    for number in 0..count {
+        pieces.push((2 * number * PAGE_SIZE, bytes), GFP_KERNEL)?;
+    }
+    List::new((2 * count).next_power_of_two(), &pieces)
+}
+
+/// `count` pieces of `bytes`, each in the next page.
+fn paged(count: usize, bytes: usize) -> Result<List> {
+    let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
+    for number in 0..count {
+        pieces.push((number * PAGE_SIZE, bytes), GFP_KERNEL)?;
+    }
+    List::new(count.next_power_of_two(), &pieces)
+}
+
+/// Registers the lists and invalidates them again, each in a handle of its own.
+fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
+    let count = lists.len();
+    for handle in 0..count {
+        let list = lists.pop().ok_or(EINVAL)?;
+        let place = link.handles.get_mut(handle).ok_or(EINVAL)?;
+        place.attach(list).map_err(|_| EBUSY)?;
+        place.map(Direction::FromDevice, random_u64())?;
+        let register = place.register().ok_or(EINVAL)?;
+        link.qp.post_register(register)?;
+    }
+    link.revoke_all(0..count)?;
+    for handle in 0..count {
+        lists.push(link.take(handle)?, GFP_KERNEL)?;
+    }
+    Ok(())
+}
+
+/// Kernel PM2, table 3: one handle for all segments against one registration for each.
+fn registrations(soft: &Soft) -> Result {
+    let shape = Shape {
+        handles: MOST,
+        per_handle: 1,
+        pages: soft.device.limits().max_pages_per_mr,
+        pieces: 1,
+        piece_size: PAGE_SIZE,
+        reach: PAGE_SIZE,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
+    };
+    let mut link = Link::with(soft, &shape)?;
+    for bytes in [1024, 2048, 4096] {
+        for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
+            // A region holds whole pages with parts at its ends only.
+            let together = bytes == PAGE_SIZE && count <= shape.pages as usize;
+            let mut one = 0;
+            if together || count == 1 {
+                let mut lists = KVec::with_capacity(1, GFP_KERNEL)?;
+                lists.push(scattered(count, bytes)?, GFP_KERNEL)?;
+                one = timed(|| register(&mut link, &mut lists))?;
+            }
+            let mut each = 0;
+            if count <= MOST {
+                let mut lists = KVec::with_capacity(count, GFP_KERNEL)?;
+                for _ in 0..count {
+                    lists.push(scattered(1, bytes)?, GFP_KERNEL)?;
+                }
+                each = timed(|| register(&mut link, &mut lists))?;
+            }
+            pr_info!(
+                "srp_bench: registration device={:?} segments={count} bytes={bytes} one={one} each={each}\n",
+                soft.kind
+            );
+        }
+    }
+    check!(link.record().failed() == 0);
+    Ok(())
+}
+
+/// The peer writes `len` bytes to segments, which have them, from their beginnings.
+fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
+    let mut left = len;
+    for segment in segments {
+        let mut at = 0;
+        while at < segment.len as usize && left > 0 {
+            let n = left.min(CHUNK).min(segment.len as usize - at);
+            let part = Segment {
+                addr: segment.addr + at as u64,
+                key: segment.key,
+                len: n as u32,
+            };
+            let status = link.peer.transfer_spinning(Transfer::Write, &[part])?;
+            check!(status.is_success());
+            at += n;
+            left -= n;
+        }
+    }
+    Ok(())
+}
+
+/// Gfarm, figure 5: a copy from memory that stays registered against registration in place. The peer
+/// writes the same in both cases; `transfer` is what that alone costs.
+fn static_and_dynamic(soft: &Soft) -> Result {
+    let limits = soft.device.limits();
+    let piece_size = limits.max_pages_per_mr.min(16) as usize * PAGE_SIZE;
+    let shape = Shape {
+        handles: 1,
+        per_handle: 8,
+        pages: limits.max_pages_per_mr,
+        pieces: limits.max_pages_per_mr as usize * PAGE_SIZE / piece_size,
+        piece_size,
+        reach: piece_size,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
+    };
+    let mut link = Link::with(soft, &shape)?;
+    let mut len = 512usize;
+    while len <= 4 << 20 {
+        let pages = len.div_ceil(PAGE_SIZE);
+        let list = paged(pages, len.min(PAGE_SIZE))?;
+        let to = list.list();
+        let count = list.count();
+        let pieces = len.div_ceil(piece_size);
+        let mut copied = 0;
+        if pieces <= shape.pieces {
+            let transfer = |link: &mut Link, copy: bool| -> Result {
+                link.send(None)?;
+                link.arrived_spinning()?;
+                for number in 0..pieces {
+                    let n = piece_size.min(len - number * piece_size);
+                    let segment = link.piece(number)?.give(n as u32)?;
+                    fill(link, &[segment], n)?;
+                    let bytes = link.piece(number)?.take(n as u32);
+                    if copy {
+                        let skip = (number * piece_size) as _;
+                        // SAFETY: The list has `count` entries that cover `len` bytes, and nobody else
+                        // uses it; there are `n` bytes to copy.
+                        unsafe {
+                            bindings::sg_pcopy_from_buffer(
+                                to,
+                                count,
+                                bytes.as_ptr().cast(),
+                                n,
+                                skip,
+                            )
+                        };
+                    }
+                }
+                Ok(())
+            };
+            let alone = timed(|| transfer(&mut link, false))?;
+            copied = timed(|| transfer(&mut link, true))?;
+            pr_info!(
+                "srp_bench: transfer device={:?} bytes={len} ns={alone}\n",
+                soft.kind
+            );
+        }
+        let mut list = Some(list);
+        let placed = timed(|| {
+            let place = link.handles.get_mut(0).ok_or(EINVAL)?;
+            place
+                .attach(list.take().ok_or(EINVAL)?)
+                .map_err(|_| EBUSY)?;
+            place.map(Direction::FromDevice, random_u64())?;
+            let segments = link.segments(0)?;
+            link.send(Some(0))?;
+            link.arrived_spinning()?;
+            fill(&mut link, &segments, len)?;
+            link.revoke_all(0..1)?;
+            list = Some(link.take(0)?);
+            Ok(())
+        })?;
+        pr_info!(
+            "srp_bench: place device={:?} bytes={len} static={copied} dynamic={placed}\n",
+            soft.kind
+        );
+        len *= 2;
+    }
+    Ok(())
+}
+
+/// Kernel PM2, figure 11: memory behind one handle in one transfer, against one handle and transfer for
+/// each page.
+fn transfers(soft: &Soft) -> Result {
+    let shape = Shape {
+        handles: 1 + CHUNK / PAGE_SIZE,
+        per_handle: 1,
+        pages: (CHUNK / PAGE_SIZE) as u32,
+        pieces: 1,
+        piece_size: PAGE_SIZE,
+        reach: PAGE_SIZE,
+        context: bindings::ib_poll_context_IB_POLL_DIRECT,
+    };
+    let mut link = Link::with(soft, &shape)?;
+    for (name, how, direction) in [
+        ("read", Transfer::Read, Direction::ToDevice),
+        ("write", Transfer::Write, Direction::FromDevice),
+    ] {
+        let mut count = 1;
+        while count <= CHUNK / PAGE_SIZE {
+            link.grant(0, scattered(count, PAGE_SIZE)?, direction)?;
+            let mut segments = KVec::with_capacity(count, GFP_KERNEL)?;
+            for number in 1..=count {
+                link.grant(number, scattered(1, PAGE_SIZE)?, direction)?;
+                segments.extend_from_slice(&link.segments(number)?, GFP_KERNEL)?;
+            }
+            let together = link.segments(0)?;
+            let mut transfer = |segments: &[Segment]| {
+                timed(|| {
+                    check!(link.peer.transfer_spinning(how, segments)?.is_success());
+                    Ok(())
+                })
+            };
+            let (one, each) = (transfer(&together)?, transfer(&segments)?);
+            pr_info!(
+                "srp_bench: rdma device={:?} how={name} pages={count} one={one} each={each}\n",
+                soft.kind
+            );
+            link.revoke_all(0..count + 1)?;
+            for number in 0..=count {
+                link.take(number)?;
+            }
+            count *= 2;
+        }
+    }
+    Ok(())
+}
+
+/// Kernel PM2, figures 4 and 10: from the sender's call to the receiver's callback, where that runs in an
+/// interrupt, in a thread, or in a thread that asks all the time.
+fn latency(soft: &Soft) -> Result {
+    for (name, context) in [
+        ("polling", bindings::ib_poll_context_IB_POLL_DIRECT),
+        ("softirq", bindings::ib_poll_context_IB_POLL_SOFTIRQ),
+        ("workqueue", bindings::ib_poll_context_IB_POLL_WORKQUEUE),
+    ] {
+        let shape = Shape {
+            handles: 1,
+            per_handle: 1,
+            pages: 1,
+            pieces: 1,
+            piece_size: PAGE_SIZE,
+            reach: PAGE_SIZE,
+            context,
+        };
+        let mut link = Link::with(soft, &shape)?;
+        let (mut sum, mut least, mut most) = (0, u64::MAX, 0);
+        for _ in 0..ROUNDS {
+            let began = monotonic_ns();
+            link.send(None)?;
+            if context == bindings::ib_poll_context_IB_POLL_DIRECT {
+                link.arrived_spinning()?;
+            } else {
+                within(|| link.arrived_by_itself())?;
+            }
+            let took = (link.peer.arrived() - began).unsigned_abs();
+            sum += took;
+            least = least.min(took);
+            most = most.max(took);
+        }
+        pr_info!(
+            "srp_bench: latency device={:?} by={name} mean={} min={least} max={most}\n",
+            soft.kind,
+            sum / u64::from(ROUNDS)
+        );
+    }
+    Ok(())
+}
+
+/// Does all of it on each kind of soft device that there is. Sleeps.
+pub(crate) fn run() {
+    const ALL: [(&str, fn(&Soft) -> Result); 4] = [
+        ("registration", registrations),
+        ("rdma", transfers),
+        ("latency", latency),
+        ("place", static_and_dynamic),
+    ];
+    for kind in [Kind::Rxe, Kind::Siw] {
+        let Some(soft) = Soft::find(kind) else {
+            continue;
+        };
+        for (name, bench) in ALL {
+            if let Err(e) = bench(&soft) {
+                pr_err!("srp_bench: failed {name} {kind:?}: {}\n", e.to_errno());
+            }
+        }
+    }
+    pr_info!("srp_bench: end\n");
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""papers-io.py ADD_TARGET LOGIN: sequential I/O as the papers measured it, one line of the console each.
+
+Depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
+to 9), through the page cache and direct. The guest's clock counts instructions."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import time
+
+add_target, string = sys.argv[1:]
+MIB = 32
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(str(text))
+
+
+def wait(condition):
+    for _ in range(600):
+        if got := condition():
+            return got
+        time.sleep(0.05)
+    sys.exit("waited too long")
+
+
+def hosts():
+    return {os.path.basename(h) for h in glob.glob("/sys/class/srp_host/host*")}
+
+
+def login(options):
+    before = hosts()
+    for _ in range(100):
+        try:
+            write(add_target, string + options)
+            break
+        except FileExistsError:
+            time.sleep(0.1)
+    (host,) = hosts() - before
+    disks = wait(lambda: glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:0/block/*"))
+    return host, os.path.basename(disks[0])
+
+
+def logout(host):
+    write(f"/sys/class/srp_remote_ports/port-{host[4:]}:1/delete", 1)
+    wait(lambda: host not in hosts())
+
+
+def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
+    """Reads or writes `MIB` in all, as fast as it goes, and says how fast that is."""
+    write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
+    write("/proc/sys/vm/drop_caches", 3)
+    size = MIB // jobs << 20
+    line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
+            f"--rw={rw}", "--bs=128k", f"--size={size}", f"--offset_increment={size}", f"--numjobs={jobs}", "--thread",
+            "--ioengine=psync", f"--direct={int(direct)}", "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime"]  # fmt: skip
+    out = subprocess.run(line, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(out.stdout + out.stderr)
+    j = json.loads(out.stdout[out.stdout.index("{") :])["jobs"][0]
+    fields = dict(rw=rw, direct=int(direct), jobs=jobs, ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
+    with open("/dev/kmsg", "w") as f:
+        f.write(f"srp_bench: {what} " + " ".join(f"{k}={v}" for k, v in fields.items()))
+
+
+for depth in (1, 2, 4, 32):
+    host, disk = login(f",max_cmd_per_lun={depth}")
+    for ahead in (31, 255):
+        run(disk, "depth", "read", False, ahead=ahead, depth=depth)
+    for rw, direct in (("write", False), ("read", True), ("write", True)):
+        run(disk, "depth", rw, direct, depth=depth)
+    logout(host)
+host, disk = login("")
+for jobs in range(1, 10):
+    for direct in (False, True):
+        for rw in ("read", "write"):
+            run(disk, "jobs", rw, direct, jobs=jobs)
+logout(host)

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""papers.py FOLDER LOG...: from the consoles of ci/papers.sh to FOLDER/papers.json and a plot for each
+kind of result. A nanosecond of these guests is an instruction."""
+
+import json
+import re
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
+import matplotlib.pyplot as plt
+
+folder, *logs = sys.argv[1:]
+found = {}
+for log in logs:
+    seen = set()
+    with open(log, errors="replace") as f:
+        for line in f:
+            if not (m := re.search(r"\[ *([\d.]+)\].*srp_bench: (\w+) ?(.*)", line)) or m[0] in seen:
+                continue
+            # The guest's console has a line once more if the guest fails.
+            seen.add(m[0])
+            if m[2] == "failed":
+                sys.exit(m[0])
+            fields = dict(word.split("=") for word in m[3].split())
+            row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
+            found.setdefault(m[2], []).append(row)
+missing = {"registration", "rdma", "latency", "transfer", "place", "depth", "jobs", "end"} - found.keys()
+if missing:
+    sys.exit(f"no result for {', '.join(sorted(missing))}")
+del found["end"]
+with open(f"{folder}/papers.json", "w") as f:
+    json.dump(found, f, indent=1)
+
+
+def save(figure, name):
+    figure.savefig(f"{folder}/{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+
+
+def curves(name, panels, xlabel, ylabel, log=True):
+    """A panel for each (title, {label: [(x, y)]})."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 4), squeeze=False)
+    for axis, (title, lines) in zip(axes[0], panels):
+        for label, points in lines.items():
+            points = [(x, y) for x, y in points if y]
+            axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=label)
+        if log:
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+        axis.set_title(title)
+        axis.set_xlabel(xlabel)
+        axis.set_ylabel(ylabel)
+        axis.legend()
+    save(figure, name)
+
+
+def of(kind, **match):
+    return [r for r in found[kind] if all(r[k] == v for k, v in match.items())]
+
+
+devices = sorted({r["device"] for r in found["registration"]})
+curves(
+    "registration",
+    [(d, {"one handle": [(r["segments"], r["one"]) for r in of("registration", device=d, bytes=4096)],
+          **{f"a handle each, {b:.0f} B": [(r["segments"], r["each"]) for r in of("registration", device=d, bytes=b)] for b in (1024, 4096)}})
+     for d in devices],
+    "segments", "instructions for registration and invalidation",
+)  # fmt: skip
+curves(
+    "rdma",
+    [(f"{d} {how}", {"one transfer": [(r["pages"], r["one"]) for r in of("rdma", device=d, how=how)],
+                     "a transfer each": [(r["pages"], r["each"]) for r in of("rdma", device=d, how=how)]})
+     for d in devices for how in ("read", "write")],
+    "pages of 4 KiB", "instructions",
+)  # fmt: skip
+curves(
+    "place",
+    [(d, {"copied from static memory": [(r["bytes"], r["static"]) for r in of("place", device=d)],
+          "registered in place": [(r["bytes"], r["dynamic"]) for r in of("place", device=d)]})
+     for d in devices],
+    "bytes", "instructions",
+)  # fmt: skip
+figure, axis = plt.subplots(figsize=(6, 4))
+rows = found["latency"]
+axis.bar(
+    range(len(rows)), [r["mean"] for r in rows],
+    yerr=[[r["mean"] - r["min"] for r in rows], [r["max"] - r["mean"] for r in rows]], capsize=3,
+)  # fmt: skip
+axis.set_xticks(range(len(rows)), [f"{r['device']}\n{r['by']}" for r in rows])
+axis.set_ylabel("instructions from the call to the callback")
+save(figure, "latency")
+curves(
+    "depth",
+    [("through the page cache", {f"{rw}, read-ahead {a:.0f} pages" if rw == "read" else rw: [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=0, ahead=a)]
+                                 for rw, a in (("read", 31), ("read", 255), ("write", 31))}),
+     ("direct", {rw: [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=1)] for rw in ("read", "write")})],
+    "max_cmd_per_lun", "MB/s",
+)  # fmt: skip
+curves(
+    "jobs",
+    [(title, {rw: [(r["jobs"], r["mbs"]) for r in of("jobs", rw=rw, direct=direct)] for rw in ("read", "write")})
+     for title, direct in (("through the page cache", 0), ("direct", 1))],
+    "jobs", "MB/s", log=False,
+)  # fmt: skip
+
+
+def table(title, rows, columns):
+    print(f"\n{title}")
+    print("  ".join(f"{c:>10}" for c in columns))
+    for r in rows:
+        print("  ".join(f"{r[c]:>10}" if isinstance(r[c], str) else f"{r[c]:>10.10g}" for c in columns))
+
+
+table("registration and invalidation", of("registration", bytes=4096), ("device", "segments", "one", "each"))
+table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
+table("latency", rows, ("device", "by", "mean", "min", "max"))
+table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
+table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
+table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
