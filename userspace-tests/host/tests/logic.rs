@@ -112,8 +112,8 @@ fn slot_words() {
             assert_eq!(Word::from_raw(word.raw() | 1 << 63), word);
         }
     }
-    assert_eq!(Word::from_raw(7).state(), State::Failed);
-    assert_eq!(Word::from_raw(0xff).state(), State::Failed);
+    assert_eq!(Word::from_raw(7).state(), slot::State::Failed);
+    assert_eq!(Word::from_raw(0xff).state(), slot::State::Failed);
     let last = Word::new(slot::State::Free, u32::MAX);
     assert_eq!(
         last.claim(u32::MAX),
