@@ -4,7 +4,7 @@
 # 64 logical units, on siw fewer in the fast set: all found, each with its own data after the next login.
 . "$(dirname "$0")/lib.sh"
 
-begin 300 600
+begin 600
 rounds 16 64
 n=$rounds
 [ "$kind" != rxe ] || n=64

@@ -428,7 +428,7 @@ qps() { resources qp 2>/dev/null | grep -c "^link $kind${paired:+1[0-9]}"; }
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le $idle_qps ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link $kind${paired:+1[0-9]}"; }
+	[ $n -le ${idle_qps=0} ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link $kind${paired:+1[0-9]}"; }
 	# A memory region keeps its protection domain, so those of the Rust driver, whose domains are named,
 	# need no look. ib_srpt has thousands on siw, and their dump takes minutes on the debug kernel.
 	for what in cq mr pd cm_id; do
