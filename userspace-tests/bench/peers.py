@@ -62,8 +62,10 @@ def disks():
 class Peers(measure.Bench):
     def run(self, rnd, variant, w):
         if rnd == 0:
-            queue = f"/sys/block/{self.disks[0]}/queue"
-            print(f"{variant}: {self.disks[0]}", *(f"{f} {measure.read(f'{queue}/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments")))
+            # The requests of a multipath disk are those of its path.
+            (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{self.disks[0]}"]
+            limits = (f"{f} {measure.read(f'{path}/queue/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
+            print(f"{variant}: {self.disks[0]},", ", ".join(limits))
         super().run(rnd, variant, w)
 
     def peer(self, name, connect, disconnect, rnd, workloads):
