@@ -17,7 +17,7 @@ ours := $(filter stock test,$(KDIR))
 out := $(here)/build/$(or $(ours),native)
 MODULE := $(out)/rust/ib_srp.ko
 
-.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long bench papers demo shell clean help
+.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long bench bench-peers papers demo shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -57,6 +57,9 @@ test-long:
 bench:
 	@ci/bench.sh
 
+bench-peers:
+	@MODE=peers ci/bench.sh
+
 papers:
 	@ci/papers.sh
 
@@ -82,6 +85,7 @@ help:
 	@echo 'make test-long  the same with all rounds, and the tests that take long'
 	@echo 'make bench      this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
 	@echo '                what has a bound; MODE=wall on this machine: see ci/bench.sh)'
+	@echo 'make bench-peers both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
 	@echo 'make papers     what the papers measured, with our code'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
 	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'

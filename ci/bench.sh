@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # make bench: the kernel's C ib_srp and ours in turns, in guests whose clock counts instructions.
 # ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots.
+# MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost.
 . "$(dirname "$0")/lib.sh"
@@ -20,33 +21,72 @@ build_counts() {
 		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/counts.so /src/counts.c
 }
 
-# guest CPUS: the drivers take turns in one boot. What measure.py says is on the second disk, what
-# the plugin counts in a file. QEMU's clock counts the instructions of one CPU only; with more it is the
-# machine's.
+# What both kinds of guest need.
+prepare() {
+	root=$("$top/ci/root.sh")
+	counts=$(step counts "1 $root $(sha256sum <"$bench/counts.c")" build_counts)
+	"$top/ci/module.sh" stock "$top/build/stock" >&2
+}
+
+# guest NAME CPUS PROGRAM [OPTION]...: the drivers take turns in one boot. What measure.py says is on the
+# second disk, what the plugin counts in a file. QEMU's clock counts the instructions of one CPU only; with
+# more it is the machine's.
 guest() {
-	local clock=(--icount)
-	[ "$1" = 1 ] || clock=(--accel tcg --smp "$1" --qemu=-cpu --qemu=max,la57=off,erms=off,fsrm=off)
-	truncate -s 0 "$logs/bench-$1.disk"
-	truncate -s 512M "$logs/bench-$1.disk"
-	"$top/ci/vm.sh" stock "${clock[@]}" --log "bench-$1" --timeout "${TIMEOUT:-21600}" \
-		--qemu=-drive --qemu="file=/log/bench-$1.disk,if=virtio,format=raw" \
-		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/bench-$1.counts" \
+	local name=bench-$1 cpus=$2 program=$3 clock=(--icount)
+	shift 3
+	[ "$cpus" = 1 ] || clock=(--accel tcg --smp "$cpus" --qemu=-cpu --qemu=max,la57=off,erms=off,fsrm=off)
+	truncate -s 0 "$logs/$name.disk"
+	truncate -s 512M "$logs/$name.disk"
+	"$top/ci/vm.sh" stock "${clock[@]}" --log "$name" --timeout "${TIMEOUT:-21600}" \
+		--qemu=-drive --qemu="file=/log/$name.disk,if=virtio,format=raw" \
+		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/$name.counts" \
 		--module "$top/build/stock/rust/ib_srp.ko" \
-		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" \
-		-- bash /srp/guest.sh rxe "$1" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" ${SHORT:+0.2}
+		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" "$@" \
+		-- bash /srp/guest.sh rxe "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.2}
+}
+
+# report ARGUMENT...: report.py, with build/log in /log and build/bench in /out.
+report() {
+	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
+		python3 /bench/report.py "$@"
 }
 
 icount() {
 	local cpus names=()
-	root=$("$top/ci/root.sh")
-	counts=$(step counts "1 $root $(sha256sum <"$bench/counts.c")" build_counts)
-	"$top/ci/module.sh" stock "$top/build/stock" >&2
+	prepare
 	for cpus in $(awk -v only=",$only," '!/^#/ && NF && (only == ",," || index(only, "," $1 ",")) {print $2}' "$bench/workloads.tsv" | sort -u); do
-		guest "$cpus"
+		guest "$cpus" "$cpus" measure
 		names+=("/log/bench-$cpus")
 	done
-	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
-		python3 /bench/report.py --bounds /bench/bounds.tsv --out /out/results.json "${names[@]}" || status=$?
+	report --bounds /bench/bounds.tsv --out /out/results.json "${names[@]}" || status=$?
+}
+
+# The daemon without which there is no login over iSCSI, and its libraries, which the guests' disk lacks.
+fetch_iscsi() {
+	in_root "$root" "$1:/out" -- bash -euc '
+		cd /tmp
+		apt-get update -qq
+		apt-get download open-iscsi libopeniscsiusr libisns0t64
+		for d in *.deb; do dpkg-deb -x "$d" x; done
+		cp -L x/usr/sbin/{iscsid,iscsiadm} x/usr/lib/*/lib{openiscsiusr,isns}.so.0 /out'
+}
+
+peers() {
+	local linux iscsi f files=()
+	prepare
+	iscsi=$(step iscsi "1 $root" fetch_iscsi)
+	for f in "$iscsi"/*; do files+=(--file "$f"); done
+	# Debian's kernel has no rnbd.
+	linux=$("$top/ci/linux.sh")
+	"$top/ci/module.sh" stock "$top/build/rnbd/rtrs" "$linux/source/drivers/infiniband/ulp/rtrs" modules \
+		CONFIG_INFINIBAND_RTRS=m CONFIG_INFINIBAND_RTRS_CLIENT=m CONFIG_INFINIBAND_RTRS_SERVER=m >&2
+	"$top/ci/module.sh" stock "$top/build/rnbd" "$linux/source/drivers/block/rnbd" modules \
+		CONFIG_BLK_DEV_RNBD_CLIENT=m CONFIG_BLK_DEV_RNBD_SERVER=m KBUILD_EXTRA_SYMBOLS=/out/rtrs/Module.symvers >&2
+	for f in "$top"/build/rnbd/{,rtrs/}*.ko; do files+=(--module "$f"); done
+	only=${only:-$(awk '/^(4k|16k|128k|1m)-/ {print $1}' "$bench/workloads.tsv" | paste -sd,)}
+	guest peers 1 peers --file "$bench/peers.sh" --file "$bench/peers.py" "${files[@]}"
+	report --peers --out /out/peers.json /log/bench-peers
+	plot+=(peers)
 }
 
 wall() {
@@ -69,10 +109,10 @@ wall() {
 }
 
 case ${MODE:-icount} in
-icount|wall) ;;
-*) die "MODE is icount or wall" ;;
+icount|wall|peers) ;;
+*) die "MODE is icount, wall or peers" ;;
 esac
-status=0
+status=0 plot=(plot.py /out)
 "${MODE:-icount}"
-[ -n "${SHORT-}" ] || "$top/ci/plot.sh" plot.py /out
+[ -n "${SHORT-}" ] || "$top/ci/plot.sh" "${plot[@]}"
 exit $status

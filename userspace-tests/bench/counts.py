@@ -12,10 +12,12 @@ import zlib
 PARTS = (
     # What the Rust driver calls of the kernel's Rust is the driver's, too.
     ("ib_srp", r".* ib_srp$|rust_\S* |_R\S* "),
+    # Those that only `make bench-peers` has.
+    ("peer", r".* (nvme_\w+|rnbd_client|rtrs_client|rtrs_core|ib_iser|iscsi_tcp|libiscsi\w*|scsi_transport_iscsi)$"),
     ("scsi, sd, blk", r".* (scsi_\w+|sd_mod)$|(__)?(blk|bio|blkdev|sbitmap|submit_bio|disk|dd|elv|bdev|scsi)_\S* "),
     ("ib_core", r".* (ib_core|rdma_cm|ib_cm)$"),
     ("rxe", r".* rdma_rxe$"),
-    ("target", r".* (ib_srpt|target_core\w+|null_blk)$"),
+    ("target", r".* (ib_srpt|target_core\w+|null_blk|nvmet\w*|rnbd_server|rtrs_server|ib_isert|iscsi_target_mod)$"),
     ("user", r"user $"),
     ("other kernel", r""),
 )
@@ -84,6 +86,8 @@ class Profile:
             # A call begins a block.
             if address == start:
                 entries[name] = entries.get(name, 0) + executions
+        if not self.parts["peer"]:
+            del self.parts["peer"]
         self.calls = {what: sum(entries.get(f, 0) for f in those) for what, those in CALLS.items()}
 
 

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe CPUS ROUNDS WORKLOAD,... [SECONDS]: the target of the bench, and the drivers' turns at it.
-# What comes out is on the second disk.
+# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers [SECONDS]: the target of the bench, and the drivers'
+# turns at it; for peers.py also the targets of the other initiators, which export the same disk. What
+# comes out is on the second disk.
 . /srp/tests/lib.sh
 
-cpus=$2 rounds=$3 only=$4 seconds=${5-}
+cpus=$2 rounds=$3 only=$4 program=$5 seconds=${6-}
 modules=/lib/modules/$(uname -r)
 # udev would look at each disk that was open for writing, in the middle of the next run.
 udevadm control --exit
@@ -16,13 +17,20 @@ fabric 1
 target 0
 back_null disk0 256
 lun 0 0 disk0
-for ((i = 1; i < 16; i++)); do
+luns=16
+if [ $program = peers ]; then
+	luns=1
+	. /srp/peers.sh
+fi
+for ((i = 1; i < luns; i++)); do
 	back_null disk$i 16
 	lun 0 $i disk$i
 done
 # Allocates what the target's disks will hold.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
 unload_srp || fail "rmmod ib_srp"
-python3 /srp/measure.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
+python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
-	--cpus $cpus --rounds $rounds --only "$only" ${seconds:+--seconds $seconds} --counted --out /dev/vdb || fail "measure.py"
+	--cpus $cpus --rounds $rounds --only "$only" ${seconds:+--seconds $seconds} --counted --out /dev/vdb || fail "$program.py"
+# Nobody takes the other targets away: the guest just ends.
+[ $program = measure ] || trap - EXIT

@@ -9,6 +9,7 @@ import argparse
 import base64
 import contextlib
 import ctypes
+import functools
 import glob
 import itertools
 import json
@@ -200,7 +201,7 @@ class Bench:
         )  # fmt: skip
         print(f"round {rnd} {variant:5} {w['name']:15} {j['iops']:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
 
-    def driver(self, rnd, name, path, workloads):
+    def driver(self, name, path, rnd, workloads):
         self.load(path)
         if self.args.counted:
             # Of the others once, when all modules are there.
@@ -221,6 +222,10 @@ class Bench:
             self.logout()
         self.unload()
 
+    def turns(self):
+        """What takes turns, each called with the round and its workloads."""
+        return [functools.partial(self.driver, *item.split("=", 1)) for item in self.args.driver]
+
     def main(self):
         a = self.args
         only = a.only.split(",") if a.only else None
@@ -234,22 +239,26 @@ class Bench:
         # Round 0 does not count. Without it the first driver finds few kernel threads, which saves it
         # a tenth of all instructions: every wake-up of a work queue is a switch to another one.
         for rnd in range(a.rounds + 1):
-            for item in a.driver:
-                name, _, path = item.partition("=")
-                self.driver(rnd, name, path, workloads if rnd else workloads[:1])
+            for turn in self.turns():
+                turn(rnd, workloads if rnd else workloads[:1])
         self.put("end")
 
 
-p = argparse.ArgumentParser()
-p.add_argument("--driver", action="append", required=True, help="NAME=FILE.ko, in the order of their turns")
-p.add_argument("--add-target", required=True)
-p.add_argument("--login", required=True, help="what to write there")
-p.add_argument("--workloads", required=True)
-p.add_argument("--only", default="", help="names, with commas")
-p.add_argument("--cpus", help="only the workloads for so many")
-p.add_argument("--luns", type=int, default=16, help="only those that need no more")
-p.add_argument("--counted", action="store_true", help="note the kernel's symbols for what counts.c counts")
-p.add_argument("--rounds", type=int, default=3)
-p.add_argument("--seconds", type=float, help="instead of the workload's")
-p.add_argument("--out", required=True, help="file or empty block device")
-Bench(p.parse_args()).main()
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--driver", action="append", required=True, help="NAME=FILE.ko, in the order of their turns")
+    p.add_argument("--add-target", required=True)
+    p.add_argument("--login", required=True, help="what to write there")
+    p.add_argument("--workloads", required=True)
+    p.add_argument("--only", default="", help="names, with commas")
+    p.add_argument("--cpus", help="only the workloads for so many")
+    p.add_argument("--luns", type=int, default=16, help="only those that need no more")
+    p.add_argument("--counted", action="store_true", help="note the kernel's symbols for what counts.c counts")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, help="instead of the workload's")
+    p.add_argument("--out", required=True, help="file or empty block device")
+    return p.parse_args()
+
+
+if __name__ == "__main__":
+    Bench(arguments()).main()

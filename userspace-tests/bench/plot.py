@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""plot.py FOLDER: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg."""
+"""plot.py FOLDER: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; with `peers`
+FOLDER/peers.json: peers.svg."""
 
 import json
 import sys
@@ -11,8 +12,8 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
 import matplotlib.pyplot as plt
 
-folder = sys.argv[1]
-with open(f"{folder}/results.json") as f:
+folder, *peers = sys.argv[1:]
+with open(f"{folder}/{'peers' if peers else 'results'}.json") as f:
     results = json.load(f)
 workloads = {w: e for w, e in results["workloads"].items() if not w.startswith("login")}
 
@@ -72,6 +73,31 @@ def rates():
     save(figure, "rates")
 
 
-ratios()
-parts()
-rates()
+def others():
+    """Each of the others, in turns with ours."""
+    variants = list(dict.fromkeys(v for e in workloads.values() for v in e["ratios"]))
+    height = 0.85 / len(variants)
+    metrics = [("insn", "instructions per I/O"), ("iops", "IOPS"), ("latency", "mean latency")]
+    figure, axes = plt.subplots(1, len(metrics), figsize=(13, 0.12 * len(variants) * len(workloads) + 1), sharey=True)
+    for axis, (metric, title) in zip(axes, metrics):
+        for n, v in enumerate(variants):
+            rows = [(y, e["ratios"][v][metric]) for y, e in enumerate(workloads.values()) if v in e["ratios"]]
+            # The ratios are ours by theirs.
+            axis.barh(
+                [y + height * (n + 0.5) for y, _ in rows], [1 / r["median"] for _, r in rows], height, label=v, capsize=1,
+                xerr=[[1 / r["median"] - 1 / r["max"] for _, r in rows], [1 / r["min"] - 1 / r["median"] for _, r in rows]],
+            )  # fmt: skip
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_title(f"{title}, ours = 1")
+    axes[0].set_yticks([y + 0.43 for y in range(len(workloads))], workloads)
+    axes[0].invert_yaxis()
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    save(figure, "peers")
+
+
+if peers:
+    others()
+else:
+    ratios()
+    parts()
+    rates()

@@ -72,7 +72,8 @@ class Results:
             figures = {m: line[m] for m in ("iops", "latency", "p99", "mbs")}
         if profile:
             figures["insn"] = profile.total / ios
-            figures["module"] = profile.parts["ib_srp"] / ios
+            if profile.parts["ib_srp"]:
+                figures["module"] = profile.parts["ib_srp"] / ios
             if kind == "run":
                 figures["busy"] = profile.total / line["ns"]
             # One instruction in each I/O or more.
@@ -156,6 +157,22 @@ def table(results, counted):
             print(f"{w + ('' if variant == 'c' else ' ' + variant):22}{row}")
 
 
+def peers(results):
+    """A line for each protocol, with the medians and how ours compares."""
+    columns = [("insn", "insn per I/O", 1), ("iops", "IOPS", 1), ("latency", "mean us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1)]
+    ratios = [("insn", "insn"), ("iops", "IOPS"), ("latency", "latency")]
+    print(f"{'':22}" + "".join(f"{title:>14}" for _, title, _ in columns) + "   ours / this one:" + "".join(f"{t:>9}" for _, t in ratios))
+    for w in results.order:
+        if w.startswith("login"):
+            continue
+        for v in [v for workload, v in results.runs if workload == w]:
+            rounds = results.runs[w, v].values()
+            row = f"{w:15}{v:7}" + "".join(f"{statistics.median(r[m] for r in rounds) / unit:14,.1f}" for m, _, unit in columns)
+            if v != "rust":
+                row += " " * 19 + "".join(f"{statistics.median(results.ratios(w, v, m)):9.3f}" for m, _ in ratios)
+            print(row)
+
+
 def details(results, what, title):
     """A table of the profiles' `parts` or `calls`: C / ours."""
     names = next(iter(results.profiles.values()))[what]
@@ -195,6 +212,7 @@ def check(results, path):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--bounds")
+    p.add_argument("--peers", action="store_true", help="the table with other initiators")
     p.add_argument("--out", required=True)
     p.add_argument("names", nargs="+")
     a = p.parse_args()
@@ -203,6 +221,9 @@ def main():
         results.read(name)
     with open(a.out, "w") as f:
         json.dump(results.json(), f, indent=1)
+    if a.peers:
+        peers(results)
+        return
     table(results, bool(results.profiles))
     if results.profiles:
         details(results, "calls", "calls by both ends")

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""measure.py with the kernel's other initiators in turns after both ib_srp. guest.sh made their targets."""
+
+import contextlib
+import functools
+import glob
+import os
+import subprocess
+
+import measure
+
+IQN = "iqn.2003-01.org.linux-iscsi.guest:bench"
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def connect_nvme():
+    with open("/dev/nvme-fabrics", "r+b", buffering=0) as f:
+        f.write(b"transport=rdma,traddr=10.0.0.1,trsvcid=4420,nqn=bench")
+
+
+def disconnect_nvme(disk):
+    for path in glob.glob("/sys/class/nvme/nvme*/delete_controller"):
+        write(path, "1")
+
+
+def connect_rnbd():
+    write("/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0")
+
+
+def disconnect_rnbd(disk):
+    write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
+
+
+def iscsi(what, port):
+    subprocess.run(["iscsiadm", "-m", "node", "-T", IQN, "-p", f"10.0.0.1:{port}", what], check=True, stdout=subprocess.DEVNULL)
+
+
+PEERS = {
+    "nvme": (connect_nvme, disconnect_nvme),
+    "rnbd": (connect_rnbd, disconnect_rnbd),
+    "iser": (lambda: iscsi("--login", 3261), lambda disk: iscsi("--logout", 3261)),
+    "iscsi": (lambda: iscsi("--login", 3260), lambda disk: iscsi("--logout", 3260)),
+}
+
+
+def disks():
+    """Those that hold something, without the paths below a multipath disk of NVMe."""
+    found = set()
+    for d in os.listdir("/sys/block"):
+        # One that is being removed may go while it is looked at.
+        with contextlib.suppress(OSError):
+            if measure.read(f"/sys/block/{d}/hidden") == "0" and measure.read(f"/sys/block/{d}/size") != "0":
+                found.add(d)
+    return found
+
+
+class Peers(measure.Bench):
+    def run(self, rnd, variant, w):
+        if rnd == 0:
+            # The requests of a multipath disk are those of its path.
+            (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{self.disks[0]}"]
+            limits = (f"{f} {measure.read(f'{path}/queue/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
+            print(f"{variant}: {self.disks[0]},", ", ".join(limits))
+        super().run(rnd, variant, w)
+
+    def peer(self, name, connect, disconnect, rnd, workloads):
+        before = disks()
+        connect()
+        (disk,) = self.disks = measure.wait(f"a disk of {name}", lambda: list(disks() - before))
+        for w in workloads:
+            self.run(rnd, name, w)
+        disconnect(disk)
+        measure.wait(f"{name} to end", lambda: disks() == before)
+
+    def turns(self):
+        return super().turns() + [functools.partial(self.peer, name, *how) for name, how in PEERS.items()]
+
+
+Peers(measure.arguments()).main()
