@@ -417,17 +417,6 @@ impl DeviceBytesMut<'_> {
     }
 }
 
-impl<'a> From<&'a mut [u8]> for DeviceBytesMut<'a> {
-    fn from(bytes: &'a mut [u8]) -> Self {
-        // INVARIANT: The slice is borrowed for `'a`.
-        Self {
-            len: bytes.len(),
-            ptr: NonNull::from(bytes).cast(),
-            chunk: PhantomData,
-        }
-    }
-}
-
 /// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
 #[derive(Clone, Copy)]
 pub struct Message {
