@@ -13,6 +13,7 @@
 
 mod done;
 mod handler;
+mod post;
 mod sizes;
 
 pub use handler::{
@@ -29,33 +30,19 @@ use super::{
     dma::{
         Chunk,
         Direction,
-        Message,
         Pool, //
     },
     link::Link,
-    mr::{
-        Region,
-        Regions,
-        Register,
-        MAX_PER_HANDLE, //
-    },
+    mr::Regions,
     pd::Pd,
-    wr::{
-        invalidation,
-        posted,
-        request,
-        set_receive_cookie,
-        Done, //
-    }, //
+    wr::Done, //
 };
 use crate::{
     bindings,
-    errno::ENOTCONN,
     sys::synchronize_rcu, //
 };
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
     ptr::{
         null_mut,
         NonNull, //
@@ -71,7 +58,6 @@ use kernel::{
             Atomic,
             Release, //
         },
-        rcu,
         Arc,
         Mutex,
         UniqueArc, //
@@ -80,10 +66,6 @@ use kernel::{
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
-
-/// Places for the requests of one registration.
-type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
-const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
 
 /// A posted receive.
 #[repr(C)]
@@ -340,208 +322,6 @@ impl<H: Handler> Qp<H> {
         &self.handler
     }
 
-    /// Posts the registration of the bounce memory, if there is any: before a message that names it.
-    ///
-    /// # Errors
-    ///
-    /// What the device driver says.
-    pub fn post_bounce(&self) -> Result {
-        let Some(bounce) = &self.bounce else {
-            return Ok(());
-        };
-        let Some((mr, key, access)) = bounce.registration() else {
-            return Ok(());
-        };
-        let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        let wr = bindings::ib_reg_wr {
-            wr,
-            mr,
-            key,
-            access,
-        };
-        self.post_chain(&rcu::read_lock(), &wr.wr)
-    }
-
-    /// Posts `message`, after the registration that it refers to, with one doorbell.
-    ///
-    /// Does not sleep. Without `signaled` a success is not reported and the place in the send queue
-    /// is only recycled by a later completion.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the message or the registration is of another queue pair, otherwise what the
-    /// device driver says; a registration may have been posted then, and counts as reachable.
-    #[inline]
-    pub fn post_send(
-        &self,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-    ) -> Result {
-        self.post_within(&rcu::read_lock(), register, message, signaled)
-    }
-
-    /// As [`Self::post_send`], in a read-side section of the caller.
-    #[inline(always)]
-    pub fn post_within(
-        &self,
-        section: &rcu::Guard,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-    ) -> Result {
-        self.post(section, register, message, signaled, &self.send_cqe)
-    }
-
-    /// Posts `message` and reports by [`Handler::control_sent`] that its memory is free again.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::post_send`].
-    pub fn post_control(&self, message: Message) -> Result {
-        self.post(&rcu::read_lock(), None, message, true, &self.control_cqe)
-    }
-
-    /// Posts `message` and reports by [`Handler::last_sent`] that it has been sent.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::post_send`].
-    pub fn post_last(&self, message: Message) -> Result {
-        self.post(&rcu::read_lock(), None, message, true, &self.last_cqe)
-    }
-
-    #[inline(always)]
-    fn post(
-        &self,
-        section: &rcu::Guard,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-        cqe: &bindings::ib_cqe,
-    ) -> Result {
-        if message.pool != self.messages.id() {
-            return Err(EINVAL);
-        }
-        let sge = |addr, length| bindings::ib_sge {
-            addr,
-            length,
-            lkey: self.lkey,
-        };
-        let mut sges = [
-            sge(message.addr, message.len),
-            bindings::ib_sge::default(), //
-        ];
-        let mut count = 1;
-        if let Some(part) = &message.part {
-            if part.pool != self.bounce_id {
-                return Err(EINVAL);
-            }
-            sges[1] = sge(part.addr, part.len);
-            count = 2;
-        }
-        let flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED
-        } else {
-            0
-        };
-        let mut send = request(bindings::ib_wr_opcode_IB_WR_SEND, flags, cqe);
-        send.sg_list = sges.as_mut_ptr();
-        send.num_sge = count;
-
-        let mut chain = REGISTRATIONS;
-        let mut first: *const bindings::ib_send_wr = &send;
-        if let Some(register) = register {
-            first = self.registrations(&mut chain, &register, first)?;
-        }
-        // The chain ends with `send`; it names only what this object has.
-        self.post_chain(section, first)
-    }
-
-    /// The requests that make a registration, in `chain`, with `last` after them; the first one.
-    #[inline(always)]
-    fn registrations(
-        &self,
-        chain: &mut Registrations,
-        register: &Register,
-        last: *const bindings::ib_send_wr,
-    ) -> Result<*const bindings::ib_send_wr> {
-        let (region, others) = self.regions.of_register(register)?;
-        let [place, places @ ..] = chain;
-        let mut first = self.registration(place, region, register.access, last);
-        // Their order does not matter.
-        for (place, region) in places.iter_mut().zip(others) {
-            first = self.registration(place, region, register.access, first);
-        }
-        Ok(first)
-    }
-
-    #[inline(always)]
-    fn registration(
-        &self,
-        place: &mut MaybeUninit<bindings::ib_reg_wr>,
-        region: &Region,
-        access: i32,
-        next: *const bindings::ib_send_wr,
-    ) -> *const bindings::ib_send_wr {
-        let mut wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        wr.next = next.cast_mut();
-        let wr = place.write(bindings::ib_reg_wr {
-            wr,
-            mr: region.mr(),
-            key: region.key(),
-            access,
-        });
-        &wr.wr
-    }
-
-    /// Posts a registration alone.
-    #[cfg(SRP_BENCH)]
-    pub fn post_register(&self, register: Register) -> Result {
-        let mut chain = REGISTRATIONS;
-        let first = self.registrations(&mut chain, &register, core::ptr::null())?;
-        self.post_chain(&rcu::read_lock(), first)
-    }
-
-    /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
-    /// reports by [`Handler::invalidated`]. Returns whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// What the device driver says.
-    #[inline(always)]
-    pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
-        let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
-        let Some((region, others)) = self.regions.reachable_of(handle) else {
-            return Ok(false);
-        };
-        // Built from the last to the first.
-        let mut last = invalidation(region, cqe);
-        last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
-        let mut first: *const bindings::ib_send_wr = &last;
-        for (place, region) in chain.iter_mut().zip(others) {
-            let mut wr = invalidation(region, &self.send_cqe);
-            wr.next = first.cast_mut();
-            first = place.write(wr);
-        }
-        self.post_chain(&rcu::read_lock(), first)?;
-        Ok(true)
-    }
-
-    /// Posts a chain whose completions, memory and regions are those of this object.
-    #[inline(always)]
-    fn post_chain(&self, _section: &rcu::Guard, first: *const bindings::ib_send_wr) -> Result {
-        let qp = self.qp.load(Acquire);
-        if qp.is_null() {
-            return Err(ENOTCONN);
-        }
-        let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid in an RCU read-side section. What
-        // the chain names lives as long as this object, which drains before it goes.
-        posted(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
-    }
-
     /// Moves the queue pair to its error state and waits until every posted request has completed.
     ///
     /// After that nothing reaches the regions; requests posted later are flushed. May sleep. Does
@@ -570,42 +350,6 @@ impl<H: Handler> Qp<H> {
     /// It is not connected, or [`Self::shutdown`] has done its work.
     pub fn is_shut_down(&self) -> bool {
         self.drained.load(Acquire)
-    }
-
-    /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
-    fn post_receives(&self, list: &[*const Receive]) -> Result {
-        let mut sges = [const { MaybeUninit::<bindings::ib_sge>::uninit() }; RECEIVE_BATCH];
-        let mut chain = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECEIVE_BATCH];
-        let mut first: *mut bindings::ib_recv_wr = null_mut();
-        for ((receive, sge), place) in list.iter().zip(&mut sges).zip(&mut chain).rev() {
-            // SAFETY: The list names elements of `self.receives`, which does not change.
-            let receive = unsafe { &**receive };
-            let sge = sge.write(bindings::ib_sge {
-                addr: receive.chunk.addr(),
-                length: receive.chunk.size() as u32,
-                lkey: self.lkey,
-            });
-            let mut wr = bindings::ib_recv_wr {
-                next: first,
-                sg_list: sge,
-                num_sge: 1,
-                ..Default::default()
-            };
-            set_receive_cookie(&mut wr, &receive.cqe);
-            first = place.write(wr);
-        }
-        if first.is_null() {
-            return Ok(());
-        }
-        let _guard = rcu::read_lock();
-        let qp = self.qp.load(Acquire);
-        if qp.is_null() {
-            return Err(ENOTCONN);
-        }
-        let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section; the
-        // receives and their memory live as long as this object, which drains before it goes.
-        posted(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
     }
 }
 
