@@ -272,11 +272,11 @@ impl Chunk {
     #[inline(always)]
     pub(super) fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
         // INVARIANT: By the type invariant of the chunk.
-        DeviceBytesMut {
+        DeviceBytesMut(DeviceBytes {
             ptr: self.memory,
             len: len.min(self.size),
             chunk: PhantomData,
-        }
+        })
     }
 
     /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them.
@@ -382,38 +382,32 @@ impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
 ///
 /// # Invariants
 ///
-/// `ptr` is valid for writes of `len` bytes for `'a`, and there is no reference to them.
-pub struct DeviceBytesMut<'a> {
-    ptr: NonNull<u8>,
-    len: usize,
-    chunk: PhantomData<&'a mut ()>,
-}
+/// They are valid for writes, too, and there is no reference to them.
+pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
 
 impl DeviceBytesMut<'_> {
     /// Where they are.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.ptr.as_ptr()
-    }
-
-    /// How many they are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.ptr.as_ptr()
     }
 
     /// Makes them 0 from the one with the number `first` on.
     pub fn clear_from(&mut self, first: usize) {
-        let first = first.min(self.len);
+        let first = first.min(self.len());
         // SAFETY: It is at most the end of the bytes.
-        let from = unsafe { self.ptr.as_ptr().add(first) };
+        let from = unsafe { self.as_mut_ptr().add(first) };
         // SAFETY: By the type invariant; so many are left.
-        unsafe { from.write_bytes(0, self.len - first) };
+        unsafe { from.write_bytes(0, self.len() - first) };
+    }
+}
+
+impl<'a> core::ops::Deref for DeviceBytesMut<'a> {
+    type Target = DeviceBytes<'a>;
+
+    #[inline]
+    fn deref(&self) -> &DeviceBytes<'a> {
+        &self.0
     }
 }
 
