@@ -93,7 +93,8 @@ impl Bounce {
         reach: usize,
     ) -> Result<(Arc<Self>, KVec<Piece>)> {
         let page_size = limits.mr_page_size as usize;
-        let pages = count.checked_mul(reach).ok_or(EINVAL)? / page_size;
+        let reached = count.checked_mul(reach).ok_or(EINVAL)?;
+        let pages = reached.checked_div(page_size).ok_or(EINVAL)?;
         let pages = u32::try_from(pages).map_err(|_| EINVAL)?;
         // It is a power of two.
         let uneven = reach > 0 && (size | reach) & (page_size - 1) != 0;

@@ -148,8 +148,9 @@ impl Geometry {
             return (immediate, 0);
         }
         let page = self.device.mr_page_size as usize;
-        let reach = read.next_multiple_of(page);
-        (immediate.next_multiple_of(page).max(reach), reach)
+        // Both are small, and a page has bytes.
+        let whole = |len: usize| len.checked_next_multiple_of(page).unwrap_or(0);
+        (whole(immediate).max(whole(read)), whole(read))
     }
 
     /// The completion vector of a channel.
