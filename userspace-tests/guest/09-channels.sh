@@ -4,7 +4,7 @@
 # One, two and four channels; all of them carry verified I/O.
 . "$(dirname "$0")/lib.sh"
 
-begin 600
+begin 300
 fabric 1
 back_null disk 64
 target 0
@@ -26,7 +26,7 @@ for n in 1 2 4; do
 	[ -z "$paired" ] || ends=1
 	equal "queue pairs" $(($(qps) - idle_qps)) $((ends * got))
 	queues=$(ls -d /sys/block/${dev#/dev/}/mq/[0-9]* | wc -l)
-	timeout 200 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=4k --size=4m \
+	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=4k --size=4m \
 		--numjobs=4 --offset_increment=8m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split \
 		--verify=crc32c --verify_fatal=1 --group_reporting --output=$tmp/fio || { cat $tmp/fio; fail "fio over $n channels"; }
 	say "ch_count=$n: $got channels, $queues hardware queues"
