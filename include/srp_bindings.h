@@ -20,5 +20,6 @@
 
 #include "srp_helpers.h"
 #include "srp_params.h"
+#include "srp_trace.h"
 
 #endif

@@ -23,3 +23,4 @@ pub mod recovery;
 pub mod session;
 pub mod slot;
 pub mod task;
+pub mod trace;

@@ -18,6 +18,7 @@ pub mod srp;
 pub mod sync;
 pub mod sys;
 pub mod sysfs;
+pub mod trace;
 pub mod workqueue;
 
 use kernel::{

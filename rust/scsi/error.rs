@@ -60,9 +60,15 @@ impl ScsiResult {
         self.status
     }
 
+    /// Returns the host byte in bits 16 to 23 and the SAM status in bits 0 to 7, as the kernel logs it.
+    pub const fn number(self) -> u32 {
+        (self.host as u32) << 16 | self.status as u32
+    }
+
     /// Returns the value for `scsi_cmnd.result`.
     pub(super) const fn as_raw(self) -> ffi::c_int {
-        (self.host as ffi::c_int) << 16 | self.status as ffi::c_int
+        // CAST: It has 24 bits.
+        self.number() as ffi::c_int
     }
 }
 

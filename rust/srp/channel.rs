@@ -46,7 +46,8 @@ use super::{
         Owner,
         Slot, //
     },
-    task::Task, //
+    task::Task,
+    trace, //
 };
 use crate::{
     errno::ENOTCONN,
@@ -74,6 +75,7 @@ use crate::{
         ScsiResult, //
     },
     sync::Completion,
+    trace::trace,
     sys::{
         pr_warn_ratelimited,
         random_u64, //
@@ -162,8 +164,9 @@ impl Channel {
         };
         let mut pieces = pieces.into_iter();
         let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
-        for (iu, handle) in chunks.into_iter().zip(handles) {
-            slots.push(Cell::new(Slot::new(iu, handle, pieces.next())), GFP_KERNEL)?;
+        for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
+            let slot = Slot::new(index, iu, handle, pieces.next());
+            slots.push(Cell::new(slot), GFP_KERNEL)?;
         }
         let receives = geometry.sizes.receives();
         let (_, receive_chunks) = Pool::new(
@@ -206,6 +209,11 @@ impl Channel {
         Qp::new(pd, sizes, memory, channel)
     }
 
+    /// The number of the SCSI host, for the trace events.
+    pub fn host(&self) -> u32 {
+        self.session.host_number()
+    }
+
     /// The number of the channel, which is that of its hardware queue.
     pub fn index(&self) -> u16 {
         self.index
@@ -226,6 +234,7 @@ impl Channel {
         // Whoever fails the connection does it the other way round, so one of the two sees it. A command
         // may have been sent already, so that only the end of the session's connection ends it.
         self.open.xchg(true, Full);
+        trace!(channel(self.host(), self.index, true, self.credits()));
         if self.failed.load(Acquire) {
             self.session.fail(Lost::Cm(EventKind::Disconnected));
             return Err(ENOTCONN);
@@ -242,7 +251,9 @@ impl Channel {
     /// Ends all commands of a connection that is shut down, and forgets what belonged to it. Nobody
     /// must begin to post.
     pub fn close(&self) {
-        self.open.store(false, Relaxed);
+        if self.open.xchg(false, Full) {
+            trace!(channel(self.host(), self.index, false, self.credits()));
+        }
         self.sweep();
         self.credits.store(0, Relaxed);
         self.task.reset();
@@ -379,6 +390,7 @@ impl Channel {
             static_read: self.session.geometry.static_read,
         };
         let posted = slot.word().with_state(State::Posted);
+        trace::queue(self, &slot, posted.generation(), owner);
         let prepared = match Tag::command(posted.generation(), self.index, index) {
             Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), random.rotate_left(32), limits),
             None => Err(EINVAL),
@@ -408,14 +420,14 @@ impl Channel {
             }
         };
         slot.way = prepared.way;
+        trace::map(self, &slot, posted.generation());
         // The completion of an invalidation recycles the sends before it.
         let signaled = prepared.register.is_none() && self.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        let posted =
-            connection.post_within(&posting, prepared.register, prepared.message, signaled);
-        if let Err(e) = posted {
-            self.fail(Lost::Post(e));
+        match connection.post_within(&posting, prepared.register, prepared.message, signaled) {
+            Ok(()) => trace::send(self, posted.generation(), index),
+            Err(e) => self.fail(Lost::Post(e)),
         }
         Ok(())
     }
@@ -488,6 +500,7 @@ impl Channel {
             slot.release();
             return;
         };
+        trace::done(self, &slot, slot.word().generation(), result);
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
@@ -505,7 +518,9 @@ impl Channel {
     /// The target is done with the command of a slot in state Responded: invalidates its
     /// registrations, or ends it at once if there are none.
     #[inline(always)]
-    fn settle(&self, connection: &Connection, cell: &Cell, index: usize, slot: Held<'_>) {
+    fn settle(&self, connection: &Connection, cell: &Cell, slot: Held<'_>) {
+        let index = slot.index;
+        trace::response(self, &slot, slot.word().generation());
         if slot.way != Way::Dynamic {
             let result = slot.result;
             self.end(slot, result);
@@ -514,8 +529,8 @@ impl Channel {
         let word = slot.word().with_state(State::Invalidating);
         // Handed over first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
-        match connection.post_invalidate(index) {
-            Ok(true) => {}
+        match connection.post_invalidate(usize::from(index)) {
+            Ok(true) => trace::invalidate(self, word.generation(), index),
             Ok(false) => {
                 if let Some(slot) = cell.take_from(word, Event::Fail) {
                     let result = slot.result;

@@ -51,6 +51,10 @@ use crate::{
         SpinLockIrq, //
     },
     sys::monotonic_ns,
+    trace::{
+        trace,
+        Text, //
+    },
     workqueue::{
         impl_has_delayed,
         new_delayed,
@@ -127,6 +131,8 @@ pub struct Session {
     pub(super) phase: SpinLockIrq<Phase>,
     /// `phase.state`, for those who only look.
     state: Atomic<u32>,
+    /// The number of the SCSI host, for the trace events; `u32::MAX` before there is one.
+    host_number: Atomic<u32>,
     /// There is no connection, or it is of no more use.
     lost: Atomic<bool>,
     /// `fast_io_fail_tmo` has passed since the connection was lost.
@@ -244,6 +250,7 @@ impl Session {
                     "Session::phase"
                 ),
                 state: Atomic::new(State::Connecting as u32),
+                host_number: Atomic::new(u32::MAX),
                 lost: Atomic::new(false),
                 failing: Atomic::new(false),
                 is_down: Atomic::new(false),
@@ -284,6 +291,11 @@ impl Session {
     /// The target's port identifier.
     pub fn target(&self) -> &PortId {
         &self.plan.target
+    }
+
+    /// The number of the SCSI host, for the trace events; `u32::MAX` before there is one.
+    pub fn host_number(&self) -> u32 {
+        self.host_number.load(Relaxed)
     }
 
     /// The port that it was logged in through.
@@ -349,8 +361,11 @@ impl Session {
         let Some(Step::To(new)) = next(phase.state, event) else {
             return false;
         };
+        let from = phase.state;
         phase.state = new;
         self.state.store(new as u32, Release);
+        let (high, low) = self.target().halves();
+        trace!(session(self.host_number(), high, low, from as u8, new as u8));
         true
     }
 
@@ -389,6 +404,7 @@ impl Session {
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
+        self.host_number.store(host.number(), Relaxed);
         *live = Live {
             pd: Some(pd),
             channels: Some(channels),
@@ -456,6 +472,9 @@ impl Session {
             _ => now.saturating_sub(phase.since) >= SHORT_LIFE_NS,
         };
         drop(phase);
+        if let Some(why) = why {
+            trace!(lost(self.host_number(), &Text::new(why)));
+        }
         if let Some(why) = why.filter(|_| !self.leaving.load(Relaxed)) {
             pr_err!(
                 "{}: connection lost: {}\n",

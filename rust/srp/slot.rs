@@ -51,12 +51,14 @@ pub struct Slot {
     pub way: Way,
     /// The unit of the command.
     pub lun: Lun,
+    /// Its number on the channel.
+    pub index: u16,
     owner: Owner,
 }
 
 impl Slot {
-    /// A slot without a command.
-    pub fn new(iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
+    /// The slot with this number, without a command.
+    pub fn new(index: u16, iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
         Self {
             iu,
             handle,
@@ -64,6 +66,7 @@ impl Slot {
             bounce,
             way: Way::None,
             lun: Lun([0; 8]),
+            index,
             owner: Owner {
                 hw_queue: 0,
                 index: 0,

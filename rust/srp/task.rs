@@ -3,6 +3,7 @@
 //! Task management: one request at a time on each channel.
 
 use super::{
+    trace,
     channel::Connection,
     error::Lost,
     logic::{
@@ -27,7 +28,8 @@ use crate::{
         state_cell::StateCell,
         Completion, //
     },
-    sys::random_u64, //
+    sys::random_u64,
+    trace::trace, //
 };
 use kernel::{
     prelude::*,
@@ -102,6 +104,27 @@ impl Task {
         lun: Lun,
         task_tag: u64,
     ) -> Result<TmfStatus> {
+        let mut tag = 0;
+        let result = self.exchange(connection, function, lun, task_tag, &mut tag);
+        let channel = connection.handler();
+        trace!(task_done(
+            channel.host(),
+            channel.index(),
+            tag,
+            result.map_or_else(|e| e.to_errno(), |status| code(status) as i32),
+        ));
+        result
+    }
+
+    /// As [`Self::run`]; `tag` is that of the request, if one was sent.
+    fn exchange(
+        &self,
+        connection: &Connection,
+        function: Function,
+        lun: Lun,
+        task_tag: u64,
+        sent: &mut u64,
+    ) -> Result<TmfStatus> {
         let channel = connection.handler();
         let mut before = 0;
         if !self.wait(connection, |now| {
@@ -140,6 +163,15 @@ impl Task {
                 Err(_) => Err(EINVAL),
             };
             iu.release(waiting);
+            *sent = tag.to_wire();
+            trace!(task(
+                channel.host(),
+                channel.index(),
+                *sent,
+                function as u8,
+                trace::lun(lun),
+                task_tag,
+            ));
             if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
                 channel.fail(Lost::Post(e));
                 return Err(e);

@@ -15,6 +15,7 @@ micro)
 io)
 	. /srp/tests/lib.sh
 	udevadm control --exit
+	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
 	fabric 1
 	target 0

@@ -3,11 +3,14 @@
 """papers-io.py ADD_TARGET LOGIN: sequential I/O as the papers measured it, one line of the console each.
 
 Depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
-to 9), through the page cache and direct. The guest's clock counts instructions."""
+to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
+The guest's clock counts instructions."""
 
 import glob
 import json
 import os
+import re
+import statistics
 import subprocess
 import sys
 import time
@@ -64,8 +67,58 @@ def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
         sys.exit(out.stdout + out.stderr)
     j = json.loads(out.stdout[out.stdout.index("{") :])["jobs"][0]
     fields = dict(rw=rw, direct=int(direct), jobs=jobs, ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
-    with open("/dev/kmsg", "w") as f:
-        f.write(f"srp_bench: {what} " + " ".join(f"{k}={v}" for k, v in fields.items()))
+    say(what, **fields)
+
+
+def say(what, **fields):
+    write("/dev/kmsg", f"srp_bench: {what} " + " ".join(f"{k}={v}" for k, v in fields.items()))
+
+
+TRACING = "/sys/kernel/tracing"
+STEPS = {
+    "scsi_dispatch_cmd_start": None, "srp_queue": "midlayer_before", "srp_map": "map", "srp_send": "send",
+    "srp_response": "target", "srp_invalidate": "invalidate", "srp_done": "invalidation",
+    "scsi_dispatch_cmd_done": "midlayer_after",
+}  # fmt: skip
+
+
+def listen(on):
+    write(f"{TRACING}/events/ib_srp/enable", on)
+    for event in ("start", "done"):
+        write(f"{TRACING}/events/scsi/scsi_dispatch_cmd_{event}/enable", on)
+
+
+def phases(disk, rw):
+    """How long each step of a command of 128 KiB takes, one at a time: the median of each."""
+    write(f"{TRACING}/trace_clock", "x86-tsc")
+    write(f"{TRACING}/buffer_size_kb", 8192)
+    untold = one_by_one(disk, rw)
+    write(f"{TRACING}/trace", "")
+    listen(1)
+    told = one_by_one(disk, rw)
+    listen(0)
+    spans, last = {}, None
+    with open(f"{TRACING}/trace") as f:
+        for line in f:
+            if m := re.search(r"\s(\d+): (\w+): ", line):
+                at, event = int(m[1]), m[2]
+                if STEPS[event] and last:
+                    spans.setdefault(event, []).append(at - last)
+                last = at
+    counts = {event: len(all) for event, all in spans.items()}
+    if set(counts) != {e for e, step in STEPS.items() if step} or len(set(counts.values())) != 1:
+        sys.exit(f"phases of {rw}: {counts}")
+    for event, all in spans.items():
+        say("phase", rw=rw, step=STEPS[event], commands=len(all), median=round(statistics.median(all)))
+    say("phases", rw=rw, untold=untold, told=told)
+
+
+def one_by_one(disk, rw):
+    line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
+            f"--rw={rw}", "--bs=128k", "--size=16m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
+    out = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    j = json.loads(out[out.index("{") :])["jobs"][0]
+    return round(j[rw]["lat_ns"]["mean"])
 
 
 for depth in (1, 2, 4, 32):
@@ -80,4 +133,6 @@ for jobs in range(1, 10):
     for direct in (False, True):
         for rw in ("read", "write"):
             run(disk, "jobs", rw, direct, jobs=jobs)
+for rw in ("read", "write"):
+    phases(disk, rw)
 logout(host)

@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "depth", "jobs", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "depth", "jobs", "phase", "phases", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -106,6 +106,16 @@ curves(
      for title, direct in (("through the page cache", 0), ("direct", 1))],
     "jobs", "MB/s", log=False,
 )  # fmt: skip
+figure, axis = plt.subplots(figsize=(6, 4))
+for n, rw in enumerate(("read", "write")):
+    rows_of = of("phase", rw=rw)
+    axis.barh([i + 0.4 * n for i in range(len(rows_of))], [r["median"] for r in rows_of], height=0.4, label=f"128 KiB {rw}")
+axis.set_yticks([i + 0.2 for i in range(len(rows_of))], [r["step"] for r in rows_of])
+axis.invert_yaxis()
+axis.set_xscale("log")
+axis.set_xlabel("instructions")
+axis.legend()
+save(figure, "phases")
 
 
 def table(title, rows, columns):
@@ -121,3 +131,5 @@ table("latency", rows, ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
 table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
 table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
+table("phases", found["phase"], ("rw", "step", "commands", "median"))
+table("latency without and with the events", found["phases"], ("rw", "untold", "told"))

@@ -139,15 +139,33 @@ def sweep(step, do, undo):
         n += step
 
 
-def text_of_module():
-    """Where the code of the module begins and ends."""
-    at = []
+def code():
+    """The functions of the kernel: address, name, module."""
     with open("/proc/kallsyms") as f:
         for line in f:
-            fields = line.split()
-            if fields[-1] == "[ib_srp]" and fields[1] in "tT":
-                at.append(int(fields[0], 16))
+            at, kind, name, *module = line.split()
+            if kind in "tT":
+                yield int(at, 16), name, "".join(module)
+
+
+def text_of_module():
+    """Where the code of the module begins and ends."""
+    at = [at for at, _, module in code() if module == "[ib_srp]"]
     return min(at), max(at) + 1
+
+
+def text_of(function):
+    """Where a function of the kernel begins and the next one does."""
+    all_of_it = sorted(code())
+    begin = next(at for at, name, _ in all_of_it if name == function)
+    return begin, next(at for at, _, _ in all_of_it if at > begin)
+
+
+def spare(begin, end):
+    """What is allocated in this area of code, by the call trace, does not fail."""
+    for fault in FAULTS:
+        for name, value in (("reject-start", begin), ("reject-end", end), ("stacktrace-depth", 32)):
+            write(f"{DEBUG}/{fault}/{name}", hex(value))
 
 
 class Traced:
@@ -237,7 +255,10 @@ def main():
             return prepare()
         case ["insmod", path]:
             fd = os.open(path, os.O_RDONLY)
+            # The tracer warns if it gets no memory for a module's events.
+            spare(*text_of("trace_module_notify"))
             outcomes, n = sweep(step, lambda: insmod(fd), unload)
+            spare(0, 0)
         case ["login", path, text]:
             one = Login(path, text)
             outcomes, n = sweep(step, one.do, one.undo)

@@ -118,7 +118,7 @@ impl Channel {
             cmd.copy_to_buffer(piece.take(cmd.data_len()));
         }
         let credits = self.give_credits(good.req_lim_delta);
-        self.settle(connection, cell, usize::from(index), slot);
+        self.settle(connection, cell, slot);
         if let Err(violation) = credits {
             self.fail(Lost::Violation(violation));
         }
@@ -193,7 +193,7 @@ impl Channel {
             };
         };
         slot.result = self.result(&slot, rsp);
-        self.settle(connection, cell, index, slot);
+        self.settle(connection, cell, slot);
         Ok(())
     }
 

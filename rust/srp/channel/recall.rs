@@ -48,7 +48,7 @@ impl Channel {
     /// state is still `word`.
     pub fn finish_abort(&self, connection: &Connection, index: u16, word: Word) {
         if let Some(cell) = self.slots.get(usize::from(index)) {
-            self.take_back(connection, cell, index, word, ScsiResult::DID_ABORT);
+            self.take_back(connection, cell, word, ScsiResult::DID_ABORT);
         }
     }
 
@@ -56,7 +56,6 @@ impl Channel {
         &self,
         connection: &Connection,
         cell: &Cell,
-        index: u16,
         word: Word,
         result: ScsiResult,
     ) {
@@ -68,7 +67,7 @@ impl Channel {
         cell.recall(word.generation());
         if let Some(mut slot) = cell.take_from(word, Event::Answer) {
             slot.result = result;
-            self.settle(connection, cell, usize::from(index), slot);
+            self.settle(connection, cell, slot);
         }
     }
 
@@ -81,10 +80,10 @@ impl Channel {
     /// The target says that it will not touch any command for the unit any more that was sent on
     /// this channel before: ends them. Those that have not timed out are tried again.
     pub fn finish_unit(&self, connection: &Connection, lun: Lun) {
-        for (index, cell) in (0u16..).zip(&self.slots) {
+        for cell in &self.slots {
             match cell.for_unit(lun) {
                 Some(word) if matches!(word.state(), State::Posted | State::Aborting) => {
-                    self.take_back(connection, cell, index, word, ScsiResult::DID_RESET);
+                    self.take_back(connection, cell, word, ScsiResult::DID_RESET);
                 }
                 _ => {}
             }

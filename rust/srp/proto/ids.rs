@@ -59,6 +59,13 @@ impl PortId {
         Self(((high as u128) << 64 | low as u128).to_be_bytes())
     }
 
+    /// Its first and last eight bytes, as numbers.
+    pub const fn halves(&self) -> (u64, u64) {
+        let all = u128::from_be_bytes(self.0);
+        // CAST: The low half.
+        ((all >> 64) as u64, all as u64)
+    }
+
     /// The initiator identifier that Topspin and Cisco targets want: eight zero bytes, then the
     /// GUID of the node.
     pub const fn topspin(node_guid: u64) -> Self {

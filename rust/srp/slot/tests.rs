@@ -326,6 +326,7 @@ fn new(soft: &Soft, commands: u32) -> Result<Arc<Race>> {
     }
     let race = Race {
         cell: Cell::new(Slot::new(
+            0,
             chunks.pop().ok_or(ENOMEM)?,
             handles.pop().ok_or(ENOMEM)?,
             None,

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The trace events of `include/srp_trace.h`.
+//!
+//! While nobody listens, an event is an instruction that does nothing. `trace!` works its arguments
+//! out only if somebody does; they are numbers, so that no local variable has to be in memory for an
+//! event. Any context.
+//!
+//! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h),
+//! [`include/linux/jump_label.h`](srctree/include/linux/jump_label.h)
+
+use crate::bindings;
+use core::fmt::{
+    self,
+    Write, //
+};
+
+/// `trace!(event(argument, ...))` logs an event of this module if somebody listens to it.
+macro_rules! trace {
+    ($event:ident($($argument:expr),* $(,)?)) => {
+        if $crate::trace::$event::is_on() {
+            $crate::trace::$event::log($($argument),*);
+        }
+    };
+}
+pub(crate) use trace;
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $event:ident = $key:ident, $function:ident($($argument:ident: $type:ty),*);)*) => {$(
+        $(#[$doc])*
+        pub mod $event {
+            #[allow(unused_imports)]
+            use super::*;
+
+            /// Somebody listens.
+            #[inline(always)]
+            pub fn is_on() -> bool {
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                return false;
+                // SAFETY: The key is that of a trace event of this module, which outlives its code.
+                #[cfg(CONFIG_TRACEPOINTS)]
+                unsafe {
+                    kernel::jump_label::static_branch_unlikely!(
+                        bindings::$key,
+                        kernel::bindings::tracepoint,
+                        key
+                    )
+                }
+            }
+
+            /// Tells those who listen.
+            #[cold]
+            #[inline(never)]
+            pub fn log($($argument: $type),*) {
+                // SAFETY: It takes any numbers; by its type invariant a [`Text`] is a C string.
+                #[cfg(CONFIG_TRACEPOINTS)]
+                unsafe {
+                    bindings::$function($($argument.into()),*)
+                };
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                let _ = ($($argument,)*);
+            }
+        }
+    )*};
+}
+
+events! {
+    /// A command of the midlayer has a slot and a credit.
+    queue = __tracepoint_srp_queue, rust_do_trace_srp_queue(
+        host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, opcode: u8, len: u32,
+        direction: u8);
+    /// Its message is written and its data mapped.
+    map = __tracepoint_srp_map, rust_do_trace_srp_map(
+        host: u32, channel: u16, tag: u64, way: u8, segments: u16);
+    /// It was posted.
+    send = __tracepoint_srp_send, rust_do_trace_srp_send(host: u32, channel: u16, tag: u64);
+    /// The target has answered, or need not any more.
+    response = __tracepoint_srp_response, rust_do_trace_srp_response(
+        host: u32, channel: u16, tag: u64, result: u32);
+    /// The invalidation of its memory was posted.
+    invalidate = __tracepoint_srp_invalidate, rust_do_trace_srp_invalidate(
+        host: u32, channel: u16, tag: u64);
+    /// The midlayer gets it back.
+    done = __tracepoint_srp_done, rust_do_trace_srp_done(
+        host: u32, channel: u16, tag: u64, result: u32);
+    /// A task management request is posted.
+    task = __tracepoint_srp_task, rust_do_trace_srp_task(
+        host: u32, channel: u16, tag: u64, function: u8, lun: u64, task_tag: u64);
+    /// It has ended: with the target's status, or a negative error number.
+    task_done = __tracepoint_srp_task_done, rust_do_trace_srp_task_done(
+        host: u32, channel: u16, tag: u64, status: i32);
+    /// A channel may be used, or not any more.
+    channel = __tracepoint_srp_channel, rust_do_trace_srp_channel(
+        host: u32, channel: u16, open: bool, credits: u32);
+    /// A session has gone from one state to another.
+    session = __tracepoint_srp_session, rust_do_trace_srp_session(
+        host: u32, id_ext: u64, ioc_guid: u64, from: u8, to: u8);
+    /// A session has lost its connection.
+    lost = __tracepoint_srp_lost, rust_do_trace_srp_lost(host: u32, why: &Text);
+}
+
+/// Words for an event, cut off after 127 bytes.
+///
+/// # Invariants
+///
+/// The last byte is 0.
+pub struct Text([u8; 128]);
+
+impl Text {
+    /// The words of `what`.
+    pub fn new(what: impl fmt::Display) -> Self {
+        let mut bytes = [0; 128];
+        // INVARIANT: The writer never gets the last byte.
+        if let Some((_, room)) = bytes.split_last_mut() {
+            // An error would be that of `what`; what it has written will do.
+            let _ = write!(Room(room), "{what}");
+        }
+        Self(bytes)
+    }
+}
+
+impl From<&Text> for *const kernel::ffi::c_char {
+    fn from(text: &Text) -> Self {
+        text.0.as_ptr().cast()
+    }
+}
+
+/// What is left of a text.
+struct Room<'a>(&'a mut [u8]);
+
+impl fmt::Write for Room<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let (now, left) = core::mem::take(&mut self.0).split_at_mut(s.len().min(self.0.len()));
+        for (place, byte) in now.iter_mut().zip(s.bytes()) {
+            *place = byte;
+        }
+        self.0 = left;
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock kasan, rxe. time: 60
+# The trace events of ib_srp tell the whole life of each command, whichever way its data goes; of resets, of a
+# connection that is lost, and of log-in and log-out. Filters work; the module can go while somebody listens.
+. "$(dirname "$0")/lib.sh"
+
+begin 300
+[ "$kind" = rxe ] || skip "the same on every device"
+tracing=/sys/kernel/tracing
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+events=$tracing/events/ib_srp
+undo() { [ ! -d $events ] || echo 0 >$events/enable; echo >$tracing/trace; echo 1408 >$tracing/buffer_size_kb; }
+[ -d $events ] || fail "no events: $(ls $tracing/events)"
+echo 16384 >$tracing/buffer_size_kb
+echo >$tracing/trace
+listen() { echo >$tracing/trace; echo 1 >$events/enable; }
+# told RULE... <TRACE: what traces.py says of it.
+told() { cat $tracing/trace >$tmp/trace; python3 "$here/traces.py" $tmp/trace "$@" || fail "trace: $(tail -n 30 $tmp/trace)"; }
+io() { fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --size=1m --output=$tmp/fio "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
+
+fabric 1
+back_null disk 16
+target 0
+lun 0 0 disk
+listen
+login 0
+dev=$(disk "$host" 0)
+udevadm settle -t 10
+for bs in 512 4k 8k 16k 128k; do io --rw=randrw --bs=$bs --iodepth=8; done
+quiet $dev
+told whole ways=none,immediate,static,dynamic session="connecting -> live" channel=open
+
+# What is told is what happened: the midlayer counts as well.
+echo 1 >$tracing/events/scsi/scsi_dispatch_cmd_start/enable
+echo "host_no == ${host#host}" >$tracing/events/scsi/scsi_dispatch_cmd_start/filter
+listen
+io --rw=randwrite --bs=4k --iodepth=4
+quiet $dev
+told whole midlayer
+echo 0 >$tracing/events/scsi/enable
+
+echo 'len > 8192' >$events/srp_queue/filter
+listen
+io --rw=write --bs=4k --verify=0
+io --rw=write --bs=64k --verify=0
+quiet $dev
+cat $tracing/trace >$tmp/trace
+echo 0 >$events/srp_queue/filter
+[ "$(grep -c 'srp_queue:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] || fail "filtered: $(grep -c srp_queue: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
+! grep -q 'srp_queue:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
+
+listen
+timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"
+told whole task=0x08
+listen
+io --rw=randwrite --bs=64k --iodepth=8 --time_based --runtime=4 &
+fio=$!
+sleep 1
+timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
+wait $fio || fail "I/O during a host reset"
+quiet $dev
+told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
+
+listen
+logout "$host"
+clean
+told session="live -> removing" session="removing -> gone" channel=closed
+
+# The module goes while somebody listens, and its events with it.
+listen
+cat $tracing/trace_pipe >$tmp/pipe &
+pipe=$!
+login 0
+disk "$host" 0 >/dev/null
+logout "$host"
+clean
+unload_srp || fail "rmmod while somebody listens: $(cat $tmp/rmmod)"
+[ ! -d $events ] || fail "the events are still there"
+kill $pipe
+load_srp
+within 10 "class device" test -e "$(add_target 0)"
+[ -d $events ] || fail "the events have not come back"
+ok "$kind"

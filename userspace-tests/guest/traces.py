@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""traces.py TRACE RULE...: checks what the events of ib_srp tell.
+
+whole         every command was queued, mapped, sent, answered, invalidated if its data was registered, and done,
+              once each; nothing is told of others
+ended         every command that was queued is done, once
+ways=A,B      data went these ways
+midlayer      as many commands were queued as the midlayer dispatched
+task=N        there was a task management request of function N, and its answer was 0
+WHAT=TEXT     an event srp_WHAT has TEXT in it
+"""
+
+import collections
+import re
+import sys
+
+path, *rules = sys.argv[1:]
+commands = collections.defaultdict(list)
+others = collections.defaultdict(list)
+STEPS = ("queue", "map", "send", "response", "invalidate", "done")
+
+with open(path) as f:
+    for line in f:
+        if line.startswith("#"):
+            if m := re.search(r"entries-in-buffer/entries-written: (\d+)/(\d+)", line):
+                if m[1] != m[2]:
+                    sys.exit(f"events were lost: {line}")
+            continue
+        if "LOST" in line:
+            sys.exit(f"events were lost: {line}")
+        m = re.search(r"\s([\d.]+): (\w+): (.*)", line)
+        event = m[2].removeprefix("srp_")
+        if event in STEPS:
+            fields = dict(w.split("=") for w in m[3].split())
+            commands[fields["host"], fields["tag"]].append((event, fields))
+        else:
+            others[event].append(m[3])
+
+
+def bad(key, steps, why):
+    sys.exit(f"command {key}: {why}: {', '.join(s for s, _ in steps)}")
+
+
+def check(key, steps, whole):
+    count = collections.Counter(s for s, _ in steps)
+    order = [s for s, _ in steps]
+    if count["queue"] != 1 or count["done"] != 1 or max(count.values()) > 1:
+        bad(key, steps, "not everything once")
+    if order.index("queue") > order.index("done"):
+        bad(key, steps, "wrong order")
+    if not whole:
+        return None
+    fields = dict(steps)
+    way = fields["map"]["way"] if count["map"] else bad(key, steps, "not mapped")
+    wanted = {"queue", "map", "send", "response", "done"} | ({"invalidate"} if way == "dynamic" else set())
+    if set(count) != wanted:
+        bad(key, steps, f"data {way}")
+    # The response may come before the doorbell returns, and so may the end of an invalidation.
+    if [s for s in order if s not in ("send", "invalidate")] != ["queue", "map", "response", "done"]:
+        bad(key, steps, "wrong order")
+    if order.index("send") < order.index("map") or ("invalidate" in order and order.index("invalidate") < order.index("response")):
+        bad(key, steps, "wrong order")
+    if (int(fields["map"]["segments"]) > 0) != (way == "dynamic"):
+        bad(key, steps, f"{way} with {fields['map']['segments']} regions")
+    tag = int(key[1], 16)
+    if tag >> 16 & 0xFFFF != int(fields["queue"]["channel"]) or fields["response"]["result"] != fields["done"]["result"]:
+        bad(key, steps, f"other fields: {fields}")
+    return way
+
+
+ways = collections.Counter()
+for rule in rules:
+    what, _, text = rule.partition("=")
+    if what in ("whole", "ended"):
+        if what == "whole" and not commands and "task" not in dict(r.partition("=")[::2] for r in rules):
+            sys.exit("no command")
+        for key, steps in commands.items():
+            ways[check(key, steps, what == "whole")] += 1
+    elif what == "ways":
+        if missing := set(text.split(",")) - set(ways):
+            sys.exit(f"no data went {missing}: {ways}")
+    elif what == "midlayer":
+        if len(commands) != len(others["scsi_dispatch_cmd_start"]):
+            sys.exit(f"{len(commands)} commands queued, {len(others['scsi_dispatch_cmd_start'])} dispatched")
+    elif what == "task":
+        tags = [m[1] for t in others["task"] if (m := re.search(rf"tag=(\w+) function={text} ", t))]
+        if not tags or not any(f"tag={tags[0]} status=0" in d for d in others["task_done"]):
+            sys.exit(f"requests {others['task']}, answers {others['task_done']}")
+    elif not any(text in line for line in others[what]):
+        sys.exit(f"no event srp_{what} with '{text}': {others[what]}")
+print(f"{len(commands)} commands, {dict(ways)}, {', '.join(f'{len(v)} {k}' for k, v in others.items())}")
