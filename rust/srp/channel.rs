@@ -75,11 +75,11 @@ use crate::{
         ScsiResult, //
     },
     sync::Completion,
-    trace::trace,
     sys::{
         pr_warn_ratelimited,
         random_u64, //
     }, //
+    trace::trace,
 };
 use incoming::Replies;
 use kernel::{

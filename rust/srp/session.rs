@@ -365,7 +365,13 @@ impl Session {
         phase.state = new;
         self.state.store(new as u32, Release);
         let (high, low) = self.target().halves();
-        trace!(session(self.host_number(), high, low, from as u8, new as u8));
+        trace!(session(
+            self.host_number(),
+            high,
+            low,
+            from as u8,
+            new as u8
+        ));
         true
     }
 

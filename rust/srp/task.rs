@@ -3,7 +3,6 @@
 //! Task management: one request at a time on each channel.
 
 use super::{
-    trace,
     channel::Connection,
     error::Lost,
     logic::{
@@ -20,6 +19,7 @@ use super::{
             TskMgmt, //
         }, //
     },
+    trace,
 };
 use crate::{
     errno::ENOTCONN,

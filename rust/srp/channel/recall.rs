@@ -52,13 +52,7 @@ impl Channel {
         }
     }
 
-    fn take_back(
-        &self,
-        connection: &Connection,
-        cell: &Cell,
-        word: Word,
-        result: ScsiResult,
-    ) {
+    fn take_back(&self, connection: &Connection, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
         if self.is_lost() {
             // The end of the connection is that of the command.
