@@ -17,6 +17,7 @@ extern int srp_param_fast_io_fail_tmo;
 extern int srp_param_dev_loss_tmo;
 extern unsigned int srp_param_keep_alive;
 extern unsigned int srp_param_static_read_max;
+extern unsigned int srp_param_poll_queues;
 extern bool srp_param_use_imm_data;
 extern unsigned int srp_param_max_imm_data;
 extern unsigned int srp_param_ch_count;

@@ -122,6 +122,11 @@ module_param_named(static_read_max, srp_param_static_read_max, uint, 0644);
 MODULE_PARM_DESC(static_read_max,
 		 "Longest read in bytes that is copied from memory which stays registered, up to 32768 (0: none)");
 
+unsigned int srp_param_poll_queues;
+module_param_named(poll_queues, srp_param_poll_queues, uint, 0644);
+MODULE_PARM_DESC(poll_queues,
+		 "Number of channels per target, beside ch_count, without interrupts, for polled I/O, up to 8 (0: none)");
+
 unsigned int srp_param_max_imm_data = 8 * 1024;
 module_param_named(max_imm_data, srp_param_max_imm_data, uint, 0644);
 MODULE_PARM_DESC(max_imm_data, "Largest write sent with the command, in bytes");

@@ -134,6 +134,12 @@ pub fn static_read_max() -> u32 {
     read!(srp_param_static_read_max)
 }
 
+/// `poll_queues`: the number of polled channels per target. It can change at any time, and any value is
+/// possible.
+pub fn poll_queues() -> u32 {
+    read!(srp_param_poll_queues)
+}
+
 /// `use_imm_data`: whether to ask for immediate data at login. It can change at any time.
 pub fn use_imm_data() -> bool {
     read!(srp_param_use_imm_data)

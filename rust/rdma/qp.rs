@@ -2,8 +2,8 @@
 
 //! Queue pairs whose completions are callbacks.
 //!
-//! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, so its
-//! callbacks never run at the same time as each other. Requests name messages and memory regions of
+//! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, or by those
+//! who wait, one after the other; so its callbacks never run at the same time as each other. Requests name messages and memory regions of
 //! pools that it holds; completions name what they complete by number.
 //!
 //! It is connected, shut down, disconnected, and may be connected again: each time with a new
@@ -13,6 +13,7 @@
 
 mod done;
 mod handler;
+mod poll;
 mod post;
 mod sizes;
 
@@ -41,6 +42,7 @@ use crate::{
     bindings,
     sys::synchronize_rcu, //
 };
+use poll::Turn;
 use core::{
     cell::UnsafeCell,
     ptr::{
@@ -93,6 +95,8 @@ struct Connected {
 /// - `cq` is null or a completion queue whose context is this object, which does not move.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared, drained.
+/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
+///   has `turn`.
 /// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
 ///   `regions`.
 pub struct Qp<H: Handler> {
@@ -111,6 +115,8 @@ pub struct Qp<H: Handler> {
     /// One for each handle, by number.
     invalidate_cqes: KVec<bindings::ib_cqe>,
     receives: KVec<Receive>,
+    /// Whose turn it is to look at a polled completion queue.
+    turn: Turn,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     lkey: u32,
@@ -183,6 +189,7 @@ impl<H: Handler> Qp<H> {
                 },
                 invalidate_cqes,
                 receives: list,
+                turn: Turn::new(),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
@@ -212,7 +219,11 @@ impl<H: Handler> Qp<H> {
                 context.cast(),
                 entries,
                 sizes.vector as i32,
-                bindings::ib_poll_context_IB_POLL_SOFTIRQ,
+                if sizes.polled {
+                    bindings::ib_poll_context_IB_POLL_DIRECT
+                } else {
+                    bindings::ib_poll_context_IB_POLL_SOFTIRQ
+                },
                 super::CALLER.as_char_ptr(),
             )
         })?;
@@ -340,6 +351,8 @@ impl<H: Handler> Qp<H> {
             return;
         }
         self.ending.store(true, Release);
+        // Draining looks at a polled queue as well.
+        let _looking = self.sizes.polled.then(|| self.turn.wait());
         // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
         // than we use, and so has the completion queue.
         unsafe { bindings::ib_drain_qp(qp.as_ptr()) };

@@ -19,6 +19,8 @@ mod list;
 #[cfg(SRP_KUNIT)]
 mod mapping;
 pub(super) mod peer;
+#[cfg(SRP_KUNIT)]
+mod polled;
 pub(crate) mod soft;
 #[cfg(SRP_KUNIT)]
 mod transfer;

@@ -61,6 +61,14 @@ pub trait Driver: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// Completes what has ended on a polled hardware queue, see
+    /// [`Limits::polled_queues`](super::Limits::polled_queues), and returns how many commands may have.
+    ///
+    /// Context: process. Must not sleep.
+    fn poll(&self, _hw_queue: u16) -> u32 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// Aborts a command that timed out, or one of the error handler's that did.
     ///
     /// [`Disposition::Success`] says that the driver has given up its [`Command`]: it was completed

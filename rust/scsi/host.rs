@@ -67,8 +67,11 @@ const INFO_SIZE: usize = 64;
 /// What a host and its connection can take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Number of hardware queues, at least 1. The block layer takes no more than there are CPUs.
+    /// Number of hardware queues, at least 1. Without polled ones the block layer takes no more than there
+    /// are CPUs.
     pub nr_hw_queues: u16,
+    /// How many of them, the last ones, are for polled requests: see [`Driver::poll`].
+    pub polled_queues: u16,
     /// Number of commands in each hardware queue, at least 1.
     pub can_queue: u16,
     /// Number of commands for each device at first, at least 1. More than `can_queue` does not
@@ -112,6 +115,7 @@ impl Limits {
 
         if at_least_one.contains(&0)
             || self.can_queue > bindings::BLK_MQ_MAX_DEPTH as u16
+            || self.polled_queues >= self.nr_hw_queues
             || !(12..=32).contains(&self.max_cmd_len)
             || u32::from(self.sg_tablesize) > bindings::SG_MAX_SEGMENTS
         {
@@ -130,6 +134,10 @@ impl Limits {
 
         // SAFETY: By the requirements of this function nobody else uses these fields yet.
         unsafe { (*shost).nr_hw_queues = self.nr_hw_queues.into() };
+        if self.polled_queues > 0 {
+            // SAFETY: As above.
+            unsafe { (*shost).nr_maps = bindings::hctx_type_HCTX_MAX_TYPES };
+        }
         // SAFETY: As above.
         unsafe { (*shost).can_queue = self.can_queue.into() };
         // SAFETY: As above.
@@ -174,6 +182,7 @@ impl Limits {
 pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
+    polled_queues: u16,
 }
 
 impl<T> HostData<T> {
@@ -197,6 +206,11 @@ impl<T> HostData<T> {
     /// Returns the identification of the host, which lives as long as the host does.
     pub(super) fn info(&self) -> *const ffi::c_char {
         self.info.as_ptr().cast()
+    }
+
+    /// Returns how many hardware queues are for polled requests.
+    pub(super) fn polled_queues(&self) -> u16 {
+        self.polled_queues
     }
 
     /// Returns the driver; [`None`] if the host was not added or was removed.
@@ -294,6 +308,7 @@ impl<T: srp_transport::Operations> Host<T> {
         let data = HostData::<T> {
             driver: Atomic::new(core::ptr::null_mut()),
             info: text,
+            polled_queues: limits.polled_queues,
         };
         // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
         unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };

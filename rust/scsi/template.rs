@@ -50,6 +50,12 @@ impl<T: Driver> Template<T> {
         } else {
             None
         },
+        map_queues: Some(Self::map_queues_callback),
+        mq_poll: if T::HAS_POLL {
+            Some(Self::poll_callback)
+        } else {
+            None
+        },
         // Without timeouts the commands of a blocked device wait for the connection to come back.
         eh_timed_out: Some(bindings::srp_timed_out),
         eh_abort_handler: Some(Self::abort_callback),
@@ -181,6 +187,49 @@ impl<T: Driver> Template<T> {
         if let Some(driver) = unsafe { data.borrow() } {
             driver.commit_rqs(hw_queue);
         }
+    }
+
+    /// Gives the last hardware queues to polled requests, and the others to all others.
+    ///
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T` that is being added.
+    unsafe extern "C" fn map_queues_callback(shost: *mut bindings::Scsi_Host) {
+        // SAFETY: By the requirements of this function.
+        let all = unsafe { (*shost).nr_hw_queues };
+        // SAFETY: As above.
+        let polled = u32::from(unsafe { HostData::<T>::of(shost) }.polled_queues());
+        // SAFETY: As above; the block layer has made the maps and nobody uses them yet.
+        let [default, read, poll] = unsafe { &mut (*shost).tag_set.map };
+        default.nr_queues = all.saturating_sub(polled);
+        default.queue_offset = 0;
+        // SAFETY: The map is that of a tag set that is being made.
+        unsafe { bindings::blk_mq_map_queues(default) };
+        if polled > 0 {
+            // Reads go with the others.
+            read.nr_queues = 0;
+            poll.nr_queues = polled;
+            poll.queue_offset = default.nr_queues;
+            // SAFETY: As above.
+            unsafe { bindings::blk_mq_map_queues(poll) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// May only be called by the SCSI midlayer, with a host of type `T`.
+    unsafe extern "C" fn poll_callback(
+        shost: *mut bindings::Scsi_Host,
+        queue: ffi::c_uint,
+    ) -> ffi::c_int {
+        // SAFETY: By the requirements of this function.
+        let data = unsafe { HostData::<T>::of(shost) };
+
+        // SAFETY: The block layer calls this while a request queue of the host exists, so
+        // `scsi_remove_host()` has not returned.
+        let driver = unsafe { data.borrow() };
+        let count = driver.map_or(0, |driver| u16::try_from(queue).map_or(0, |q| driver.poll(q)));
+        ffi::c_int::try_from(count).unwrap_or(ffi::c_int::MAX)
     }
 
     /// # Safety

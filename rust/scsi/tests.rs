@@ -42,6 +42,7 @@ const SENSE: [u8; 14] = [0x70, 0, 5, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0x20, 0];
 
 const LIMITS: Limits = Limits {
     nr_hw_queues: 1,
+    polled_queues: 0,
     can_queue: 8,
     cmd_per_lun: 8,
     max_id: 1,

@@ -198,6 +198,7 @@ impl Channel {
             send_sge: if geometry.immediate > 0 { 2 } else { 1 },
             receive: receives,
             vector: geometry.vector(u32::from(index)),
+            polled: geometry.is_polled(u32::from(index)),
             handles: depth,
         };
         let memory = qp::Memory {

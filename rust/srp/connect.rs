@@ -232,8 +232,7 @@ impl<'a> Login<'a> {
         channels
             .push(leader.0.clone(), GFP_KERNEL)
             .map_err(memory)?;
-        // CAST: At most `MAX_CHANNELS`.
-        for index in 1..self.session.geometry.channels.min(u32::from(u16::MAX)) as u16 {
+        for index in 1..self.session.geometry.all_channels() {
             let channel = Channel::new(self.session, index, &self.pd)
                 .map_err(|e| LoginFailure::Step("channel", e))?;
             channels.push(channel, GFP_KERNEL).map_err(memory)?;

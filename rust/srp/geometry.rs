@@ -43,8 +43,10 @@ pub const RECEIVE_SIZE: usize = 512;
 pub struct Geometry {
     /// Commands and regions of each channel.
     pub sizes: Sizes,
-    /// Channels to ask for.
+    /// Channels to ask for, without the polled ones.
     pub channels: u32,
+    /// Polled channels to ask for, which come after the others.
+    pub polled: u32,
     /// Completion vector of channel 0.
     first_vector: u32,
     /// What the device can do.
@@ -128,6 +130,7 @@ impl Geometry {
         Ok(Self {
             sizes,
             channels: channels::count(options.ch_count, machine),
+            polled: params::poll_queues().min(MAX_POLL_QUEUES),
             first_vector: options.comp_vector.unwrap_or(0),
             device,
             it_iu_len: it_iu_len(descriptors, immediate, longest),
@@ -151,6 +154,17 @@ impl Geometry {
         // Both are small, and a page has bytes.
         let whole = |len: usize| len.checked_next_multiple_of(page).unwrap_or(0);
         (whole(immediate).max(whole(read)), whole(read))
+    }
+
+    /// All channels to ask for.
+    pub fn all_channels(&self) -> u16 {
+        let all = self.channels.saturating_add(self.polled);
+        u16::try_from(all).unwrap_or(u16::MAX)
+    }
+
+    /// A channel is polled.
+    pub fn is_polled(&self, channel: u32) -> bool {
+        channel >= self.channels
     }
 
     /// The completion vector of a channel.
@@ -189,6 +203,7 @@ impl Geometry {
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
         Ok(scsi::Limits {
             nr_hw_queues: u16::try_from(channels).map_err(|_| EINVAL)?,
+            polled_queues: small(self.polled)?,
             can_queue: small(can_queue)?,
             cmd_per_lun: small(self.cmd_per_lun.min(can_queue))?,
             max_id: 1,
@@ -214,6 +229,8 @@ impl Geometry {
 /// Most immediate data that is asked for, whatever the parameter says: a slot's memory is at most
 /// 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
+/// Most polled channels, whatever the parameter says.
+const MAX_POLL_QUEUES: u32 = 8;
 /// Longest read through static memory, whatever the parameter says.
 const MAX_STATIC_READ: u32 = 32 << 10;
 /// `SG_MAX_SEGMENTS`.

@@ -243,6 +243,7 @@ impl Session {
     /// The connection is new: sets the timers that it needs.
     pub(super) fn look_after(self: &Arc<Self>) {
         self.begin_keep_alive();
+        self.watch();
         let (channels, _) = self.parts();
         if channels.is_some_and(|all| all.iter().any(|c| !c.handler().is_open())) {
             self.fills.store(0, Relaxed);

@@ -12,6 +12,7 @@
 //! `phase` is innermost.
 
 mod ending;
+mod watch;
 
 pub use ending::end_connections;
 
@@ -180,6 +181,8 @@ pub struct Session {
     pub(super) waiting: Interrupt,
     #[pin]
     pub(super) waiting_timeout: Delayed<Session, 4>,
+    #[pin]
+    watch: Delayed<Session, 5>,
     /// How often channels that are missing have been tried to add.
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
@@ -206,6 +209,7 @@ impl_has_delayed! {
     impl HasDelayed<2> for Session { self.keep_alive }
     impl HasDelayed<3> for Session { self.rescan }
     impl HasDelayed<4> for Session { self.waiting_timeout }
+    impl HasDelayed<5> for Session { self.watch }
 }
 
 /// How a session is called in the log.
@@ -227,7 +231,7 @@ impl Session {
         queues: Queues,
     ) -> Result<Arc<Self>> {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
-        let to_hurry = queues.ending.clone();
+        let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         Arc::pin_init(
             pin_init!(Self {
@@ -272,6 +276,7 @@ impl Session {
                 rescan <- new_delayed!(to_scan, "Session::rescan"),
                 waiting <- Interrupt::new(),
                 waiting_timeout <- new_delayed!(to_hurry, "Session::waiting_timeout"),
+                watch <- new_delayed!(to_watch, "Session::watch"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),

@@ -73,7 +73,7 @@ impl<H: Handler> Qp<H> {
         this.handler
             .received(this, chunk.take(len), Flags(wc.wc_flags));
         chunk.give(len.min(chunk.size()));
-        // SAFETY: Callbacks of one completion queue run one at a time, and nothing else uses it.
+        // SAFETY: By the type invariant the callbacks run one at a time, and nothing else uses it.
         let returned = unsafe { &mut *this.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {
             *place = receive;

@@ -21,18 +21,18 @@ pub enum Failure {
     Post(Error),
 }
 
-/// Takes the completions of a [`Qp`].
+/// Takes the completions of a [`Qp`], in softirq context, or where somebody calls [`Qp::poll`].
 pub trait Handler: Send + Sync + Sized + 'static {
-    /// A message of the peer arrived. It is gone when the function returns. Softirq context.
+    /// A message of the peer arrived. It is gone when the function returns.
     fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);
 
-    /// The regions of a handle can be reached no more. Softirq context.
+    /// The regions of a handle can be reached no more.
     fn invalidated(&self, qp: &Qp<Self>, handle: usize);
 
-    /// The message posted by [`Qp::post_control`] has been sent. Softirq context.
+    /// The message posted by [`Qp::post_control`] has been sent.
     fn control_sent(&self, qp: &Qp<Self>);
 
-    /// The message posted by [`Qp::post_last`] has been sent. Softirq context.
+    /// The message posted by [`Qp::post_last`] has been sent.
     fn last_sent(&self, qp: &Qp<Self>);
 
     /// The queue pair failed. Called for each failed request, but not for those that fail because

@@ -26,6 +26,8 @@ pub struct Sizes {
     pub receive: u32,
     /// Completion vector.
     pub vector: u32,
+    /// There are no interrupts: completions are taken by [`Qp::poll`](super::Qp::poll).
+    pub polled: bool,
     /// Memory handles.
     pub handles: usize,
 }

@@ -75,6 +75,8 @@ pub(super) struct Shape {
     /// Bytes of each piece that the peer may write.
     pub(super) reach: usize,
     pub(super) context: bindings::ib_poll_context,
+    /// There are no interrupts on our side.
+    pub(super) polled: bool,
 }
 pub(super) const SHAPE: Shape = Shape {
     handles: HANDLES,
@@ -84,6 +86,7 @@ pub(super) const SHAPE: Shape = Shape {
     piece_size: PIECE_SIZE,
     reach: PIECE_SIZE,
     context: bindings::ib_poll_context_IB_POLL_DIRECT,
+    polled: false,
 };
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
@@ -305,6 +308,7 @@ impl Link {
             send_sge: 2,
             receive: RECEIVES,
             vector: 0,
+            polled: shape.polled,
             handles: shape.handles,
         };
         let memory = Memory {

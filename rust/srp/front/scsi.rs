@@ -134,8 +134,12 @@ impl Io {
         }
         let after = self.connections.iter().skip(usize::from(hw_queue) + 1);
         let mut others = Iterator::chain(after, self.connections.iter());
-        // Without any the own one says why.
-        Some(others.find(|c| c.handler().is_open()).unwrap_or(own))
+        // One that nobody has to look at. Without any the own one says why.
+        Some(
+            others
+                .find(|c| c.handler().is_open() && !c.is_polled())
+                .unwrap_or(own),
+        )
     }
 
     /// The slot that has a command, and its channel.
@@ -204,6 +208,11 @@ impl Driver for Io {
                 why: Busy::Host,
             }),
         }
+    }
+
+    fn poll(&self, hw_queue: u16) -> u32 {
+        let own = self.connections.get(usize::from(hw_queue));
+        own.map_or(0, |connection| connection.poll())
     }
 
     fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {

@@ -93,6 +93,7 @@ impl Session {
         Delayed::<Self, 1>::cancel_sync(self);
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);
+        Delayed::<Self, 5>::cancel_sync(self);
         drop(channels);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());

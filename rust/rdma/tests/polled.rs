@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair without interrupts.
+
+use super::{
+    check,
+    check_eq,
+    link::{
+        Link,
+        Record,
+        Shape,
+        SHAPE,
+        WINDOW, //
+    },
+    list::List,
+    peer::within,
+    soft::Soft,
+    suite, //
+};
+use crate::{
+    rdma::{
+        dma::Direction,
+        qp::Qp, //
+    },
+    sync::race::race, //
+};
+use core::net::Ipv4Addr;
+use kernel::{
+    prelude::*,
+    processor::cpu_relax,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+const POLLED: Shape = Shape {
+    polled: true,
+    ..SHAPE
+};
+
+fn link(soft: &Soft) -> Result<Link> {
+    check!(soft.address != Ipv4Addr::UNSPECIFIED);
+    Link::with(soft, &POLLED)
+}
+
+/// Nobody is told of anything before he looks; then he is told of all of it.
+fn nothing_comes_by_itself(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    let qp = link.qp.clone();
+    for round in 1..=3 {
+        let before = link.record().received();
+        link.peer.send_all(5, WINDOW, || before)?;
+        link.peer.poll_until(|peer| peer.sent() >= 5 * round)?;
+        fsleep(Delta::from_millis(30));
+        check_eq!(link.record().received(), before);
+        within(|| {
+            qp.poll();
+            qp.handler().received() >= 5 * round
+        })?;
+        check_eq!(link.record().received(), 5 * round);
+    }
+    check_eq!(link.record().wrong(), 0);
+    check_eq!(link.record().failed(), 0);
+    Ok(())
+}
+
+fn invalidation_is_found(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
+    check!(link.qp.post_invalidate(0)?);
+    fsleep(Delta::from_millis(30));
+    check!(link.take(0).is_err());
+    let qp = link.qp.clone();
+    within(|| {
+        qp.poll();
+        qp.handler().count() >= 1
+    })?;
+    check!(link.take(0).is_ok());
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
+/// What two that look share.
+struct Contest {
+    qp: Arc<Qp<Record>>,
+    wanted: Atomic<u32>,
+    /// Messages found by all.
+    found: Atomic<u32>,
+}
+
+fn look(contest: &Contest) {
+    let begin = Instant::<Monotonic>::now();
+    while contest.qp.handler().received() < contest.wanted.load(Relaxed)
+        && begin.elapsed().as_millis() < 20_000
+    {
+        contest.found.fetch_add(contest.qp.poll(), Relaxed);
+        cpu_relax();
+    }
+}
+
+/// However many look, callbacks come one at a time and in their order.
+fn turns_are_taken(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    let contest = Arc::new(
+        Contest {
+            qp: link.qp.clone(),
+            wanted: Atomic::new(0),
+            found: Atomic::new(0),
+        },
+        GFP_KERNEL,
+    )?;
+    for round in 1..=20 {
+        let before = link.record().received();
+        link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
+        contest.wanted.store(round * WINDOW, Relaxed);
+        race(&contest, &[look, look, look])?;
+        check_eq!(link.record().received(), round * WINDOW);
+        // The peer's own completions, so that it has places for the next round.
+        link.peer.poll_until(|peer| peer.sent() >= round * WINDOW)?;
+    }
+    // And those of our sends.
+    check!(contest.found.load(Relaxed) >= 20 * WINDOW);
+    check_eq!(link.record().wrong(), 0);
+    check_eq!(link.record().failed(), 0);
+    Ok(())
+}
+
+/// Draining finds what nobody has looked for, and the queue pair can be connected again.
+fn shutdown_finds_the_rest(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for _ in 0..3 {
+        link.grant(1, List::scattered(3)?, Direction::FromDevice)?;
+        check!(link.qp.post_invalidate(1)?);
+        link.send_control()?;
+        link.qp.shutdown();
+        check!(link.qp.is_shut_down());
+        check!(link.take(1).is_ok());
+        link.qp.disconnect();
+        check_eq!(link.qp.poll(), 0);
+        link.again(soft)?;
+    }
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
+macro_rules! suites {
+    ($($suite:ident $module:ident $kind:expr;)*) => {
+        $(
+            suite!($suite, $module, $kind, [
+                nothing_comes_by_itself,
+                invalidation_is_found,
+                turns_are_taken,
+                shutdown_finds_the_rest,
+            ]);
+        )*
+    };
+}
+
+suites!(
+    srp_polled_rxe rxe crate::rdma::tests::soft::Kind::Rxe;
+    srp_polled_siw siw crate::rdma::tests::soft::Kind::Siw;
+);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Looking at polled channels when nobody else does.
+//!
+//! Who submits a polled request looks for its end. Nobody does for task management, for the tests of an
+//! idle connection, for commands of the error handler, or for the commands of somebody who was killed.
+
+use super::Session;
+use crate::workqueue::{
+    Delayed,
+    DelayedItem, //
+};
+use kernel::{
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// How often, in milliseconds.
+const WATCH_MS: Msecs = 20;
+
+impl Session {
+    /// Begins to look, if there are polled channels, and does so until the connection is down. Any
+    /// context.
+    pub(in crate::srp) fn watch(self: &Arc<Self>) {
+        if self.geometry.polled > 0 {
+            // If it is set already, that will do.
+            let _ = <Delayed<Self, 5>>::schedule(self.clone(), WATCH_MS);
+        }
+    }
+}
+
+impl DelayedItem<5> for Session {
+    fn run(this: Arc<Self>) {
+        if let (Some(channels), _) = this.parts() {
+            for connection in channels.iter() {
+                connection.poll();
+            }
+        }
+        if !this.is_down() {
+            this.watch();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock kasan, rxe. time: 90
+# poll_queues: polled I/O has channels of its own, is verified, and goes on through aborts, resets and lost
+# connections, and beside I/O with interrupts. A submitter that is killed leaves nothing behind.
+. "$(dirname "$0")/lib.sh"
+
+begin 400
+rust_driver || skip "the C driver has no poll_queues"
+parameter=/sys/module/ib_srp/parameters/poll_queues
+undo() { echo 0 >$parameter; }
+fabric 1
+back_null disk 32
+target 0
+lun 0 0 disk
+
+# polled NAME fio-option...: io_uring with IOPOLL.
+polled() {
+	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --verify=crc32c --verify_fatal=1 \
+		--bs=4k --size=8m --offset=8m --name="$@" --output=$tmp/$1
+}
+# I/Os of the polled channels and of the others, by the events.
+tracing=/sys/kernel/tracing
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+count() {
+	echo 0 >$tracing/events/ib_srp/srp_queue/enable
+	with=$(grep -c "channel=[0-$((channels - 1))] " $tracing/trace)
+	without=$(grep -c "channel=[$channels-9] " $tracing/trace)
+}
+listen() { echo >$tracing/trace; echo 1 >$tracing/events/ib_srp/srp_queue/enable; }
+
+login 0 ,ch_count=1
+[ "$(cat /sys/block/"$(basename "$(disk "$host" 0)")"/queue/io_poll)" = 0 ] || fail "polled I/O without poll_queues"
+logout "$host"
+
+for polls in 1 2; do
+	echo $polls >$parameter || fail "poll_queues"
+	channels=1
+	login 0 ,ch_count=1
+	dev=$(disk "$host" 0)
+	udevadm settle -t 10
+	is "channels" /sys/class/scsi_host/$host/ch_count $((channels + polls))
+	is "io_poll" /sys/block/${dev#/dev/}/queue/io_poll 1
+	listen
+	polled a --rw=randrw --iodepth=8 --numjobs=2 --offset_increment=8m || fail "polled I/O: $(grep -iE 'err|verify' $tmp/a)"
+	quiet $dev
+	count
+	# What udev reads after fio comes with interrupts.
+	[ $without -ge 4096 ] && [ $with -lt $without ] || fail "polled I/O: $with commands with interrupts, $without without"
+	listen
+	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=libaio --direct=1 --rw=randread --bs=4k --size=1m --name=b --output=$tmp/b || fail "libaio"
+	quiet $dev
+	count
+	[ $with -ge 256 ] && [ $without = 0 ] || fail "I/O that is not polled: $with commands with interrupts, $without without"
+	[ $polls = 2 ] || logout "$host"
+done
+
+say "resets under polled I/O"
+polled c --rw=randrw --iodepth=8 --time_based --runtime=8 &
+fio=$!
+fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=libaio --direct=1 --rw=randrw --bs=4k --size=4m --name=d --verify=crc32c --verify_fatal=1 --time_based --runtime=8 --output=$tmp/d &
+other=$!
+for what in d H d H; do
+	sleep 1
+	timeout 60 sg_reset -$what $dev >$tmp/err 2>&1 || fail "sg_reset -$what: $(cat $tmp/err)"
+done
+wait $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
+wait $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/d)"
+is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
+
+say "submitters that are killed"
+for n in 1 2 3; do
+	polled e --rw=randread --verify=0 --iodepth=32 --time_based --runtime=60 &
+	fio=$!
+	sleep 1
+	pkill -KILL -f -- --name=e
+	wait $fio 2>/dev/null
+	quiet $dev
+done
+
+say "log-out under polled I/O"
+polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
+fio=$!
+sleep 1
+logout "$host"
+wait $fio && fail "I/O without a disk"
+ok "$kind"
