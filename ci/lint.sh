@@ -8,7 +8,7 @@ src=${SRC:-$top}
 # Both kernels: what is dead code or a useless cast in one may not be in the other.
 clippy() {
 	local k log bad=0
-	for k in test stock; do
+	for k in kasan stock; do
 		log=$(mktemp)
 		rm -f "$top/build/clippy-$k/rust/srp_main.o"
 		"$top/ci/module.sh" $k "$top/build/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= >"$log" 2>&1 || bad=1
@@ -29,11 +29,11 @@ fmt() {
 			xargs -0 rustfmt --color never --edition 2021 --config-path /linux/.rustfmt.toml "$@"' fmt "$@"
 }
 
-# rustdoc with the flags that the kernel gave rustc for the test kernel's module.
+# rustdoc with the flags that the kernel gave rustc for the module.
 doc() {
-	local root linux build out=$top/build/test log
-	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh" test)
-	"$top/ci/module.sh" test "$out" "$src" >&2
+	local root linux build out=$top/build/kasan log
+	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh" kasan)
+	"$top/ci/module.sh" kasan "$out" "$src" >&2
 	log=$(mktemp)
 	rm -rf "$top/build/doc"
 	mkdir -p "$top/build/doc"
