@@ -36,7 +36,8 @@ ours() {
 		binds+=("$dir/patched/$d:/linux/$d:ro")
 	done
 	in_root "$root" "$dir/patched:/patched" "$top/ci:/ci:ro" -- bash -euc '
-		for p in /ci/patches/*.patch; do busybox patch -d /patched -p1 -i "$p"; done'
+		cd /patched
+		for p in /ci/patches/*.patch; do busybox patch -p1 -i "$p"; done'
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
@@ -56,7 +57,7 @@ options() { cat "$top/ci/common.config" "$top/ci/$1.config" "$top"/ci/patches/*.
 
 case ${1-} in
 stock) step kernel-stock "1 $linux" stock ;;
-test) step kernel-test "2 $linux $(options test)" ours test bzImage ;;
-kasan) step kernel-kasan "2 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
+test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
+kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
 *) die "usage: kernel.sh stock|test|kasan" ;;
 esac

@@ -28,7 +28,9 @@ step() {
 			mkdir -p "$tmp"
 			began=$SECONDS
 			say "$name: making it (log: $cache/$name.log)"
-			if ! "$@" "$tmp" >"$cache/$name.log" 2>&1 {lock}>&-; then
+			# Not as a condition, where bash would go on after a command that failed.
+			"$@" "$tmp" >"$cache/$name.log" 2>&1 {lock}>&- &
+			if ! wait $!; then
 				tail -n 40 "$cache/$name.log" >&2
 				die "$name failed; the whole log is $cache/$name.log"
 			fi
