@@ -3,6 +3,7 @@
 #ifndef SRP_HELPERS_H
 #define SRP_HELPERS_H
 
+#include <linux/bottom_half.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
@@ -20,6 +21,10 @@
 #include <rdma/ib_sa.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+
+/* linux/bottom_half.h */
+void srp_helper_local_bh_disable(void);
+void srp_helper_local_bh_enable(void);
 
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c);

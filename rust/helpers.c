@@ -2,6 +2,17 @@
 /* Inline functions and macros as functions that Rust can call. No logic here. */
 #include "srp_helpers.h"
 
+/* linux/bottom_half.h */
+void srp_helper_local_bh_disable(void)
+{
+	local_bh_disable();
+}
+
+void srp_helper_local_bh_enable(void)
+{
+	local_bh_enable();
+}
+
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c)
 {

@@ -37,15 +37,35 @@ macro_rules! events {
             pub fn is_on() -> bool {
                 #[cfg(not(CONFIG_TRACEPOINTS))]
                 return false;
+                #[cfg(all(CONFIG_TRACEPOINTS, not(CONFIG_JUMP_LABEL)))]
                 // SAFETY: The key is that of a trace event of this module, which outlives its code.
-                #[cfg(CONFIG_TRACEPOINTS)]
-                unsafe {
+                return unsafe {
                     kernel::jump_label::static_branch_unlikely!(
                         bindings::$key,
                         kernel::bindings::tracepoint,
                         key
                     )
-                }
+                };
+                // The kernel crate's macro does not say that this touches no memory, and so has the
+                // compiler load everything again after each event.
+                #[cfg(all(CONFIG_TRACEPOINTS, CONFIG_JUMP_LABEL))]
+                return 'branch: {
+                    // SAFETY: A no-op, or a jump to the label; the key is as above.
+                    unsafe {
+                        kernel::asm!(
+                            include!(concat!(
+                                env!("OBJTREE"),
+                                "/rust/kernel/generated_arch_static_branch_asm.rs"
+                            ));
+                            l_yes = label { break 'branch true },
+                            symb = sym bindings::$key,
+                            off = const core::mem::offset_of!(kernel::bindings::tracepoint, key),
+                            branch = const 0,
+                            options(nomem, nostack, preserves_flags)
+                        )
+                    };
+                    false
+                };
             }
 
             /// Tells those who listen.

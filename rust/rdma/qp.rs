@@ -42,7 +42,6 @@ use crate::{
     bindings,
     sys::synchronize_rcu, //
 };
-use poll::Turn;
 use core::{
     cell::UnsafeCell,
     ptr::{
@@ -65,6 +64,7 @@ use kernel::{
         UniqueArc, //
     },
 };
+use poll::Turn;
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
@@ -277,6 +277,7 @@ impl<H: Handler> Qp<H> {
         // SAFETY: The last queue pair is drained, which its callbacks came before, and the new one
         // has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
+        self.empty();
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
@@ -351,7 +352,7 @@ impl<H: Handler> Qp<H> {
             return;
         }
         self.ending.store(true, Release);
-        // Draining looks at a polled queue as well.
+        // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
         let _looking = self.sizes.polled.then(|| self.turn.wait());
         // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
         // than we use, and so has the completion queue.

@@ -274,7 +274,8 @@ impl<T: srp_transport::Operations> Host<T> {
     /// Allocates a host. `info` identifies it in the log and in `/proc/scsi`; it is cut off after
     /// 63 bytes.
     ///
-    /// Errors: `EINVAL` for limits that are out of range, `ENOMEM`.
+    /// Errors: `EINVAL` for limits that are out of range, or polled queues without [`Driver::poll`];
+    /// `ENOMEM`.
     ///
     /// Context: process, may sleep.
     pub fn new(
@@ -286,6 +287,9 @@ impl<T: srp_transport::Operations> Host<T> {
         let template = Template::<T>::get();
 
         limits.validate()?;
+        if limits.polled_queues > 0 && !T::HAS_POLL {
+            return Err(EINVAL);
+        }
         if template.track_queue_depth() != 1 || template.skip_settle_delay() != 1 {
             return Err(EINVAL);
         }

@@ -196,7 +196,7 @@ impl<T: Driver> Template<T> {
     /// May only be called by the SCSI midlayer, with a host of type `T` that is being added.
     unsafe extern "C" fn map_queues_callback(shost: *mut bindings::Scsi_Host) {
         // SAFETY: By the requirements of this function.
-        let all = unsafe { (*shost).nr_hw_queues };
+        let all = unsafe { (*shost).tag_set.nr_hw_queues };
         // SAFETY: As above.
         let polled = u32::from(unsafe { HostData::<T>::of(shost) }.polled_queues());
         // SAFETY: As above; the block layer has made the maps and nobody uses them yet.
@@ -228,7 +228,9 @@ impl<T: Driver> Template<T> {
         // SAFETY: The block layer calls this while a request queue of the host exists, so
         // `scsi_remove_host()` has not returned.
         let driver = unsafe { data.borrow() };
-        let count = driver.map_or(0, |driver| u16::try_from(queue).map_or(0, |q| driver.poll(q)));
+        let count = driver.map_or(0, |driver| {
+            u16::try_from(queue).map_or(0, |q| driver.poll(q))
+        });
         ffi::c_int::try_from(count).unwrap_or(ffi::c_int::MAX)
     }
 

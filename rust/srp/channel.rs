@@ -399,6 +399,12 @@ impl Channel {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
+                let result = if e == ENOMEM {
+                    ScsiResult::DID_REQUEUE
+                } else {
+                    ScsiResult::DID_ERROR
+                };
+                trace::done(self, &slot, posted.generation(), result);
                 // Taking back what was ours: it cannot exceed the maximum.
                 let _ = self.give_credits(1);
                 let cmd = slot.handle.detach().ok().flatten();

@@ -236,12 +236,14 @@ impl Held<'_> {
 impl core::ops::Deref for Held<'_> {
     type Target = Slot;
 
+    #[inline(always)]
     fn deref(&self) -> &Slot {
         &self.guard
     }
 }
 
 impl core::ops::DerefMut for Held<'_> {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut Slot {
         &mut self.guard
     }

@@ -6,17 +6,21 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 300
-[ "$kind" = rxe ] || skip "the same on every device"
+rust_driver || skip "the C driver has no events"
+dev=
 tracing=/sys/kernel/tracing
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 events=$tracing/events/ib_srp
-undo() { [ ! -d $events ] || echo 0 >$events/enable; echo >$tracing/trace; echo 1408 >$tracing/buffer_size_kb; }
+undo() { [ ! -d $events ] || echo 0 >$events/enable; echo >$tracing/trace; echo 1408 >$tracing/buffer_size_kb; echo local >$tracing/trace_clock; }
+# The order across CPUs; User-Mode Linux has a clock of 10 ms.
+echo counter >$tracing/trace_clock
 [ -d $events ] || fail "no events: $(ls $tracing/events)"
 echo 16384 >$tracing/buffer_size_kb
 echo >$tracing/trace
-listen() { echo >$tracing/trace; echo 1 >$events/enable; }
+settled() { [ -z "$dev" ] || quiet $dev; }
+listen() { settled; echo >$tracing/trace; echo 1 >$events/enable; }
 # told RULE... <TRACE: what traces.py says of it.
-told() { cat $tracing/trace >$tmp/trace; python3 "$here/traces.py" $tmp/trace "$@" || fail "trace: $(tail -n 30 $tmp/trace)"; }
+told() { settled; cat $tracing/trace >$tmp/trace; python3 "$here/traces.py" $tmp/trace "$@" || fail "trace: $(tail -n 30 $tmp/trace)"; }
 io() { fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --size=1m --output=$tmp/fio "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
 
 fabric 1
@@ -28,7 +32,6 @@ login 0
 dev=$(disk "$host" 0)
 udevadm settle -t 10
 for bs in 512 4k 8k 16k 128k; do io --rw=randrw --bs=$bs --iodepth=8; done
-quiet $dev
 told whole ways=none,immediate,static,dynamic session="connecting -> live" channel=open
 
 # What is told is what happened: the midlayer counts as well.
@@ -36,7 +39,6 @@ echo 1 >$tracing/events/scsi/scsi_dispatch_cmd_start/enable
 echo "host_no == ${host#host}" >$tracing/events/scsi/scsi_dispatch_cmd_start/filter
 listen
 io --rw=randwrite --bs=4k --iodepth=4
-quiet $dev
 told whole midlayer
 echo 0 >$tracing/events/scsi/enable
 
@@ -59,11 +61,11 @@ fio=$!
 sleep 1
 timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
 wait $fio || fail "I/O during a host reset"
-quiet $dev
 told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
 
 listen
 logout "$host"
+dev=
 clean
 told session="live -> removing" session="removing -> gone" channel=closed
 

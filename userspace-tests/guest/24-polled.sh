@@ -1,18 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # on: stock kasan, rxe. time: 90
-# poll_queues: polled I/O has channels of its own, is verified, and goes on through aborts, resets and lost
-# connections, and beside I/O with interrupts. A submitter that is killed leaves nothing behind.
+# poll_queues: polled I/O has channels of its own, is verified, and goes on through aborts and resets, beside
+# I/O with interrupts. A polled channel that is idle is looked at. A submitter that is killed leaves nothing.
 . "$(dirname "$0")/lib.sh"
 
 begin 400
 rust_driver || skip "the C driver has no poll_queues"
 parameter=/sys/module/ib_srp/parameters/poll_queues
-undo() { echo 0 >$parameter; }
+undo() { echo 0 >$parameter; echo 0 >/sys/module/ib_srp/parameters/keep_alive; }
 fabric 1
 back_null disk 32
+back_debug slow 32
 target 0
 lun 0 0 disk
+lun 0 1 slow
+sd=/sys/bus/pseudo/drivers/scsi_debug
+echo 3 >/sys/block/${backdev[slow]#/dev/}/device/timeout
+# under_way: fio has begun.
+under_way() { within 30 "I/O on $dev" eval '! nothing_in_flight $dev'; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
 polled() {
@@ -68,11 +74,27 @@ wait $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
 wait $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/d)"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 
+say "aborts under polled I/O"
+first=$dev
+dev=$(disk "$host" 1)
+echo 2 >/sys/block/${dev#/dev/}/device/timeout
+polled g --rw=randrw --iodepth=4 --time_based --runtime=10 &
+fio=$!
+under_way
+sleep 1
+# scsi_debug swallows every command for a while.
+echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"
+sleep 3
+echo 0 >$sd/every_nth; echo 0 >$sd/opts
+wait $fio || fail "polled I/O through aborts: $(grep -iE 'err|verify' $tmp/g)"
+logged 'abort|reset'
+dev=$first
+
 say "submitters that are killed"
 for n in 1 2 3; do
 	polled e --rw=randread --verify=0 --iodepth=32 --time_based --runtime=60 &
 	fio=$!
-	sleep 1
+	under_way
 	pkill -KILL -f -- --name=e
 	wait $fio 2>/dev/null
 	quiet $dev
@@ -81,7 +103,17 @@ done
 say "log-out under polled I/O"
 polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
 fio=$!
-sleep 1
+under_way
 logout "$host"
 wait $fio && fail "I/O without a disk"
+clean
+
+# Nobody asks for the answer to the test of an idle channel but the driver itself.
+echo 1 >/sys/module/ib_srp/parameters/keep_alive
+login 0 ,ch_count=1
+dev=$(disk "$host" 0)
+quiet $dev
+sleep 5
+! log_has 'no answer to a test' || fail "a polled channel that is idle is not looked at"
+is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 ok "$kind"

@@ -21,7 +21,8 @@ pub enum Failure {
     Post(Error),
 }
 
-/// Takes the completions of a [`Qp`], in softirq context, or where somebody calls [`Qp::poll`].
+/// Takes the completions of a [`Qp`], in softirq context; if it is polled, where somebody calls
+/// [`Qp::poll`], with softirqs off, or ends the connection.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. It is gone when the function returns.
     fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);

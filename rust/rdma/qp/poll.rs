@@ -18,7 +18,8 @@ use kernel::{
     time::{
         delay::fsleep,
         Delta, //
-    }, //
+    },
+    types::NotThreadSafe, //
 };
 
 /// Completions that are taken in one turn.
@@ -29,6 +30,24 @@ pub(super) struct Turn(Atomic<bool>);
 
 /// It is one's turn until this is dropped.
 pub(super) struct Looking<'a>(&'a Turn);
+
+/// Softirqs, and other tasks, do not run on this CPU until this is dropped.
+struct NoSoftirq(NotThreadSafe);
+
+impl NoSoftirq {
+    fn new() -> Self {
+        // SAFETY: It is enabled again by drop, on the same CPU.
+        unsafe { bindings::srp_helper_local_bh_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for NoSoftirq {
+    fn drop(&mut self) {
+        // SAFETY: `new` has disabled it.
+        unsafe { bindings::srp_helper_local_bh_enable() };
+    }
+}
 
 impl Turn {
     pub(super) fn new() -> Self {
@@ -77,11 +96,25 @@ impl<H: Handler> Qp<H> {
         if self.turn.0.load(Relaxed) {
             return 0;
         }
-        let Some(_looking) = self.turn.take() else {
+        // As a softirq: nobody takes this CPU away in the middle of a turn that others wait for.
+        let _here = NoSoftirq::new();
+        let Some(looking) = self.turn.take() else {
             return 0;
         };
+        self.look(&looking)
+    }
+
+    fn look(&self, _: &Looking<'_>) -> u32 {
         // SAFETY: By the type invariant the queue is valid; nobody else looks at it during this turn.
         let count = unsafe { bindings::ib_process_cq_direct(self.cq, BUDGET) };
         u32::try_from(count).unwrap_or(0)
+    }
+
+    /// Takes what the last connection has left in a polled completion queue. Sleeps.
+    pub(super) fn empty(&self) {
+        if self.sizes.polled {
+            let looking = self.turn.wait();
+            while self.look(&looking) > 0 {}
+        }
     }
 }

@@ -139,6 +139,42 @@ fn turns_are_taken(soft: &Soft) -> Result {
     Ok(())
 }
 
+fn look_until_shut(contest: &Contest) {
+    while !contest.qp.is_shut_down() {
+        contest.qp.poll();
+        fsleep(Delta::from_micros(20));
+    }
+}
+
+fn shut(contest: &Contest) {
+    contest.qp.shutdown();
+}
+
+/// Draining waits for its turn.
+fn shutdown_takes_its_turn(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    let contest = Arc::new(
+        Contest {
+            qp: link.qp.clone(),
+            wanted: Atomic::new(0),
+            found: Atomic::new(0),
+        },
+        GFP_KERNEL,
+    )?;
+    for _ in 0..5 {
+        let before = link.record().received();
+        link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
+        link.grant(2, List::scattered(3)?, Direction::FromDevice)?;
+        check!(link.qp.post_invalidate(2)?);
+        race(&contest, &[look_until_shut, shut, look_until_shut])?;
+        check!(link.take(2).is_ok());
+        link.qp.disconnect();
+        link.again(soft)?;
+    }
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
 /// Draining finds what nobody has looked for, and the queue pair can be connected again.
 fn shutdown_finds_the_rest(soft: &Soft) -> Result {
     let mut link = link(soft)?;
@@ -164,6 +200,7 @@ macro_rules! suites {
                 nothing_comes_by_itself,
                 invalidation_is_found,
                 turns_are_taken,
+                shutdown_takes_its_turn,
                 shutdown_finds_the_rest,
             ]);
         )*

@@ -3,7 +3,7 @@
 //! Looking at polled channels when nobody else does.
 //!
 //! Who submits a polled request looks for its end. Nobody does for task management, for the tests of an
-//! idle connection, for commands of the error handler, or for the commands of somebody who was killed.
+//! idle connection, or for commands of the error handler.
 
 use super::Session;
 use crate::workqueue::{
