@@ -391,7 +391,7 @@ impl Channel {
             static_read: self.session.geometry.static_read,
         };
         let posted = slot.word().with_state(State::Posted);
-        trace::queue(self, &slot, posted.generation(), owner);
+        trace::queue(self, &slot, slot.word());
         let prepared = match Tag::command(posted.generation(), self.index, index) {
             Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), random.rotate_left(32), limits),
             None => Err(EINVAL),
@@ -399,12 +399,7 @@ impl Channel {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
-                let result = if e == ENOMEM {
-                    ScsiResult::DID_REQUEUE
-                } else {
-                    ScsiResult::DID_ERROR
-                };
-                trace::done(self, &slot, posted.generation(), result);
+                trace::unmapped(self, &slot, slot.word(), e);
                 // Taking back what was ours: it cannot exceed the maximum.
                 let _ = self.give_credits(1);
                 let cmd = slot.handle.detach().ok().flatten();
@@ -427,13 +422,13 @@ impl Channel {
             }
         };
         slot.way = prepared.way;
-        trace::map(self, &slot, posted.generation());
+        trace::map(self, &slot, slot.word());
         // The completion of an invalidation recycles the sends before it.
         let signaled = prepared.register.is_none() && self.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
         match connection.post_within(&posting, prepared.register, prepared.message, signaled) {
-            Ok(()) => trace::send(self, posted.generation(), index),
+            Ok(()) => trace::send(self, index, posted),
             Err(e) => self.fail(Lost::Post(e)),
         }
         Ok(())
@@ -507,7 +502,7 @@ impl Channel {
             slot.release();
             return;
         };
-        trace::done(self, &slot, slot.word().generation(), result);
+        trace::done(self, &slot, slot.word(), result);
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
@@ -527,7 +522,7 @@ impl Channel {
     #[inline(always)]
     fn settle(&self, connection: &Connection, cell: &Cell, slot: Held<'_>) {
         let index = slot.index;
-        trace::response(self, &slot, slot.word().generation());
+        trace::response(self, &slot, slot.word());
         if slot.way != Way::Dynamic {
             let result = slot.result;
             self.end(slot, result);
@@ -537,7 +532,7 @@ impl Channel {
         // Handed over first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
         match connection.post_invalidate(usize::from(index)) {
-            Ok(true) => trace::invalidate(self, word.generation(), index),
+            Ok(true) => trace::invalidate(self, index, word),
             Ok(false) => {
                 if let Some(slot) = cell.take_from(word, Event::Fail) {
                     let result = slot.result;

@@ -57,6 +57,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// What blk-mq calls its command.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// The slot with this number, without a command.
     pub fn new(index: u16, iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
         Self {

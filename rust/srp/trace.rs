@@ -2,12 +2,14 @@
 
 //! What the trace events say of commands; see [`crate::trace`].
 //!
-//! Whoever calls these keeps no local variable in memory for it: they get the channel, the slot, and numbers.
+//! All that an event needs is worked out in a function of its own, which nobody calls while nobody listens:
+//! in the caller it would be mixed up with what the caller computes and take registers from that.
 
 use super::{
     channel::Channel,
     logic::{
         registration::Way,
+        slot::Word,
         tag::Tag, //
     },
     mapping,
@@ -15,18 +17,16 @@ use super::{
         cmd::Direction,
         ids::Lun, //
     },
-    slot::{
-        Owner,
-        Slot, //
-    }, //
+    slot::Slot, //
 };
 use crate::{
     scsi::ScsiResult,
-    trace::trace, //
+    trace, //
 };
+use kernel::prelude::*;
 
-fn tag(channel: &Channel, generation: u32, index: u16) -> u64 {
-    Tag::command(generation, channel.index(), index).map_or(0, Tag::to_wire)
+fn tag(channel: &Channel, word: Word, index: u16) -> u64 {
+    Tag::command(word.generation(), channel.index(), index).map_or(0, Tag::to_wire)
 }
 
 /// A unit's number.
@@ -51,79 +51,81 @@ fn way(way: Way) -> u8 {
     }
 }
 
-/// The command of a slot has a credit.
-#[inline(always)]
-pub fn queue(channel: &Channel, slot: &Slot, generation: u32, owner: Owner) {
-    let Owner { hw_queue, index } = owner;
-    trace!(queue(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, slot.index),
-        lun(slot.lun),
-        hw_queue,
-        index,
-        slot.handle
-            .get()
-            .and_then(|cmd| cmd.cdb().first().copied())
-            .unwrap_or(0),
-        slot.handle.get().map_or(0, |cmd| cmd.data_len()),
-        slot.handle
-            .get()
-            .map_or(0, |cmd| direction(mapping::direction(cmd))),
-    ));
+macro_rules! events {
+    ($($(#[$doc:meta])* $event:ident = $key:ident($($argument:ident: $type:ty),*) $log:block)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $event($($argument: $type),*) {
+            #[cold]
+            #[inline(never)]
+            fn log($($argument: $type),*) $log
+
+            if trace::$key::is_on() {
+                log($($argument),*);
+            }
+        }
+    )*};
 }
 
-/// Its message is written.
-#[inline(always)]
-pub fn map(channel: &Channel, slot: &Slot, generation: u32) {
-    trace!(map(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, slot.index),
-        way(slot.way),
-        // CAST: No command has more than some hundreds.
-        slot.handle.segments().count() as u16,
-    ));
-}
+events! {
+    /// The command of a slot has a credit.
+    queue = queue(channel: &Channel, slot: &Slot, word: Word) {
+        let owner = slot.owner();
+        let cmd = slot.handle.get();
+        trace::queue::log(
+            channel.host(),
+            channel.index(),
+            tag(channel, word, slot.index),
+            lun(slot.lun),
+            owner.hw_queue,
+            owner.index,
+            cmd.and_then(|cmd| cmd.cdb().first().copied()).unwrap_or(0),
+            cmd.map_or(0, |cmd| cmd.data_len()),
+            cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
+        );
+    }
 
-/// It has been posted, and the slot may have gone on.
-#[inline(always)]
-pub fn send(channel: &Channel, generation: u32, index: u16) {
-    trace!(send(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, index)
-    ));
-}
+    /// Its message is written.
+    map = map(channel: &Channel, slot: &Slot, word: Word) {
+        trace::map::log(
+            channel.host(),
+            channel.index(),
+            tag(channel, word, slot.index),
+            way(slot.way),
+            // CAST: No command has more than some hundreds.
+            slot.handle.segments().count() as u16,
+        );
+    }
 
-/// The target is done with it.
-#[inline(always)]
-pub fn response(channel: &Channel, slot: &Slot, generation: u32) {
-    trace!(response(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, slot.index),
-        slot.result.number(),
-    ));
-}
+    /// It cannot be mapped, and goes back to the midlayer, which may try again.
+    unmapped = done(channel: &Channel, slot: &Slot, word: Word, why: Error) {
+        let tag = tag(channel, word, slot.index);
+        let result = match why {
+            why if why == ENOMEM => ScsiResult::DID_REQUEUE,
+            _ => ScsiResult::DID_ERROR,
+        };
+        trace::done::log(channel.host(), channel.index(), tag, result.number());
+    }
 
-/// Its invalidation has been posted, and the slot may have gone on.
-#[inline(always)]
-pub fn invalidate(channel: &Channel, generation: u32, index: u16) {
-    trace!(invalidate(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, index)
-    ));
-}
+    /// It has been posted, and the slot may have gone on.
+    send = send(channel: &Channel, index: u16, word: Word) {
+        trace::send::log(channel.host(), channel.index(), tag(channel, word, index));
+    }
 
-/// It goes back to the midlayer.
-#[inline(always)]
-pub fn done(channel: &Channel, slot: &Slot, generation: u32, result: ScsiResult) {
-    trace!(done(
-        channel.host(),
-        channel.index(),
-        tag(channel, generation, slot.index),
-        result.number(),
-    ));
+    /// The target is done with it.
+    response = response(channel: &Channel, slot: &Slot, word: Word) {
+        let tag = tag(channel, word, slot.index);
+        trace::response::log(channel.host(), channel.index(), tag, slot.result.number());
+    }
+
+    /// Its invalidation has been posted, and the slot may have gone on.
+    invalidate = invalidate(channel: &Channel, index: u16, word: Word) {
+        trace::invalidate::log(channel.host(), channel.index(), tag(channel, word, index));
+    }
+
+    /// It goes back to the midlayer.
+    done = done(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
+        let tag = tag(channel, word, slot.index);
+        trace::done::log(channel.host(), channel.index(), tag, result.number());
+    }
 }
