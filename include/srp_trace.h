@@ -43,7 +43,7 @@ TRACE_EVENT(srp_queue,
 		  __print_symbolic(__entry->direction, { 0, "none" }, { 1, "to_device" }, { 2, "from_device" }))
 );
 
-TRACE_EVENT(srp_map,
+TRACE_EVENT(srp_send,
 	TP_PROTO(u32 host, u16 channel, u64 tag, u8 way, u16 segments),
 	TP_ARGS(host, channel, tag, way, segments),
 	TP_STRUCT__entry(
@@ -67,7 +67,7 @@ TRACE_EVENT(srp_map,
 		  __entry->segments)
 );
 
-DECLARE_EVENT_CLASS(srp_step,
+TRACE_EVENT(srp_invalidate,
 	TP_PROTO(u32 host, u16 channel, u64 tag),
 	TP_ARGS(host, channel, tag),
 	TP_STRUCT__entry(
@@ -82,14 +82,6 @@ DECLARE_EVENT_CLASS(srp_step,
 	),
 	TP_printk("host=%u channel=%u tag=%#018llx", __entry->host, __entry->channel, __entry->tag)
 );
-
-DEFINE_EVENT(srp_step, srp_send,
-	TP_PROTO(u32 host, u16 channel, u64 tag),
-	TP_ARGS(host, channel, tag));
-
-DEFINE_EVENT(srp_step, srp_invalidate,
-	TP_PROTO(u32 host, u16 channel, u64 tag),
-	TP_ARGS(host, channel, tag));
 
 DECLARE_EVENT_CLASS(srp_result,
 	TP_PROTO(u32 host, u16 channel, u64 tag, u32 result),

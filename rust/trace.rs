@@ -89,15 +89,13 @@ events! {
     queue = __tracepoint_srp_queue, rust_do_trace_srp_queue(
         host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, opcode: u8, len: u32,
         direction: u8);
-    /// Its message is written and its data mapped.
-    map = __tracepoint_srp_map, rust_do_trace_srp_map(
+    /// Its message is written and its data mapped; it is posted now.
+    send = __tracepoint_srp_send, rust_do_trace_srp_send(
         host: u32, channel: u16, tag: u64, way: u8, segments: u16);
-    /// It was posted.
-    send = __tracepoint_srp_send, rust_do_trace_srp_send(host: u32, channel: u16, tag: u64);
     /// The target has answered, or need not any more.
     response = __tracepoint_srp_response, rust_do_trace_srp_response(
         host: u32, channel: u16, tag: u64, result: u32);
-    /// The invalidation of its memory was posted.
+    /// The invalidation of its memory is posted now.
     invalidate = __tracepoint_srp_invalidate, rust_do_trace_srp_invalidate(
         host: u32, channel: u16, tag: u64);
     /// The midlayer gets it back.

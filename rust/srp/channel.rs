@@ -422,14 +422,15 @@ impl Channel {
             }
         };
         slot.way = prepared.way;
-        trace::map(self, &slot, slot.word());
+        trace::send(self, &slot, slot.word());
         // The completion of an invalidation recycles the sends before it.
         let signaled = prepared.register.is_none() && self.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        match connection.post_within(&posting, prepared.register, prepared.message, signaled) {
-            Ok(()) => trace::send(self, index, posted),
-            Err(e) => self.fail(Lost::Post(e)),
+        let posted =
+            connection.post_within(&posting, prepared.register, prepared.message, signaled);
+        if let Err(e) = posted {
+            self.fail(Lost::Post(e));
         }
         Ok(())
     }
@@ -529,10 +530,11 @@ impl Channel {
             return;
         }
         let word = slot.word().with_state(State::Invalidating);
+        trace::invalidate(self, &slot, slot.word());
         // Handed over first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
         match connection.post_invalidate(usize::from(index)) {
-            Ok(true) => trace::invalidate(self, index, word),
+            Ok(true) => {}
             Ok(false) => {
                 if let Some(slot) = cell.take_from(word, Event::Fail) {
                     let result = slot.result;

@@ -25,8 +25,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-fn tag(channel: &Channel, word: Word, index: u16) -> u64 {
-    Tag::command(word.generation(), channel.index(), index).map_or(0, Tag::to_wire)
+fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
+    Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
 }
 
 /// A unit's number.
@@ -75,7 +75,7 @@ events! {
         trace::queue::log(
             channel.host(),
             channel.index(),
-            tag(channel, word, slot.index),
+            tag(channel, word, slot),
             lun(slot.lun),
             owner.hw_queue,
             owner.index,
@@ -85,12 +85,12 @@ events! {
         );
     }
 
-    /// Its message is written.
-    map = map(channel: &Channel, slot: &Slot, word: Word) {
-        trace::map::log(
+    /// Its message is written and is posted now.
+    send = send(channel: &Channel, slot: &Slot, word: Word) {
+        trace::send::log(
             channel.host(),
             channel.index(),
-            tag(channel, word, slot.index),
+            tag(channel, word, slot),
             way(slot.way),
             // CAST: No command has more than some hundreds.
             slot.handle.segments().count() as u16,
@@ -99,7 +99,7 @@ events! {
 
     /// It cannot be mapped, and goes back to the midlayer, which may try again.
     unmapped = done(channel: &Channel, slot: &Slot, word: Word, why: Error) {
-        let tag = tag(channel, word, slot.index);
+        let tag = tag(channel, word, slot);
         let result = match why {
             why if why == ENOMEM => ScsiResult::DID_REQUEUE,
             _ => ScsiResult::DID_ERROR,
@@ -107,25 +107,20 @@ events! {
         trace::done::log(channel.host(), channel.index(), tag, result.number());
     }
 
-    /// It has been posted, and the slot may have gone on.
-    send = send(channel: &Channel, index: u16, word: Word) {
-        trace::send::log(channel.host(), channel.index(), tag(channel, word, index));
-    }
-
     /// The target is done with it.
     response = response(channel: &Channel, slot: &Slot, word: Word) {
-        let tag = tag(channel, word, slot.index);
+        let tag = tag(channel, word, slot);
         trace::response::log(channel.host(), channel.index(), tag, slot.result.number());
     }
 
-    /// Its invalidation has been posted, and the slot may have gone on.
-    invalidate = invalidate(channel: &Channel, index: u16, word: Word) {
-        trace::invalidate::log(channel.host(), channel.index(), tag(channel, word, index));
+    /// Its invalidation is posted now.
+    invalidate = invalidate(channel: &Channel, slot: &Slot, word: Word) {
+        trace::invalidate::log(channel.host(), channel.index(), tag(channel, word, slot));
     }
 
     /// It goes back to the midlayer.
     done = done(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
-        let tag = tag(channel, word, slot.index);
+        let tag = tag(channel, word, slot);
         trace::done::log(channel.host(), channel.index(), tag, result.number());
     }
 }

@@ -76,8 +76,8 @@ def say(what, **fields):
 
 TRACING = "/sys/kernel/tracing"
 STEPS = {
-    "scsi_dispatch_cmd_start": None, "srp_queue": "midlayer_before", "srp_map": "map", "srp_send": "send",
-    "srp_response": "target", "srp_invalidate": "invalidate", "srp_done": "invalidation",
+    "scsi_dispatch_cmd_start": None, "srp_queue": "midlayer_before", "srp_send": "registration",
+    "srp_response": "target", "srp_invalidate": "response", "srp_done": "invalidation",
     "scsi_dispatch_cmd_done": "midlayer_after",
 }  # fmt: skip
 

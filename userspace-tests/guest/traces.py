@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """traces.py TRACE RULE...: checks what the events of ib_srp tell.
 
-whole         every command was queued, mapped, sent, answered, invalidated if its data was registered, and done,
+whole         every command was queued, sent, answered, invalidated if its data was registered, and done,
               once each; nothing is told of others
 ended         every command that was queued is done, once
 ways=A,B      data went these ways
@@ -18,7 +18,7 @@ import sys
 path, *rules = sys.argv[1:]
 commands = collections.defaultdict(list)
 others = collections.defaultdict(list)
-STEPS = ("queue", "map", "send", "response", "invalidate", "done")
+STEPS = ("queue", "send", "response", "invalidate", "done")
 
 with open(path) as f:
     for line in f:
@@ -52,17 +52,11 @@ def check(key, steps, whole):
     if not whole:
         return None
     fields = dict(steps)
-    way = fields["map"]["way"] if count["map"] else bad(key, steps, "not mapped")
-    wanted = {"queue", "map", "send", "response", "done"} | ({"invalidate"} if way == "dynamic" else set())
-    if set(count) != wanted:
-        bad(key, steps, f"data {way}")
-    # The response may come before the doorbell returns, and so may the end of an invalidation.
-    if [s for s in order if s not in ("send", "invalidate")] != ["queue", "map", "response", "done"]:
-        bad(key, steps, "wrong order")
-    if order.index("send") < order.index("map") or ("invalidate" in order and order.index("invalidate") < order.index("response")):
-        bad(key, steps, "wrong order")
-    if (int(fields["map"]["segments"]) > 0) != (way == "dynamic"):
-        bad(key, steps, f"{way} with {fields['map']['segments']} regions")
+    way = fields["send"]["way"] if count["send"] else bad(key, steps, "not sent")
+    if order != [s for s in STEPS if s != "invalidate" or way == "dynamic"]:
+        bad(key, steps, f"wrong order for data {way}")
+    if (int(fields["send"]["segments"]) > 0) != (way == "dynamic"):
+        bad(key, steps, f"{way} with {fields['send']['segments']} regions")
     tag = int(key[1], 16)
     if tag >> 16 & 0xFFFF != int(fields["queue"]["channel"]) or fields["response"]["result"] != fields["done"]["result"]:
         bad(key, steps, f"other fields: {fields}")
