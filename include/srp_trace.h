@@ -11,10 +11,10 @@
 
 #include <linux/tracepoint.h>
 
-TRACE_EVENT(srp_queue,
+TRACE_EVENT(srp_send,
 	TP_PROTO(u32 host, u16 channel, u64 tag, u64 lun, u16 hw_queue, u16 hw_tag, u8 opcode, u32 len,
-		 u8 direction),
-	TP_ARGS(host, channel, tag, lun, hw_queue, hw_tag, opcode, len, direction),
+		 u8 direction, u8 way, u16 segments),
+	TP_ARGS(host, channel, tag, lun, hw_queue, hw_tag, opcode, len, direction, way, segments),
 	TP_STRUCT__entry(
 		__field(u64, tag)
 		__field(u64, lun)
@@ -23,8 +23,10 @@ TRACE_EVENT(srp_queue,
 		__field(u16, channel)
 		__field(u16, hw_queue)
 		__field(u16, hw_tag)
+		__field(u16, segments)
 		__field(u8, opcode)
 		__field(u8, direction)
+		__field(u8, way)
 	),
 	TP_fast_assign(
 		__entry->tag = tag;
@@ -36,32 +38,13 @@ TRACE_EVENT(srp_queue,
 		__entry->hw_tag = hw_tag;
 		__entry->opcode = opcode;
 		__entry->direction = direction;
+		__entry->way = way;
+		__entry->segments = segments;
 	),
-	TP_printk("host=%u channel=%u tag=%#018llx lun=%#018llx hw_queue=%u hw_tag=%u opcode=%#04x len=%u direction=%s",
+	TP_printk("host=%u channel=%u tag=%#018llx lun=%#018llx hw_queue=%u hw_tag=%u opcode=%#04x len=%u direction=%s way=%s segments=%u",
 		  __entry->host, __entry->channel, __entry->tag, __entry->lun, __entry->hw_queue,
 		  __entry->hw_tag, __entry->opcode, __entry->len,
-		  __print_symbolic(__entry->direction, { 0, "none" }, { 1, "to_device" }, { 2, "from_device" }))
-);
-
-TRACE_EVENT(srp_send,
-	TP_PROTO(u32 host, u16 channel, u64 tag, u8 way, u16 segments),
-	TP_ARGS(host, channel, tag, way, segments),
-	TP_STRUCT__entry(
-		__field(u64, tag)
-		__field(u32, host)
-		__field(u16, channel)
-		__field(u16, segments)
-		__field(u8, way)
-	),
-	TP_fast_assign(
-		__entry->tag = tag;
-		__entry->host = host;
-		__entry->channel = channel;
-		__entry->segments = segments;
-		__entry->way = way;
-	),
-	TP_printk("host=%u channel=%u tag=%#018llx way=%s segments=%u",
-		  __entry->host, __entry->channel, __entry->tag,
+		  __print_symbolic(__entry->direction, { 0, "none" }, { 1, "to_device" }, { 2, "from_device" }),
 		  __print_symbolic(__entry->way, { 0, "none" }, { 1, "immediate" }, { 2, "static" },
 				   { 3, "dynamic" }),
 		  __entry->segments)

@@ -71,6 +71,7 @@ macro_rules! events {
             /// Tells those who listen.
             #[cold]
             #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
             pub fn log($($argument: $type),*) {
                 // SAFETY: It takes any numbers; by its type invariant a [`Text`] is a C string.
                 #[cfg(CONFIG_TRACEPOINTS)]
@@ -85,13 +86,10 @@ macro_rules! events {
 }
 
 events! {
-    /// A command of the midlayer has a slot and a credit.
-    queue = __tracepoint_srp_queue, rust_do_trace_srp_queue(
-        host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, opcode: u8, len: u32,
-        direction: u8);
-    /// Its message is written and its data mapped; it is posted now.
+    /// A command is posted now.
     send = __tracepoint_srp_send, rust_do_trace_srp_send(
-        host: u32, channel: u16, tag: u64, way: u8, segments: u16);
+        host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, opcode: u8, len: u32,
+        direction: u8, way: u8, segments: u16);
     /// The target has answered, or need not any more.
     response = __tracepoint_srp_response, rust_do_trace_srp_response(
         host: u32, channel: u16, tag: u64, result: u32);

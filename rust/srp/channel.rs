@@ -391,7 +391,6 @@ impl Channel {
             static_read: self.session.geometry.static_read,
         };
         let posted = slot.word().with_state(State::Posted);
-        trace::queue(self, &slot, slot.word());
         let prepared = match Tag::command(posted.generation(), self.index, index) {
             Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), random.rotate_left(32), limits),
             None => Err(EINVAL),
@@ -399,7 +398,6 @@ impl Channel {
         let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(e) => {
-                trace::unmapped(self, &slot, slot.word(), e);
                 // Taking back what was ours: it cannot exceed the maximum.
                 let _ = self.give_credits(1);
                 let cmd = slot.handle.detach().ok().flatten();

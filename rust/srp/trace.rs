@@ -23,7 +23,6 @@ use crate::{
     scsi::ScsiResult,
     trace, //
 };
-use kernel::prelude::*;
 
 fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
     Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
@@ -52,7 +51,7 @@ fn way(way: Way) -> u8 {
 }
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $event:ident = $key:ident($($argument:ident: $type:ty),*) $log:block)*) => {$(
+    ($($(#[$doc:meta])* $event:ident($($argument:ident: $type:ty),*) $log:block)*) => {$(
         $(#[$doc])*
         #[inline(always)]
         pub fn $event($($argument: $type),*) {
@@ -60,7 +59,7 @@ macro_rules! events {
             #[inline(never)]
             fn log($($argument: $type),*) $log
 
-            if trace::$key::is_on() {
+            if trace::$event::is_on() {
                 log($($argument),*);
             }
         }
@@ -68,11 +67,11 @@ macro_rules! events {
 }
 
 events! {
-    /// The command of a slot has a credit.
-    queue = queue(channel: &Channel, slot: &Slot, word: Word) {
+    /// The command of a slot is posted now.
+    send(channel: &Channel, slot: &Slot, word: Word) {
         let owner = slot.owner();
         let cmd = slot.handle.get();
-        trace::queue::log(
+        trace::send::log(
             channel.host(),
             channel.index(),
             tag(channel, word, slot),
@@ -82,44 +81,25 @@ events! {
             cmd.and_then(|cmd| cmd.cdb().first().copied()).unwrap_or(0),
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
-        );
-    }
-
-    /// Its message is written and is posted now.
-    send = send(channel: &Channel, slot: &Slot, word: Word) {
-        trace::send::log(
-            channel.host(),
-            channel.index(),
-            tag(channel, word, slot),
             way(slot.way),
             // CAST: No command has more than some hundreds.
             slot.handle.segments().count() as u16,
         );
     }
 
-    /// It cannot be mapped, and goes back to the midlayer, which may try again.
-    unmapped = done(channel: &Channel, slot: &Slot, word: Word, why: Error) {
-        let tag = tag(channel, word, slot);
-        let result = match why {
-            why if why == ENOMEM => ScsiResult::DID_REQUEUE,
-            _ => ScsiResult::DID_ERROR,
-        };
-        trace::done::log(channel.host(), channel.index(), tag, result.number());
-    }
-
     /// The target is done with it.
-    response = response(channel: &Channel, slot: &Slot, word: Word) {
+    response(channel: &Channel, slot: &Slot, word: Word) {
         let tag = tag(channel, word, slot);
         trace::response::log(channel.host(), channel.index(), tag, slot.result.number());
     }
 
     /// Its invalidation is posted now.
-    invalidate = invalidate(channel: &Channel, slot: &Slot, word: Word) {
+    invalidate(channel: &Channel, slot: &Slot, word: Word) {
         trace::invalidate::log(channel.host(), channel.index(), tag(channel, word, slot));
     }
 
     /// It goes back to the midlayer.
-    done = done(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
+    done(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
         let tag = tag(channel, word, slot);
         trace::done::log(channel.host(), channel.index(), tag, result.number());
     }

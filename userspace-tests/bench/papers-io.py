@@ -76,7 +76,7 @@ def say(what, **fields):
 
 TRACING = "/sys/kernel/tracing"
 STEPS = {
-    "scsi_dispatch_cmd_start": None, "srp_queue": "midlayer_before", "srp_send": "registration",
+    "scsi_dispatch_cmd_start": None, "srp_send": "mapping",
     "srp_response": "target", "srp_invalidate": "response", "srp_done": "invalidation",
     "scsi_dispatch_cmd_done": "midlayer_after",
 }  # fmt: skip

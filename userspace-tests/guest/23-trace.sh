@@ -42,15 +42,15 @@ io --rw=randwrite --bs=4k --iodepth=4
 told whole midlayer
 echo 0 >$tracing/events/scsi/enable
 
-echo 'len > 8192' >$events/srp_queue/filter
+echo 'len > 8192' >$events/srp_send/filter
 listen
 io --rw=write --bs=4k --verify=0
 io --rw=write --bs=64k --verify=0
 quiet $dev
 cat $tracing/trace >$tmp/trace
-echo 0 >$events/srp_queue/filter
-[ "$(grep -c 'srp_queue:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] || fail "filtered: $(grep -c srp_queue: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
-! grep -q 'srp_queue:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
+echo 0 >$events/srp_send/filter
+[ "$(grep -c 'srp_send:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] || fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
+! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
 
 listen
 timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"

@@ -29,11 +29,11 @@ polled() {
 tracing=/sys/kernel/tracing
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 count() {
-	echo 0 >$tracing/events/ib_srp/srp_queue/enable
+	echo 0 >$tracing/events/ib_srp/srp_send/enable
 	with=$(grep -c "channel=[0-$((channels - 1))] " $tracing/trace)
 	without=$(grep -c "channel=[$channels-9] " $tracing/trace)
 }
-listen() { echo >$tracing/trace; echo 1 >$tracing/events/ib_srp/srp_queue/enable; }
+listen() { echo >$tracing/trace; echo 1 >$tracing/events/ib_srp/srp_send/enable; }
 
 login 0 ,ch_count=1
 [ "$(cat /sys/block/"$(basename "$(disk "$host" 0)")"/queue/io_poll)" = 0 ] || fail "polled I/O without poll_queues"

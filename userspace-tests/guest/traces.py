@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """traces.py TRACE RULE...: checks what the events of ib_srp tell.
 
-whole         every command was queued, sent, answered, invalidated if its data was registered, and done,
+whole         every command was sent, answered, invalidated if its data was registered, and done,
               once each; nothing is told of others
-ended         every command that was queued is done, once
+ended         every command that was sent is done, once
 ways=A,B      data went these ways
-midlayer      as many commands were queued as the midlayer dispatched
+midlayer      as many commands were sent as the midlayer dispatched
 task=N        there was a task management request of function N, and its answer was 0
 WHAT=TEXT     an event srp_WHAT has TEXT in it
 """
@@ -18,7 +18,7 @@ import sys
 path, *rules = sys.argv[1:]
 commands = collections.defaultdict(list)
 others = collections.defaultdict(list)
-STEPS = ("queue", "send", "response", "invalidate", "done")
+STEPS = ("send", "response", "invalidate", "done")
 
 with open(path) as f:
     for line in f:
@@ -45,20 +45,20 @@ def bad(key, steps, why):
 def check(key, steps, whole):
     count = collections.Counter(s for s, _ in steps)
     order = [s for s, _ in steps]
-    if count["queue"] != 1 or count["done"] != 1 or max(count.values()) > 1:
+    if count["send"] != 1 or count["done"] != 1 or max(count.values()) > 1:
         bad(key, steps, "not everything once")
-    if order.index("queue") > order.index("done"):
+    if order.index("send") > order.index("done"):
         bad(key, steps, "wrong order")
     if not whole:
         return None
     fields = dict(steps)
-    way = fields["send"]["way"] if count["send"] else bad(key, steps, "not sent")
+    way = fields["send"]["way"]
     if order != [s for s in STEPS if s != "invalidate" or way == "dynamic"]:
         bad(key, steps, f"wrong order for data {way}")
     if (int(fields["send"]["segments"]) > 0) != (way == "dynamic"):
         bad(key, steps, f"{way} with {fields['send']['segments']} regions")
     tag = int(key[1], 16)
-    if tag >> 16 & 0xFFFF != int(fields["queue"]["channel"]) or fields["response"]["result"] != fields["done"]["result"]:
+    if tag >> 16 & 0xFFFF != int(fields["send"]["channel"]) or fields["response"]["result"] != fields["done"]["result"]:
         bad(key, steps, f"other fields: {fields}")
     return way
 
@@ -76,7 +76,7 @@ for rule in rules:
             sys.exit(f"no data went {missing}: {ways}")
     elif what == "midlayer":
         if len(commands) != len(others["scsi_dispatch_cmd_start"]):
-            sys.exit(f"{len(commands)} commands queued, {len(others['scsi_dispatch_cmd_start'])} dispatched")
+            sys.exit(f"{len(commands)} commands sent, {len(others['scsi_dispatch_cmd_start'])} dispatched")
     elif what == "task":
         tags = [m[1] for t in others["task"] if (m := re.search(rf"tag=(\w+) function={text} ", t))]
         if not tags or not any(f"tag={tags[0]} status=0" in d for d in others["task_done"]):
