@@ -146,7 +146,8 @@ struct Room<'a>(&'a mut [u8]);
 
 impl fmt::Write for Room<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        let (now, left) = core::mem::take(&mut self.0).split_at_mut(s.len().min(self.0.len()));
+        let len = s.len().min(self.0.len());
+        let (now, left) = core::mem::take(&mut self.0).split_at_mut(len);
         for (place, byte) in now.iter_mut().zip(s.bytes()) {
             *place = byte;
         }
