@@ -101,11 +101,12 @@ for n in 1 2 3; do
 done
 
 say "log-out under polled I/O"
-polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
+# What fio makes of a disk that is gone is its own affair, and a retry is one of the things; it has to end.
+polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/null 2>&1 &
 fio=$!
 under_way
 logout "$host"
-wait $fio && fail "I/O without a disk"
+within 60 "the end of fio" eval '! kill -0 $fio 2>/dev/null'
 clean
 
 # Nobody asks for the answer to the test of an idle channel but the driver itself.
