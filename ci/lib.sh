@@ -16,7 +16,7 @@ die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 # argument, which is renamed only when COMMAND succeeds: a killed step starts
 # again, and a second caller waits for the first.
 step() {
-	local name=$1 key=$2 dir tmp lock began
+	local name=$1 key=$2 dir tmp lock began status
 	shift 2
 	dir=$cache/$name-$(printf '%s' "$key" | sha256sum | cut -c1-16)
 	if [ ! -d "$dir" ]; then
@@ -29,8 +29,11 @@ step() {
 			began=$SECONDS
 			say "$name: making it (log: $cache/$name.log)"
 			# Not as a condition, where bash would go on after a command that failed.
-			"$@" "$tmp" >"$cache/$name.log" 2>&1 {lock}>&- &
-			if ! wait $!; then
+			set +e
+			(set -e; "$@" "$tmp") >"$cache/$name.log" 2>&1 {lock}>&-
+			status=$?
+			set -e
+			if [ $status != 0 ]; then
 				tail -n 40 "$cache/$name.log" >&2
 				die "$name failed; the whole log is $cache/$name.log"
 			fi
