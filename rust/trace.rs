@@ -73,8 +73,8 @@ macro_rules! events {
             #[inline(never)]
             #[allow(clippy::too_many_arguments)]
             pub fn log($($argument: $type),*) {
-                // SAFETY: It takes any numbers; by its type invariant a [`Text`] is a C string.
                 #[cfg(CONFIG_TRACEPOINTS)]
+                // SAFETY: It takes any numbers; by its type invariant a [`Text`] is a C string.
                 unsafe {
                     bindings::$function($($argument.into()),*)
                 };
