@@ -7,7 +7,8 @@
 
 begin 900 1800
 # The debug kernels are slow: less there, most of it on the stock kernel.
-volume=100
+rounds 40 100
+volume=$rounds
 rounds 1 3
 if [ -e /proc/lockdep_chains ] || grep -q 'User Mode Linux' /proc/cpuinfo; then rounds 25 100; volume=$rounds rounds=1; fi
 fabric 1

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 600 900
-rounds 10 20
+rounds 6 20
 [ "$kind" = rxe ] || rounds 5 20
 n=$rounds
 fabric_pair 1

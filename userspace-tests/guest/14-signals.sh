@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 600 900
-rounds 100 50
+rounds 200 50
 step=$rounds
 fabric_pair 1
 back_ram disk 4
