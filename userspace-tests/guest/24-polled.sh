@@ -92,7 +92,8 @@ dev=$first
 
 say "submitters that are killed"
 for n in 1 2 3; do
-	polled e --rw=randread --verify=0 --iodepth=32 --time_based --runtime=60 &
+	# Of a thread, as pkill may miss a process that is being forked.
+	polled e --thread --rw=randread --verify=0 --iodepth=32 --time_based --runtime=60 &
 	fio=$!
 	under_way
 	pkill -KILL -f -- --name=e
