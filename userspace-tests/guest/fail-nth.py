@@ -45,6 +45,11 @@ def prepare():
             path = f"{DEBUG}/{fault}/{name}"
             if os.path.exists(path):
                 write(path, str(value))
+    # The tracer warns if it gets no memory for the events of a module.
+    begin, end = text_of("trace_module_notify")
+    for fault in FAULTS:
+        for name, value in (("reject-start", begin), ("reject-end", end), ("stacktrace-depth", 32)):
+            write(f"{DEBUG}/{fault}/{name}", hex(value))
 
 
 def until(seconds, what, condition):
@@ -161,13 +166,6 @@ def text_of(function):
     return begin, next(at for at, _, _ in all_of_it if at > begin)
 
 
-def spare(begin, end):
-    """What is allocated in this area of code, by the call trace, does not fail."""
-    for fault in FAULTS:
-        for name, value in (("reject-start", begin), ("reject-end", end), ("stacktrace-depth", 32)):
-            write(f"{DEBUG}/{fault}/{name}", hex(value))
-
-
 class Traced:
     """A kind of fault that strikes what kernel threads allocate in a function of the module, by the call trace."""
 
@@ -255,10 +253,7 @@ def main():
             return prepare()
         case ["insmod", path]:
             fd = os.open(path, os.O_RDONLY)
-            # The tracer warns if it gets no memory for a module's events.
-            spare(*text_of("trace_module_notify"))
             outcomes, n = sweep(step, lambda: insmod(fd), unload)
-            spare(0, 0)
         case ["login", path, text]:
             one = Login(path, text)
             outcomes, n = sweep(step, one.do, one.undo)
