@@ -46,7 +46,7 @@ def prepare():
             if os.path.exists(path):
                 write(path, str(value))
     # The tracer warns if it gets no memory for the events of a module.
-    begin, end = text_of("trace_module_notify")
+    begin, end = text_of("trace_define_field", "event_define_fields", "trace_module_notify")
     for fault in FAULTS:
         for name, value in (("reject-start", begin), ("reject-end", end), ("stacktrace-depth", 32)):
             write(f"{DEBUG}/{fault}/{name}", hex(value))
@@ -159,11 +159,11 @@ def text_of_module():
     return min(at), max(at) + 1
 
 
-def text_of(function):
-    """Where a function of the kernel begins and the next one does."""
+def text_of(*functions):
+    """Where the first of these functions, which are of one file, begins, and where the last one ends."""
     all_of_it = sorted(code())
-    begin = next(at for at, name, _ in all_of_it if name == function)
-    return begin, next(at for at, _, _ in all_of_it if at > begin)
+    at = [at for at, name, module in all_of_it if name in functions and not module]
+    return at[0], next(a for a, _, _ in all_of_it if a > at[-1])
 
 
 class Traced:
