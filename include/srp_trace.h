@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The trace events: /sys/kernel/tracing/events/ib_srp. A command is known by its tag on the wire, which no
- * other command of its session has.
+ * The trace events: /sys/kernel/tracing/events/ib_srp. A command is known by its host and its tag on the wire,
+ * half of which is random.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM ib_srp

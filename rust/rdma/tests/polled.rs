@@ -98,6 +98,17 @@ struct Contest {
     found: Atomic<u32>,
 }
 
+impl Contest {
+    fn new(link: &Link) -> Result<Arc<Self>> {
+        let contest = Self {
+            qp: link.qp.clone(),
+            wanted: Atomic::new(0),
+            found: Atomic::new(0),
+        };
+        Ok(Arc::new(contest, GFP_KERNEL)?)
+    }
+}
+
 fn look(contest: &Contest) {
     let begin = Instant::<Monotonic>::now();
     while contest.qp.handler().received() < contest.wanted.load(Relaxed)
@@ -115,14 +126,7 @@ fn look(contest: &Contest) {
 /// However many look, callbacks come one at a time and in their order.
 fn turns_are_taken(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    let contest = Arc::new(
-        Contest {
-            qp: link.qp.clone(),
-            wanted: Atomic::new(0),
-            found: Atomic::new(0),
-        },
-        GFP_KERNEL,
-    )?;
+    let contest = Contest::new(&link)?;
     for round in 1..=20 {
         let before = link.record().received();
         link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
@@ -153,14 +157,7 @@ fn shut(contest: &Contest) {
 /// Draining waits for its turn.
 fn shutdown_takes_its_turn(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    let contest = Arc::new(
-        Contest {
-            qp: link.qp.clone(),
-            wanted: Atomic::new(0),
-            found: Atomic::new(0),
-        },
-        GFP_KERNEL,
-    )?;
+    let contest = Contest::new(&link)?;
     for _ in 0..5 {
         let before = link.record().received();
         link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
