@@ -3,7 +3,7 @@
 # kernel.sh stock|test|kasan: prints the build folder of a kernel that modules can
 # be built against. `stock` is Debian's own kernel, its Rust metadata made again
 # from its source and .config; `test` and `kasan` are ours (test.config, kasan.config),
-# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA and the target.
+# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA and the target, faster stack traces.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
@@ -12,7 +12,7 @@ linux=$("$top/ci/linux.sh")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
-patched=(drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
+patched=(arch/um/kernel drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel,
 # but not what rustc needs of the kernel crate; modules_prepare makes it.
@@ -21,7 +21,7 @@ stock() {
 	cp "$headers/.config" "$headers/Module.symvers" "$1"
 	in_root "$root" "$linux/source:/linux:ro" "$1:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
-		export CCACHE_DIR=/ccache KBUILD_BUILD_TIMESTAMP=0
+		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" olddefconfig
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' stock "$release" "$jobs"
 }
@@ -40,7 +40,7 @@ ours() {
 		for p in /ci/patches/*.patch; do busybox patch -p1 -i "$p"; done'
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
-		export CCACHE_DIR=/ccache KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
+		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
 		m() { eval "make O=/build LOCALVERSION=-srp-$kernel $flags \"\$@\""; }
 		kernel=$1 jobs=$2 flags=$3
 		shift 3

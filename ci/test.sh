@@ -29,9 +29,19 @@ command_of() {
 	esac
 }
 
+# Stages with one thread run beside others: the bench from the beginning, as it counts instructions,
+# whatever else the machine does, and KUnit beside what else wants the kernel with KASAN.
+ahead=()
+declare -A beside=() since=()
+begin() {
+	local command; read -ra command <<<"$(command_of "$1")"
+	since[$1]=$SECONDS
+	setsid "${command[@]}" >"$logs/stage-$1.log" 2>&1 </dev/null &
+	beside[$1]=$! ahead+=($!)
+}
+
 # What takes long to make is begun beside the first stages, which wait for the network and for one
 # CPU. What fails here fails once more, and is counted, in the stage that needs it.
-ahead=()
 start_ahead() {
 	local s need=()
 	for s in $stages; do
@@ -50,6 +60,7 @@ start_ahead() {
 		setsid "$top/ci/${s[0]}" "${s[@]:1}" >/dev/null 2>"$logs/ahead-${s[0]%.sh}${s[1]+-${s[1]}}.log" </dev/null &
 		ahead+=($!)
 	done < <(printf '%s\n' "${need[@]}" | sort -u)
+	case " $stages " in *' bench '*) begin bench ;; esac
 	trap 'for p in "${ahead[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 }
 
@@ -62,12 +73,13 @@ cpu_now() {
 # A stage's last line may be a count; otherwise its status counts as one test.
 # The demo must end with its own line.
 stage() {
-	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS cpu before last p=0 f=0 s=0
+	local name=$1 log=$logs/stage-$1.log status=0 t=${since[$1]:-$SECONDS} cpu before last p=0 f=0 s=0
 	local -a command; read -ra command <<<"$(command_of "$name")"
 	say "$name: ${command[*]}"
 	cpu_now
 	before=$cpu
 	case $name in
+	"${beside[$name]+$name}") wait "${beside[$name]}" || status=$?; cat "$log" ;;
 	stock|test|kasan|clippy|doc|fmt) "${command[@]}" >"$log" 2>&1 </dev/null || status=$? ;;
 	*) "${command[@]}" 2>&1 </dev/null | tee "$log" || status=$? ;;
 	esac
@@ -92,7 +104,10 @@ stage() {
 cd "$top"
 rm -f "$logs/failed"
 start_ahead
-for name in $stages; do stage "$name"; done
+for name in $stages; do
+	stage "$name"
+	case "$name $stages " in kasan*' kunit '*) begin kunit ;; esac
+done
 # Who has only the end of the output has what failed.
 [ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }
 printf 'in %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
