@@ -47,6 +47,7 @@ void srp_helper_dev_put(struct net_device *dev);
 unsigned int srp_helper_num_online_nodes(void);
 
 /* linux/scatterlist.h */
+void *srp_helper_sg_lowmem(struct scatterlist *sg);
 void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len);
 
 /* linux/sched/mm.h */
@@ -56,6 +57,7 @@ unsigned int srp_helper_memalloc_noio_save(void);
 /* linux/signal.h */
 void srp_helper_allow_kernel_signal(int sig);
 void srp_helper_disallow_signal(int sig);
+void srp_helper_set_notify_signal(struct task_struct *task);
 
 /* linux/spinlock.h */
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock);

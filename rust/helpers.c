@@ -60,6 +60,11 @@ unsigned int srp_helper_num_online_nodes(void)
 }
 
 /* linux/scatterlist.h */
+void *srp_helper_sg_lowmem(struct scatterlist *sg)
+{
+	return PageHighMem(sg_page(sg)) ? NULL : sg_virt(sg);
+}
+
 void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
 {
 	sg_dma_address(sg) = addr;
@@ -86,6 +91,11 @@ void srp_helper_allow_kernel_signal(int sig)
 void srp_helper_disallow_signal(int sig)
 {
 	disallow_signal(sig);
+}
+
+void srp_helper_set_notify_signal(struct task_struct *task)
+{
+	set_tsk_thread_flag(task, TIF_NOTIFY_SIGNAL);
 }
 
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)

@@ -8,6 +8,7 @@
 #![crate_name = "ib_srp"]
 
 pub mod bindings;
+pub mod deadline;
 pub mod errno;
 pub mod net;
 pub mod params;
@@ -46,10 +47,20 @@ module! {
     license: "GPL",
 }
 
+/// Has all sessions begin to end, when it goes.
+struct Ending(Arc<AllPorts>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The module. Its fields go in their order: first the devices with their sessions, which need the
-/// others to end.
+/// others to end. Devices go one after the other, but their sessions end together.
 #[pin_data]
 struct Module {
+    _end: Ending,
     #[pin]
     _sleep: Notifier<AllPorts>,
     #[pin]
@@ -84,6 +95,7 @@ impl kernel::InPlaceModule for Module {
             let all = AllPorts::new()?;
             let initiator = Initiator::new(transport, queues, all.clone())?;
             Ok(try_pin_init!(Self {
+                _end: Ending(all.clone()),
                 _sleep <- Notifier::new(all),
                 client <- Registration::new(initiator),
                 _reconnect: reconnect,

@@ -76,7 +76,9 @@ struct Receive {
     chunk: Chunk,
 }
 
-/// Receives that wait to be given back in one chain.
+/// Receives that wait to be given back in one chain. On cache lines of its own, as the rest of a queue pair is
+/// only read by commands.
+#[repr(align(64))]
 struct Returned {
     list: [*const Receive; RECEIVE_BATCH],
     count: usize,

@@ -262,16 +262,6 @@ impl Command {
         unsafe { (*self.as_raw()).sdb.table.nents }
     }
 
-    /// Says whether no other command of this hardware queue follows at once. If one does, sending
-    /// may be left to it or to [`Driver::commit_rqs`](super::Driver::commit_rqs).
-    pub fn is_last(&self) -> bool {
-        // SAFETY: By the type invariant the command is alive.
-        let flags = unsafe { (*self.as_raw()).flags };
-
-        // CAST: A bit mask that C declares as `int`.
-        flags & bindings::SCMD_LAST as ffi::c_int != 0
-    }
-
     /// Copies the first bytes of a write's data to `dst`. What the data does not have becomes 0, all
     /// of it if the command is not a write.
     ///
@@ -282,9 +272,17 @@ impl Command {
             _ => 0,
         };
         let to = dst.as_mut_ptr().cast();
-        // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
-        // `len` bytes.
-        let copied = unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) };
+        let copied = match self.contiguous(len) {
+            Some(data) => {
+                // SAFETY: `data` is valid for `len` bytes, and so is `to`, which is memory of ours. That
+                // a process may write to the data meanwhile is nothing to C.
+                unsafe { bindings::memcpy(to, data.as_ptr(), len) };
+                len
+            }
+            // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
+            // `len` bytes.
+            None => unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) },
+        };
         if copied < dst.len() {
             dst.clear_from(copied);
         }
@@ -302,10 +300,32 @@ impl Command {
 
         let len = self.bounded(src.len());
         let from = src.as_ptr().cast();
+        if let Some(data) = self.contiguous(len) {
+            // SAFETY: As in `copy_from_buffer`, the other way.
+            unsafe { bindings::memcpy(data.as_ptr(), from, len) };
+            return len;
+        }
 
         // SAFETY: The list and its memory are alive, see `ScatterList`. `from` is valid for reads
         // of `len` bytes.
         unsafe { bindings::sg_copy_from_buffer(self.list(), self.count(), from, len) }
+    }
+
+    /// The first `len` bytes of the data, if they are one piece of memory that is always mapped: what
+    /// `sg_copy_buffer()` does besides copying takes 250 instructions.
+    #[inline]
+    fn contiguous(&self, len: usize) -> Option<NonNull<ffi::c_void>> {
+        if self.count() != 1 {
+            return None;
+        }
+        let segment = self.list();
+        // SAFETY: The list is alive and has an entry.
+        // CAST: `u32` to `usize` loses nothing.
+        if (unsafe { (*segment).length } as usize) < len {
+            return None;
+        }
+        // SAFETY: As above.
+        NonNull::new(unsafe { bindings::srp_helper_sg_lowmem(segment) })
     }
 
     fn bounded(&self, len: usize) -> usize {

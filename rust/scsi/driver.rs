@@ -53,14 +53,6 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Context: process or softirq, under RCU. Must not sleep.
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected>;
 
-    /// Sends what [`Driver::queue_command`] held back on this hardware queue because
-    /// [`Command::is_last`] was not set.
-    ///
-    /// Context: as [`Driver::queue_command`].
-    fn commit_rqs(&self, _hw_queue: u16) {
-        build_error!(VTABLE_DEFAULT_ERROR)
-    }
-
     /// Completes what has ended on a polled hardware queue, see
     /// [`Limits::polled_queues`](super::Limits::polled_queues), and returns how many commands may have.
     ///

@@ -6,7 +6,7 @@
 //!
 //! A [`Host`] owns a reference to it, and its callbacks get at it in two ways:
 //!
-//! - `queuecommand`, `commit_rqs` and the sysfs attributes of the host borrow it. They cannot run
+//! - `queuecommand` and the sysfs attributes of the host borrow it. They cannot run
 //!   when `scsi_remove_host()` has returned. Each device has a reference to the tag set, which
 //!   `__scsi_remove_device()` gives back after `blk_mq_destroy_queue()` has waited for the last
 //!   request, and `scsi_remove_host()` waits for the last reference. Then it unregisters
@@ -445,6 +445,13 @@ impl<T: Driver> Host<T> {
         self.rport.as_ref().ok_or(ENODEV)?.reconnect()
     }
 
+    /// The transport class has not heard of a loss, or has heard that it is over; for
+    /// [`Operations::reconnect`](super::srp_transport::Operations::reconnect), in which that does not
+    /// change.
+    pub fn is_running(&self) -> bool {
+        self.rport.as_ref().is_some_and(Rport::is_running)
+    }
+
     /// The timeouts of the remote port.
     pub fn timeouts(&self) -> Timeouts {
         self.rport.as_ref().map_or(Timeouts::NONE, Rport::timeouts)
@@ -490,6 +497,13 @@ impl<T: Driver> Host<T> {
             Stage::Removed => return,
             Stage::Allocated => {}
             Stage::Added => {
+                if let Some(group) = T::HOST_ATTRIBUTES {
+                    // Who reads in them what the host is logged in to must not find it from now on.
+                    // SAFETY: By the type invariant the host was added with this group and not removed.
+                    let folder = unsafe { &raw mut (*self.shost.as_ptr()).shost_dev.kobj };
+                    // SAFETY: As above. Files that are not there when the device goes are no error.
+                    unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
+                }
                 // SAFETY: By the type invariant the host was added and not removed.
                 unsafe { bindings::srp_remove_host(self.shost.as_ptr()) };
                 // SAFETY: As above.

@@ -254,6 +254,15 @@ impl Rport {
         to_result(unsafe { bindings::srp_reconnect_rport(self.0.as_ptr()) })
     }
 
+    /// The class has not heard of a loss, or has heard that it is over. In
+    /// [`Operations::reconnect`] that does not change.
+    pub(super) fn is_running(&self) -> bool {
+        // SAFETY: By the type invariant the port is alive.
+        let state = unsafe { &raw const (*self.0.as_ptr()).state };
+        // SAFETY: As above; the class writes it with one store.
+        unsafe { state.read_volatile() == bindings::srp_rport_state_SRP_RPORT_RUNNING }
+    }
+
     /// The timeouts of the port.
     pub(super) fn timeouts(&self) -> Timeouts {
         let rport = self.0.as_ptr();

@@ -40,16 +40,13 @@ impl<T: Driver> Template<T> {
         name: as_char_ptr_in_const_context(T::NAME),
         proc_name: as_char_ptr_in_const_context(T::PROC_NAME),
         info: Some(Self::info_callback),
+        // The midlayer puts a scatter list behind it, without a look at its alignment.
         // CAST: A few bytes.
-        cmd_size: size_of::<State>() as ffi::c_uint,
+        cmd_size: size_of::<State>().next_multiple_of(align_of::<bindings::scatterlist>())
+            as ffi::c_uint,
         init_cmd_priv: Some(Self::init_cmd_priv_callback),
         exit_cmd_priv: Some(Self::exit_cmd_priv_callback),
         queuecommand: Some(Self::queue_command_callback),
-        commit_rqs: if T::HAS_COMMIT_RQS {
-            Some(Self::commit_rqs_callback)
-        } else {
-            None
-        },
         map_queues: Some(Self::map_queues_callback),
         mq_poll: if T::HAS_POLL {
             Some(Self::poll_callback)
@@ -172,20 +169,6 @@ impl<T: Driver> Template<T> {
         match driver.queue_command(cmd) {
             Ok(()) => 0,
             Err(rejected) => rejected.into_raw(),
-        }
-    }
-
-    /// # Safety
-    ///
-    /// May only be called by the SCSI midlayer, with a host of type `T`.
-    unsafe extern "C" fn commit_rqs_callback(shost: *mut bindings::Scsi_Host, hw_queue: u16) {
-        // SAFETY: By the requirements of this function.
-        let data = unsafe { HostData::<T>::of(shost) };
-
-        // SAFETY: The block layer calls this as it does `queuecommand`, while a request queue of
-        // the host exists, so `scsi_remove_host()` has not returned.
-        if let Some(driver) = unsafe { data.borrow() } {
-            driver.commit_rqs(hw_queue);
         }
     }
 

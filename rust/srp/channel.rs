@@ -7,6 +7,7 @@
 //! data any more. Nothing here takes a lock, allocates or sleeps; a slot passes from the submitter to
 //! the completion callback by its state.
 
+mod counts;
 mod incoming;
 mod recall;
 
@@ -22,10 +23,7 @@ use super::{
             self,
             Way, //
         },
-        send_queue::{
-            ANSWERS,
-            SIGNAL_EVERY, //
-        },
+        send_queue::ANSWERS,
         session::State as SessionState,
         slot::{
             Event,
@@ -77,10 +75,11 @@ use crate::{
     sync::Completion,
     sys::{
         pr_warn_ratelimited,
-        random_u64, //
+        random_u16, //
     }, //
     trace::trace,
 };
+use counts::Counts;
 use incoming::Replies;
 use kernel::{
     prelude::*,
@@ -108,12 +107,9 @@ pub struct Channel {
     index: u16,
     session: Arc<Session>,
     slots: KVec<Cell>,
-    /// What may be sent; see [`credit`].
-    credits: Atomic<u32>,
+    counts: Counts,
     /// Bytes of immediate data that the target takes.
     immediate: Atomic<u32>,
-    /// Sends that nothing else recycles, modulo 2^32.
-    unsignaled: Atomic<i32>,
     /// Task management.
     pub task: Task,
     /// Signs of life.
@@ -130,10 +126,6 @@ pub struct Channel {
     settled: Pin<KBox<Completion>>,
     /// How many wait for that.
     waiters: Atomic<i32>,
-    /// Commands that have ended, modulo 2^32.
-    ended: Atomic<i32>,
-    /// How often a command had to wait for a credit.
-    zero_req_lim: Atomic<i32>,
 }
 
 impl Channel {
@@ -179,9 +171,8 @@ impl Channel {
             index,
             session: session.clone(),
             slots,
-            credits: Atomic::new(0),
+            counts: Counts::new(),
             immediate: Atomic::new(0),
-            unsignaled: Atomic::new(0),
             task,
             probe,
             replies,
@@ -190,8 +181,6 @@ impl Channel {
             logged_out: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             settled: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             waiters: Atomic::new(0),
-            ended: Atomic::new(0),
-            zero_req_lim: Atomic::new(0),
         };
         let sizes = qp::Sizes {
             send: geometry.sizes.send_queue(),
@@ -256,7 +245,7 @@ impl Channel {
             trace!(channel(self.host(), self.index, false, self.credits()));
         }
         self.sweep();
-        self.credits.store(0, Relaxed);
+        self.counts.credits.store(0, Relaxed);
         self.task.reset();
         self.probe.reset();
         self.replies.reset();
@@ -287,7 +276,7 @@ impl Channel {
 
     /// Commands that have ended, modulo 2^32.
     pub fn ended(&self) -> i32 {
-        self.ended.load(Relaxed)
+        self.counts.ended.load(Relaxed)
     }
 
     /// The session has lost its connection.
@@ -297,39 +286,24 @@ impl Channel {
 
     /// Unused credits.
     pub fn credits(&self) -> u32 {
-        self.credits.load(Relaxed)
+        self.counts.credits.load(Relaxed)
     }
 
     /// How often a command had to wait for a credit.
     pub fn zero_req_lim(&self) -> i32 {
-        self.zero_req_lim.load(Relaxed)
+        self.counts.zero_req_lim.load(Relaxed)
     }
 
     /// Takes a credit unless only `reserve` are left.
     #[inline]
     pub fn take_credit(&self, reserve: u32) -> bool {
-        let mut unused = self.credits.load(Relaxed);
-        while let Some(left) = credit::take(unused, reserve) {
-            match self.credits.cmpxchg(unused, left, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => unused = now,
-            }
-        }
-        false
+        self.counts.take_credit(reserve)
     }
 
     /// Counts a credit change by the target.
     #[inline]
     fn give_credits(&self, delta: i32) -> Result<(), Violation> {
-        let mut unused = self.credits.load(Relaxed);
-        loop {
-            let sum =
-                credit::give(unused, delta, credit::MAX).map_err(|_| Violation::Credits(delta))?;
-            match self.credits.cmpxchg(unused, sum, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(now) => unused = now,
-            }
-        }
+        self.counts.give_credits(delta)
     }
 
     /// Sends a command that has this tag.
@@ -362,23 +336,21 @@ impl Channel {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
-        let random = random_u64();
-        // CAST: Any 32 bits will do.
-        let generation = random as u32;
+        let random = random_u16();
         let owner = Owner { hw_queue, index };
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
         // whose channel is missing; then any will do.
         let lun = Lun(cmd.lun());
         let claimed = cell
-            .claim(generation, lun, owner)
+            .claim(random, lun, owner)
             .map(|slot| (index, cell, slot))
-            .or_else(|| self.claim_any(generation, lun, owner));
+            .or_else(|| self.claim_any(random, lun, owner));
         let Some((index, _, mut slot)) = claimed else {
             return busy(cmd);
         };
         if !self.take_credit(credit::RESERVE_COMMAND) {
             slot.release_after(Event::Cancel);
-            self.zero_req_lim.add(1, Relaxed);
+            self.counts.zero_req_lim.add(1, Relaxed);
             return busy(cmd);
         }
         if let Err(cmd) = slot.handle.attach(cmd) {
@@ -392,7 +364,7 @@ impl Channel {
         };
         let posted = slot.word().with_state(State::Posted);
         let prepared = match Tag::command(posted.generation(), self.index, index) {
-            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), random.rotate_left(32), limits),
+            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), limits),
             None => Err(EINVAL),
         };
         let prepared = match prepared {
@@ -422,7 +394,7 @@ impl Channel {
         slot.way = prepared.way;
         trace::send(self, &slot, slot.word());
         // The completion of an invalidation recycles the sends before it.
-        let signaled = prepared.register.is_none() && self.signal();
+        let signaled = prepared.register.is_none() && self.counts.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
         let posted =
@@ -452,21 +424,12 @@ impl Channel {
         Ok(())
     }
 
-    /// Whether to ask for the completion of a send that nothing else recycles.
-    ///
-    /// The memory of such a send is used again when the target has answered, which may be before it
-    /// has acknowledged the send. A target that never does fills the send queue, and the session
-    /// ends.
-    fn signal(&self) -> bool {
-        self.unsignaled.fetch_add(1, Relaxed) as u32 % SIGNAL_EVERY == SIGNAL_EVERY - 1
-    }
-
     /// Takes any free slot.
     #[cold]
-    fn claim_any(&self, generation: u32, lun: Lun, owner: Owner) -> Option<(u16, &Cell, Held<'_>)> {
+    fn claim_any(&self, random: u16, lun: Lun, owner: Owner) -> Option<(u16, &Cell, Held<'_>)> {
         (0u16..)
             .zip(&self.slots)
-            .find_map(|(index, cell)| Some((index, cell, cell.claim(generation, lun, owner)?)))
+            .find_map(|(index, cell)| Some((index, cell, cell.claim(random, lun, owner)?)))
     }
 
     /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
@@ -510,7 +473,7 @@ impl Channel {
         if let Some(cmd) = cmd {
             cmd.done(result);
         }
-        self.ended.add(1, Relaxed);
+        self.counts.ended.add(1, Relaxed);
         if self.waiters.load(Relaxed) != 0 {
             self.settled.complete_all();
         }

@@ -34,6 +34,7 @@ use super::{
     session::Session, //
 };
 use crate::{
+    deadline::Deadline,
     rdma::pd::Pd,
     sys,
     workqueue::Delayed, //
@@ -49,11 +50,7 @@ use kernel::{
         atomic::Relaxed,
         Arc, //
     },
-    time::{
-        Instant,
-        Monotonic,
-        Msecs, //
-    }, //
+    time::Msecs, //
 };
 
 pub use ib::Service;
@@ -115,19 +112,6 @@ pub struct Plan {
     pub retry_count: u8,
 }
 
-/// The end of all waiting.
-struct Deadline {
-    begin: Instant<Monotonic>,
-    limit: Msecs,
-}
-
-impl Deadline {
-    fn left(&self) -> Msecs {
-        let gone = u32::try_from(self.begin.elapsed().as_millis()).unwrap_or(u32::MAX);
-        self.limit.saturating_sub(gone)
-    }
-}
-
 /// What a login is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -175,6 +159,7 @@ pub struct Login<'a> {
     session: &'a Arc<Session>,
     purpose: Purpose,
     pd: Arc<Pd>,
+    /// The end of all waiting.
     deadline: Deadline,
 }
 
@@ -207,10 +192,7 @@ impl<'a> Login<'a> {
             session,
             purpose,
             pd,
-            deadline: Deadline {
-                begin: Instant::now(),
-                limit,
-            },
+            deadline: Deadline::new(limit),
         })
     }
 
@@ -388,22 +370,22 @@ impl<'a> Login<'a> {
         };
         self.in_time(|| channel.attempt.request(&channel.requested, &terms))
             .map_err(|why| match why {
-                LoginFailure::Signal if self.purpose == Purpose::First => why,
                 LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-                LoginFailure::Signal => LoginFailure::Timeout("connect request"),
+                LoginFailure::Signal
+                    if self.purpose != Purpose::First || self.deadline.left() == 0 =>
+                {
+                    LoginFailure::Timeout("connect request")
+                }
                 why => why,
             })?;
         Ok(channel)
     }
 
     /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in the
-    /// connect request, with TCP's own retries. A process ends that with a signal; our own threads get
-    /// one when the time is over or the session is ending.
+    /// connect request, with TCP's own retries. That ends when the time is over or the session is
+    /// ending, as if by a signal.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
         let session = self.session;
-        if self.purpose == Purpose::First {
-            return f();
-        }
         session.waiting.run(|| {
             if self.is_over() {
                 return Err(LoginFailure::Signal);
@@ -412,7 +394,11 @@ impl<'a> Login<'a> {
             let _ = <Delayed<Session, 4>>::schedule(session.clone(), left);
             let result = f();
             Delayed::<Session, 4>::cancel_sync(session);
-            result
+            match result {
+                // The interruption may have come too late for `f`, and would end a later wait.
+                Ok(()) if self.deadline.left() == 0 => Err(LoginFailure::Signal),
+                result => result,
+            }
         })
     }
 
@@ -505,6 +491,7 @@ impl<'a> Login<'a> {
                 return Err(LoginFailure::Removed);
             }
             match attempt.wait(left.min(SLICE_MS)) {
+                Err(_) if self.is_over() => return Err(LoginFailure::Removed),
                 Err(_) => return Err(LoginFailure::Signal),
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) if left == 0 => return Err(LoginFailure::Timeout(what)),

@@ -31,7 +31,8 @@ use crate::{
             MAX_PER_HANDLE, //
         }, //
     },
-    scsi, //
+    scsi,
+    sys::random_u32, //
 };
 use kernel::prelude::*;
 
@@ -56,7 +57,7 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
 }
 
 /// Writes the message for the command that is attached to `slot`, and maps its data if the policy
-/// says so; `random` is for [`Handle::map`](crate::rdma::mr::Handle::map).
+/// says so.
 ///
 /// Does not sleep.
 ///
@@ -65,7 +66,7 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
 /// `EINVAL` if no command is attached or the message does not fit, otherwise those of
 /// [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
 #[inline(always)]
-pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result<Prepared> {
+pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     let Slot {
         iu,
         handle,
@@ -87,7 +88,8 @@ pub fn prepare(slot: &mut Slot, tag: u64, random: u64, limits: Limits) -> Result
             Direction::FromDevice => dma::Direction::FromDevice,
             _ => dma::Direction::ToDevice,
         };
-        handle.map(access, random)?;
+        let random = u64::from(random_u32());
+        handle.map(access, random << 32 | random)?;
     }
     let cmd = handle.get().ok_or(EINVAL)?;
     let head = Cmd {

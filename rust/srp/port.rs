@@ -91,6 +91,15 @@ impl AllPorts {
     }
 }
 
+impl AllPorts {
+    /// Lets no more sessions begin at the ports there are, and asks all sessions to end.
+    pub fn close(&self) {
+        for port in &*self.list.lock() {
+            port.close(LOG_OUT_PATIENCE_MS);
+        }
+    }
+}
+
 impl SleepHandler for AllPorts {
     fn suspending(&self) {}
 
@@ -331,6 +340,32 @@ impl Drop for Ports {
     }
 }
 
+impl Initiator {
+    fn add_port(&self, device: &Device, number: u32, to: &mut Ports, watch: &mut Watch) -> Result {
+        let port = Port::new(device, number, self)?;
+        to.folders.reserve(1, GFP_KERNEL)?;
+        to.ports.reserve(1, GFP_KERNEL)?;
+        watch.ports.reserve(1, GFP_KERNEL)?;
+        // Before there is a file to log in by: what is here will be closed.
+        self.all.list.lock().push(port.clone(), GFP_KERNEL)?;
+        to.ports.push(port.clone(), GFP_KERNEL)?;
+        let folder = ClassDevice::new(
+            &self.class,
+            device.parent(),
+            fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
+            port.clone(),
+        )
+        .inspect_err(|_| {
+            to.ports.pop();
+            let mut list = self.all.list.lock();
+            list.retain(|other| !Arc::ptr_eq(other, &port));
+        })?;
+        to.folders.push(folder, GFP_KERNEL)?;
+        watch.ports.push(port, GFP_KERNEL)?;
+        Ok(())
+    }
+}
+
 impl Client for Initiator {
     const NAME: &'static CStr = c"srp";
 
@@ -349,19 +384,15 @@ impl Client for Initiator {
         )?;
         let mut watch = Watch { ports: KVec::new() };
         for number in device.ports() {
-            let port = Port::new(device, number, self)?;
-            // Before there is a file to log in by: what is here will be closed.
-            all.ports.push(port.clone(), GFP_KERNEL)?;
-            watch.ports.push(port.clone(), GFP_KERNEL)?;
-            self.all.list.lock().push(port.clone(), GFP_KERNEL)?;
-            all.folders.reserve(1, GFP_KERNEL)?;
-            let folder = ClassDevice::new(
-                &self.class,
-                device.parent(),
-                fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
-                port,
-            )?;
-            all.folders.push(folder, GFP_KERNEL)?;
+            // The other ports can do without it.
+            if let Err(e) = self.add_port(device, number, &mut all, &mut watch) {
+                pr_err!(
+                    "{}:{}: the port cannot be used: {}\n",
+                    format_args!("{}", device.name()),
+                    number,
+                    e.to_errno()
+                );
+            }
         }
         let watch = Arc::new(watch, GFP_KERNEL)?;
         let events = device_event::Registration::new(device.hold()?, watch);

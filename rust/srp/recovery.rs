@@ -17,7 +17,10 @@ use super::{
         Login,
         Purpose, //
     },
-    error::LoginFailure,
+    error::{
+        LoginFailure,
+        Lost, //
+    },
     logic::{
         session::{
             fill_delay_ms,
@@ -29,7 +32,8 @@ use super::{
     },
     session::{
         end_connections,
-        Session, //
+        Session,
+        Told, //
     },
 };
 use crate::{
@@ -122,13 +126,22 @@ impl Session {
     /// `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has broken the protocol
     /// too often.
     pub fn commit(self: &Arc<Self>) -> Result {
+        let (_, host) = self.parts();
         let mut phase = self.phase.lock();
         match phase.state {
             State::Live => return Ok(()),
-            // The class is about to hear of the loss, and must not take this for a try that failed.
-            State::Recovering if !phase.blocked => return Ok(()),
             State::Recovering => {}
             _ => return Err(ENODEV),
+        }
+        let blocks = host.as_ref().is_some_and(|host| host.timeouts().block());
+        // While the class is to hear of the loss, it must not take this for a try that failed.
+        let told = match phase.told {
+            Told::No => false,
+            Told::Now => !(blocks && host.as_ref().is_some_and(|host| host.is_running())),
+            Told::Yes => true,
+        };
+        if !told {
+            return Ok(());
         }
         if phase.strikes.is_out() {
             return Err(errno::EPROTO);
@@ -137,7 +150,7 @@ impl Session {
             self.tried.reinit();
             drop(phase);
             self.begin_reconnect();
-            if self.blocks() {
+            if blocks {
                 return Err(errno::EINPROGRESS);
             }
             // There is no timeout that would be late, and an error would have the commands fail.
@@ -156,12 +169,6 @@ impl Session {
         Ok(())
     }
 
-    /// The transport class holds commands back while there is no connection.
-    fn blocks(&self) -> bool {
-        let (_, host) = self.parts();
-        host.is_some_and(|host| host.timeouts().block())
-    }
-
     /// One try to reconnect.
     fn attempt(self: &Arc<Self>) {
         let _noio = NoIo::enter();
@@ -174,9 +181,11 @@ impl Session {
                 return;
             }
             phase.broken = false;
-        }
-        if host.timeouts().reconnect_delay <= 0 {
-            return;
+            // A reset of the host is one try, whatever the pause between tries is.
+            let wanted = core::mem::take(&mut phase.reset);
+            if !wanted && host.timeouts().reconnect_delay <= 0 {
+                return;
+            }
         }
         let mut result = Err(LoginFailure::Removed);
         for limit in TRY_LIMITS_MS {
@@ -220,6 +229,10 @@ impl Session {
                 end_connections(&channels);
                 self.try_failed();
                 return;
+            }
+            // Not before: the port is running now, too.
+            if phase.state == State::Live {
+                self.settled.complete_all();
             }
         }
         // From here on the connections are those of the session, and may be lost again already.
@@ -302,7 +315,38 @@ impl Session {
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
         self.woken.store(true, Relaxed);
-        self.later::<2>(0);
+        self.later::<6>(0);
+    }
+
+    /// Tests the connection, and a little later whether the target has answered.
+    fn test_woken(self: &Arc<Self>) {
+        if self.is_lost() {
+            return;
+        }
+        let first = self.woken.xchg(false, Relaxed);
+        if !first && self.wake_beat.load(Relaxed) != self.ended() {
+            return;
+        }
+        if let Err(why) = self.ask() {
+            return self.fail(why);
+        }
+        if first {
+            self.wake_beat.store(self.ended(), Relaxed);
+            self.later::<6>(WAKE_TEST_MS);
+        }
+    }
+
+    /// Asks the target for a sign of life on each channel.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection is to end: it has not answered the last time.
+    fn ask(&self) -> Result<(), Lost> {
+        let (channels, _) = self.parts();
+        for connection in channels.iter().flat_map(|all| all.iter()) {
+            connection.handler().probe.send(connection)?;
+        }
+        Ok(())
     }
 
     /// If nothing has ended since the timer was set, which would be a sign of life: ends the connection
@@ -312,21 +356,12 @@ impl Session {
             // The next connection sets the timer again.
             return;
         }
-        let woken = self.woken.xchg(false, Relaxed);
-        if woken || self.beat.load(Relaxed) == self.ended() {
-            let (channels, _) = self.parts();
-            for connection in channels.iter().flat_map(|all| all.iter()) {
-                if let Err(why) = connection.handler().probe.send(connection) {
-                    return self.fail(why);
-                }
+        if self.beat.load(Relaxed) == self.ended() {
+            if let Err(why) = self.ask() {
+                return self.fail(why);
             }
         }
-        if woken {
-            self.beat.store(self.ended(), Relaxed);
-            self.later::<2>(WAKE_TEST_MS);
-        } else {
-            self.begin_keep_alive();
-        }
+        self.begin_keep_alive();
     }
 
     /// The target says that its units have changed: looks for disks, now or when the interval has
@@ -355,6 +390,12 @@ impl DelayedItem<1> for Session {
 impl DelayedItem<2> for Session {
     fn run(this: Arc<Self>) {
         this.test_idle();
+    }
+}
+
+impl DelayedItem<6> for Session {
+    fn run(this: Arc<Self>) {
+        this.test_woken();
     }
 }
 

@@ -101,6 +101,15 @@ pub(super) struct Live {
     pub(super) host: Option<Arc<Host<Io>>>,
 }
 
+/// Whether the transport class knows that the connection is lost.
+#[derive(Clone, Copy)]
+pub(super) enum Told {
+    No,
+    /// It is being told, and knows if its timeouts have blocked the port.
+    Now,
+    Yes,
+}
+
 /// What is decided together.
 pub(super) struct Phase {
     pub(super) state: State,
@@ -111,8 +120,9 @@ pub(super) struct Phase {
     /// The connection that was lost may be replaced at once.
     pub(super) at_once: bool,
     pub(super) strikes: Strikes,
-    /// The transport class knows of the loss.
-    pub(super) blocked: bool,
+    pub(super) told: Told,
+    /// The connection was ended to reset the host.
+    pub(super) reset: bool,
     /// When the connection came up, in nanoseconds of the monotonic clock.
     pub(super) since: i64,
     /// Tries to reconnect that have failed since the connection was lost.
@@ -176,7 +186,7 @@ pub struct Session {
     pub(super) keep_alive: Delayed<Session, 2>,
     #[pin]
     pub(super) rescan: Delayed<Session, 3>,
-    /// A thread that reconnects, in a call that has no deadline.
+    /// A thread that connects, in a call that has no deadline.
     #[pin]
     pub(super) waiting: Interrupt,
     #[pin]
@@ -187,6 +197,10 @@ pub struct Session {
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
     pub(super) woken: Atomic<bool>,
+    /// Commands that had ended when the connection was tested for that.
+    pub(super) wake_beat: Atomic<i32>,
+    #[pin]
+    pub(super) wake_test: Delayed<Session, 6>,
     /// Commands that had ended when the keep-alive timer was set.
     pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
@@ -210,6 +224,7 @@ impl_has_delayed! {
     impl HasDelayed<3> for Session { self.rescan }
     impl HasDelayed<4> for Session { self.waiting_timeout }
     impl HasDelayed<5> for Session { self.watch }
+    impl HasDelayed<6> for Session { self.wake_test }
 }
 
 /// How a session is called in the log.
@@ -232,6 +247,7 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
+        let to_wake = queues.ending.clone();
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         Arc::pin_init(
             pin_init!(Self {
@@ -247,7 +263,8 @@ impl Session {
                         ready: false,
                         at_once: false,
                         strikes: Strikes::new(),
-                        blocked: false,
+                        told: Told::No,
+                        reset: false,
                         since: 0,
                         failed_tries: 0,
                     },
@@ -279,6 +296,8 @@ impl Session {
                 watch <- new_delayed!(to_watch, "Session::watch"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
+                wake_beat: Atomic::new(0),
+                wake_test <- new_delayed!(to_wake, "Session::wake_test"),
                 beat: Atomic::new(0),
                 last_scan: Atomic::new(0),
                 progress: Atomic::new(0),
@@ -387,14 +406,14 @@ impl Session {
     /// The new connection is that of the session, whose state is Live. With `phase` locked.
     pub(super) fn is_up(&self, phase: &mut Phase) {
         phase.ready = false;
-        phase.blocked = false;
+        phase.told = Told::No;
+        phase.reset = false;
         phase.failed_tries = 0;
         phase.since = monotonic_ns();
         self.down.reinit();
         self.is_down.store(false, Relaxed);
         self.failing.store(false, Relaxed);
         self.lost.store(false, Release);
-        self.settled.complete_all();
     }
 
     /// Keeps the connections and the host, which is not added yet, until the session ends.
@@ -482,6 +501,7 @@ impl Session {
             Some(Lost::HostReset) => true,
             _ => now.saturating_sub(phase.since) >= SHORT_LIFE_NS,
         };
+        phase.reset = matches!(why, Some(Lost::HostReset));
         drop(phase);
         if let Some(why) = why {
             trace!(lost(self.host_number(), &Text::new(why)));

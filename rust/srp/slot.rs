@@ -80,7 +80,8 @@ impl Slot {
     }
 }
 
-/// A slot and its state.
+/// A slot and its state, on cache lines of its own: the next one may belong to another CPU.
+#[repr(align(64))]
 pub struct Cell {
     slot: StateCell<Slot>,
     /// The unit of the command, for those who look for its commands.
@@ -133,11 +134,12 @@ impl Cell {
         Word::from_raw(self.slot.load().0)
     }
 
-    /// Takes the slot for a new command of the unit `lun`, if it is free.
+    /// Takes the slot for a new command of the unit `lun`, if it is free. `random` goes into its
+    /// generation.
     #[inline]
-    pub fn claim(&self, generation: u32, lun: Lun, owner: Owner) -> Option<Held<'_>> {
+    pub fn claim(&self, random: u16, lun: Lun, owner: Owner) -> Option<Held<'_>> {
         let from = self.word();
-        let mut slot = self.acquire(from, from.claim(generation)?)?;
+        let mut slot = self.acquire(from, from.claim(random)?)?;
         // Mostly they are those of the command before.
         if slot.lun != lun {
             slot.lun = lun;

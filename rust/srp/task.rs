@@ -22,6 +22,7 @@ use super::{
     trace,
 };
 use crate::{
+    deadline::Deadline,
     errno::ENOTCONN,
     rdma::dma::Chunk,
     sync::{
@@ -236,7 +237,8 @@ impl Task {
     /// `ENOTCONN` if the connection is or gets lost.
     fn wait(&self, connection: &Connection, mut done: impl FnMut(u64) -> bool) -> Result<bool> {
         const SLICE: u32 = 100;
-        for _ in 0..TSK_MGMT_TIMEOUT_MS / SLICE {
+        let end = Deadline::new(TSK_MGMT_TIMEOUT_MS);
+        loop {
             self.changed.reinit();
             if connection.handler().is_lost() {
                 return Err(ENOTCONN);
@@ -244,10 +246,13 @@ impl Task {
             if done(self.cell.load().0) {
                 return Ok(true);
             }
+            let left = end.left();
+            if left == 0 {
+                return Ok(false);
+            }
             // Another waiter may have taken the wake-up for its own, hence the slices.
-            let _ = self.changed.wait_timeout(SLICE);
+            let _ = self.changed.wait_timeout(left.min(SLICE));
         }
-        Ok(done(self.cell.load().0))
     }
 
     /// Takes an answer. Returns whether it belongs to a request, even one that was given up.

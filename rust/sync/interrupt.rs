@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ending the wait of a kernel thread from outside.
+//! Ending the wait of another thread, without a signal that a process would see.
 //!
 //! C header: [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
 
@@ -18,14 +18,15 @@ use kernel::{
     task::Task, //
 };
 
-/// The signal that is used. A thread takes it from the kernel only.
+/// The signal that a kernel thread gets. It takes it from the kernel only.
 const SIGNAL: c_int = bindings::SIGINT as c_int;
 
-/// Lets others end the interruptible waits of a kernel thread, in C functions that have no deadline
-/// of their own.
+/// Lets others end the interruptible waits of a thread, in C functions that have no deadline of their
+/// own.
 #[pin_data]
 pub struct Interrupt {
-    /// The thread in [`Interrupt::run`]. It takes the signal at least as long as it is here.
+    /// The thread in [`Interrupt::run`]. If it is one of the kernel, it takes the signal at least as
+    /// long as it is here.
     #[pin]
     task: SpinLockIrq<Option<ARef<Task>>>,
 }
@@ -40,27 +41,28 @@ impl Interrupt {
 
     /// Calls `f`, whose interruptible waits end after [`Interrupt::interrupt`]. Process context.
     ///
-    /// One thread at a time; another one, or a thread of a process, which has its own signals, calls
-    /// `f` and cannot be interrupted by this.
+    /// One thread at a time; another one calls `f` and cannot be interrupted by this. To a thread of a
+    /// process it is as if it had a signal, until its system call returns.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let task: ARef<Task> = ARef::from(&**current!());
-        // SAFETY: A task has flags; those of the current one are changed by itself only.
-        let flags = unsafe { (*task.as_ptr()).flags };
-        if flags & bindings::PF_KTHREAD == 0 {
-            return f();
-        }
+        let of_kernel = is_of_kernel(&task);
         {
             let mut place = self.task.lock();
             if place.is_some() {
                 drop(place);
                 return f();
             }
-            // SAFETY: It changes what the current thread does with a signal that it ignores else.
-            unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
+            if of_kernel {
+                // SAFETY: It changes what the current thread does with a signal that it ignores else.
+                unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
+            }
             *place = Some(task);
         }
         let result = f();
         let task = self.task.lock().take();
+        if !of_kernel {
+            return result;
+        }
         // SAFETY: Back to what it was. Nobody sends the signal any more.
         unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
         if let Some(task) = task {
@@ -73,11 +75,26 @@ impl Interrupt {
     /// Ends the wait of the thread that is in [`Interrupt::run`], and each that it begins there. Any
     /// context but NMI.
     pub fn interrupt(&self) {
-        if let Some(task) = &*self.task.lock() {
-            // SAFETY: The task is valid, and takes the signal while it is here.
-            unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
+        match &*self.task.lock() {
+            Some(task) if is_of_kernel(task) => {
+                // SAFETY: The task is valid, and takes the signal while it is here.
+                unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
+            }
+            Some(task) => {
+                // SAFETY: The task is valid.
+                unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
+                // SAFETY: The task is valid. Every wait stands being woken for nothing.
+                unsafe { bindings::wake_up_process(task.as_ptr()) };
+            }
+            None => {}
         }
     }
+}
+
+/// It belongs to no process, and has no signals of its own.
+fn is_of_kernel(task: &Task) -> bool {
+    // SAFETY: A task has flags; this one does not change.
+    unsafe { (*task.as_ptr()).flags & bindings::PF_KTHREAD != 0 }
 }
 
 #[cfg(SRP_KUNIT)]

@@ -79,6 +79,7 @@ impl Drop for Region {
 ///
 /// A region is replaced only while `reachable` is not 0 and `mapped` is not set, with no queue pair
 /// bound. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
+#[repr(align(64))]
 pub(super) struct Group {
     /// Mostly the only one that is used.
     pub(super) first: Region,

@@ -7,6 +7,7 @@ use super::{
     Connection, //
 };
 use crate::{
+    deadline::Deadline,
     scsi::ScsiResult,
     srp::{
         logic::slot::{
@@ -104,17 +105,17 @@ impl Channel {
 
     fn wait_until(&self, timeout: Msecs, done: impl Fn() -> bool) -> bool {
         const SLICE: Msecs = 50;
+        let end = Deadline::new(timeout);
         self.waiters.add(1, Relaxed);
-        let mut left = timeout.div_ceil(SLICE);
-        while left > 0 && !done() {
+        while !done() {
             self.settled.reinit();
+            let left = end.left();
             // It may have happened before `reinit`, and another waiter may take the wake-up for its
             // own, hence the slices.
-            if done() {
+            if left == 0 || done() {
                 break;
             }
-            let _ = self.settled.wait_timeout(SLICE);
-            left -= 1;
+            let _ = self.settled.wait_timeout(left.min(SLICE));
         }
         self.waiters.add(-1, Relaxed);
         done()

@@ -56,6 +56,10 @@ use crate::{
             Owner, //
         }, //
     },
+    sys::{
+        pr_warn_ratelimited,
+        synchronize_rcu, //
+    },
     sysfs::AttributeGroup, //
 };
 use kernel::{
@@ -176,12 +180,12 @@ impl Io {
     fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(status) if status.is_complete() => return false,
-            Ok(status) => pr_warn!(
+            Ok(status) => pr_warn_ratelimited!(
                 "{}: {what}: {}\n",
                 format_args!("{}", self.session.name()),
                 format_args!("{status}")
             ),
-            Err(e) => pr_warn!(
+            Err(e) => pr_warn_ratelimited!(
                 "{}: {what}: error {}\n",
                 format_args!("{}", self.session.name()),
                 e.to_errno()
@@ -260,6 +264,10 @@ impl Driver for Io {
     fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
         let lun = Lun(dev.lun());
         let mut reset = false;
+        // The midlayer holds commands back, but when a user wants the reset it does not wait for those
+        // that it was just sending, each in an RCU read-side section. What is sent after the request must
+        // not be taken for reset: the target would carry it out, and it would be sent again.
+        synchronize_rcu();
         // The answer on a channel comes after all that was sent on it before, and proves nothing for
         // another channel, where a command may still be on its way.
         for connection in self.connections.iter() {

@@ -164,15 +164,14 @@ impl Word {
         Self::new(state, self.generation())
     }
 
-    /// The word of a new command in a free slot, or `None` if it is not free. `generation` should be
-    /// random, so that nobody can name the command before it was sent; it is never that of the
-    /// command before.
-    pub const fn claim(self, generation: u32) -> Option<Self> {
-        let generation = if generation == self.generation() {
-            generation.wrapping_add(1)
-        } else {
-            generation
-        };
+    /// The word of a new command in a free slot, or `None` if it is not free. Half of its generation
+    /// counts, so that it is not that of one of the 65535 commands before; the other half is `random`, so
+    /// that nobody can name the command before it was sent.
+    #[inline(always)]
+    pub const fn claim(self, random: u16) -> Option<Self> {
+        // CAST: The lower half.
+        let count = (self.generation() as u16).wrapping_add(1);
+        let generation = (random as u32) << 16 | count as u32;
         match next(self.state(), Event::Claim) {
             Some(state) => Some(Self::new(state, generation)),
             None => None,

@@ -2,7 +2,10 @@
 
 //! How a session and its connections end.
 
-use super::Session;
+use super::{
+    Session,
+    Told, //
+};
 use crate::{
     srp::{
         channel::Connection,
@@ -42,11 +45,12 @@ impl Session {
     fn bring_down(self: &Arc<Self>) {
         let (channels, host) = self.parts();
         if self.state() == State::Recovering {
+            self.phase.lock().told = Told::Now;
             if let Some(host) = &host {
                 // Before the commands come back to the midlayer, so that they wait there.
                 host.start_tl_fail_timers();
             }
-            self.phase.lock().blocked = true;
+            self.phase.lock().told = Told::Yes;
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.waiting.interrupt();
@@ -94,6 +98,7 @@ impl Session {
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);
         Delayed::<Self, 5>::cancel_sync(self);
+        Delayed::<Self, 6>::cancel_sync(self);
         drop(channels);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());

@@ -80,8 +80,9 @@ fn slot_table() {
             let word = Word::new(state, 41);
             let expected = expected.map(|to| Word::new(to, 41));
             if event == Claim {
-                assert_eq!(word.claim(41), expected.map(|w| Word::new(w.state(), 42)));
-                assert_eq!(word.claim(7), expected.map(|w| Word::new(w.state(), 7)));
+                let claimed = |g| expected.map(|w| Word::new(w.state(), g));
+                assert_eq!(word.claim(0), claimed(42));
+                assert_eq!(word.claim(0xfedc), claimed(0xfedc_002a));
                 assert_eq!(word.next(event), None);
             } else {
                 assert_eq!(word.next(event), expected, "{state:?} {event:?}");
@@ -116,8 +117,8 @@ fn slot_words() {
     assert_eq!(Word::from_raw(0xff).state(), slot::State::Failed);
     let last = Word::new(slot::State::Free, u32::MAX);
     assert_eq!(
-        last.claim(u32::MAX),
-        Some(Word::new(slot::State::Building, 0))
+        last.claim(u16::MAX),
+        Some(Word::new(slot::State::Building, 0xffff_0000))
     );
     assert_eq!(Word::default(), Word::new(slot::State::Free, 0));
     assert_eq!(
