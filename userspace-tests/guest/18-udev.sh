@@ -9,8 +9,7 @@ udevadm control --ping --timeout=5 || skip "udevd does not run"
 begin 400
 fabric 1
 target 0
-for i in 0 1 2; do back_null d$i $((16 + i)); lun 0 $i d$i; done
-lun 0 300 d0
+for i in 0 1 2 300; do back_null d$i $((16 + i % 100)); lun 0 $i d$i; done
 
 links() { (cd /dev; for l in srp*; do [ -L "$l" ] && echo "$l=$(readlink -f $l)"; done) | sort; }
 paths() { (cd /dev/disk/by-path 2>/dev/null && for l in srp-*; do [ -L "$l" ] && echo $l; done) | sort; }

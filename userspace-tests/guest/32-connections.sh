@@ -7,7 +7,8 @@
 . "$here/faults.sh"
 
 begin 600
-fast_io_fail=15
+# The first try comes at once, and the next one never here.
+reconnect_delay=60 fast_io_fail=15
 rig
 # On a slow guest TCP waits longer before each retry.
 for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=1; done

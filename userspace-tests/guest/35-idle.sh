@@ -36,4 +36,29 @@ journal $dev --rport port-${host#host}:1
 alive 3
 settle
 once
+if ! rust_driver; then
+	ok "$kind, without keep_alive"
+	exit
+fi
+logout $host
+
+note "keep_alive"
+echo 2 >/sys/module/ib_srp/parameters/keep_alive || fail "keep_alive"
+attach 0
+quiet $dev
+quiet $dev2
+requests() { cat /sys/bus/scsi/devices/${host#host}:0:0:*/iorequest_cnt | tr '\n' ' '; }
+before=$(requests)
+sleep 7
+is "an idle session" $rport/state running
+hole both 0
+clock; t0=$now
+within $((15 * factor / 1000)) "found dead" eval '! state running'
+clock
+# A test each two seconds, which must be answered by the next.
+bound "found dead without I/O" $((now - t0)) 3 4
+equal "commands meanwhile" "$(requests)" "$before"
+heal 0
+within $((15 * factor / 1000)) "running again" state running
+echo 0 >/sys/module/ib_srp/parameters/keep_alive
 ok "$kind"

@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test kasan, rxe siw. time: 40
+# A first login at a host that never answers ends by itself, and at once when the RDMA device or the
+# module goes. The write of siw opens the TCP connection, with TCP's own retries.
+. "$(dirname "$0")/lib.sh"
+
+begin 200
+rust_driver || skip "the C driver waits for the retries of the connection manager, or of TCP"
+fabric_pair 1
+target 0
+silent=10.0.0.99
+from 0
+[ $kind = rxe ] || silent="[fd00::99]"
+string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
+nobody_there() { ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; }
+# took WHAT MS: since `t`.
+took() { local ms=$(((${EPOCHREALTIME/./} - t) / 1000)); [ $ms -le $2 ] || fail "$1 took $ms ms, at most $2"; times+=", $1 $ms ms"; }
+begin_login() {
+	nobody_there
+	write_login 0 "$string" >$tmp/said &
+	writer=$!
+	sleep 1.5
+	kill -0 $writer 2>/dev/null || fail "the login has ended already: $(<$tmp/said)"
+	t=${EPOCHREALTIME/./}
+}
+login_ends() { within 3 "end of the login" eval "! kill -0 $writer 2>/dev/null"; [ -s $tmp/said ] || fail "the login succeeded"; }
+
+times=
+nobody_there
+t=${EPOCHREALTIME/./}
+equal "login" "$(write_login 0 "$string")" "Connection timed out"
+took "login" 12000
+no_hosts || fail "a host is left"
+
+begin_login
+timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete"
+took "removal of the device" 3000
+login_ends
+pair_device 0
+
+begin_login
+unload_srp || fail "rmmod: $(<$tmp/rmmod)"
+took "rmmod" 3000
+login_ends
+load_srp
+within 10 "the port" test -e "$(add_target 0)"
+
+login 0
+logout "$host"
+clean
+ok "$kind${times/,/:}"

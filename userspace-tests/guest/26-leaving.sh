@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock test kasan, rxe siw. time: 20
+# Of a host that waits for its last command, srp_daemon reads nothing any more.
+. "$(dirname "$0")/lib.sh"
+
+begin 100
+fabric 1
+back_held disk 32
+target 0
+lun 0 0 disk
+login 0
+dev=$(disk "$host" 0)
+quiet $dev
+folder=/sys/class/scsi_host/$host
+[ -s $folder/id_ext ] || fail "$folder/id_ext cannot be read"
+hold disk
+dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none 2>$tmp/dd &
+reader=$!
+within 10 "the read" eval "! nothing_in_flight $dev"
+echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete || fail "delete"
+within 3 "the files of a login gone" test ! -e $folder/id_ext
+[ -e $folder/state ] || fail "the host has gone with a command in flight"
+let_go disk
+within 20 "$host removed" gone "$host"
+wait $reader || fail "the last read: $(<$tmp/dd)"
+clean
+ok "$kind"
