@@ -4,7 +4,8 @@
 # ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots.
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
-# clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost.
+# clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table and
+# wall.json, no plots. Neither srp_daemon nor multipathd may run.
 . "$(dirname "$0")/lib.sh"
 
 bench=$top/userspace-tests/bench
@@ -95,7 +96,7 @@ wall() {
 	[ -n "$device" ] && [ -n "${LOGIN-}" ] || die "MODE=wall wants DEVICE=device/port and LOGIN=, the string for add_target"
 	[ -n "${OVERWRITE-}" ] || die "this overwrites the target's LUN 0${LUNS+ to $((LUNS - 1))}: say OVERWRITE=1"
 	[ "$(id -u)" = 0 ] || die "not root"
-	host_needs fio
+	[ -n "$(command -v fio)" ] || host_needs fio
 	[ -e "$ours" ] || ours=$(ls "$modules"/updates/ib_srp.ko* 2>/dev/null) || die "there is no $ours: run make first"
 	c=$(ls "$modules"/kernel/drivers/infiniband/ulp/srp/ib_srp.ko* 2>/dev/null) || die "this kernel has no C ib_srp"
 	modprobe -a scsi_transport_srp rdma_cm ib_cm sd_mod
@@ -105,7 +106,8 @@ wall() {
 		--add-target "/sys/class/infiniband_srp/srp-${device/\//-}/add_target" --login "$LOGIN" \
 		--workloads "$bench/workloads.tsv" --only "$only" --luns "${LUNS:-1}" \
 		--rounds "${ROUNDS:-10}" --seconds "${SECONDS_EACH:-10}" --out "$logs/bench-wall.disk"
-	python3 -B "$bench/report.py" --out "$out/results.json" "$logs/bench-wall" || status=$?
+	python3 -B "$bench/report.py" --out "$out/wall.json" "$logs/bench-wall" || status=$?
+	plot=()
 }
 
 case ${MODE:-icount} in
@@ -114,5 +116,5 @@ icount|wall|peers) ;;
 esac
 status=0 plot=(plot.py /out)
 "${MODE:-icount}"
-[ -n "${SHORT-}" ] || "$top/ci/plot.sh" "${plot[@]}"
+[ -n "${SHORT-}" ] || [ ${#plot[@]} = 0 ] || "$top/ci/plot.sh" "${plot[@]}"
 exit $status

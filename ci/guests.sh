@@ -73,12 +73,12 @@ wait
 count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$1" | tail -n 1; }
 
 # The soft RDMA drivers and the target stall, break connections or crash now and then, with the C
-# driver as well. A test that failed runs once more in a guest of its own kind, unless the kernel
-# reported something with our module in the trace. Both runs are shown.
+# driver as well. A test that failed runs once more in a guest of its own kind, unless data or commands were
+# wrong, or the kernel reported something with our module in the trace. Both runs are shown.
 again() {
 	local w words name=$1 failed head=()
 	read -ra words <<<"$2"
-	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]' "$top/build/log/$name.log"; then return 0; fi
+	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)' "$top/build/log/$name.log"; then return 0; fi
 	mapfile -t failed < <(sed -n "s|^fail $name/\([0-9][0-9]-[^:]*:[a-z]*\): .*|\1|p" "$out/$name")
 	[ ${#failed[@]} -gt 0 ] || return 0
 	head=("$name")

@@ -35,7 +35,7 @@ ahead=()
 declare -A beside=() since=()
 begin() {
 	local command; read -ra command <<<"$(command_of "$1")"
-	since[$1]=$SECONDS
+	since[$1]=$EPOCHSECONDS
 	setsid "${command[@]}" >"$logs/stage-$1.log" 2>&1 </dev/null &
 	beside[$1]=$! ahead+=($!)
 }
@@ -73,7 +73,7 @@ cpu_now() {
 # A stage's last line may be a count; otherwise its status counts as one test.
 # The demo must end with its own line.
 stage() {
-	local name=$1 log=$logs/stage-$1.log status=0 t=${since[$1]:-$SECONDS} cpu before last p=0 f=0 s=0
+	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS took cpu before last p=0 f=0 s=0
 	local -a command; read -ra command <<<"$(command_of "$name")"
 	say "$name: ${command[*]}"
 	cpu_now
@@ -97,7 +97,9 @@ stage() {
 	fi
 	[ $f = 0 ] || [ ! -s "$log" ] || case $name in stock|test|kasan|clippy|doc|fmt) tail -n 60 "$log" ;; esac
 	[ $f = 0 ] || { echo "$name:"; grep -aE '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
-	printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $((SECONDS - t)) $((cpu - before))
+	took=$((SECONDS - t))
+	[ -z "${since[$name]-}" ] || took=$(($(stat -c %Y "$log") - since[$name]))
+	printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $took $((cpu - before))
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 

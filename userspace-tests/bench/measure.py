@@ -73,11 +73,19 @@ class Marks:
         return self.seq - 1
 
 
+class NoMarks:
+    def begin(self):
+        pass
+
+    def end(self):
+        return None
+
+
 class Bench:
     def __init__(self, args):
         self.args = args
         self.out = open(args.out, "r+b" if os.path.exists(args.out) else "wb", buffering=0)
-        self.marks = Marks()
+        self.marks = Marks() if args.counted else NoMarks()
         self.host = None
 
     def put(self, kind, **fields):
@@ -233,7 +241,7 @@ class Bench:
         if only:
             workloads = [w for w in workloads if w["name"] in only]
         self.put(
-            "machine", kernel=platform.release(), cpu=re.search("model name.*: (.*)", read("/proc/cpuinfo"))[1],
+            "machine", kernel=platform.release(), cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
             cpus=os.cpu_count(), fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
         )  # fmt: skip
         # Round 0 does not count. Without it the first driver finds few kernel threads, which saves it
