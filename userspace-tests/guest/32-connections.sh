@@ -7,7 +7,7 @@
 . "$here/faults.sh"
 
 begin 600
-# The first try comes at once, and the next one never here.
+# The first try comes at once and must do: the next one comes too late.
 reconnect_delay=60 fast_io_fail=15
 rig
 # On a slow guest TCP waits longer before each retry.
@@ -40,7 +40,10 @@ reset() {
 broken "nothing reaches the target" hole target 0 -- heal 0
 broken "nothing reaches the initiator" hole initiator 0 -- heal 0
 if [ $kind = siw ]; then
+	# As long as this lasts, a try is refused.
+	echo 1 >$rport/reconnect_delay
 	broken "TCP reset" reset -- nft delete table inet resets
+	echo $reconnect_delay >$rport/reconnect_delay
 	broken "TCP sockets closed" ini ss -K -t state established "( dport = :$port )" -- :
 fi
 alive 2
