@@ -311,42 +311,14 @@ impl Session {
     }
 
     /// Time has passed that nobody has noticed: finds out whether the connection still works, with a
-    /// test now and a look at the answer a little later. Any context.
+    /// test now and a look at the answer a little later. Sleeps.
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
+        // The timer may have been set for much later. There is one only, as a test is not to find that of
+        // another unanswered.
+        Delayed::<Self, 2>::cancel_sync(self);
         self.woken.store(true, Relaxed);
-        self.later::<6>(0);
-    }
-
-    /// Tests the connection, and a little later whether the target has answered.
-    fn test_woken(self: &Arc<Self>) {
-        if self.is_lost() {
-            return;
-        }
-        let first = self.woken.xchg(false, Relaxed);
-        if !first && self.wake_beat.load(Relaxed) != self.ended() {
-            return;
-        }
-        if let Err(why) = self.ask() {
-            return self.fail(why);
-        }
-        if first {
-            self.wake_beat.store(self.ended(), Relaxed);
-            self.later::<6>(WAKE_TEST_MS);
-        }
-    }
-
-    /// Asks the target for a sign of life on each channel.
-    ///
-    /// # Errors
-    ///
-    /// Why the connection is to end: it has not answered the last time.
-    fn ask(&self) -> Result<(), Lost> {
-        let (channels, _) = self.parts();
-        for connection in channels.iter().flat_map(|all| all.iter()) {
-            connection.handler().probe.send(connection)?;
-        }
-        Ok(())
+        self.later::<2>(0);
     }
 
     /// If nothing has ended since the timer was set, which would be a sign of life: ends the connection
@@ -356,12 +328,24 @@ impl Session {
             // The next connection sets the timer again.
             return;
         }
-        if self.beat.load(Relaxed) == self.ended() {
-            if let Err(why) = self.ask() {
-                return self.fail(why);
+        let woken = self.woken.xchg(false, Relaxed);
+        if woken || self.beat.load(Relaxed) == self.ended() {
+            let (channels, _) = self.parts();
+            for connection in channels.iter().flat_map(|all| all.iter()) {
+                match connection.handler().probe.send(connection) {
+                    Ok(()) => {}
+                    // That test may have been sent just now. It has until the next look.
+                    Err(Lost::KeepAlive) if woken => {}
+                    Err(why) => return self.fail(why),
+                }
             }
         }
-        self.begin_keep_alive();
+        if woken {
+            self.beat.store(self.ended(), Relaxed);
+            self.later::<2>(WAKE_TEST_MS);
+        } else {
+            self.begin_keep_alive();
+        }
     }
 
     /// The target says that its units have changed: looks for disks, now or when the interval has
@@ -390,12 +374,6 @@ impl DelayedItem<1> for Session {
 impl DelayedItem<2> for Session {
     fn run(this: Arc<Self>) {
         this.test_idle();
-    }
-}
-
-impl DelayedItem<6> for Session {
-    fn run(this: Arc<Self>) {
-        this.test_woken();
     }
 }
 

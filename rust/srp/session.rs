@@ -197,10 +197,6 @@ pub struct Session {
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
     pub(super) woken: Atomic<bool>,
-    /// Commands that had ended when the connection was tested for that.
-    pub(super) wake_beat: Atomic<i32>,
-    #[pin]
-    pub(super) wake_test: Delayed<Session, 6>,
     /// Commands that had ended when the keep-alive timer was set.
     pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
@@ -224,7 +220,6 @@ impl_has_delayed! {
     impl HasDelayed<3> for Session { self.rescan }
     impl HasDelayed<4> for Session { self.waiting_timeout }
     impl HasDelayed<5> for Session { self.watch }
-    impl HasDelayed<6> for Session { self.wake_test }
 }
 
 /// How a session is called in the log.
@@ -247,7 +242,6 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
-        let to_wake = queues.ending.clone();
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         Arc::pin_init(
             pin_init!(Self {
@@ -296,8 +290,6 @@ impl Session {
                 watch <- new_delayed!(to_watch, "Session::watch"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
-                wake_beat: Atomic::new(0),
-                wake_test <- new_delayed!(to_wake, "Session::wake_test"),
                 beat: Atomic::new(0),
                 last_scan: Atomic::new(0),
                 progress: Atomic::new(0),

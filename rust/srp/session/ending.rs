@@ -98,7 +98,6 @@ impl Session {
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);
         Delayed::<Self, 5>::cancel_sync(self);
-        Delayed::<Self, 6>::cancel_sync(self);
         drop(channels);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());
