@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 packages=(
-	fio iproute2 rdma-core ibverbs-providers srptools sg3-utils udev kmod
+	fio iproute2 rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools
 )
 # Rules that run several programs for every disk that appears: put aside, and
@@ -15,9 +15,7 @@ aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nod
 
 make_guest() {
 	local m tree=$1/root; m=$(mirror)
-	mmdebstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
-		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-		--aptopt='Acquire::Retries "3"' \
+	bootstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 		trixie "$tree" "deb $m trixie main"
@@ -32,6 +30,5 @@ make_guest() {
 	rm -rf --one-file-system "$tree"
 }
 
-host_needs mmdebstrap debian-archive-keyring util-linux
 root=$("$top/ci/root.sh")
 step guest "1 ${packages[*]}" make_guest

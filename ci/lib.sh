@@ -78,6 +78,13 @@ mirror() {
 	printf '%s\n' "$m"
 }
 
+# mmdebstrap; its mounts end with it, whatever ends it.
+bootstrap() {
+	host_needs mmdebstrap debian-archive-keyring util-linux
+	unshare -m --propagation private mmdebstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
+		--aptopt='Acquire::Retries "3"' "$@"
+}
+
 # What make wants to know for a kernel, and for the modules of it.
 make_flags() {
 	case $1 in

@@ -6,13 +6,11 @@
 
 make_root() {
 	local m; m=$(mirror)
-	mmdebstrap --variant=apt --include=python3-matplotlib --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-		--aptopt='Acquire::Retries "3"' trixie "$1" "deb $m trixie main"
+	bootstrap --variant=apt --include=python3-matplotlib trixie "$1" "deb $m trixie main"
 }
 
 script=$1
 shift
-host_needs mmdebstrap debian-archive-keyring util-linux
 root=$(step plot 1 make_root)
 in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$top/build/log:/log:ro" -- \
 	env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 "/bench/$script" "$@"

@@ -9,16 +9,13 @@ packages=(
 	gcc g++ make bc bison flex libelf-dev libssl-dev dwarves kmod cpio rsync xz-utils zstd python3
 	rustc rust-src rustfmt rust-clippy bindgen clang lld llvm ccache
 	# tests on the host, guests
-	cargo ca-certificates qemu-system-x86 e2fsprogs virtme-ng busybox-static
+	cargo ca-certificates libibverbs-dev librdmacm-dev qemu-system-x86 e2fsprogs virtme-ng busybox-static
 )
 
 make_root() {
 	local m; m=$(mirror)
-	mmdebstrap --variant=apt --include="$(IFS=,; echo "${packages[*]}")" \
-		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
-		--aptopt='Acquire::Retries "3"' trixie "$1" \
+	bootstrap --variant=apt --include="$(IFS=,; echo "${packages[*]}")" trixie "$1" \
 		"deb $m trixie main" "deb $m trixie-backports main"
 }
 
-host_needs mmdebstrap debian-archive-keyring util-linux
 step root "2 ${packages[*]}" make_root
