@@ -27,7 +27,7 @@ group() {
 	[ "${DRIVER-}" = c ] || module=(--module "$top/build/$kernel/rust/ib_srp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
-		--append "${parameters[*]}" "${module[@]}" --file "$tools/fake-umad.so" --group "$name" -- "${list[@]}"
+		--append "${parameters[*]}" "${module[@]}" --file "$tools/fake-umad.so" --file "$tools/target" --group "$name" -- "${list[@]}"
 }
 
 # SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set.

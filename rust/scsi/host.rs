@@ -74,8 +74,8 @@ pub struct Limits {
     pub polled_queues: u16,
     /// Number of commands in each hardware queue, at least 1.
     pub can_queue: u16,
-    /// Number of commands for each device at first, at least 1. More than `can_queue` does not
-    /// count.
+    /// Number of commands for each device at first, at least 1. More than there are in all hardware
+    /// queues does not count.
     pub cmd_per_lun: u16,
     /// Number of targets of the host, at least 1.
     pub max_id: u32,
@@ -183,6 +183,7 @@ pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
     polled_queues: u16,
+    cmd_per_lun: u16,
 }
 
 impl<T> HostData<T> {
@@ -313,6 +314,7 @@ impl<T: srp_transport::Operations> Host<T> {
             driver: Atomic::new(core::ptr::null_mut()),
             info: text,
             polled_queues: limits.polled_queues,
+            cmd_per_lun: limits.cmd_per_lun,
         };
         // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
         unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };
@@ -367,6 +369,7 @@ impl<T: srp_transport::Operations> Host<T> {
             if added.is_ok() {
                 // INVARIANT: `scsi_add_host()` succeeded just now.
                 *stage = Stage::Added;
+                self.widen();
 
                 // SAFETY: The host was added with the template of a `Transport<T>`. `remove()`
                 // stops the port before it gives up its reference to the driver, and cannot do so
@@ -391,6 +394,24 @@ impl<T: Driver> Host<T> {
     fn data(&self) -> &HostData<T> {
         // SAFETY: By the type invariant.
         unsafe { HostData::of(self.shost.as_ptr()) }
+    }
+
+    /// The hardware queues are made, with `can_queue` tags each. From here on the midlayer uses that
+    /// number only as the most that a device may have out, so it becomes that of all queues; else a
+    /// device would get no more with many queues than with one.
+    fn widen(&self) {
+        let shost = self.shost.as_ptr();
+
+        // SAFETY: By the type invariant the host is alive; nobody else changes these fields.
+        let queues = unsafe { (*shost).nr_hw_queues };
+        // SAFETY: As above.
+        let each = unsafe { (*shost).can_queue };
+        let all = each.saturating_mul(i32::try_from(queues).unwrap_or(1));
+        let per_lun = all.min(self.data().cmd_per_lun.into());
+        // SAFETY: As above; who reads it meanwhile gets one number or the other.
+        unsafe { (*shost).can_queue = all };
+        // SAFETY: As above.
+        unsafe { (*shost).cmd_per_lun = i16::try_from(per_lun).unwrap_or(i16::MAX) };
     }
 
     /// Returns the number of the host, as in `host0`.

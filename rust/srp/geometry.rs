@@ -63,7 +63,7 @@ pub struct Geometry {
     pub static_read: u32,
     max_sectors: u32,
     sg_tablesize: u32,
-    cmd_per_lun: u32,
+    cmd_per_lun: Option<u32>,
 }
 
 impl Geometry {
@@ -201,11 +201,13 @@ impl Geometry {
         let count = self.regions_of(granted);
         let shape = regions(&self.device);
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
+        let channels = u16::try_from(channels).map_err(|_| EINVAL)?;
+        let all = can_queue.saturating_mul(channels.into());
         Ok(scsi::Limits {
-            nr_hw_queues: u16::try_from(channels).map_err(|_| EINVAL)?,
+            nr_hw_queues: channels,
             polled_queues: small(self.polled)?,
             can_queue: small(can_queue)?,
-            cmd_per_lun: small(self.cmd_per_lun.min(can_queue))?,
+            cmd_per_lun: small(self.cmd_per_lun.unwrap_or(all).min(all).min(CMD_PER_LUN_MAX))?,
             max_id: 1,
             max_lun: u64::MAX,
             max_cmd_len: 16,
@@ -233,6 +235,8 @@ const MAX_IMMEDIATE: u32 = 32 << 10;
 const MAX_POLL_QUEUES: u32 = 8;
 /// Longest read through static memory, whatever the parameter says.
 const MAX_STATIC_READ: u32 = 32 << 10;
+/// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
+const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
 /// `SG_MAX_SEGMENTS`.
 const SG_MAX_SEGMENTS: u32 = 2048;
 

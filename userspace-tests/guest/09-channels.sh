@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # on: stock test, rxe siw. time: 60
-# One, two and four channels; all of them carry verified I/O.
+# One, two and four channels; all of them carry verified I/O. Their completion vectors begin with comp_vector.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -25,6 +25,8 @@ for n in 1 2 4; do
 	ends=2
 	[ -z "$paired" ] || ends=1
 	equal "queue pairs" $(($(qps) - idle_qps)) $((ends * got))
+	# Each channel adds its queue, also for one disk; C's does not.
+	is "the disk's queue" /sys/block/${dev#/dev/}/device/queue_depth $((62 * (${is_rust:-0} ? got : 1)))
 	queues=$(ls -d /sys/block/${dev#/dev/}/mq/[0-9]* | wc -l)
 	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=4k --size=4m \
 		--numjobs=4 --offset_increment=8m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split \
@@ -33,4 +35,22 @@ for n in 1 2 4; do
 	logout "$host"
 	clean
 done
+
+# The C driver takes no notice of it.
+if rust_driver && [ $cpus -gt 1 ]; then
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+	# Both soft devices have a vector for each CPU.
+	IFS=- read -r _ last </sys/devices/system/cpu/possible
+	for first in 0 1; do
+		echo >$tracing/trace
+		echo 1 >$tracing/events/rdma_core/cq_alloc/enable || fail "no event cq_alloc"
+		login 0 ",ch_count=2,comp_vector=$first"
+		echo 0 >$tracing/events/rdma_core/cq_alloc/enable
+		# Those of the target are allocated by a kworker.
+		vectors=$(sed -n '/kworker/d; s/.* comp_vector=\([0-9]*\) .*/\1/p' $tracing/trace | uniq | head -n 2 | paste -sd' ')
+		equal "the vectors of two channels with comp_vector=$first" "$vectors" "$first $(((first + 1) % (last + 1)))"
+		logout "$host"
+	done
+	clean
+fi
 ok "$kind"

@@ -15,6 +15,7 @@ target 0
 lun 0 0 disk
 RANDOM=${SEED:-$$}
 slowest=0
+listen send done
 for ((i = 1; i <= n; i++)); do
 	fio=
 	if ((i % 5 == 0)); then
@@ -44,6 +45,8 @@ for ((i = 1; i <= n; i++)); do
 	[ ! -e "$(add_target 0)" ] || fail "the class device outlived its RDMA device"
 	pair_device 0
 done
+dev=
+told ended
 # And all works after that.
 login 0
 dev=$(disk "$host" 0)

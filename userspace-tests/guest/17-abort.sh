@@ -38,16 +38,19 @@ fio_ok() {
 }
 
 enter
+listen send done task task_done
 io 14
 sleep 2
 stall
 sleep 3
 go_on
 fio_ok 60 "I/O errors after a stall of 3 s"
+told ended task=0x01
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "a stall of 3 s: I/O went on"
 
 echo 5 >/sys/block/${dev#/dev/}/device/timeout
+listen send done task task_done
 io 10
 sleep 1
 for i in 1 2 3; do
@@ -55,10 +58,12 @@ for i in 1 2 3; do
 	sleep 1
 done
 fio_ok 90 "I/O errors after LUN resets"
+told ended task=0x08
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "three LUN resets: I/O went on"
 
 # A host reset makes a new connection, and whatever was out is tried again.
+listen send done lost
 io 12
 sleep 1
 rport=/sys/class/srp_remote_ports/port-${host#host}:1
@@ -72,12 +77,14 @@ for i in 1 2 3; do
 done
 echo $delay >$rport/reconnect_delay
 fio_ok 90 "I/O errors after host resets"
+told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
 logout "$host"
 clean
 
 # Nothing is ever answered: abort, LUN reset and a new connection do not help, so I/O ends.
 enter
+listen
 io 120
 sleep 2
 stall
@@ -87,6 +94,7 @@ say "nothing answered: I/O ended after $((SECONDS - t)) s"
 go_on
 within 60 "log-out" eval "echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete"
 within 60 "end of the session" gone "$host"
+told ended task=0x01 lost=
 within 60 "nothing of ours" nothing_ours
 # The back end's own error handling has given it up meanwhile.
 echo running >/sys/block/${backdev[disk]#/dev/}/device/state

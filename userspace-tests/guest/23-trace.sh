@@ -7,20 +7,6 @@
 
 begin 300
 rust_driver || skip "the C driver has no events"
-dev=
-tracing=/sys/kernel/tracing
-mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
-events=$tracing/events/ib_srp
-undo() { [ ! -d $events ] || echo 0 >$events/enable; echo >$tracing/trace; echo 1408 >$tracing/buffer_size_kb; echo local >$tracing/trace_clock; }
-# The order across CPUs; User-Mode Linux has a clock of 10 ms.
-echo counter >$tracing/trace_clock
-[ -d $events ] || fail "no events: $(ls $tracing/events)"
-echo 16384 >$tracing/buffer_size_kb
-echo >$tracing/trace
-settled() { [ -z "$dev" ] || quiet $dev; }
-listen() { settled; echo >$tracing/trace; echo 1 >$events/enable; }
-# told RULE... <TRACE: what traces.py says of it.
-told() { settled; cat $tracing/trace >$tmp/trace; python3 "$here/traces.py" $tmp/trace "$@" || fail "trace: $(tail -n 30 $tmp/trace)"; }
 io() { fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --size=1m --output=$tmp/fio "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
 
 fabric 1

@@ -26,14 +26,11 @@ polled() {
 		--bs=4k --size=8m --offset=8m --name="$@" --output=$tmp/$1
 }
 # I/Os of the polled channels and of the others, by the events.
-tracing=/sys/kernel/tracing
-mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 count() {
-	echo 0 >$tracing/events/ib_srp/srp_send/enable
+	echo 0 >$events/srp_send/enable
 	with=$(grep -c "channel=[0-$((channels - 1))] " $tracing/trace)
 	without=$(grep -c "channel=[$channels-9] " $tracing/trace)
 }
-listen() { echo >$tracing/trace; echo 1 >$tracing/events/ib_srp/srp_send/enable; }
 
 login 0 ,ch_count=1
 [ "$(cat /sys/block/"$(basename "$(disk "$host" 0)")"/queue/io_poll)" = 0 ] || fail "polled I/O without poll_queues"
@@ -47,13 +44,13 @@ for polls in 1 2; do
 	udevadm settle -t 10
 	is "channels" /sys/class/scsi_host/$host/ch_count $((channels + polls))
 	is "io_poll" /sys/block/${dev#/dev/}/queue/io_poll 1
-	listen
+	listen send
 	polled a --rw=randrw --iodepth=8 --numjobs=2 --offset_increment=8m || fail "polled I/O: $(grep -iE 'err|verify' $tmp/a)"
 	quiet $dev
 	count
 	# What udev reads after fio comes with interrupts.
 	[ $without -ge 4096 ] && [ $with -lt $without ] || fail "polled I/O: $with commands with interrupts, $without without"
-	listen
+	listen send
 	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=libaio --direct=1 --rw=randread --bs=4k --size=1m --name=b --output=$tmp/b || fail "libaio"
 	quiet $dev
 	count

@@ -4,11 +4,13 @@
 # A first login at a host that never answers ends by itself, and at once when the RDMA device or the
 # module goes. The write of siw opens the TCP connection, with TCP's own retries.
 . "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
 
-begin 200
+begin 300
 rust_driver || skip "the C driver waits for the retries of the connection manager, or of TCP"
-fabric_pair 1
-target 0
+fabric_pair 2
+back_ram disk 4
+for i in 0 1; do target $i; lun $i 0 disk; done
 silent=10.0.0.99
 from 0
 [ $kind = rxe ] || silent="[fd00::99]"
@@ -49,4 +51,29 @@ within 10 "the port" test -e "$(add_target 0)"
 login 0
 logout "$host"
 clean
+
+# dead N: rmmod when N targets, each at a device of its own, do not answer any more; took `ms`.
+dead() {
+	local i t
+	for ((i = 0; i < $1; i++)); do
+		login $i ,tl_retry_count=2
+		disk $host 0 >/dev/null
+	done
+	# An open disk would hold the module.
+	udevadm settle -t 30
+	for ((i = 0; i < $1; i++)); do hole both $i; done
+	t=${EPOCHREALTIME/./}
+	unload_srp || fail "rmmod with $1 dead targets: $(<$tmp/rmmod)"
+	ms=$(((${EPOCHREALTIME/./} - t) / 1000))
+	for ((i = 0; i < $1; i++)); do heal $i; done
+	load_srp
+	for ((i = 0; i < 2; i++)); do within 10 "the port" test -e "$(add_target $i)"; done
+}
+dead 1
+one=$ms
+times+=", with one dead target $one ms"
+dead 2
+times+=", with two $ms ms"
+# They end together.
+[ $ms -le $((one * 3 / 2 + 500)) ] && [ $ms -le 20000 ] || fail "rmmod$times"
 ok "$kind${times/,/:}"

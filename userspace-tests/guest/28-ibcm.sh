@@ -38,7 +38,6 @@ is dgid $s/dgid "$(colons $there)"
 is orig_dgid $s/orig_dgid "$(colons $there)"
 is sgid $s/sgid "$(colons $here_gid)"
 is ch_count $s/ch_count 2
-[ "$(</sys/block/${dev#/dev/}/queue/io_timeout)" -ge 30000 ] || fail "io_timeout $(</sys/block/${dev#/dev/}/queue/io_timeout)"
 equal "second login" "$(write_login 0 "$(string)")" "File exists"
 
 head -c 4M /dev/urandom >$tmp/a

@@ -22,6 +22,7 @@ states() {
 off() { echo 0 >${tpg[0]}/enable; }
 for how in disabled unreachable; do
 	attach 0
+	listen send done lost
 	journal $dev --rport port-${host#host}:1
 	alive 1
 	note "the target is $how for ever"
@@ -36,6 +37,7 @@ for how in disabled unreachable; do
 	states $t0
 	heal 0
 	settle
+	told ended lost=
 	echo 1 >${tpg[0]}/enable
 	attach 0
 	# An open disk would hold the module.

@@ -42,6 +42,8 @@ active() { dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l; }
 within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
 say "$(dmsetup status $map)"
 before=$(cat /sys/class/srp_remote_ports/port-*/failed_reconnects | paste -sd+)
+dev=
+listen send done lost
 journal /dev/mapper/$map
 verify_dev=/dev/mapper/$map
 
@@ -77,6 +79,11 @@ alive 1
 errors
 [ $errors = 0 ] || fail "$errors errors above dm"
 settle
+udevadm settle -t 20
+kill -STOP $(pgrep -x multipathd)
+sleep 1
+told ended lost=
+kill -CONT $(pgrep -x multipathd)
 # udev looks at a device that somebody has closed.
 udevadm settle -t 20
 within 20 "multipath -f" multipath -f $map

@@ -32,18 +32,19 @@ rdma dev set other0 name $(initiator 0) || fail "rdma dev set"
 alive 1
 
 # Nothing wakes a guest that sleeps in earnest: all but the last step of it.
-if [ -e /sys/power/pm_test ]; then
-	note "sleep"
-	echo devices >/sys/power/pm_test
+doze() {
+	echo devices >/sys/power/pm_test || fail "this kernel has no pm_test"
 	clock; t0=$now
 	echo freeze >/sys/power/state || fail "cannot sleep"
 	clock; t1=$now
 	say "slept for $(ms $((t1 - t0)))"
 	echo none >/sys/power/pm_test
-	goes_on 20
-	bound "after sleeping: I/O resumed" $((at - t1)) 10
-	alive 1
-fi
+}
+note "sleep"
+doze
+goes_on 20
+bound "after sleeping: I/O resumed" $((at - t1)) 10
+alive 1
 
 note "the address goes and comes"
 if [ $kind = rxe ]; then address=10.0.0.2/24; else address=fd00:0:0:0::2/64; fi
@@ -71,6 +72,23 @@ fi
 verified
 settle
 once
+
+# Nobody uses the disks, so only the test after the sleep can find out.
+if rust_driver; then
+	note "the path goes while the machine sleeps"
+	quiet $dev
+	quiet $dev2
+	requests() { cat /sys/bus/scsi/devices/${host#host}:0:0:*/iorequest_cnt | tr '\n' ' '; }
+	before=$(requests)
+	hole target 0
+	doze
+	within $((20 * factor / 1000)) "found dead" eval '! state running'
+	clock
+	bound "found dead after sleeping" $((now - t1)) 3 5
+	equal "commands meanwhile" "$(requests)" "$before"
+	heal 0
+	within $((15 * factor / 1000)) "running again" state running
+fi
 logout $host
 [ $kind != rxe ] || within 20 "the namespace and its device are gone" eval '[ ! -e /sys/class/infiniband/$(initiator 0) ]'
 ok "$kind"

@@ -103,6 +103,8 @@ expiry() {
 	$how 0 on
 }
 
+dev=
+listen send done
 # The long one waits beside the others.
 enter 1 1 5 30
 slow=$host
@@ -170,5 +172,7 @@ say "both off: $(states $host)"
 
 expired $slow refuse 5 30
 refuse 1 on
+dev=
+told ended
 clean
 ok "$kind"

@@ -5,6 +5,7 @@
 # deep as before.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
+. "$here/faults.sh"
 
 begin 400 3600
 rounds 90 3000
@@ -21,6 +22,7 @@ dev=$(disk "$host" 0)
 udevadm settle -t 10
 timeouts $host 1 60 120
 watch_states $host
+trace $host
 
 # What the initiator's device has: its line of the summary.
 objects() { resources | grep " $(initiator 0):" | sed 's/^[0-9]*: //'; }
@@ -33,7 +35,7 @@ have_credits() { [ "$(credits)" = "$1" ]; }
 burst() {
 	local p last=-1
 	hold disk
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=100 --direct=1 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --output=$tmp/burst >/dev/null 2>&1 &
+	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=100 --direct=1 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split --output=$tmp/burst >/dev/null 2>&1 &
 	p=$!
 	depth=0
 	until [ $depth -gt 0 ] && [ $depth = $last ]; do
@@ -48,6 +50,8 @@ burst() {
 
 burst
 deep=$depth
+# More than one channel takes.
+! rust_driver || [ $deep -gt 62 ] || fail "only $deep commands at once"
 within 5 "all credits" eval '[ "$(credits)" -gt 0 ]'
 start=$(credits)
 first=$(objects)
@@ -103,6 +107,7 @@ within 5 "req_lim as at the start" have_credits $start
 burst
 equal "commands at once after $done reconnects" $depth $deep
 within 5 "req_lim as at the start after a burst" have_credits $start
+once
 read -r slab free <<<"$memory"
 read -r slab2 free2 < <(memory)
 say "after round 20: $slab KiB slab, $free KiB free; after round $done: $slab2, $free2"

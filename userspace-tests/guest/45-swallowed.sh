@@ -24,6 +24,7 @@ echo 0 >$faults/verbose
 echo 1 >$queue/io-timeout-fail || fail "io-timeout-fail cannot be set"
 
 rounds 3 20
+listen send done task
 for ((i = 0; i < rounds; i++)); do
 	echo 30 >$faults/interval
 	echo 100 >$faults/probability
@@ -41,6 +42,7 @@ for ((i = 0; i < rounds; i++)); do
 done
 echo 0 >$faults/probability
 echo 0 >$queue/io-timeout-fail
+told ended
 logout $host
 clean
 ok "$kind"

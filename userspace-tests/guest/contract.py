@@ -298,6 +298,11 @@ def logins(add_target, ids):
     say("login by InfiniBand CM", result)
     if host:
         log_out(host)
+    # Else all that follows would be the same for both drivers, whatever they do.
+    result, host = log_in(add_target, ids.encode())
+    if result != "ok" or not host:
+        raise SystemExit(f"a plain login: {result}")
+    log_out(host)
     for suffix in SUFFIXES:
         # Ours gives up after 10 s.
         longest = 14 if "10.0.0.99:" in suffix else LONGEST

@@ -228,7 +228,6 @@ verified() {
 # --- every command once -----------------------------------------------------------------
 
 # trace HOST counts the commands of the host: sent, refused, completed, timed out.
-tracing=/sys/kernel/tracing
 traced='start error done timeout'
 trace() {
 	local e d

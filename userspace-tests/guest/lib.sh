@@ -32,6 +32,7 @@ context() {
 	echo "--- hosts: $(hosts) disks: $(lsblk -dno NAME,SIZE,TRAN 2>/dev/null | tr '\n' ';')"
 	echo "--- rdma resources: $(timeout 10 rdma resource show | tr '\n' ';')"; ours 2>&1 | head -n 20
 	for k in /sys/class/infiniband/*; do echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"; done
+	[ ! -s $tmp/odd ] || { echo "--- the target said:"; tail -n 20 $tmp/odd; }
 	echo "--- tasks in D state:"; ps -eo pid,stat,wchan:32,args 2>/dev/null | awk '$2 ~ /^D/' | head -n 10
 	echo "--- kernel log since the test began:"; log_since | grep -Ev "$chatter" | tail -n 60
 	echo "---"
@@ -460,6 +461,40 @@ clean() {
 	no_reports
 }
 
+# --- what ib_srp's events tell --------------------------------------------------------
+
+tracing=/sys/kernel/tracing
+events=$tracing/events/ib_srp
+dev=
+# listen [EVENT]...: notes these events from now on, or all of them. The C driver has none.
+listen() {
+	local e
+	rust_driver || return 0
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+	[ -d $events ] || fail "no events of ib_srp: $(ls $tracing/events)"
+	[ ! -b "$dev" ] || quiet $dev
+	# The order across CPUs; User-Mode Linux has a clock of 10 ms.
+	echo counter >$tracing/trace_clock
+	echo 16384 >$tracing/buffer_size_kb
+	echo >$tracing/trace
+	for e in "${@:-}"; do echo 1 >$events/${e:+srp_$e/}enable || fail "no event srp_$e"; done
+}
+# told RULE...: what traces.py finds in it. `ended`: every command that was sent has ended, once.
+told() {
+	local found
+	rust_driver || return 0
+	[ ! -b "$dev" ] || quiet $dev
+	cat $tracing/trace >$tmp/trace
+	found=$(python3 "$here/traces.py" $tmp/trace "$@" 2>&1) || fail "events: $found $(tail -n 30 $tmp/trace)"
+	say "$found"
+}
+unlisten() {
+	[ ! -d $events ] || echo 0 >$events/enable
+	echo >$tracing/trace
+	echo 1408 >$tracing/buffer_size_kb
+	echo local >$tracing/trace_clock
+} 2>/dev/null
+
 # --- begin and end --------------------------------------------------------------------
 
 # begin SECONDS [LONG SECONDS]: the deadline of the whole test.
@@ -497,6 +532,7 @@ finish() {
 		echo 1 >"/sys/class/srp_remote_ports/port-${h#host}:1/delete" 2>/dev/null
 	done
 	! declare -F undo >/dev/null || undo
+	! grep -q '\[counter\]' $tracing/trace_clock 2>/dev/null || unlisten
 	for h in $(seq 100); do no_hosts && break; sleep 0.1; done
 	[ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null
 	untarget

@@ -111,8 +111,8 @@ pub struct Options<'a> {
     pub max_sect: Option<u32>,
     /// Commands per channel.
     pub queue_size: u32,
-    /// Commands per unit, at most `queue_size`.
-    pub cmd_per_lun: u32,
+    /// Commands per unit; `None` for as many as all channels take.
+    pub cmd_per_lun: Option<u32>,
     /// Commands per target, if limited.
     pub target_can_queue: Option<u32>,
     /// Descriptors in a message.
@@ -313,7 +313,6 @@ impl<'a> Draft<'a> {
         let (Some(id_ext), Some(ioc_guid)) = (self.id_ext, self.ioc_guid) else {
             return Err(missing(self.missing_ids()));
         };
-        let queue_size = self.queue_size.unwrap_or(QUEUE_SIZE_DEFAULT);
         Ok(Options {
             id_ext: Guid(id_ext),
             ioc_guid: Guid(ioc_guid),
@@ -321,8 +320,8 @@ impl<'a> Draft<'a> {
             io_class: self.io_class,
             initiator_ext: Guid(self.initiator_ext),
             max_sect: self.max_sect,
-            queue_size,
-            cmd_per_lun: self.max_cmd_per_lun.unwrap_or(queue_size).min(queue_size),
+            queue_size: self.queue_size.unwrap_or(QUEUE_SIZE_DEFAULT),
+            cmd_per_lun: self.max_cmd_per_lun,
             target_can_queue: self.target_can_queue,
             cmd_sg_entries: self.cmd_sg_entries.unwrap_or(defaults.cmd_sg_entries),
             allow_ext_sg: self.allow_ext_sg.unwrap_or(defaults.allow_ext_sg),

@@ -99,7 +99,7 @@ fn defaults() {
             initiator_ext: Guid(0),
             max_sect: None,
             queue_size: 62,
-            cmd_per_lun: 62,
+            cmd_per_lun: None,
             target_can_queue: None,
             cmd_sg_entries: 12,
             allow_ext_sg: false,
@@ -155,7 +155,7 @@ fn everything() {
     );
     assert_eq!(
         (options.max_sect, options.queue_size, options.cmd_per_lun),
-        (Some(2048), 64, 8)
+        (Some(2048), 64, Some(8))
     );
     assert_eq!(
         (options.target_can_queue, options.cmd_sg_entries),
@@ -225,14 +225,14 @@ fn separators_and_duplicates() {
 #[test]
 fn depths() {
     for (options, queue_size, cmd_per_lun) in [
-        ("", 62, 62),
-        ("queue_size=100", 100, 100),
-        ("max_cmd_per_lun=10", 62, 10),
-        ("max_cmd_per_lun=10,queue_size=100", 100, 10),
-        ("queue_size=100,max_cmd_per_lun=10", 100, 10),
-        ("queue_size=8,max_cmd_per_lun=100", 8, 8),
-        ("queue_size=1", 1, 1),
-        ("max_cmd_per_lun=32767,queue_size=4096", 4096, 4096),
+        ("", 62, None),
+        ("queue_size=100", 100, None),
+        ("max_cmd_per_lun=10", 62, Some(10)),
+        ("max_cmd_per_lun=10,queue_size=100", 100, Some(10)),
+        ("queue_size=100,max_cmd_per_lun=10", 100, Some(10)),
+        ("queue_size=8,max_cmd_per_lun=100", 8, Some(100)),
+        ("queue_size=1", 1, None),
+        ("max_cmd_per_lun=32767,queue_size=4096", 4096, Some(32767)),
     ] {
         let text = format!("{RDMA},{options}");
         let parsed = parse(&text);

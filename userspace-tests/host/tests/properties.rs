@@ -102,7 +102,7 @@ proptest! {
     fn logins_say_what_was_written((text, id_ext, ioc_guid, queue_size, port) in login()) {
         let options = Options::parse(text.as_bytes(), &Defaults::default()).unwrap();
         prop_assert_eq!((options.id_ext.0, options.ioc_guid.0), (id_ext, ioc_guid));
-        prop_assert_eq!((options.queue_size, options.cmd_per_lun), (queue_size, queue_size));
+        prop_assert_eq!((options.queue_size, options.cmd_per_lun), (queue_size, None));
         let Target::Rdma { dest, .. } = options.target else { panic!() };
         prop_assert_eq!(dest.port, Some(port));
     }

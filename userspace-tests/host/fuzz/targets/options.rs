@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     match Options::parse(bytes, &Defaults::default()) {
         Ok(options) => {
             assert!((1..=4096).contains(&options.queue_size));
-            assert!((1..=options.queue_size).contains(&options.cmd_per_lun));
+            assert!(options.cmd_per_lun.is_none_or(|n| (1..=32767).contains(&n)));
             assert!(options.cmd_sg_entries >= 1 && (1..=2048).contains(&options.sg_tablesize));
             assert!((2..=7).contains(&options.tl_retry_count));
             assert!(options.max_it_iu_size == 0 || options.max_it_iu_size >= 64);

@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: kasan stock, rxe siw. time: 60
+# Logging out: by the target, after which another login follows at once; by us, with a message on each channel
+# that waits for no longer than a second.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 200
+odd_target
+enter
+# A login that is older than this may be followed at once.
+sleep 1.5
+echo 30 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
+for reason in "0 no reason" "1 inactive channel" "4 new login"; do
+	[ -z "${listening-}" ] || sleep 1.5
+	listening=1
+	mark
+	listen
+	verified 4 &
+	fio=$!
+	sleep 1
+	tell send logout ${reason%% *}
+	if rust_driver; then
+		logged "logged out by the target: .*${reason#* } "
+		hears "another login" 'login multi=0' 5
+		within 5 "running" running
+	fi
+	wait $fio || fail "I/O errors"
+	told ended
+	no_reports
+done
+say "after a logout of the target I/O went on"
+
+logout $host
+if rust_driver; then hears "a logout" 'message channel=0 opcode=03 length=16'; fi
+hears "the end" 'gone channel=0'
+clean
+enter ,ch_count=2
+channels=$(</sys/class/scsi_host/$host/ch_count)
+mark_said
+logout $host
+if rust_driver; then
+	equal "logouts of $channels channels" $(times 'message channel=[01] opcode=03') $channels
+	! tail -n +$((heard + 1)) $tmp/odd | grep -A 99 'opcode=03' | grep -q 'command' || fail "a command after the logout: $(tail $tmp/odd)"
+fi
+clean
+
+# On iWARP a message without a buffer ends the connection.
+if [ $kind = rxe ]; then
+	enter ,ch_count=1
+	udevadm control --stop-exec-queue
+	tell receive off
+	# The buffers that it still has, each for one command: then nobody takes the logout.
+	timeout 60 dd if=$dev of=/dev/null bs=4k count=40 iflag=direct 2>$tmp/dd || fail "dd: $(<$tmp/dd)"
+	equal "commands" $(times 'command ') 40
+	t=${EPOCHREALTIME/./}
+	logout $host
+	# The connection goes after the host.
+	within 10 "the end of the connection" nothing_ours
+	t=$(((${EPOCHREALTIME/./} - t) / 1000))
+	udevadm control --start-exec-queue
+	! has_said 'opcode=03' || fail "there was a buffer for the logout"
+	[ $t -le 4000 ] || fail "a logout that nobody takes took $t ms"
+	! rust_driver || [ $t -ge 900 ] || fail "a logout that nobody takes was waited for $t ms only"
+	say "a logout that nobody takes: $t ms"
+	clean
+fi
+ok "$kind"

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: kasan stock, rxe siw. time: 60
+# What a target sends without being asked: reports of events and changes of the request limit. Each is answered.
+# That the list of units has changed is followed by a scan, one in half a minute.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 200
+odd_target
+rust_driver || skip "the C driver does not look for disks after a report"
+enter ,ch_count=1
+limit() { echo $(</sys/class/scsi_host/$host/req_lim); }
+there() { [ -e /sys/bus/scsi/devices/${host#host}:0:0:$1 ]; }
+tag=1234567890abcdef
+
+tell luns 2
+tell send report 6 3f 0e
+hears "an answer" "message channel=0 opcode=42 length=16 tag=$tag"
+within 10 "the new unit" there 1
+t0=${EPOCHREALTIME/./}
+logged "units have changed"
+
+tell luns 3
+for i in 1 2 3; do
+	tell send report 6 3f 0e
+	hears "an answer" "message channel=0 opcode=42 length=16 tag=$tag"
+done
+scans() { times 'opcode=a0'; }
+sleep 5
+! there 2 || fail "looked again after $(((${EPOCHREALTIME/./} - t0) / 1000000)) s"
+
+# Other reports are answered as well, and change nothing.
+mark
+tell send report 6 29 0
+hears "an answer" "message channel=0 opcode=42 length=16 tag=$tag"
+logged "event report of the target.* ignored"
+no_reports
+
+quiet $dev
+for change in 5 -7 2; do
+	before=$(limit)
+	tell send credits $change
+	hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
+	equal "the request limit after a change by $change" $(limit) $((before + change))
+done
+verified 2
+
+within 40 "the third unit" there 2
+t=$(((${EPOCHREALTIME/./} - t0) / 1000))
+[ $t -ge 28000 ] && [ $t -le 36000 ] || fail "looked again after $t ms"
+say "three reports: one scan, $t ms after the first"
+sleep 2
+equal "scans in all" $(scans) 1
+running || fail "the session was lost"
+logout $host
+clean
+ok "$kind"

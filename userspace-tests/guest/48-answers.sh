@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: kasan stock, rxe siw. time: 120
+# Answers of a target that come twice, that belong to nobody, that come after an abort or a reset; codes of
+# task management; resets by hand.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 300
+odd_target
+rust_driver || skip "the C driver believes it all"
+enter ,ch_count=1
+block write
+
+# Both break the protocol: the session begins anew, and the command is done once.
+for action in twice astray; do
+	mark
+	listen
+	tell on 28 $action
+	block read
+	logged 'connection lost: protocol violation: tag 0x[0-9a-f]* is not outstanding'
+	within 10 "running after an answer $action" running
+	block read
+	told ended lost="protocol violation"
+	no_reports
+	sleep 1.5
+done
+listen
+tell on 2a busy 3
+block write
+block read
+told ended
+running || fail "the session was lost by BUSY"
+
+# A target that says that an abort was carried out, and one that answers all the same afterwards.
+impatient
+for keep in "" " keep"; do
+	listen
+	tell tmf 0$keep
+	tell on 2a hold
+	block write
+	has_said 'task channel=0 function=01' || fail "no abort: $(tail -n 5 $tmp/odd)"
+	equal "writes until one was done" $(times 'command .*opcode=2a') 2
+	[ -z "$keep" ] || { tell answer; sleep 0.5; }
+	block read
+	told ended task=0x01
+	running || fail "the session was lost"
+done
+
+# Only code 0 means that the target will not touch the command any more.
+for code in 2 4 5 200; do
+	listen
+	tell tmf $code
+	tell on 2a hold
+	block write &
+	writer=$!
+	hears "an abort" 'task channel=0 function=01' 10
+	hears "a reset of the unit" 'task channel=0 function=08' 10
+	# No word of it is believed, so there is another connection.
+	hears "another login" 'login multi=0' 30
+	wait $writer || exit 1
+	told ended lost="reset by the error handler"
+	within 5 "running" running
+	say "code $code was not taken for success"
+done
+
+# The error handler's own test goes out with the tag of the command that timed out; then the answer to that
+# comes. The target refuses the abort, carries out the reset.
+yes old | head -c 4096 >$tmp/wrote
+listen
+tell abort 5
+tell tmf 0 keep
+tell on 2a hold
+tell on 00 hold
+timeout 60 dd if=$tmp/wrote of=$dev bs=4k count=1 oflag=direct conv=notrunc 2>$tmp/dd &
+writer=$!
+hears "an abort" 'task channel=0 function=01' 10
+hears "the reset of the unit" 'task channel=0 function=08' 10
+hears "the test" 'command channel=0 opcode=00 .*held' 10
+tell answer
+wait $writer || fail "the write: $(<$tmp/dd)"
+block read
+told ended task=0x08
+running || fail "the session was lost by a late answer"
+equal "logins since" $(times 'login multi') 0
+say "an old answer did not end the test of the error handler"
+
+# By hand. There is no handler for the target or the bus, so they are the whole session, or with -N nothing.
+tell abort -1
+tell tmf 0
+echo 30 >/sys/block/${dev#/dev/}/device/timeout
+sleep 1.5
+for what in -d -t -b -H; do
+	verified 4 &
+	fio=$!
+	sleep 1
+	mark_said
+	timeout 30 sg_reset $what $dev >$tmp/err 2>&1 || fail "sg_reset $what: $(<$tmp/err)"
+	if [ $what = -d ]; then has_said 'function=08'; else has_said 'login multi=0'; fi || fail "sg_reset $what: $(tail -n 5 $tmp/odd)"
+	running || fail "not running after sg_reset $what"
+	wait $fio || exit 1
+done
+for what in -t -b; do
+	! timeout 30 sg_reset -N $what $dev >$tmp/err 2>&1 || fail "sg_reset -N $what says that it was done"
+	running || fail "sg_reset -N $what ended the session"
+done
+
+# With a deadline the error handler goes to the last step at once.
+impatient
+echo 3 >/sys/class/scsi_host/$host/eh_deadline || fail "eh_deadline"
+tell tmf drop
+tell on 2a hold
+t=${EPOCHREALTIME/./}
+block write
+t=$(((${EPOCHREALTIME/./} - t) / 1000))
+has_said 'task channel=0 function=01' && ! has_said 'function=08' || fail "steps: $(tail -n 5 $tmp/odd)"
+# 2 s of the command, 5 s of the abort, a login.
+[ $t -le 13000 ] || fail "with eh_deadline it took $t ms"
+say "eh_deadline: $t ms"
+within 10 "running" running
+block read
+logout $host
+clean
+ok "$kind"

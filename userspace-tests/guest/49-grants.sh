@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: kasan stock, rxe siw. time: 90
+# What a target grants at a login: fewer channels, which come later; less than is needed, which is an error; nothing.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 300
+odd_target
+rust_driver || skip "the C driver keeps what it had at the login"
+cpus=$(nproc)
+[ $cpus -gt 1 ] || fail "one CPU has one channel"
+channels() { [ "$(</sys/class/scsi_host/$host/ch_count)" = $1 ]; }
+
+tell login only 1
+mark
+enter ,ch_count=4
+logged '1 of [2-4] channels'
+all=$(log_since | sed -n 's/.*1 of \([2-4]\) channels.*/\1/p' | head -n 1)
+channels 1 || fail "channels: $(</sys/class/scsi_host/$host/ch_count)"
+verified 2 --numjobs=4 --offset_increment=4m --size=1m
+tell login ok
+within 15 "$all channels" channels $all
+mark_said
+verified 2 --numjobs=4 --offset_increment=4m --size=1m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split
+for ((i = 1; i < all; i++)); do has_said "command channel=$i" || fail "nothing was sent on channel $i of $all"; done
+say "$all channels in the end"
+
+# A new connection with fewer, and again more.
+sleep 1.5
+verified 20 --numjobs=2 --offset_increment=4m --size=1m &
+fio=$!
+sleep 1
+tell login only 1
+tell disconnect
+hears "another login" 'login multi=0'
+within 10 "running" running
+within 5 "one channel" channels 1
+sleep 2
+tell login ok
+within 15 "$all channels again" channels $all
+wait $fio || exit 1
+logout $host
+clean
+
+# refused ERROR WHAT REGEX: a login now fails, says why, and leaves nothing.
+refused() {
+	local error
+	mark
+	error=$(write_login 0 "$(login_string 0)")
+	equal "$2" "$error" "$1"
+	[ -z "$3" ] || logged "ib_srp: .*($3)"
+	no_hosts || fail "$2: there is a host"
+	no_reports
+}
+while read -r offset bytes why; do
+	tell login bytes $offset $bytes
+	refused "Protocol error" "response with $bytes at $offset" "$why"
+	hears "the end" gone
+done <<-EOF
+	0 c1 no login response
+	4 00000000 request limit 0
+	4 00000001 request limit 1
+	4 ffffffff request limit -1
+	4 7fffffff request limit
+	8 0123456789abcdef tag 0x123456789abcdef is not ours
+	16 0000003f max_it_iu_len 63
+	20 00000037 max_ti_iu_len 55
+	24 0002 buffer formats
+	24 0004 buffer formats
+EOF
+# On InfiniBand and RoCE the private data has a fixed length, and zeros behind what was said.
+for length in 0 1 51; do
+	[ $kind = siw ] || [ $length -lt 4 ] || continue
+	tell login length $length
+	refused "Protocol error" "a response of $length bytes" "no login response|tag 0x0 is not ours"
+done
+# The reasons of SRP, and one that there is not. siw loses them.
+while read -r reason why; do
+	tell login reject $reason
+	[ $kind = rxe ] || why=rejected
+	refused "Connection reset by peer" "rejected with $reason" "$why"
+done <<-EOF
+	10000 unable to establish
+	10001 insufficient.*resources
+	10002 too large
+	10003 associate
+	10004 descriptor
+	10005 multi
+	10006 limit
+	4711 0x0*4711
+EOF
+tell login silent
+t=$SECONDS
+refused "Connection timed out" "no answer" "login response"
+[ $((SECONDS - t)) -le 15 ] || fail "a login without an answer took $((SECONDS - t)) s"
+tell login ok
+enter
+verified 1
+logout $host
+clean
+ok "$kind"

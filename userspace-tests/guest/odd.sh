@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+# A target of our own at device 0 of a pair, which does what no good one does (target.c). Source it after lib.sh.
+
+odd_port=5556
+
+odd_target() {
+	modprobe -qa ib_uverbs rdma_ucm
+	fabric_pair 1
+	from 0
+	[ -f "$here/../target" ] || skip "target is not in this guest"
+	within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
+	mkfifo $tmp/told
+	exec {telling}<>$tmp/told
+	odd=${dest#[}
+	"$here/../target" ${odd%]} $odd_port <&$telling >$tmp/odd 2>&1 &
+	odd=$!
+	heard=0
+	hears "the target" listens
+	baseline
+}
+# Sessions are with this one.
+login_string() { from $1; echo "id_ext=00000000000000aa,ioc_guid=00000000000000aa,src=$src,dest=$dest:$odd_port${2-}"; }
+
+# tell LINE: what was said before it counts no more.
+tell() {
+	mark_said
+	echo "$*" >&$telling
+	hears "'$*'" "did $*\$"
+}
+mark_said() { heard=$(wc -l 2>/dev/null <$tmp/odd) || heard=0; }
+has_said() { tail -n +$((heard + 1)) $tmp/odd | grep -E -- "$1" >/dev/null; }
+# hears WHAT REGEX [SECONDS]: since the last `tell`.
+hears() {
+	local wanted=$2
+	within "${3-20}" "the target to say: $1" eval 'has_said "$wanted" || ! kill -0 $odd 2>/dev/null'
+	has_said "$wanted" || fail "the target ended before it said: $1"
+}
+# times REGEX: how often it was said since then.
+times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
+
+rport_of() { echo /sys/class/srp_remote_ports/port-${1#host}:1; }
+running() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = running ]; }
+lost() { ! running; }
+
+# enter [OPTION]: a login, and its first disk in `dev`. A target that has broken the rules is asked again after a
+# second.
+enter() {
+	login 0 "${1-}"
+	echo 1 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
+	dev=$(disk $host 0)
+	quiet $dev
+	heard=$(wc -l <$tmp/odd)
+}
+# Commands of a moment, so that a missing answer is one.
+impatient() {
+	echo 2 >/sys/block/${dev#/dev/}/device/timeout
+	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout
+}
+# verified SECONDS [OPTION]...: fio, with data that it checks itself.
+verified() {
+	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --rw=randrw --bs=4k --iodepth=8 \
+		--size=4m --time_based --runtime=$1 --verify=crc32c --verify_fatal=1 --verify_backlog=32 --output=$tmp/fio "${@:2}" >/dev/null 2>&1 ||
+		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+}
+# block write|read: 4 KiB of this number's own.
+block() {
+	if [ $1 = write ]; then
+		pattern=$RANDOM
+		yes $pattern | head -c 4096 >$tmp/wrote
+		timeout 60 dd if=$tmp/wrote of=$dev bs=4k count=1 oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
+	else
+		timeout 60 dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd || fail "read: $(<$tmp/dd)"
+		cmp -s $tmp/wrote $tmp/read || fail "what was read is wrong"
+	fi
+}
