@@ -124,6 +124,13 @@ impl Limits {
         Ok(())
     }
 
+    /// The commands of all hardware queues, and the most of them for a device at first.
+    fn depth(&self) -> (i32, i16) {
+        let all = i32::from(self.can_queue) * i32::from(self.nr_hw_queues);
+        let per_lun = all.min(self.cmd_per_lun.into());
+        (all, i16::try_from(per_lun).unwrap_or(i16::MAX))
+    }
+
     /// Writes the limits to a host.
     ///
     /// # Safety
@@ -183,7 +190,8 @@ pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
     polled_queues: u16,
-    cmd_per_lun: u16,
+    /// The commands of all hardware queues, and the most for a device at first.
+    depth: (i32, i16),
 }
 
 impl<T> HostData<T> {
@@ -212,6 +220,25 @@ impl<T> HostData<T> {
     /// Returns how many hardware queues are for polled requests.
     pub(super) fn polled_queues(&self) -> u16 {
         self.polled_queues
+    }
+
+    /// Lets devices have the commands of all hardware queues.
+    ///
+    /// These are made, with `can_queue` tags each. From then on the midlayer uses that number only as
+    /// the most that a device may have out, which would be no more with many queues than with one. No
+    /// device may have been made by the smaller number: its map of commands would be too small.
+    ///
+    /// # Safety
+    ///
+    /// `shost` is the host of this data, and is being scanned for its first target.
+    pub(super) unsafe fn widen(&self, shost: *mut bindings::Scsi_Host) {
+        let (all, per_lun) = self.depth;
+
+        // SAFETY: By the requirements of this function, nobody else writes it; who reads it meanwhile gets
+        // one number or the other.
+        unsafe { (*shost).can_queue = all };
+        // SAFETY: As above.
+        unsafe { (*shost).cmd_per_lun = per_lun };
     }
 
     /// Returns the driver; [`None`] if the host was not added or was removed.
@@ -314,7 +341,7 @@ impl<T: srp_transport::Operations> Host<T> {
             driver: Atomic::new(core::ptr::null_mut()),
             info: text,
             polled_queues: limits.polled_queues,
-            cmd_per_lun: limits.cmd_per_lun,
+            depth: limits.depth(),
         };
         // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
         unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };
@@ -369,7 +396,6 @@ impl<T: srp_transport::Operations> Host<T> {
             if added.is_ok() {
                 // INVARIANT: `scsi_add_host()` succeeded just now.
                 *stage = Stage::Added;
-                self.widen();
 
                 // SAFETY: The host was added with the template of a `Transport<T>`. `remove()`
                 // stops the port before it gives up its reference to the driver, and cannot do so
@@ -394,24 +420,6 @@ impl<T: Driver> Host<T> {
     fn data(&self) -> &HostData<T> {
         // SAFETY: By the type invariant.
         unsafe { HostData::of(self.shost.as_ptr()) }
-    }
-
-    /// The hardware queues are made, with `can_queue` tags each. From here on the midlayer uses that
-    /// number only as the most that a device may have out, so it becomes that of all queues; else a
-    /// device would get no more with many queues than with one.
-    fn widen(&self) {
-        let shost = self.shost.as_ptr();
-
-        // SAFETY: By the type invariant the host is alive; nobody else changes these fields.
-        let queues = unsafe { (*shost).nr_hw_queues };
-        // SAFETY: As above.
-        let each = unsafe { (*shost).can_queue };
-        let all = each.saturating_mul(i32::try_from(queues).unwrap_or(1));
-        let per_lun = all.min(self.data().cmd_per_lun.into());
-        // SAFETY: As above; who reads it meanwhile gets one number or the other.
-        unsafe { (*shost).can_queue = all };
-        // SAFETY: As above.
-        unsafe { (*shost).cmd_per_lun = i16::try_from(per_lun).unwrap_or(i16::MAX) };
     }
 
     /// Returns the number of the host, as in `host0`.

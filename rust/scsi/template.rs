@@ -337,9 +337,13 @@ impl<T: Driver> Template<T> {
         let shost = unsafe { kernel::container_of!(parent, bindings::Scsi_Host, shost_gendev) };
 
         // SAFETY: By the requirements of this function.
-        let Some(driver) = unsafe { HostData::<T>::of(shost) }.get() else {
+        let data = unsafe { HostData::<T>::of(shost) };
+        let Some(driver) = data.get() else {
             return ENXIO.to_errno();
         };
+        // SAFETY: The host's queues were made before anybody could scan. There is one target, and a scan
+        // for it holds `scan_mutex`.
+        unsafe { data.widen(shost) };
         let can_queue = driver.target_can_queue();
 
         // SAFETY: The target is not in use before this callback has returned.

@@ -207,7 +207,12 @@ impl Geometry {
             nr_hw_queues: channels,
             polled_queues: small(self.polled)?,
             can_queue: small(can_queue)?,
-            cmd_per_lun: small(self.cmd_per_lun.unwrap_or(all).min(all).min(CMD_PER_LUN_MAX))?,
+            cmd_per_lun: small(
+                self.cmd_per_lun
+                    .unwrap_or(all)
+                    .min(all)
+                    .min(CMD_PER_LUN_MAX),
+            )?,
             max_id: 1,
             max_lun: u64::MAX,
             max_cmd_len: 16,

@@ -74,6 +74,8 @@ refused "twice the same target" "$(login_string 0)" "File exists"
 logged 'already (connected|logged in)'
 dd if=$d of=/dev/null bs=4k count=16 iflag=direct status=none || fail "I/O on the first session"
 login 0 ,initiator_ext=0000000000000001
+# What is registered for one session is out of reach for another.
+! rust_driver || equal "protection domains of two sessions" "$(resources pd | grep -cF '[ib_srp]')" 2
 logout "$host"
 logout "$first"
 login 0

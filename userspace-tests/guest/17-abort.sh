@@ -45,7 +45,7 @@ stall
 sleep 3
 go_on
 fio_ok 60 "I/O errors after a stall of 3 s"
-told ended task=0x01
+told ended asked=0x01
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "a stall of 3 s: I/O went on"
 
@@ -94,7 +94,7 @@ say "nothing answered: I/O ended after $((SECONDS - t)) s"
 go_on
 within 60 "log-out" eval "echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete"
 within 60 "end of the session" gone "$host"
-told ended task=0x01 lost=
+told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours
 # The back end's own error handling has given it up meanwhile.
 echo running >/sys/block/${backdev[disk]#/dev/}/device/state

@@ -43,7 +43,12 @@ within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" t
 say "$(dmsetup status $map)"
 before=$(cat /sys/class/srp_remote_ports/port-*/failed_reconnects | paste -sd+)
 dev=
+# Its checkers would have a command out while events are switched on or off.
+pause() { kill -STOP $(pgrep -x multipathd); sleep 1; }
+go_on() { kill -CONT $(pgrep -x multipathd); }
+pause
 listen send done lost
+go_on
 journal /dev/mapper/$map
 verify_dev=/dev/mapper/$map
 
@@ -80,10 +85,9 @@ errors
 [ $errors = 0 ] || fail "$errors errors above dm"
 settle
 udevadm settle -t 20
-kill -STOP $(pgrep -x multipathd)
-sleep 1
+pause
 told ended lost=
-kill -CONT $(pgrep -x multipathd)
+go_on
 # udev looks at a device that somebody has closed.
 udevadm settle -t 20
 within 20 "multipath -f" multipath -f $map

@@ -7,6 +7,7 @@
 . "$here/odd.sh"
 
 begin 200
+undo() { udevadm control --start-exec-queue; } 2>/dev/null
 odd_target
 enter
 # A login that is older than this may be followed at once.
@@ -40,9 +41,10 @@ enter ,ch_count=2
 channels=$(</sys/class/scsi_host/$host/ch_count)
 mark_said
 logout $host
+for ((i = 0; i < channels; i++)); do hears "the end" "gone channel=$i"; done
 if rust_driver; then
 	equal "logouts of $channels channels" $(times 'message channel=[01] opcode=03') $channels
-	! tail -n +$((heard + 1)) $tmp/odd | grep -A 99 'opcode=03' | grep -q 'command' || fail "a command after the logout: $(tail $tmp/odd)"
+	! tail -n +$((heard + 1)) $tmp/odd | grep -A 99 'opcode=03' | grep 'command' >/dev/null || fail "a command after the logout: $(tail $tmp/odd)"
 fi
 clean
 
@@ -50,6 +52,7 @@ clean
 if [ $kind = rxe ]; then
 	enter ,ch_count=1
 	udevadm control --stop-exec-queue
+	quiet $dev
 	tell receive off
 	# The buffers that it still has, each for one command: then nobody takes the logout.
 	timeout 60 dd if=$dev of=/dev/null bs=4k count=40 iflag=direct 2>$tmp/dd || fail "dd: $(<$tmp/dd)"
@@ -59,11 +62,12 @@ if [ $kind = rxe ]; then
 	# The connection goes after the host.
 	within 10 "the end of the connection" nothing_ours
 	t=$(((${EPOCHREALTIME/./} - t) / 1000))
-	udevadm control --start-exec-queue
+	undo
 	! has_said 'opcode=03' || fail "there was a buffer for the logout"
 	[ $t -le 4000 ] || fail "a logout that nobody takes took $t ms"
 	! rust_driver || [ $t -ge 900 ] || fail "a logout that nobody takes was waited for $t ms only"
 	say "a logout that nobody takes: $t ms"
 	clean
 fi
+no_complaints
 ok "$kind"

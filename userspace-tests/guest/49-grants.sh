@@ -20,7 +20,7 @@ all=$(log_since | sed -n 's/.*1 of \([2-4]\) channels.*/\1/p' | head -n 1)
 channels 1 || fail "channels: $(</sys/class/scsi_host/$host/ch_count)"
 verified 2 --numjobs=4 --offset_increment=4m --size=1m
 tell login ok
-within 15 "$all channels" channels $all
+within 25 "$all channels" channels $all
 mark_said
 verified 2 --numjobs=4 --offset_increment=4m --size=1m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split
 for ((i = 1; i < all; i++)); do has_said "command channel=$i" || fail "nothing was sent on channel $i of $all"; done
@@ -38,7 +38,7 @@ within 10 "running" running
 within 5 "one channel" channels 1
 sleep 2
 tell login ok
-within 15 "$all channels again" channels $all
+within 25 "$all channels again" channels $all
 wait $fio || exit 1
 logout $host
 clean
@@ -99,4 +99,5 @@ enter
 verified 1
 logout $host
 clean
+no_complaints
 ok "$kind"

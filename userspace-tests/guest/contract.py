@@ -243,6 +243,9 @@ HOST = "id_ext ioc_guid ch_count comp_vector tl_retry_count cmd_sg_entries allow
        "can_queue cmd_per_lun sg_tablesize nr_hw_queues".split()
 
 
+QUEUE = "max_sectors_kb", "max_hw_sectors_kb", "max_segments", "max_segment_size"
+
+
 def hosts():
     found = set()
     for host in os.listdir(f"{SYSFS}/scsi_host"):
@@ -279,7 +282,7 @@ def disk(host):
     for _ in range(400):
         if os.path.isdir(at) and os.listdir(at):
             path = f"{at}/{os.listdir(at)[0]}"
-            if read(f"{path}/size") != "0\n" and os.path.isdir(f"{path}/queue"):
+            if read(f"{path}/size") != "0\n" and all(os.path.exists(f"{path}/queue/{n}") for n in QUEUE):
                 return path
         time.sleep(0.05)
     raise SystemExit(f"no disk at {host}")
@@ -315,7 +318,7 @@ def logins(add_target, ids):
                     say(f"login {suffix} {name}", read(f"{path}/{name}"))
             if any(o in suffix for o in ("queue_size", "max_cmd", "sg_tablesize", "max_sect", "sg_entries")):
                 path = disk(host)
-                for name in "max_sectors_kb", "max_hw_sectors_kb", "max_segments", "max_segment_size":
+                for name in QUEUE:
                     say(f"login {suffix} disk {name}", read(f"{path}/queue/{name}"))
                 say(f"login {suffix} disk queue_depth", read(f"{path}/device/queue_depth"))
             log_out(host)

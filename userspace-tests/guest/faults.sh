@@ -124,6 +124,7 @@ netem() {
 undo() {
 	local i
 	pkill multipathd
+	pkill -CONT multipathd
 	for i in $(dmsetup ls --target multipath | awk '/\(/ {print $1}'); do
 		dmsetup message $i 0 fail_if_no_path
 		dmsetup remove --retry $i

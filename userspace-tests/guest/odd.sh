@@ -39,6 +39,10 @@ hears() {
 times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
 
 rport_of() { echo /sys/class/srp_remote_ports/port-${1#host}:1; }
+# stayed WHY: there was no other login since the last `tell`.
+stayed() { equal "logins since $1" "$(times 'login multi')" 0; running || fail "$1 ended the session"; }
+# What the target did not understand.
+no_complaints() { ! grep FAILED $tmp/odd || fail "the target complains"; }
 running() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = running ]; }
 lost() { ! running; }
 

@@ -3,11 +3,10 @@
  * target ADDRESS PORT: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests of what the
  * kernel's target never does. It says on standard output what arrives, and does what standard input tells:
  *
- * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal, or `any`) are
- *                            held (`hold`), never answered (`drop`), answered `twice`, with the tag of
- *                            nobody (`astray`), or with the status BUSY (`busy`)
- * release                    the commands that are held are done and answered, in their order
- * answer                     they are answered as if they were done
+ * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
+ *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), or with the status
+ *                            BUSY (`busy`)
+ * answer                     the commands that are held are answered as if they were done, in their order
  * tmf CODE|drop [keep]       task management requests get this response code (0 at first), or no answer; with
  *                            `keep` the commands that they end stay held
  * abort CODE                 those that abort one command get another one; -1 for none
@@ -43,7 +42,7 @@ enum { DISK = 16 << 20 };
 enum { TSK_MGMT = 0x01, CMD = 0x02, T_LOGOUT = 0x80, CRED_REQ = 0x81, AER_REQ = 0x82, LOGIN_RSP = 0xc0, RSP = 0xc1, LOGIN_REJ = 0xc2 };
 enum { FMT_DIRECT = 1, FMT_INDIRECT = 2 };
 enum { GOOD = 0, CHECK_CONDITION = 2, BUSY = 8 };
-enum action { NORMAL, HOLD, DROP, TWICE, ASTRAY, BUSY_STATUS };
+enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS };
 
 struct channel {
 	struct rdma_cm_id *id;
@@ -303,19 +302,17 @@ static void command(struct channel *c, const uint8_t *iu)
 	enum action action = NORMAL;
 
 	for (struct rule *r = rules; r < rules + 4 && action == NORMAL; r++)
-		if (r->left && (r->opcode < 0 || r->opcode == iu[32])) {
+		if (r->left && r->opcode == iu[32]) {
 			r->left--;
 			action = r->action;
 		}
 	say("command channel=%d opcode=%02x lun=%d tag=%016llx%s", number(c), iu[32], (int)get(iu + 20, 2) & 0x3fff,
-	    (unsigned long long)tag, action == HOLD ? " held" : action == DROP ? " dropped" : "");
+	    (unsigned long long)tag, action == HOLD ? " held" : "");
 	switch (action) {
 	case HOLD:
 		check(n_held < HELD, "too many are held");
 		held[n_held].channel = c;
 		memcpy(held[n_held++].iu, iu, IU);
-		break;
-	case DROP:
 		break;
 	case BUSY_STATUS:
 		respond(c, tag, BUSY, 0, 0);
@@ -512,7 +509,7 @@ static void cm_event(void)
 	}
 }
 
-static void send_to_first(const char *what, const char *args)
+static bool send_to_first(const char *what, const char *args)
 {
 	struct channel *c = NULL;
 	int a = 0, b = 0, d = 0, i, len = 16;
@@ -523,7 +520,7 @@ static void send_to_first(const char *what, const char *args)
 			c = &channels[i];
 	if (!c) {
 		say("FAILED: no channel to send to");
-		return;
+		return false;
 	}
 	i = take(c);
 	m = message(c, i);
@@ -545,8 +542,11 @@ static void send_to_first(const char *what, const char *args)
 		len = 36 + 18;
 	} else {
 		say("FAILED: send %s %s", what, args);
+		c->sending[i] = false;
+		return false;
 	}
 	send_message(c, i, len);
+	return true;
 }
 
 static void told(char *line)
@@ -556,21 +556,17 @@ static void told(char *line)
 
 	line[strcspn(line, "\n")] = 0;
 	if (!strncmp(line, "on ", 3) && n >= 2) {
-		static const char *const names[] = { "", "hold", "drop", "twice", "astray", "busy" };
+		static const char *const names[] = { "", "hold", "twice", "astray", "busy" };
 
 		struct rule *r = rules;
 
 		while (r < rules + 3 && r->left)
 			r++;
-		r->opcode = strcmp(a, "any") ? strtol(a, NULL, 16) : -1;
+		r->opcode = strtol(a, NULL, 16);
 		r->left = *rest ? atoi(rest) : 1;
 		for (r->action = BUSY_STATUS; r->action && strcmp(b, names[r->action]); r->action--)
 			;
 		check(r->action, line);
-	} else if (!strncmp(line, "release", 7)) {
-		for (int i = 0; i < n_held; i++)
-			carry_out(held[i].channel, held[i].iu, 1, get(held[i].iu + 8, 8));
-		n_held = 0;
 	} else if (!strncmp(line, "answer", 6)) {
 		for (int i = 0; i < n_held; i++)
 			respond(held[i].channel, get(held[i].iu + 8, 8), GOOD, 0, 0);
@@ -583,7 +579,8 @@ static void told(char *line)
 		abort_code = atoi(a);
 	} else if (!strncmp(line, "send ", 5) && n >= 2) {
 		snprintf(args, sizeof(args), "%s %s", b, rest);
-		send_to_first(a, args);
+		if (!send_to_first(a, args))
+			return;
 	} else if (!strncmp(line, "login ", 6) && n >= 1) {
 		login_silent = !strcmp(a, "silent");
 		login_only = !strcmp(a, "only") ? atoi(b) : CHANNELS;

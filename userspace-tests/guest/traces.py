@@ -7,6 +7,7 @@ whole         every command was sent, answered, invalidated if its data was regi
 ended         every command that was sent is done, once
 ways=A,B      data went these ways
 midlayer      as many commands were sent as the midlayer dispatched
+asked=N       there was a task management request of function N
 task=N        there was a task management request of function N, and its answer was 0
 WHAT=TEXT     an event srp_WHAT has TEXT in it
 """
@@ -33,7 +34,11 @@ with open(path) as f:
         event = m[2].removeprefix("srp_")
         if event in STEPS:
             fields = dict(w.split("=") for w in m[3].split())
-            commands[fields["host"], fields["tag"]].append((event, fields))
+            key = fields["host"], fields["tag"]
+            # Another session of this host may draw the same tag.
+            if event == "send" and commands[key] and commands[key][-1][0] == "done":
+                commands[*key, len(commands)] = commands.pop(key)
+            commands[key].append((event, fields))
         else:
             others[event].append(m[3])
 
@@ -67,7 +72,7 @@ ways = collections.Counter()
 for rule in rules:
     what, _, text = rule.partition("=")
     if what in ("whole", "ended"):
-        if what == "whole" and not commands and "task" not in dict(r.partition("=")[::2] for r in rules):
+        if not commands and not {"task", "session"} & {r.partition("=")[0] for r in rules}:
             sys.exit("no command")
         for key, steps in commands.items():
             ways[check(key, steps, what == "whole")] += 1
@@ -77,6 +82,9 @@ for rule in rules:
     elif what == "midlayer":
         if len(commands) != len(others["scsi_dispatch_cmd_start"]):
             sys.exit(f"{len(commands)} commands sent, {len(others['scsi_dispatch_cmd_start'])} dispatched")
+    elif what == "asked":
+        if not any(f" function={text} " in t for t in others["task"]):
+            sys.exit(f"requests {others['task']}")
     elif what == "task":
         tags = [m[1] for t in others["task"] if (m := re.search(rf"tag=(\w+) function={text} ", t))]
         if not tags or not any(f"tag={tags[0]} status=0" in d for d in others["task_done"]):
