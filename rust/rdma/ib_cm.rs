@@ -524,4 +524,4 @@ unsafe impl<E: EventHandler> Link for Id<E> {
 }
 
 #[cfg(SRP_KUNIT)]
-mod tests;
+pub(crate) mod tests;

@@ -3,14 +3,14 @@
 //! KUnit tests of connections by the InfiniBand connection manager: events that it might bring, in
 //! every order, handed to the callback that it calls; and real connections along RoCE.
 
-mod listener;
+mod events;
+mod passive;
+pub(crate) mod target;
 
 use super::{
     Event,
     EventHandler,
     Id,
-    Raw,
-    Report,
     Request, //
 };
 use crate::{
@@ -28,7 +28,6 @@ use crate::{
             Path, //
         },
         pd::Pd,
-        sa,
         tests::{
             check,
             check_eq,
@@ -37,11 +36,14 @@ use crate::{
             suite, //
         }, //
     },
-    srp::logic::cm,
 };
 use core::ptr::{
     null_mut,
     NonNull, //
+};
+use events::{
+    in_every_order,
+    rejects, //
 };
 use kernel::{
     error::from_err_ptr,
@@ -60,9 +62,10 @@ use kernel::{
         Delta, //
     },
 };
-use listener::{
+use target::{
     Answer,
-    Listener, //
+    Asked,
+    Target, //
 };
 
 /// The partition that every RoCE port is in.
@@ -102,15 +105,16 @@ impl Record {
         )?)
     }
 
-    /// Answers, ends of any kind, exits.
-    fn counts(&self) -> [u32; 3] {
-        let ends = [&self.refusals, &self.silences, &self.ends].map(|n| n.load(Acquire));
-        let [a, b, c] = ends;
+    /// Answers, refusals, silences, ends, exits.
+    fn counts(&self) -> [u32; 5] {
         [
-            self.answers.load(Acquire),
-            a + b + c,
-            self.exits.load(Acquire),
+            &self.answers,
+            &self.refusals,
+            &self.silences,
+            &self.ends,
+            &self.exits,
         ]
+        .map(|n| n.load(Acquire))
     }
 
     fn wait(&self, what: &Atomic<u32>) -> Result {
@@ -152,7 +156,7 @@ suite!(
     rxe,
     crate::rdma::tests::soft::Kind::Rxe,
     [
-        events_in_every_order,
+        in_every_order,
         rejects,
         connects_and_disconnects,
         is_disconnected,
@@ -160,6 +164,7 @@ suite!(
         nobody_listens,
         peer_is_silent,
         refuses_an_answer,
+        answer_is_looked_at,
         connects_once,
         paths,
         lookups_end_at_any_time,
@@ -171,105 +176,6 @@ suite!(
     crate::rdma::tests::soft::Kind::Siw,
     [has_no_ib_cm]
 );
-
-/// An event as the connection manager makes it.
-fn synthetic(kind: bindings::ib_cm_event_type, data: &[u8; 256]) -> bindings::ib_cm_event {
-    bindings::ib_cm_event {
-        event: kind,
-        private_data: data.as_ptr().cast_mut().cast(),
-        ..Default::default()
-    }
-}
-
-/// Hands an event to the callback.
-fn bring(id: &Id<Record>, event: &bindings::ib_cm_event) -> Result {
-    // SAFETY: The identifier is one of ours, and the event has the private data that its kind has.
-    check_eq!(
-        unsafe { Raw::<Record>::event_callback(id.as_raw(), event) },
-        0
-    );
-    Ok(())
-}
-
-/// Every sequence of three events after each thing that we can do.
-fn events_in_every_order(soft: &Soft) -> Result {
-    let kinds = [
-        bindings::ib_cm_event_type_IB_CM_REP_RECEIVED,
-        bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED,
-        bindings::ib_cm_event_type_IB_CM_REQ_ERROR,
-        bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED,
-        bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED,
-        bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED,
-        bindings::ib_cm_event_type_IB_CM_DREQ_ERROR,
-        bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT,
-        bindings::ib_cm_event_type_IB_CM_USER_ESTABLISHED,
-    ];
-    let rep = bindings::ib_cm_event_type_IB_CM_REP_RECEIVED;
-    let data = [PATTERN; 256];
-    // Nothing, asked, asked and answered, connected, given up.
-    for begin in 0..5 {
-        for sequence in 0..kinds.len().pow(3) {
-            let record = Record::new()?;
-            let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
-            let shared = &id.raw.shared;
-            if begin > 0 {
-                check_eq!(shared.note(cm::Event::Ask), Ok(Report::Nothing));
-            }
-            if begin == 2 || begin == 3 {
-                bring(&id, &synthetic(rep, &data))?;
-            }
-            if begin == 3 {
-                check_eq!(shared.note(cm::Event::Confirm), Ok(Report::Nothing));
-            }
-            if begin == 4 {
-                check_eq!(shared.note(cm::Event::Hangup), Ok(Report::Nothing));
-            }
-            let mut left = sequence;
-            for _ in 0..3 {
-                let before = record.counts();
-                let kind = kinds.get(left % kinds.len()).ok_or(EINVAL)?;
-                left /= kinds.len();
-                bring(&id, &synthetic(*kind, &data))?;
-                let [answers, ends, exits] = record.counts();
-                check!(answers <= 1 && ends <= 1);
-                // One report for an event, and no answer after the end.
-                let [a, e, x] = before;
-                check!(answers - a + ends - e + exits - x <= 1);
-                check!(e == 0 || answers == a);
-                check!(begin != 0 && begin != 4 || answers + ends == 0);
-            }
-            check_eq!(record.wrong.load(Relaxed), 0);
-        }
-    }
-    Ok(())
-}
-
-/// A reject of each reason, with additional information of each length that it may claim.
-fn rejects(soft: &Soft) -> Result {
-    let data = [PATTERN; 256];
-    for reason in Iterator::chain(0..=40, [u16::MAX]) {
-        for claimed in [0, 1, 16, 71, 72, 73, 127, 255] {
-            let record = Record::new()?;
-            let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
-            id.raw.shared.note(cm::Event::Ask)?;
-            let mut event = synthetic(bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED, &data);
-            // SAFETY: It is a reject, which has this field.
-            *unsafe { event.param.rej_rcvd.as_mut() } = bindings::ib_cm_rej_event_param {
-                reason: reason.into(),
-                ari: data.as_ptr().cast_mut().cast(),
-                ari_length: claimed,
-            };
-            bring(&id, &event)?;
-            bring(&id, &event)?;
-            check_eq!(record.counts(), [0, 1, 0]);
-            check_eq!(record.reason.load(Relaxed), u32::from(reason));
-            check_eq!(record.info.load(Relaxed), u32::from(claimed.min(72)));
-            check_eq!(record.wrong.load(Relaxed), 0);
-            check_eq!(id.confirm(), Err(ENOTCONN));
-        }
-    }
-    Ok(())
-}
 
 /// The GID that is the device's IPv4 address.
 fn gid_of(soft: &Soft) -> Gid {
@@ -393,52 +299,73 @@ impl Drop for Attempt {
     }
 }
 
+/// Says yes to all, with something that can be recognised.
+fn yes(_: usize, _: &Asked) -> Answer {
+    Answer::accept(&[PATTERN; 64])
+}
+
 fn connects_and_disconnects(soft: &Soft) -> Result {
-    let listener = Listener::new(&soft.device, Answer::Accept)?;
+    let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_INIT);
-    attempt.request(soft, listener.service_id(), None)?;
+    attempt.request(soft, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
+    let asked = target.request(0)?;
+    check!(asked.usual);
+    check_eq!(asked.data.first_chunk(), Some(&[PATTERN; 64]));
+    check_eq!(asked.data.last_chunk(), Some(&[0; 28]));
+    check_eq!((asked.sgid, asked.dgid), (gid_of(soft), gid_of(soft)));
+    check_eq!((asked.pkey, asked.retry_count, asked.reads), (PKEY, 5, 3));
     // 5 retries of 4.096 us * 2^17 at least: the path's packet life time is 16.
     check!(attempt.id.confirm()? >= 5 * 4 * 536 + 1000);
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_RTS);
-    within(|| listener.established())?;
-    check!(listener.was_asked_well());
+    target.has_heard(|heard| &heard.confirmed, 1)?;
     check_eq!(attempt.id.confirm(), Err(ENOTCONN));
 
     attempt.id.disconnect();
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_ERR);
-    within(|| listener.disconnected())?;
+    target.has_heard(|heard| &heard.disconnected, 1)?;
     attempt.id.disconnect();
     attempt.record.wait(&attempt.record.exits)?;
-    check_eq!(attempt.record.counts(), [1, 0, 1]);
+    check_eq!(attempt.record.counts(), [1, 0, 0, 0, 1]);
     check_eq!(attempt.record.wrong.load(Relaxed), 0);
+    target.has_heard(|heard| &heard.disconnected, 1)?;
+    target.has_heard(|heard| &heard.refused, 0)?;
+    check_eq!(target.requests(), 1);
     Ok(())
 }
 
 fn is_disconnected(soft: &Soft) -> Result {
-    let listener = Listener::new(&soft.device, Answer::Accept)?;
+    let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
-    attempt.request(soft, listener.service_id(), None)?;
+    attempt.request(soft, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
     attempt.id.confirm()?;
-    within(|| listener.established())?;
-    listener.disconnect();
+    target.has_heard(|heard| &heard.confirmed, 1)?;
+    target.disconnect(0)?;
     attempt.record.wait(&attempt.record.ends)?;
-    check_eq!(attempt.record.counts(), [1, 1, 0]);
-    within(|| listener.disconnected())?;
-    attempt.record.wait(&attempt.record.exits)
+    check_eq!(attempt.record.counts(), [1, 0, 0, 1, 0]);
+    // The other side is told by the callback, and has not to wait for our own disconnect.
+    target.has_heard(|heard| &heard.released, 1)?;
+    attempt.record.wait(&attempt.record.exits)?;
+    check_eq!(attempt.record.counts(), [1, 0, 0, 1, 1]);
+    target.has_heard(|heard| &heard.disconnected, 0)
 }
 
 fn is_rejected(soft: &Soft) -> Result {
     for (reason, info) in [(28, 0), (24, 72), (25, 16), (10, 0)] {
-        let listener = Listener::new(&soft.device, Answer::Reject(reason, info))?;
+        let no = move |_: usize, _: &Asked| {
+            let pattern = [PATTERN; 148];
+            Answer::reject(reason, pattern.get(..info).unwrap_or(&[]), &pattern)
+        };
+        let target = Target::new(&soft.device, no)?;
         let attempt = Attempt::new(soft)?;
-        attempt.request(soft, listener.service_id(), None)?;
+        attempt.request(soft, target.service_id(), None)?;
         attempt.record.wait(&attempt.record.refusals)?;
         check_eq!(attempt.record.reason.load(Relaxed), u32::from(reason));
-        check_eq!(attempt.record.info.load(Relaxed), u32::from(info));
+        check_eq!(attempt.record.info.load(Relaxed), info as u32);
         check_eq!(attempt.record.wrong.load(Relaxed), 0);
+        check_eq!(attempt.record.counts(), [0, 1, 0, 0, 0]);
         check_eq!(attempt.id.confirm(), Err(ENOTCONN));
     }
     Ok(())
@@ -450,47 +377,66 @@ fn nobody_listens(soft: &Soft) -> Result {
     attempt.record.wait(&attempt.record.refusals)?;
     // Invalid service ID.
     check_eq!(attempt.record.reason.load(Relaxed), 8);
-    check_eq!(attempt.record.counts(), [0, 1, 0]);
+    check_eq!(attempt.record.counts(), [0, 1, 0, 0, 0]);
     Ok(())
 }
 
 /// An attempt that is given up does not wait for its end.
 fn peer_is_silent(soft: &Soft) -> Result {
-    let listener = Listener::new(&soft.device, Answer::Silence)?;
+    let silence = |_: usize, _: &Asked| Answer::Silence;
+    let target = Target::new(&soft.device, silence)?;
     let attempt = Attempt::new(soft)?;
-    attempt.request(soft, listener.service_id(), None)?;
-    within(|| listener.was_asked())?;
-    check_eq!(attempt.record.counts(), [0, 0, 0]);
+    attempt.request(soft, target.service_id(), None)?;
+    within(|| target.requests() == 1)?;
+    check_eq!(attempt.record.counts(), [0; 5]);
     check_eq!(attempt.id.confirm(), Err(ENOTCONN));
     attempt.id.disconnect();
+    let record = attempt.record.clone();
     drop(attempt);
-    // The connection manager has told it.
-    within(|| listener.was_rejected())
-}
-
-fn refuses_an_answer(soft: &Soft) -> Result {
-    let listener = Listener::new(&soft.device, Answer::Accept)?;
-    let attempt = Attempt::new(soft)?;
-    attempt.request(soft, listener.service_id(), None)?;
-    attempt.record.wait(&attempt.record.answers)?;
-    attempt.id.refuse();
-    within(|| listener.was_rejected())?;
-    check_eq!(attempt.id.confirm(), Err(ENOTCONN));
-    check_eq!(attempt.record.counts(), [1, 0, 0]);
-    check!(!listener.established());
+    // The connection manager has told it: timeout.
+    target.has_heard(|heard| &heard.refused, 1)?;
+    check_eq!(target.heard().reason.load(Relaxed), 4);
+    check_eq!(record.counts(), [0; 5]);
     Ok(())
 }
 
+fn refuses_an_answer(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, yes)?;
+    let attempt = Attempt::new(soft)?;
+    attempt.request(soft, target.service_id(), None)?;
+    attempt.record.wait(&attempt.record.answers)?;
+    attempt.id.refuse();
+    target.has_heard(|heard| &heard.refused, 1)?;
+    // It is the one of who connects.
+    check_eq!(target.heard().reason.load(Relaxed), 28);
+    check_eq!(attempt.id.confirm(), Err(ENOTCONN));
+    check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
+    target.has_heard(|heard| &heard.confirmed, 0)
+}
+
+/// While the answer is looked at, an impatient target is told to wait.
+fn answer_is_looked_at(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, yes)?;
+    let attempt = Attempt::new(soft)?;
+    attempt.request(soft, target.service_id(), None)?;
+    attempt.record.wait(&attempt.record.answers)?;
+    // It sends its answer again after a second or two.
+    within(|| target.heard().delayed.load(Acquire) > 0)?;
+    check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
+    attempt.id.confirm()?;
+    target.has_heard(|heard| &heard.confirmed, 1)
+}
+
 fn connects_once(soft: &Soft) -> Result {
-    let listener = Listener::new(&soft.device, Answer::Accept)?;
+    let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
     // To a queue pair where no connection manager is: nobody answers. The first request counts.
-    attempt.request(soft, listener.service_id(), Some(0x00ff_fff0))?;
+    attempt.request(soft, target.service_id(), Some(0x00ff_fff0))?;
     check_eq!(
-        attempt.request(soft, listener.service_id(), None),
+        attempt.request(soft, target.service_id(), None),
         Err(EINVAL)
     );
-    check!(!listener.was_asked());
+    check_eq!(target.requests(), 0);
     // No second queue pair either.
     let mut attr = bindings::ib_qp_init_attr::default();
     // SAFETY: It is refused before the queues are looked at.
@@ -532,11 +478,6 @@ fn paths(soft: &Soft) -> Result {
     check!(Lookup::start(&soft.device, 9, &ends, 1000).is_err());
     check_eq!(soft.device.pkey_index(1, PKEY), Ok(0));
     check_eq!(soft.device.pkey_index(1, 0x8001), Err(ENOENT));
-    // There is no subnet administrator to be asked.
-    for opa in [false, true] {
-        let query = sa::Query::start(&soft.device, 1, &ends, opa, 1000);
-        check_eq!(query.err(), Some(ENODEV));
-    }
     Ok(())
 }
 

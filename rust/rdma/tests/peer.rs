@@ -74,7 +74,7 @@ const TRANSFER: usize = 64 << 10;
 const PATIENCE: u32 = 10_000;
 
 /// Waits until `done` says so, for at most ten seconds.
-pub(in crate::rdma) fn within(done: impl Fn() -> bool) -> Result {
+pub(crate) fn within(done: impl Fn() -> bool) -> Result {
     for _ in 0..PATIENCE {
         if done() {
             return Ok(());

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue pair of a target.
+
+use super::target::Script;
+use crate::{
+    bindings,
+    errno::ENOTCONN,
+    rdma::{
+        dma::{
+            Chunk,
+            Direction,
+            Pool, //
+        },
+        link::Link,
+        mr::Regions,
+        pd::Pd,
+        qp::{
+            Failure,
+            Handler,
+            Memory,
+            Qp,
+            Sizes, //
+        },
+        wc::Flags,
+        CALLER, //
+    },
+    scsi::Command,
+    sync::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    }, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    new_mutex,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Messages of each direction that may be under way.
+const MESSAGES: u32 = 32;
+/// Bytes of a message to the target.
+const RECEIVE: usize = 1024;
+/// Bytes of a message of the target.
+const REPLY: usize = 128;
+
+/// Takes what arrives on a connection.
+pub(super) struct Ear {
+    script: Arc<dyn Script>,
+    /// The memory of the replies, which are few at a time, and how many there were.
+    replies: Pin<KBox<SpinLockIrq<(KVec<Chunk>, usize)>>>,
+}
+
+impl Ear {
+    /// A queue pair that is not connected.
+    pub(super) fn listen(pd: &Arc<Pd>, script: Arc<dyn Script>) -> Result<Arc<Qp<Self>>> {
+        let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, Direction::FromDevice)?;
+        let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, Direction::ToDevice)?;
+        let (regions, _) = Regions::new::<Command>(pd, &pd.device().limits(), 0, 1)?;
+        let ear = Self {
+            script,
+            replies: KBox::pin_init(new_spinlock_irq!((chunks, 0)), GFP_KERNEL)?,
+        };
+        let sizes = Sizes {
+            send: MESSAGES + 1,
+            send_sge: 1,
+            receive: MESSAGES,
+            vector: 0,
+            polled: false,
+            handles: 0,
+        };
+        let memory = Memory {
+            receives,
+            messages,
+            regions,
+            bounce: None,
+        };
+        Qp::new(pd, sizes, memory, ear)
+    }
+}
+
+impl Handler for Ear {
+    fn received(&self, qp: &Qp<Self>, message: &[u8], _: Flags) {
+        let mut replies = self.replies.lock();
+        let (chunks, count) = &mut *replies;
+        let Some(chunk) = chunks.get_mut(*count % MESSAGES as usize) else {
+            return;
+        };
+        let len = self.script.told(message, chunk.bytes_mut());
+        if len == 0 {
+            return;
+        }
+        *count += 1;
+        let sent = chunk
+            .message(len)
+            .and_then(|message| qp.post_send(None, message, true));
+        if sent.is_err() {
+            pr_err!("the target cannot reply\n");
+        }
+    }
+
+    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
+
+    fn control_sent(&self, _: &Qp<Self>) {}
+
+    fn last_sent(&self, _: &Qp<Self>) {}
+
+    // The other side may go as it likes.
+    fn failed(&self, _: Failure) {}
+}
+
+/// The identifier of a request, as what the queue pair is made on.
+///
+/// # Invariants
+///
+/// `id` is valid until after the queue pair, which is valid as long as it is here, has gone.
+pub(super) struct Passive {
+    id: NonNull<bindings::ib_cm_id>,
+    qp: Pin<KBox<Mutex<Option<NonNull<bindings::ib_qp>>>>>,
+}
+
+// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+unsafe impl Send for Passive {}
+// SAFETY: As above.
+unsafe impl Sync for Passive {}
+
+impl Passive {
+    /// The identifier must stay until the queue pair has gone.
+    pub(super) fn new(id: NonNull<bindings::ib_cm_id>) -> Result<Self> {
+        let qp = KBox::pin_init(new_mutex!(None, "Passive::qp"), GFP_KERNEL)?;
+        Ok(Self { id, qp })
+    }
+
+    /// Lets the queue pair, whose first packet from the other side is number 0, receive and send.
+    /// Returns its number.
+    pub(super) fn establish(&self) -> Result<u32> {
+        let qp = self.qp.lock();
+        let qp = qp.ok_or(ENOTCONN)?;
+        self.modify(qp, bindings::ib_qp_state_IB_QPS_RTR)?;
+        self.modify(qp, bindings::ib_qp_state_IB_QPS_RTS)?;
+        // SAFETY: By the type invariant it is valid.
+        Ok(unsafe { (*qp.as_ptr()).qp_num })
+    }
+
+    fn modify(&self, qp: NonNull<bindings::ib_qp>, state: bindings::ib_qp_state) -> Result {
+        let mut attr = KBox::new(
+            bindings::ib_qp_attr {
+                qp_state: state,
+                ..Default::default()
+            },
+            GFP_KERNEL,
+        )?;
+        let mut mask = 0;
+        let id = self.id.as_ptr();
+        // SAFETY: The identifier is valid by the type invariant, the others for writing.
+        to_result(unsafe { bindings::ib_cm_init_qp_attr(id, &mut *attr, &mut mask) })?;
+        // SAFETY: The callers have a valid queue pair; `attr` has what `mask` says.
+        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })
+    }
+}
+
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it stays until `destroy_qp`.
+unsafe impl Link for Passive {
+    unsafe fn create_qp(
+        &self,
+        pd: &Pd,
+        attr: &mut bindings::ib_qp_init_attr,
+    ) -> Result<NonNull<bindings::ib_qp>> {
+        // SAFETY: The domain is valid, and by this function's contract so are the queues; the
+        // function copies `attr`.
+        let qp = from_err_ptr(unsafe {
+            bindings::ib_create_qp_kernel(pd.as_raw(), attr, CALLER.as_char_ptr())
+        })?;
+        let qp = NonNull::new(qp).ok_or(ENOMEM)?;
+        // INVARIANT: It is valid until `destroy_qp`, which takes it out.
+        *self.qp.lock() = Some(qp);
+        self.modify(qp, bindings::ib_qp_state_IB_QPS_INIT)
+            .inspect_err(|_| {
+                // SAFETY: It was just made, and nobody knows of it.
+                unsafe { self.destroy_qp(qp) }
+            })?;
+        Ok(qp)
+    }
+
+    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>) {
+        *self.qp.lock() = None;
+        // SAFETY: By this function's contract it is ours, and nobody uses it.
+        let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) };
+    }
+
+    fn disconnect(&self) {
+        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
+        // to disconnect.
+        let _ = unsafe { bindings::ib_send_cm_dreq(self.id.as_ptr(), core::ptr::null(), 0) };
+    }
+}

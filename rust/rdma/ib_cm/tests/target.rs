@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The passive side: it listens, keeps what it is asked, and answers as its script says.
+
+use super::passive::{
+    Ear,
+    Passive, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        device::{
+            Device,
+            Gid,
+            Registered, //
+        },
+        pd::Pd,
+        qp::Qp,
+        tests::peer::within, //
+    },
+    sys::random_u64, //
+};
+use core::{
+    ptr::NonNull,
+    slice, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+/// A request, as it arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// All there is room for.
+    pub(crate) data: [u8; 92],
+    /// Where it came from.
+    pub(crate) sgid: Gid,
+    /// Where it went.
+    pub(crate) dgid: Gid,
+    pub(crate) pkey: u16,
+    pub(crate) retry_count: u8,
+    /// RDMA reads that the other side answers at a time.
+    pub(crate) reads: u8,
+    /// The rest is as every request should be.
+    pub(crate) usual: bool,
+}
+
+/// What is said to a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer {
+    /// Yes, with this private data.
+    Accept([u8; 196], u8),
+    /// No, for a reason, with additional information and private data.
+    Reject(u16, ([u8; 72], u8), [u8; 148]),
+    /// Nothing.
+    Silence,
+}
+
+/// The first bytes of an array.
+fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
+    let mut all = [0; N];
+    for (to, from) in all.iter_mut().zip(data) {
+        *to = *from;
+    }
+    all
+}
+
+impl Answer {
+    pub(crate) fn accept(data: &[u8]) -> Self {
+        Self::Accept(filled(data), data.len().min(196) as u8)
+    }
+
+    pub(crate) fn reject(reason: u16, info: &[u8], data: &[u8]) -> Self {
+        Self::Reject(
+            reason,
+            (filled(info), info.len().min(72) as u8),
+            filled(data),
+        )
+    }
+}
+
+/// What a target does.
+pub(crate) trait Script: Send + Sync + 'static {
+    /// What it says to a request, before which there were `number` others. May sleep.
+    fn asked(&self, number: usize, request: &Asked) -> Answer;
+
+    /// What it says to a message: so many bytes of `reply`, 0 for nothing. In softirq context.
+    fn told(&self, _message: &[u8], _reply: &mut [u8]) -> usize {
+        0
+    }
+}
+
+impl<F: Fn(usize, &Asked) -> Answer + Send + Sync + 'static> Script for F {
+    fn asked(&self, number: usize, request: &Asked) -> Answer {
+        self(number, request)
+    }
+}
+
+/// How often a target has heard something, on all connections together.
+pub(crate) struct Heard {
+    /// The answer was confirmed.
+    pub(crate) confirmed: Atomic<u32>,
+    /// The other side has refused or given up.
+    pub(crate) refused: Atomic<u32>,
+    /// For this reason, the last time.
+    pub(crate) reason: Atomic<u32>,
+    /// The other side disconnects.
+    pub(crate) disconnected: Atomic<u32>,
+    /// The other side knows that we disconnect.
+    pub(crate) released: Atomic<u32>,
+    /// The other side asks for more time.
+    pub(crate) delayed: Atomic<u32>,
+}
+
+/// A connection, or what may become one.
+///
+/// # Invariants
+///
+/// `id` is the address of an identifier of this target's, whose queue pair, if any, is `qp`.
+struct Connection {
+    id: usize,
+    qp: Option<Arc<Qp<Ear>>>,
+}
+
+/// What the callbacks use.
+#[pin_data]
+struct Inner {
+    script: Arc<dyn Script>,
+    service_id: u64,
+    pd: Arc<Pd>,
+    #[pin]
+    connections: Mutex<KVec<Connection>>,
+    #[pin]
+    requests: Mutex<KVec<Asked>>,
+    heard: Heard,
+    // Dropped last.
+    _device: Registered,
+}
+
+/// A target.
+///
+/// # Invariants
+///
+/// `id` is a listening identifier whose context is `inner`, as is that of all connections.
+pub(crate) struct Target {
+    id: NonNull<bindings::ib_cm_id>,
+    inner: Arc<Inner>,
+}
+
+// SAFETY: The connection manager locks for itself.
+unsafe impl Send for Target {}
+// SAFETY: As above.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// Begins to listen, for a service of its own.
+    pub(crate) fn new(device: &Device, script: impl Script) -> Result<Self> {
+        let script: Arc<dyn Script> = Arc::new(script, GFP_KERNEL)?;
+        let device = device.hold()?;
+        let pd = Pd::new(device.hold()?)?;
+        let zero = || Atomic::new(0);
+        let inner = Arc::pin_init(
+            pin_init!(Inner {
+                script,
+                // Not in the ranges that are given out, and not rdma_cm's.
+                service_id: random_u64() >> 8 | 1 << 62,
+                pd,
+                connections <- new_mutex!(KVec::new(), "Target::connections"),
+                requests <- new_mutex!(KVec::new(), "Target::requests"),
+                heard: Heard {
+                    confirmed: zero(),
+                    refused: zero(),
+                    reason: zero(),
+                    disconnected: zero(),
+                    released: zero(),
+                    delayed: zero(),
+                },
+                _device: device,
+            }),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The device is registered; the context stays until the identifiers are destroyed.
+        let id = from_err_ptr(unsafe {
+            bindings::ib_create_cm_id(
+                inner._device.as_raw(),
+                Some(Self::callback),
+                Arc::as_ptr(&inner).cast_mut().cast(),
+            )
+        })?;
+        // INVARIANT: The identifier was just made with this context.
+        let this = Self {
+            id: NonNull::new(id).ok_or(ENOMEM)?,
+            inner,
+        };
+        // SAFETY: The identifier is valid.
+        to_result(unsafe { bindings::ib_cm_listen(id, this.service_id().to_be()) })?;
+        Ok(this)
+    }
+
+    /// What it listens for.
+    pub(crate) fn service_id(&self) -> u64 {
+        self.inner.service_id
+    }
+
+    /// What it has heard.
+    pub(crate) fn heard(&self) -> &Heard {
+        &self.inner.heard
+    }
+
+    /// How often it was asked.
+    pub(crate) fn requests(&self) -> usize {
+        self.inner.requests.lock().len()
+    }
+
+    /// A request, by its number.
+    pub(crate) fn request(&self, number: usize) -> Result<Asked> {
+        self.inner
+            .requests
+            .lock()
+            .get(number)
+            .copied()
+            .ok_or(ENOENT)
+    }
+
+    /// Ends a connection.
+    pub(crate) fn disconnect(&self, number: usize) -> Result {
+        let connections = self.inner.connections.lock();
+        let id = connections.get(number).ok_or(ENOENT)?.id;
+        let id = core::ptr::with_exposed_provenance_mut(id);
+        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
+        to_result(unsafe { bindings::ib_send_cm_dreq(id, core::ptr::null(), 0) })
+    }
+
+    /// Waits until `what` was heard `count` times, and looks whether it was not more often.
+    pub(crate) fn has_heard(&self, what: fn(&Heard) -> &Atomic<u32>, count: u32) -> Result {
+        let what = what(&self.inner.heard);
+        within(|| what.load(Acquire) >= count)?;
+        if what.load(Acquire) == count {
+            Ok(())
+        } else {
+            Err(EOVERFLOW)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the connection manager with an identifier of a target and its event.
+    unsafe extern "C" fn callback(
+        id: *mut bindings::ib_cm_id,
+        event: *const bindings::ib_cm_event,
+    ) -> c_int {
+        // SAFETY: The context is `Inner`, which lives longer than the identifiers.
+        let inner = unsafe { &*(*id).context.cast::<Inner>() };
+        // SAFETY: The event is valid for the call.
+        let event = unsafe { &*event };
+        let heard = &inner.heard;
+        let count = match event.event {
+            bindings::ib_cm_event_type_IB_CM_REQ_RECEIVED => {
+                // SAFETY: It is a request.
+                return match unsafe { inner.asked(id, event) } {
+                    Ok(()) => 0,
+                    // The connection manager destroys it.
+                    Err(e) => e.to_errno(),
+                };
+            }
+            bindings::ib_cm_event_type_IB_CM_RTU_RECEIVED => &heard.confirmed,
+            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => {
+                // SAFETY: It is a reject.
+                let rej = unsafe { event.param.rej_rcvd.as_ref() };
+                heard.reason.store(rej.reason, Relaxed);
+                &heard.refused
+            }
+            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => {
+                // SAFETY: The identifier is valid.
+                let _ = unsafe { bindings::ib_send_cm_drep(id, core::ptr::null(), 0) };
+                &heard.disconnected
+            }
+            bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED => &heard.released,
+            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => &heard.delayed,
+            _ => return 0,
+        };
+        count.fetch_add(1, Release);
+        0
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; no new request comes after this, as it waits for the last.
+        unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
+        // Not under the lock, which callbacks take that are waited for.
+        let connections = core::mem::take(&mut *self.inner.connections.lock());
+        for connection in connections {
+            if let Some(qp) = connection.qp {
+                qp.hang_up();
+                qp.disconnect();
+            }
+            let id = core::ptr::with_exposed_provenance_mut(connection.id);
+            // SAFETY: By the type invariant it is an identifier, which nobody else destroys, and its
+            // queue pair has gone.
+            unsafe { bindings::ib_destroy_cm_id(id) };
+        }
+    }
+}
+
+impl Inner {
+    /// Takes a request. Unless this fails the identifier is ours.
+    ///
+    /// # Safety
+    ///
+    /// Called by the connection manager, with a request.
+    unsafe fn asked(
+        &self,
+        id: *mut bindings::ib_cm_id,
+        event: &bindings::ib_cm_event,
+    ) -> Result<()> {
+        // SAFETY: It is a request.
+        let request = unsafe { event.param.req_rcvd.as_ref() };
+        // SAFETY: A request has a path.
+        let path = unsafe { &*request.primary_path };
+        // SAFETY: The private data of a request has 92 bytes.
+        let data = unsafe { slice::from_raw_parts(event.private_data.cast::<u8>(), 92) };
+        let asked = Asked {
+            data: filled(data),
+            // The path is ours: it leads back.
+            // SAFETY: Every bit pattern is a valid byte array.
+            sgid: unsafe { *path.dgid.raw.as_ref() },
+            // SAFETY: As above.
+            dgid: unsafe { *path.sgid.raw.as_ref() },
+            pkey: u16::from_be(path.pkey),
+            retry_count: request.retry_count() as u8,
+            reads: request.initiator_depth,
+            // Not `rnr_retry_count` and `srq`: bindgen lets them follow the other bit fields, where C
+            // begins a new unit.
+            usual: request.responder_resources == 0
+                && request.flow_control() == 1
+                // Without a subnet manager: 16 and 2.
+                && request.local_cm_response_timeout() == 18
+                && request.remote_cm_response_timeout() == 18
+                && request.qp_type == bindings::ib_qp_type_IB_QPT_RC
+                && request.starting_psn <= 0x00ff_ffff,
+        };
+        let number = {
+            let mut connections = self.connections.lock();
+            connections.reserve(1, GFP_KERNEL)?;
+            let mut requests = self.requests.lock();
+            requests.push(asked, GFP_KERNEL)?;
+            // INVARIANT: The identifier is that of a request to this target.
+            connections.push(
+                Connection {
+                    id: id.expose_provenance(),
+                    qp: None,
+                },
+                GFP_KERNEL,
+            )?;
+            connections.len() - 1
+        };
+        let answer = self.script.asked(number, &asked);
+        // SAFETY: The identifier has a request to be answered.
+        if let Err(e) = unsafe { self.answer(id, number, &answer) } {
+            pr_err!("the target cannot answer: error {}\n", e.to_errno());
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// `id` must be that of the connection, and have a request to be answered.
+    unsafe fn answer(&self, id: *mut bindings::ib_cm_id, number: usize, answer: &Answer) -> Result {
+        match answer {
+            Answer::Accept(data, len) => {
+                let passive = Arc::new(Passive::new(NonNull::new(id).ok_or(EINVAL)?)?, GFP_KERNEL)?;
+                let qp = Ear::listen(&self.pd, self.script.clone())?;
+                qp.connect(passive.clone())?;
+                let qp_num = passive.establish()?;
+                if let Some(connection) = self.connections.lock().get_mut(number) {
+                    // INVARIANT: The queue pair is that of the identifier.
+                    connection.qp = Some(qp);
+                }
+                let mut param = bindings::ib_cm_rep_param {
+                    qp_num,
+                    // As `Passive::establish` has it.
+                    starting_psn: 0,
+                    private_data: data.as_ptr().cast(),
+                    private_data_len: *len,
+                    initiator_depth: 3,
+                    rnr_retry_count: 7,
+                    ..Default::default()
+                };
+                // SAFETY: By this function's contract.
+                to_result(unsafe { bindings::ib_send_cm_rep(id, &mut param) })
+            }
+            Answer::Reject(reason, (info, len), data) => {
+                // SAFETY: As above; the arrays are as long as what is taken of them.
+                to_result(unsafe {
+                    bindings::ib_send_cm_rej(
+                        id,
+                        (*reason).into(),
+                        info.as_ptr().cast_mut().cast(),
+                        *len,
+                        data.as_ptr().cast(),
+                        148,
+                    )
+                })
+            }
+            Answer::Silence => Ok(()),
+        }
+    }
+}
