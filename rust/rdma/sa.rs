@@ -206,3 +206,6 @@ impl PinnedDrop for Query {
         unsafe { bindings::ib_sa_unregister_client(self.client.get()) };
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of questions to the subnet administrator. RoCE ports have none, so the core refuses
+//! real ones, and its answers are handed to the callback in its place.
+
+use super::{
+    super::path::raw_gid,
+    *, //
+};
+use crate::rdma::{
+    device::Gid,
+    tests::{
+        check,
+        check_eq,
+        soft::Soft,
+        suite, //
+    }, //
+};
+
+suite!(
+    srp_rdma_sa,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        is_refused_on_roce,
+        answers,
+        the_first_answer_counts,
+        waits_for_an_answer,
+    ]
+);
+
+const DGID: Gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+fn ends(soft: &Soft) -> Result<Ends> {
+    Ok(Ends {
+        sgid: soft.device.gid(1, 0)?,
+        dgid: DGID,
+        pkey: 0xffff,
+        service_id: 7,
+    })
+}
+
+/// Leaves nothing behind, whether or not there is such a port.
+fn is_refused_on_roce(soft: &Soft) -> Result {
+    let ends = ends(soft)?;
+    for port in [0, 1, 2, u32::MAX] {
+        for opa in [false, true] {
+            let query = Query::start(&soft.device, port, &ends, opa, 1000);
+            check_eq!(query.err(), Some(ENODEV));
+        }
+    }
+    Ok(())
+}
+
+/// A question that the core does not know of.
+fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
+    let record = ends(soft)?.record(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
+    let device = soft.device.hold()?;
+    KBox::pin_init(
+        pin_init!(Query {
+            // INVARIANT: It is registered here.
+            client <- Opaque::ffi_init(|slot: *mut bindings::ib_sa_client| {
+                // SAFETY: `slot` is valid for writing.
+                unsafe { bindings::ib_sa_register_client(slot) }
+            }),
+            id: Atomic::new(-1),
+            query: Atomic::new(null_mut()),
+            record: UnsafeCell::new(record),
+            answer <- new_spinlock!(None, "sa::Query::answer"),
+            answered <- Completion::new(),
+            port: 1,
+            device,
+            _pin: PhantomPinned,
+        }),
+        GFP_KERNEL,
+    )
+}
+
+/// Answers in the core's place, with one record or none.
+fn bring(query: &Query, status: i32, record: Option<bindings::sa_path_rec>) {
+    let mut record = record;
+    let count = record.iter().len() as u32;
+    let records = record
+        .as_mut()
+        .map_or(null_mut(), |record| &raw mut *record);
+    let context = core::ptr::from_ref(query).cast_mut().cast();
+    // SAFETY: The context is a query, and there are as many records as it says.
+    unsafe { Query::answer_callback(status, records, count, context) };
+}
+
+fn record(soft: &Soft, last: u8) -> Result<bindings::sa_path_rec> {
+    let mut record = ends(soft)?.record(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
+    let mut dgid = DGID;
+    dgid[15] = last;
+    (record.dgid, record.pkey) = (raw_gid(dgid), 0x8001u16.to_be());
+    Ok(record)
+}
+
+fn answers(soft: &Soft) -> Result {
+    let found = query(soft)?;
+    bring(&found, 0, Some(record(soft, 9)?));
+    let path = found.wait(0)?.ok_or(ENOENT)??;
+    check_eq!(path.dgid()[15], 9);
+    check_eq!(path.sgid(), soft.device.gid(1, 0)?);
+    check_eq!(path.pkey(), 0x8001);
+    // It is had once.
+    check!(found.wait(0)?.is_none());
+
+    // An error; no record; neither. What a positive status is nobody says.
+    let failures = [
+        (-110, None, ETIMEDOUT),
+        (-4, Some(record(soft, 9)?), EINTR),
+        (-22, None, EINVAL),
+        (0, None, EIO),
+        (5, Some(record(soft, 9)?), EIO),
+    ];
+    for (status, record, error) in failures {
+        let failed = query(soft)?;
+        bring(&failed, status, record);
+        let answer = failed.wait(0)?.ok_or(ENOENT)?;
+        check_eq!(answer.err(), Some(error));
+    }
+    Ok(())
+}
+
+/// A query that is cancelled when it was just answered is answered twice.
+fn the_first_answer_counts(soft: &Soft) -> Result {
+    let twice = query(soft)?;
+    bring(&twice, 0, Some(record(soft, 1)?));
+    bring(&twice, -4, None);
+    let path = twice.wait(0)?.ok_or(ENOENT)??;
+    check_eq!(path.dgid()[15], 1);
+    // Neither does the second one count as another answer when the first was had.
+    let late = query(soft)?;
+    bring(&late, -110, None);
+    check!(late.wait(0)?.is_some());
+    bring(&late, 0, Some(record(soft, 2)?));
+    check!(late.wait(0)?.is_none());
+    Ok(())
+}
+
+fn waits_for_an_answer(soft: &Soft) -> Result {
+    let query = query(soft)?;
+    check!(query.wait(10)?.is_none());
+    check!(query.wait(0)?.is_none());
+    bring(&query, 0, Some(record(soft, 3)?));
+    check!(query.wait(10)?.is_some());
+    Ok(())
+}
