@@ -23,4 +23,6 @@ pub mod recovery;
 pub mod session;
 pub mod slot;
 pub mod task;
+#[cfg(SRP_KUNIT)]
+mod tests;
 pub mod trace;

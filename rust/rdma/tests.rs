@@ -13,12 +13,14 @@ pub(crate) mod bench;
 #[cfg(SRP_KUNIT)]
 mod bounce;
 #[cfg(SRP_KUNIT)]
-mod events;
+pub(crate) mod events;
 mod link;
 mod list;
 #[cfg(SRP_KUNIT)]
+pub(crate) mod log;
+#[cfg(SRP_KUNIT)]
 mod mapping;
-pub(super) mod peer;
+pub(crate) mod peer;
 #[cfg(SRP_KUNIT)]
 mod polled;
 pub(crate) mod soft;
@@ -75,7 +77,7 @@ macro_rules! suite {
     };
 }
 
-pub(super) use {
+pub(crate) use {
     check,
     check_eq,
     suite, //

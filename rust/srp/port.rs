@@ -424,3 +424,6 @@ impl Client for Initiator {
         }
     }
 }
+
+#[cfg(SRP_KUNIT)]
+pub(in crate::srp) mod tests;

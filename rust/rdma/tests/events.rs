@@ -109,19 +109,19 @@ fn event(soft: &Soft, kind: bindings::ib_event_type, port: u32) -> bindings::ib_
 }
 
 /// Reports an event, as the driver of the device would.
-fn report(soft: &Soft, kind: bindings::ib_event_type) {
+pub(crate) fn report(soft: &Soft, kind: bindings::ib_event_type) {
     // SAFETY: The device is registered and has a port 1; the core makes a copy of the event.
     unsafe { bindings::ib_dispatch_event(&event(soft, kind, 1)) };
 }
 
 /// Waits until all reported events have been handled.
-fn settle() {
+pub(crate) fn settle() {
     // SAFETY: The queue is there as long as the core is, and this runs in none of its items.
     unsafe { bindings::__flush_workqueue(bindings::ib_wq) };
 }
 
 /// Calls the function that the core would call.
-fn call<T: DeviceEventHandler>(
+pub(crate) fn call<T: DeviceEventHandler>(
     soft: &Soft,
     registration: &Registration<T>,
     kind: bindings::ib_event_type,

@@ -285,3 +285,6 @@ fn host(
     host.add(session.port().device().parent(), &port_id.0)?;
     Ok((host, limits))
 }
+
+#[cfg(SRP_KUNIT)]
+pub(in crate::srp) mod tests;

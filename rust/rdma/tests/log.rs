@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's log, as an administrator would read it.
+
+use kernel::prelude::*;
+
+/// `include/linux/kmsg_dump.h`
+#[repr(C)]
+struct Position {
+    current: u64,
+    end: u64,
+}
+
+extern "C" {
+    fn kmsg_dump_rewind(position: *mut Position);
+    fn kmsg_dump_get_line(
+        position: *mut Position,
+        syslog: bool,
+        line: *mut c_char,
+        size: usize,
+        len: *mut usize,
+    ) -> bool;
+}
+
+/// The end of the log at some time.
+pub(crate) struct Log {
+    since: u64,
+}
+
+impl Log {
+    /// What comes from now on.
+    pub(crate) fn from_now() -> Self {
+        let mut position = Position { current: 0, end: 0 };
+        // SAFETY: `position` is valid for writing.
+        unsafe { kmsg_dump_rewind(&mut position) };
+        Self {
+            since: position.end,
+        }
+    }
+
+    /// How many lines there were with this text.
+    pub(crate) fn count(&self, text: impl AsRef<[u8]>) -> usize {
+        let text = text.as_ref();
+        let mut position = Position {
+            current: self.since,
+            end: 0,
+        };
+        let mut count = 0;
+        loop {
+            let mut line = [0u8; 512];
+            let mut len = 0;
+            // SAFETY: All are valid for writing, the line for the size that is said.
+            let more = unsafe {
+                kmsg_dump_get_line(
+                    &mut position,
+                    false,
+                    line.as_mut_ptr().cast(),
+                    line.len(),
+                    &mut len,
+                )
+            };
+            if !more {
+                return count;
+            }
+            let line = line.get(..len).unwrap_or(&[]);
+            if line.windows(text.len()).any(|part| part == text) {
+                count += 1;
+            }
+        }
+    }
+}

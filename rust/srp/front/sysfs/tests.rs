@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of logins by the InfiniBand connection manager, to a target that is the test's.
+
+mod redirect;
+
+use super::{
+    plan,
+    store_add_target,
+    Geometry,
+    Options, //
+};
+use crate::{
+    errno::{
+        ECONNRESET,
+        EPROTO, //
+    },
+    rdma::{
+        ib_cm::tests::target::{
+            Answer,
+            Asked,
+            Script,
+            Target, //
+        },
+        tests::{
+            check,
+            check_eq,
+            log::Log,
+            peer::within,
+            soft::Soft,
+            suite, //
+        },
+    },
+    srp::{
+        connect::{
+            Login,
+            Purpose, //
+        },
+        error::LoginFailure,
+        logic::session::State,
+        proto::{
+            cm_rej::CmRej,
+            login::LoginError,
+            login_rej::RejReason,
+            options::Defaults, //
+        },
+        session::Session,
+        tests::{
+            messages::{
+                get,
+                login_rej,
+                login_rsp,
+                Empty,
+                CMD,
+                CONSUMER,
+                I_LOGOUT,
+                REQ_LIM, //
+            },
+            stand::Stand, //
+        },
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+use redirect::{
+    redirections_are_followed,
+    redirections_come_to_an_end,
+    redirections_that_lead_nowhere,
+    topspin_redirections, //
+};
+
+suite!(
+    srp_login,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        request_is_as_srp_says,
+        halves_of_port_ids,
+        opens_a_channel,
+        opens_two_channels,
+        a_further_channel_is_left_out,
+        target_refuses,
+        responses_of_no_use,
+        target_is_silent,
+        session_goes_meanwhile,
+        lost_by_the_target,
+        redirections_are_followed,
+        redirections_come_to_an_end,
+        redirections_that_lead_nowhere,
+        topspin_redirections,
+    ]
+);
+
+/// What is not in the string.
+fn defaults() -> Defaults {
+    Defaults {
+        sg_tablesize: 0,
+        ..Defaults::default()
+    }
+}
+
+/// A session that has not begun to log in.
+pub(in crate::srp) fn begin(stand: &Stand, text: &[u8]) -> Result<Arc<Session>> {
+    let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
+    let plan = plan(&stand.port, &options)?;
+    let geometry = Geometry::new(&options, stand.port.device().limits())?;
+    stand.port.begin(options.key(), plan, geometry)
+}
+
+/// A session that is logged in. One that failed has gone when this returns.
+pub(in crate::srp) fn log_in(
+    stand: &Stand,
+    text: &[u8],
+) -> Result<Result<Arc<Session>, LoginFailure>> {
+    let session = begin(stand, text)?;
+    let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
+    Ok(match super::log_in(&session, &options) {
+        Ok(()) => Ok(session),
+        Err(why) => {
+            stand.end(&session);
+            Err(why)
+        }
+    })
+}
+
+/// Logs in to a target with this script and has it fail. Returns why, and the target; what
+/// `add_target` says must be `errno`.
+fn failure(
+    soft: &Soft,
+    script: impl Script,
+    more: &str,
+    errno: Error,
+) -> Result<(LoginFailure, Target)> {
+    let target = Target::new(&soft.device, script)?;
+    let stand = Stand::new(soft)?;
+    let Err(why) = stand.log_in(&target, more)? else {
+        pr_err!("the login succeeds\n");
+        return Err(EINVAL);
+    };
+    check_eq!(why.errno(), errno);
+    let requests = target.requests();
+    // By the file itself; it leaves nothing that another login would meet.
+    for _ in 0..2 {
+        let text = stand.text(&target, more)?;
+        let log = Log::from_now();
+        check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(errno));
+        check_eq!(log.count(": login at "), 1);
+    }
+    check_eq!(target.requests(), 3 * requests);
+    Ok((why, target))
+}
+
+/// Refuses all requests.
+fn no(reason: u16, data: &'static [u8]) -> impl Script {
+    move |_: usize, _: &Asked| Answer::reject(reason, &[], data)
+}
+
+/// Checks what kind of failure it is.
+macro_rules! check_failure {
+    ($why:expr, $pattern:pat) => {
+        let why = &$why;
+        if !matches!(why, $pattern) {
+            pr_err!(
+                "{}:{}: {} is not {}\n",
+                file!(),
+                line!(),
+                format_args!("{why:?}"),
+                stringify!($pattern)
+            );
+            return Err(EINVAL);
+        }
+    };
+}
+use check_failure;
+
+fn request_is_as_srp_says(soft: &Soft) -> Result {
+    let (_, target) = failure(soft, no(8, &[]), "initiator_ext=123,", ECONNRESET)?;
+    let asked = target.request(0)?;
+    let gid = soft.device.gid(1, 0)?;
+    check!(asked.usual);
+    check_eq!((asked.sgid, asked.dgid, asked.pkey), (gid, gid, 0xffff));
+    check_eq!(asked.retry_count, 7);
+    check_eq!(asked.reads, soft.device.limits().max_qp_rd_atom.min(16));
+
+    // Offsets and values by the standard; 8260 are 8 KiB of immediate data at offset 68.
+    let data = &asked.data;
+    check_eq!(get::<8>(data, 0), [0; 8]);
+    let tag = get::<8>(data, 8);
+    check_eq!(get::<4>(data, 16), 8260u32.to_be_bytes());
+    check_eq!(get::<4>(data, 20), [0; 4]);
+    check_eq!(get::<4>(data, 24), [0, 6, 0x80, 0]);
+    check_eq!(get::<4>(data, 28), [0, 68, 0, 0]);
+    check_eq!(get::<8>(data, 32), 0x123u64.to_be_bytes());
+    check_eq!(get::<8>(data, 40), get::<8>(&gid, 8));
+    check_eq!(get::<8>(data, 48), 0x0011_2233_4455_6677u64.to_be_bytes());
+    check_eq!(get::<8>(data, 56), 0x8899_aabb_ccdd_eeffu64.to_be_bytes());
+    check_eq!(get::<28>(data, 64), [0; 28]);
+
+    // Nobody can know the tag of a request before it was sent.
+    let other = get::<8>(&target.request(1)?.data, 8);
+    check!(tag != other && tag != [0; 8]);
+
+    let more = "tl_retry_count=3,max_it_iu_size=500,";
+    let (_, target) = failure(soft, no(8, &[]), more, ECONNRESET)?;
+    let asked = target.request(0)?;
+    check_eq!(asked.retry_count, 3);
+    check_eq!(get::<4>(&asked.data, 16), 500u32.to_be_bytes());
+    Ok(())
+}
+
+/// Targets of revision 10 have the GUID first.
+fn halves_of_port_ids(soft: &Soft) -> Result {
+    let more = "initiator_ext=123,io_class=ff00,";
+    let (_, target) = failure(soft, no(8, &[]), more, ECONNRESET)?;
+    let data = target.request(0)?.data;
+    check_eq!(get::<8>(&data, 32), get::<8>(&soft.device.gid(1, 0)?, 8));
+    check_eq!(get::<8>(&data, 40), 0x123u64.to_be_bytes());
+    check_eq!(get::<8>(&data, 48), 0x8899_aabb_ccdd_eeffu64.to_be_bytes());
+    check_eq!(get::<8>(&data, 56), 0x0011_2233_4455_6677u64.to_be_bytes());
+    Ok(())
+}
+
+fn opens_a_channel(soft: &Soft) -> Result {
+    let empty = Empty::new()?;
+    let target = Target::new(&soft.device, empty.clone())?;
+    let stand = Stand::new(soft)?;
+    let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
+    check_eq!(session.state(), State::Live);
+    target.has_heard(|heard| &heard.confirmed, 1)?;
+    // It has looked for disks.
+    check!(empty.count(CMD) > 0);
+    let (channels, host) = session.parts();
+    let channels = channels.ok_or(ENOENT)?;
+    let channel = channels.first().ok_or(ENOENT)?.handler();
+    check!(channel.is_open() && channels.len() == 1);
+    // Each command gave back the credit that it took.
+    check_eq!(channel.credits(), REQ_LIM);
+    // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
+    check!(session.time_allowed() >= 7 * 4 * 536 + 1000);
+    let reached = session.plan.way.service().map(|service| service.reached());
+    check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
+    drop((channels, host));
+
+    // A second login there is refused before anybody is asked.
+    let text = stand.text(&target, "")?;
+    check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(EEXIST));
+    check_eq!((target.requests(), empty.count(I_LOGOUT)), (1, 0));
+
+    stand.end(&session);
+    within(|| empty.count(I_LOGOUT) == 1)?;
+    target.has_heard(|heard| &heard.disconnected, 1)?;
+    target.has_heard(|heard| &heard.refused, 0)?;
+    check_eq!(session.state(), State::Gone);
+    Ok(())
+}
+
+/// The multichannel action of a request.
+fn action(target: &Target, number: usize) -> Result<u8> {
+    let [flags] = get(&target.request(number)?.data, 26);
+    Ok(flags & 3)
+}
+
+fn opens_two_channels(soft: &Soft) -> Result {
+    let empty = Empty::new()?;
+    let target = Target::new(&soft.device, empty.clone())?;
+    let stand = Stand::new(soft)?;
+    let session = stand.log_in(&target, "ch_count=2,")?;
+    let session = session.map_err(|why| why.errno())?;
+    check_eq!(session.geometry.all_channels(), 2);
+    check_eq!((action(&target, 0)?, action(&target, 1)?), (0, 1));
+    check_eq!(target.requests(), 2);
+    // The rest is the same but for the tag.
+    let data = |number| target.request(number).map(|asked| asked.data);
+    check_eq!(get::<38>(&data(0)?, 27), get::<38>(&data(1)?, 27));
+    let (channels, _) = session.parts();
+    let open = |channels: &crate::srp::channel::Channels| {
+        channels.iter().filter(|c| c.handler().is_open()).count()
+    };
+    check_eq!(channels.map(|channels| open(&channels)), Some(2));
+    target.has_heard(|heard| &heard.confirmed, 2)?;
+    stand.end(&session);
+    within(|| empty.count(I_LOGOUT) == 2)?;
+    target.has_heard(|heard| &heard.disconnected, 2)
+}
+
+/// A target with one disk-less channel, that does something else to the second one.
+struct Second(Arc<Empty>, fn(&Asked) -> Answer);
+
+impl Script for Second {
+    fn asked(&self, number: usize, request: &Asked) -> Answer {
+        match number {
+            0 => self.0.asked(number, request),
+            _ => self.1(request),
+        }
+    }
+
+    fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
+        self.0.told(message, reply)
+    }
+}
+
+fn a_further_channel_is_left_out(soft: &Soft) -> Result {
+    let refused = |_: &Asked| Answer::reject(CONSUMER, &[], &login_rej(0x0001_0005));
+    // The target says that it has ended the other channels.
+    let terminated = |request: &Asked| {
+        let mut rsp = login_rsp(request);
+        rsp[26] = 1;
+        Answer::accept(&rsp)
+    };
+    let cases: [(fn(&Asked) -> Answer, &str, u32); 2] = [
+        (refused, "multiple channels not supported", 0),
+        (terminated, "other channels not kept", 1),
+    ];
+    for (second, why, refusals) in cases {
+        let target = Target::new(&soft.device, Second(Empty::new()?, second))?;
+        let stand = Stand::new(soft)?;
+        let log = Log::from_now();
+        let session = stand.log_in(&target, "ch_count=2,")?;
+        let session = session.map_err(|why| why.errno())?;
+        check_eq!(session.state(), State::Live);
+        check_eq!(log.count("1 of 2 channels"), 1);
+        check_eq!(log.count(why), 1);
+        target.has_heard(|heard| &heard.confirmed, 1)?;
+        target.has_heard(|heard| &heard.refused, refusals)?;
+        stand.end(&session);
+    }
+    Ok(())
+}
+
+fn target_refuses(soft: &Soft) -> Result {
+    const ACL: [u8; 8] = [0xc2, 0, 0, 0, 0, 1, 0, 6];
+    const UNKNOWN: [u8; 8] = [0xc2, 0, 0, 0, 0, 1, 0, 7];
+    let refused = |reason, data| failure(soft, no(reason, data), "", ECONNRESET);
+    let (why, target) = refused(CONSUMER, &ACL)?;
+    check_failure!(why, LoginFailure::SrpReject(RejReason::ChannelLimitReached));
+    let (why, _) = refused(CONSUMER, &UNKNOWN)?;
+    check_failure!(
+        why,
+        LoginFailure::SrpReject(RejReason::Unknown(0x0001_0007))
+    );
+    // Not a message of SRP.
+    let (why, _) = refused(CONSUMER, &[0xc1, 0, 0, 0, 0, 1, 0, 6])?;
+    check_failure!(why, LoginFailure::CmReject(CmRej::Ib(CONSUMER)));
+    // The data is not the target's.
+    for reason in [3, 10, 30, 25] {
+        let (why, _) = refused(reason, &ACL)?;
+        check_failure!(why, LoginFailure::CmReject(CmRej::Ib(_)));
+        check!(matches!(why, LoginFailure::CmReject(rej) if rej.number() == i32::from(reason)));
+    }
+    target.has_heard(|heard| &heard.confirmed, 0)?;
+    target.has_heard(|heard| &heard.refused, 0)?;
+
+    // Nobody listens.
+    let stand = Stand::new(soft)?;
+    let text = stand.text(&target, "")?;
+    drop(target);
+    let why = log_in(&stand, text.to_bytes())?.err().ok_or(EINVAL)?;
+    check_failure!(why, LoginFailure::CmReject(CmRej::Ib(8)));
+    Ok(())
+}
+
+/// Answers with a response in which some byte is another one.
+fn odd(at: usize, byte: u8) -> impl Script {
+    move |_: usize, request: &Asked| {
+        let mut rsp = login_rsp(request);
+        if let Some(place) = rsp.get_mut(at) {
+            *place = byte;
+        }
+        Answer::accept(&rsp)
+    }
+}
+
+fn responses_of_no_use(soft: &Soft) -> Result {
+    // The target knows that its answer was refused by who connects, and was not confirmed.
+    let refused = |target: &Target| -> Result {
+        target.has_heard(|heard| &heard.refused, 3)?;
+        check_eq!(target.heard().reason.load(Relaxed), u32::from(CONSUMER));
+        target.has_heard(|heard| &heard.confirmed, 0)
+    };
+    type Expected = fn(&LoginError) -> bool;
+    let cases: [(usize, u8, Expected); 8] = [
+        (15, 0xff, |e| matches!(e, LoginError::Tag(_))),
+        (25, 2, |e| matches!(e, LoginError::BufferFormats(2))),
+        (25, 4, |e| matches!(e, LoginError::BufferFormats(4))),
+        (7, 1, |e| matches!(e, LoginError::RequestLimit(1))),
+        (4, 0x80, |e| matches!(e, LoginError::RequestLimit(..0))),
+        (4, 1, |e| matches!(e, LoginError::RequestLimit(65_536..))),
+        (18, 0, |e| matches!(e, LoginError::MaxItIuLen(0))),
+        (23, 55, |e| matches!(e, LoginError::MaxTiIuLen(55))),
+    ];
+    for (at, byte, expected) in cases {
+        // In the tag the byte could be that one already: once in 256 runs.
+        let (why, target) = match at {
+            15 => failure(soft, other_tag(), "", EPROTO)?,
+            _ => failure(soft, odd(at, byte), "", EPROTO)?,
+        };
+        check!(matches!(&why, LoginFailure::Response(e) if expected(e)));
+        refused(&target)?;
+    }
+    // What is not there is zero.
+    let short = |_: usize, request: &Asked| {
+        let rsp = login_rsp(request);
+        Answer::accept(rsp.get(..24).unwrap_or(&[]))
+    };
+    let (why, target) = failure(soft, short, "", EPROTO)?;
+    check_failure!(why, LoginFailure::Response(LoginError::BufferFormats(0)));
+    refused(&target)?;
+    for opcode in [0, 0xc1, 0xc2] {
+        let (why, target) = failure(soft, odd(0, opcode), "", EPROTO)?;
+        check_failure!(why, LoginFailure::Answer(_));
+        refused(&target)?;
+    }
+    let nothing = |_: usize, _: &Asked| Answer::accept(&[]);
+    let (why, target) = failure(soft, nothing, "", EPROTO)?;
+    check_failure!(why, LoginFailure::Answer(_));
+    refused(&target)
+}
+
+/// Answers somebody else.
+fn other_tag() -> impl Script {
+    |_: usize, request: &Asked| {
+        let mut rsp = login_rsp(request);
+        rsp[15] ^= 1;
+        Answer::accept(&rsp)
+    }
+}
+
+fn target_is_silent(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Silence)?;
+    let stand = Stand::new(soft)?;
+    let session = stand.session(&target, "")?;
+    let login = Login::new(&session, Purpose::First, 500).map_err(|why| why.errno())?;
+    let why = login.first().err().ok_or(EINVAL)?;
+    check_failure!(why, LoginFailure::Timeout("login response"));
+    check_eq!(why.errno(), ETIMEDOUT);
+    drop(login);
+    check_eq!(target.requests(), 1);
+    // Timeout.
+    target.has_heard(|heard| &heard.refused, 1)?;
+    check_eq!(target.heard().reason.load(Relaxed), 4);
+    stand.end(&session);
+    Ok(())
+}
+
+/// A silent target that has the session removed.
+#[pin_data]
+struct Remover {
+    #[pin]
+    session: Mutex<Option<Arc<Session>>>,
+    removed: Atomic<u32>,
+}
+
+impl Script for Arc<Remover> {
+    fn asked(&self, _: usize, _: &Asked) -> Answer {
+        if let Some(session) = self.session.lock().take() {
+            session.remove(1000);
+            self.removed.fetch_add(1, Relaxed);
+        }
+        Answer::Silence
+    }
+}
+
+fn session_goes_meanwhile(soft: &Soft) -> Result {
+    let remover = Arc::pin_init(
+        pin_init!(Remover {
+            session <- new_mutex!(None, "Remover::session"),
+            removed: Atomic::new(0),
+        }),
+        GFP_KERNEL,
+    )?;
+    let target = Target::new(&soft.device, remover.clone())?;
+    let stand = Stand::new(soft)?;
+    let session = stand.session(&target, "")?;
+    *remover.session.lock() = Some(session.clone());
+    let login = Login::new(&session, Purpose::First, 10_000).map_err(|why| why.errno())?;
+    let why = login.first().err().ok_or(EINVAL)?;
+    check_failure!(why, LoginFailure::Removed);
+    check_eq!(why.errno(), ENODEV);
+    drop(login);
+    check_eq!(remover.removed.load(Relaxed), 1);
+    target.has_heard(|heard| &heard.refused, 1)?;
+    stand.port.wait_gone(&session);
+    check_eq!(session.state(), State::Gone);
+    Ok(())
+}
+
+fn lost_by_the_target(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, Empty::new()?)?;
+    let stand = Stand::new(soft)?;
+    let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
+    let log = Log::from_now();
+    target.disconnect(0)?;
+    within(|| session.is_lost())?;
+    within(|| log.count("connection lost: connection event Disconnected") == 1)?;
+    target.has_heard(|heard| &heard.released, 1)?;
+    stand.end(&session);
+    check_eq!(log.count("connection lost"), 1);
+    Ok(())
+}

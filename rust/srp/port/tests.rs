@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of what device events do to the sessions of a port.
+
+use super::{
+    Port,
+    Queues,
+    Sessions,
+    Watch, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        device::Device,
+        device_event::{
+            self,
+            DeviceEvent,
+            DeviceEventHandler, //
+        },
+        ib_cm::tests::target::{
+            Answer,
+            Asked,
+            Script,
+            Target, //
+        },
+        tests::{
+            check,
+            check_eq,
+            events::{
+                call,
+                report,
+                settle, //
+            },
+            log::Log,
+            peer::within,
+            soft::Soft,
+            suite, //
+        },
+    },
+    scsi::Transport,
+    srp::{
+        connect::{
+            Plan,
+            Service,
+            Way, //
+        },
+        error::{
+            Lost,
+            Violation, //
+        },
+        front::scsi::Io,
+        geometry::Geometry,
+        logic::session::State,
+        proto::{
+            ids::Gid,
+            options::{
+                Defaults,
+                Options, //
+            },
+        },
+        session::{
+            Session,
+            LOG_OUT_PATIENCE_MS, //
+        },
+        tests::{
+            messages::{
+                login_rej,
+                Empty,
+                CONSUMER, //
+            },
+            stand::Stand, //
+        },
+    },
+};
+use kernel::{
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+suite!(
+    srp_port,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        fatal_ends_all_sessions,
+        fatal_is_for_its_port,
+        changes_kick_a_session_that_recovers,
+        kicks_are_for_their_port,
+        changes_leave_a_live_session_alone,
+    ]
+);
+
+/// A port as [`Initiator`](super::Initiator) makes it, without a folder in sysfs.
+pub(in crate::srp) fn port(
+    device: &Device,
+    number: u32,
+    transport: Arc<Transport<Io>>,
+    queues: Queues,
+) -> Result<Arc<Port>> {
+    let device = device.hold()?;
+    Arc::pin_init(
+        pin_init!(Port {
+            device,
+            number,
+            transport,
+            queues,
+            sessions <- new_mutex!(
+                Sessions {
+                    list: KVec::new(),
+                    closed: false,
+                },
+                "Port::sessions"
+            ),
+            gone <- new_condvar!("Port::gone"),
+        }),
+        GFP_KERNEL,
+    )
+}
+
+/// Ends all sessions.
+pub(in crate::srp) fn close(port: &Port) {
+    port.close(LOG_OUT_PATIENCE_MS);
+    port.wait_empty();
+}
+
+/// Registers for the events of the device, as the module does for its ports.
+fn watch(
+    soft: &Soft,
+    stands: &[&Stand],
+) -> Result<(
+    Arc<Watch>,
+    Pin<KBox<device_event::Registration<Watch>>>, //
+)> {
+    let mut ports = KVec::new();
+    for stand in stands {
+        ports.push(stand.port.clone(), GFP_KERNEL)?;
+    }
+    let watch = Arc::new(Watch { ports }, GFP_KERNEL)?;
+    settle();
+    let registration = device_event::Registration::new(soft.device.hold()?, watch.clone());
+    Ok((watch, KBox::pin_init(registration, GFP_KERNEL)?))
+}
+
+/// A target that can be told to refuse, so that each try is one request.
+struct Moody {
+    empty: Arc<Empty>,
+    refuses: Atomic<bool>,
+}
+
+impl Moody {
+    fn new() -> Result<Arc<Self>> {
+        let empty = Empty::new()?;
+        let refuses = Atomic::new(false);
+        Ok(Arc::new(Self { empty, refuses }, GFP_KERNEL)?)
+    }
+}
+
+impl Script for Arc<Moody> {
+    fn asked(&self, number: usize, request: &Asked) -> Answer {
+        if self.refuses.load(Acquire) {
+            return Answer::reject(CONSUMER, &[], &login_rej(0x0001_0001));
+        }
+        self.empty.asked(number, request)
+    }
+
+    fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
+        self.empty.told(message, reply)
+    }
+}
+
+fn live(stand: &Stand, target: &Target, more: &str) -> Result<Arc<Session>> {
+    let session = stand.log_in(target, more)?.map_err(|why| why.errno())?;
+    check_eq!(session.state(), State::Live);
+    Ok(session)
+}
+
+const FATAL: &str = "connection lost: device event Fatal";
+
+fn fatal_ends_all_sessions(soft: &Soft) -> Result {
+    let moody = Moody::new()?;
+    let target = Target::new(&soft.device, moody.clone())?;
+    let stand = Stand::new(soft)?;
+    let (_, _registration) = watch(soft, &[&stand])?;
+    let sessions = [
+        live(&stand, &target, "")?,
+        live(&stand, &target, "initiator_ext=1,")?,
+    ];
+    moody.refuses.store(true, Release);
+    let log = Log::from_now();
+    report(soft, bindings::ib_event_type_IB_EVENT_DEVICE_FATAL);
+    settle();
+    for session in &sessions {
+        check!(session.is_lost());
+        check_eq!(session.state(), State::Recovering);
+    }
+    check_eq!(log.count(FATAL), 2);
+    target.has_heard(|heard| &heard.disconnected, 2)
+}
+
+/// A session that is on the list of a port, whatever port that is.
+fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
+    let gid = Gid(soft.device.gid(1, 0)?);
+    let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
+    let options = Options::parse(text, &Defaults::default()).map_err(|_| EINVAL)?;
+    let plan = Plan {
+        way: Way::Ib(Service::new(gid, 0xffff, 3, false)?),
+        sgid: gid,
+        initiator: options.initiator_port(gid.interface_id()),
+        target: options.target_port(),
+        retry_count: 7,
+    };
+    let geometry = Geometry::new(&options, soft.device.limits())?;
+    stand.port.begin(options.key(), plan, geometry)
+}
+
+fn fatal_is_for_its_port(soft: &Soft) -> Result {
+    let (one, other) = (Stand::new(soft)?, Stand::with_number(soft, 2)?);
+    let (watch, _registration) = watch(soft, &[&one, &other])?;
+    let first = listed(&one, soft)?;
+    let second = listed(&other, soft)?;
+    let log = Log::from_now();
+    watch.device_event(DeviceEvent::Fatal, Some(3));
+    check_eq!((first.is_lost(), second.is_lost()), (false, false));
+    watch.device_event(DeviceEvent::Fatal, Some(1));
+    check_eq!((first.is_lost(), second.is_lost()), (true, false));
+    check_eq!(log.count(FATAL), 1);
+    watch.device_event(DeviceEvent::Fatal, None);
+    check!(second.is_lost());
+    // The first one is told of once.
+    check_eq!(log.count(FATAL), 2);
+    // Those that were not logged in yet end.
+    one.port.wait_gone(&first);
+    other.port.wait_gone(&second);
+    check_eq!((first.state(), second.state()), (State::Gone, State::Gone));
+    Ok(())
+}
+
+/// The events of a device that may bring the network back.
+const CHANGES: [bindings::ib_event_type; 5] = [
+    bindings::ib_event_type_IB_EVENT_PORT_ACTIVE,
+    bindings::ib_event_type_IB_EVENT_LID_CHANGE,
+    bindings::ib_event_type_IB_EVENT_PKEY_CHANGE,
+    bindings::ib_event_type_IB_EVENT_SM_CHANGE,
+    bindings::ib_event_type_IB_EVENT_CLIENT_REREGISTER,
+];
+/// The core tells of this one by itself, when it changes the table.
+const GID_CHANGE: bindings::ib_event_type = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
+
+/// Has a session lose its connection, and its target refuse another one.
+fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
+    moody.refuses.store(true, Release);
+    // After this no other connection is made at once.
+    session.fail(Lost::Violation(Violation::Flags));
+    check_eq!(session.state(), State::Recovering);
+    within(|| session.is_down())
+}
+
+/// Waits until the target was asked so often.
+fn asked(target: &Target, count: usize) -> Result {
+    within(|| target.requests() >= count)?;
+    check_eq!(target.requests(), count);
+    Ok(())
+}
+
+fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
+    let moody = Moody::new()?;
+    let target = Target::new(&soft.device, moody.clone())?;
+    let stand = Stand::new(soft)?;
+    let (_, registration) = watch(soft, &[&stand])?;
+    let session = live(&stand, &target, "")?;
+    lose(&session, &moody)?;
+    // The transport class tries again after ten seconds, which this has not to wait for.
+    let begin = Instant::<Monotonic>::now();
+    report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
+    settle();
+    fsleep(Delta::from_millis(200));
+    asked(&target, 1)?;
+    let all = Iterator::chain(CHANGES.into_iter(), [GID_CHANGE]);
+    for (number, kind) in all.enumerate() {
+        if kind == GID_CHANGE {
+            call(soft, &registration, kind, 1);
+        } else {
+            report(soft, kind);
+            settle();
+        }
+        asked(&target, number + 2)?;
+        // The end of the try: a kick before it would be the same one.
+        within(|| session.failed_tries() as usize == number + 1)?;
+        check_eq!(session.state(), State::Recovering);
+    }
+    check!(begin.elapsed().as_millis() < 9_000);
+    moody.refuses.store(false, Release);
+    report(soft, bindings::ib_event_type_IB_EVENT_PORT_ACTIVE);
+    within(|| session.state() == State::Live)?;
+    check!(!session.is_lost());
+    target.has_heard(|heard| &heard.confirmed, 2)
+}
+
+fn kicks_are_for_their_port(soft: &Soft) -> Result {
+    let moody = Moody::new()?;
+    let target = Target::new(&soft.device, moody.clone())?;
+    let stand = Stand::new(soft)?;
+    let (watch, _registration) = watch(soft, &[&stand])?;
+    let session = live(&stand, &target, "")?;
+    lose(&session, &moody)?;
+    let active = DeviceEvent::PortActive;
+    for port in [0, 2, u32::MAX] {
+        watch.device_event(active, Some(port));
+    }
+    watch.device_event(DeviceEvent::PortError, Some(1));
+    watch.device_event(DeviceEvent::Other(19), None);
+    fsleep(Delta::from_millis(200));
+    asked(&target, 1)?;
+    watch.device_event(active, Some(1));
+    within(|| session.failed_tries() == 1)?;
+    asked(&target, 2)?;
+    watch.device_event(active, None);
+    within(|| session.failed_tries() == 2)?;
+    asked(&target, 3)
+}
+
+fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, Empty::new()?)?;
+    let stand = Stand::new(soft)?;
+    let (_, registration) = watch(soft, &[&stand])?;
+    let session = live(&stand, &target, "")?;
+    let log = Log::from_now();
+    for kind in CHANGES {
+        report(soft, kind);
+    }
+    call(soft, &registration, GID_CHANGE, 1);
+    report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
+    settle();
+    fsleep(Delta::from_millis(100));
+    check_eq!(session.state(), State::Live);
+    check!(!session.is_lost());
+    check_eq!((target.requests(), log.count("connection lost")), (1, 0));
+    Ok(())
+}

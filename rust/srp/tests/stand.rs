@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A port with what its sessions need, as the module makes it.
+
+use crate::{
+    rdma::{
+        ib_cm::tests::target::Target,
+        tests::soft::Soft, //
+    },
+    scsi::Transport,
+    srp::{
+        error::LoginFailure,
+        front::sysfs::tests::{
+            begin,
+            log_in, //
+        },
+        port::{
+            tests::{
+                close,
+                port, //
+            },
+            Port,
+            Queues, //
+        },
+        session::{
+            Session,
+            LOG_OUT_PATIENCE_MS, //
+        },
+    },
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+
+/// A port that only the test knows. Its sessions end with it.
+pub(in crate::srp) struct Stand {
+    pub(in crate::srp) port: Arc<Port>,
+    _queues: [WorkQueue; 3],
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        close(&self.port);
+    }
+}
+
+/// Sixteen bytes as hex digits.
+pub(in crate::srp) struct Hex(pub(in crate::srp) [u8; 16]);
+
+impl core::fmt::Display for Hex {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Stand {
+    pub(in crate::srp) fn new(soft: &Soft) -> Result<Self> {
+        Self::with_number(soft, 1)
+    }
+
+    /// A port with another number, which the device does not have.
+    pub(in crate::srp) fn with_number(soft: &Soft, number: u32) -> Result<Self> {
+        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+        let removal = WorkQueue::new(c"srp_test_remove", Flags::UNBOUND)?;
+        let ending = WorkQueue::new(c"srp_test_end", flags)?;
+        let reconnect = WorkQueue::new(c"srp_test_rec", flags)?;
+        let queues = Queues {
+            ending: ending.handle(),
+            removal: removal.handle(),
+            reconnect: reconnect.handle(),
+        };
+        let transport = Arc::new(Transport::new()?, GFP_KERNEL)?;
+        Ok(Self {
+            port: port(&soft.device, number, transport, queues)?,
+            _queues: [reconnect, removal, ending],
+        })
+    }
+
+    /// What is written to `add_target` for this target, at the port itself.
+    pub(in crate::srp) fn text(&self, target: &Target, more: &str) -> Result<CString> {
+        let gid = self.port.device().gid(1, 0)?;
+        Ok(CString::try_from_fmt(fmt!(
+            "id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dgid={},pkey=ffff,\
+             service_id={:016x},queue_size=4,ch_count=1,{}",
+            format_args!("{}", Hex(gid)),
+            target.service_id(),
+            more
+        ))?)
+    }
+
+    /// A session that has not begun to log in.
+    pub(in crate::srp) fn session(&self, target: &Target, more: &str) -> Result<Arc<Session>> {
+        begin(self, self.text(target, more)?.to_bytes())
+    }
+
+    /// A session that is logged in, or why there is none.
+    pub(in crate::srp) fn log_in(
+        &self,
+        target: &Target,
+        more: &str,
+    ) -> Result<Result<Arc<Session>, LoginFailure>> {
+        log_in(self, self.text(target, more)?.to_bytes())
+    }
+
+    /// Ends a session.
+    pub(in crate::srp) fn end(&self, session: &Arc<Session>) {
+        session.remove(LOG_OUT_PATIENCE_MS);
+        self.port.wait_gone(session);
+    }
+}
