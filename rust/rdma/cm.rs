@@ -320,3 +320,6 @@ impl<E: EventHandler> Drop for Id<E> {
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
     }
 }
+
+#[cfg(SRP_KUNIT)]
+pub(crate) mod tests;

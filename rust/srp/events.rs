@@ -218,3 +218,6 @@ impl ib_cm::EventHandler for Events {
         self.step_ended(outcome, kind);
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;

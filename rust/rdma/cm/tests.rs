@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of `rdma_cm` for tests of those who take them.
+
+use super::{
+    Event,
+    EventHandler, //
+};
+use crate::bindings;
+
+/// Hands an event to a handler, as the connection manager would.
+pub(crate) fn bring<E: EventHandler>(
+    handler: &E,
+    kind: bindings::rdma_cm_event_type,
+    status: i32,
+    private_data: &[u8],
+) {
+    let mut event = bindings::rdma_cm_event {
+        event: kind,
+        status,
+        ..Default::default()
+    };
+    // SAFETY: All of the union is initialised.
+    *unsafe { event.param.conn.as_mut() } = bindings::rdma_conn_param {
+        private_data: private_data.as_ptr().cast(),
+        // CAST: What is longer is cut off.
+        private_data_len: private_data.len().min(255) as u8,
+        ..Default::default()
+    };
+    handler.event(Event { event: &event });
+}

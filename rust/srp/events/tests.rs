@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of what an event means: the end of a step at first, then the end of the connection.
+
+use super::{
+    Events,
+    RESPONSE, //
+};
+use crate::{
+    bindings::{
+        rdma_cm_event_type,
+        rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE as ADDR_CHANGE,
+        rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR as ADDR_ERROR,
+        rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED as ADDR_RESOLVED,
+        rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR as CONNECT_ERROR,
+        rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST as CONNECT_REQUEST,
+        rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_RESPONSE as CONNECT_RESPONSE,
+        rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL as DEVICE_REMOVAL,
+        rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED as DISCONNECTED,
+        rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED as ESTABLISHED,
+        rdma_cm_event_type_RDMA_CM_EVENT_MULTICAST_ERROR as MULTICAST_ERROR,
+        rdma_cm_event_type_RDMA_CM_EVENT_MULTICAST_JOIN as MULTICAST_JOIN,
+        rdma_cm_event_type_RDMA_CM_EVENT_REJECTED as REJECTED,
+        rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR as ROUTE_ERROR,
+        rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED as ROUTE_RESOLVED,
+        rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT as TIMEWAIT_EXIT,
+        rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE as UNREACHABLE, //
+    },
+    errno::ENOTCONN,
+    rdma::{
+        cm::{
+            self,
+            EventKind, //
+        },
+        ib_cm::{
+            self,
+            tests::target::{
+                Answer,
+                Asked,
+                Target, //
+            },
+        },
+        tests::{
+            check,
+            check_eq,
+            log::Log,
+            soft::Soft,
+            suite, //
+        },
+    },
+    srp::{
+        logic::session::State,
+        session::Session,
+        tests::{
+            messages::{
+                class_port_info,
+                login_rej, //
+            },
+            stand::Stand, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+
+suite!(
+    srp_connection_events,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        events_of_rdma_cm,
+        events_of_ib_cm,
+        redirections_of_topspin,
+        the_first_failure_counts,
+        an_end_before_it_is_live,
+        a_live_session_recovers,
+    ]
+);
+
+/// A port, and a target that is not asked.
+struct Scene {
+    stand: Stand,
+    target: Target,
+}
+
+impl Scene {
+    fn new(soft: &Soft) -> Result<Self> {
+        Ok(Self {
+            stand: Stand::new(soft)?,
+            target: Target::new(&soft.device, |_: usize, _: &Asked| Answer::Silence)?,
+        })
+    }
+
+    /// Has `act` take place in a session that is being connected, and ends it.
+    fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
+        let session = self.stand.session(&self.target, more)?;
+        let events = Events::new(session.clone())?;
+        let result = act(&session, &events);
+        self.stand.end(&session);
+        result
+    }
+
+    /// An event means `end` while the channel is being connected, and afterwards the loss of the
+    /// connection if there is a `lost`.
+    fn check(
+        &self,
+        more: &str,
+        bring: &dyn Fn(&Events),
+        end: &str,
+        lost: Option<EventKind>,
+    ) -> Result {
+        self.with(more, |session, events| {
+            bring(events);
+            ends(events, end)?;
+            check!(!session.is_lost());
+            check_eq!(session.state(), State::Connecting);
+            Ok(())
+        })?;
+        self.with(more, |session, events| {
+            events.go_live()?;
+            let log = Log::from_now();
+            bring(events);
+            check_eq!(session.is_lost(), lost.is_some());
+            let any = log.count("connection lost:");
+            check_eq!(any, usize::from(lost.is_some()));
+            if let Some(kind) = lost {
+                let line = CString::try_from_fmt(fmt!(
+                    "connection lost: connection event {}\n",
+                    format_args!("{kind:?}")
+                ))?;
+                check_eq!(log.count(line.to_bytes()), 1);
+                // The first one explains the others.
+                bring(events);
+                check_eq!(log.count("connection lost:"), 1);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Checks how the step has ended, in the words of `Debug`; that is had once.
+fn ends(events: &Events, expected: &str) -> Result {
+    let outcome = events.wait(0)?;
+    check!(events.wait(0)?.is_none());
+    let text = match &outcome {
+        None => CString::try_from_fmt(fmt!("nothing"))?,
+        Some(Ok(None)) => CString::try_from_fmt(fmt!("step"))?,
+        Some(Ok(Some(response))) => {
+            let bytes = response.bytes();
+            let first = bytes.first().copied().unwrap_or(0);
+            let last = bytes.last().copied().unwrap_or(0);
+            CString::try_from_fmt(fmt!("response {first} to {last}, {}", bytes.len()))?
+        }
+        Some(Err(why)) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
+    };
+    let text = core::str::from_utf8(text.to_bytes()).map_err(|_| EINVAL)?;
+    check_eq!(text, expected);
+    Ok(())
+}
+
+/// An event of `rdma_cm`, what it means for a step, and the loss that it is.
+type Case<'a> = (
+    rdma_cm_event_type,
+    i32,
+    &'a [u8],
+    &'a str,
+    Option<EventKind>,
+);
+
+fn events_of_rdma_cm(soft: &Soft) -> Result {
+    use EventKind as E;
+    let scene = Scene::new(soft)?;
+    let rej = login_rej(0x0001_0006);
+    let mut long = [1; 100];
+    (long[0], long[RESPONSE - 1]) = (7, 9);
+    let (nothing, step) = ("nothing", "step");
+    let acl = "SrpReject(ChannelLimitReached)";
+    let cases: [Case<'_>; 27] = [
+        (ADDR_RESOLVED, 0, &[], step, None),
+        (ADDR_ERROR, -19, &[], "Address(-19)", Some(E::AddrError)),
+        (ROUTE_RESOLVED, 0, &[], step, None),
+        (ROUTE_ERROR, -113, &[], "Route(-113)", Some(E::RouteError)),
+        (CONNECT_REQUEST, 0, &[], nothing, None),
+        (CONNECT_RESPONSE, 0, &[], nothing, None),
+        (CONNECT_ERROR, -22, &[], "Setup(-22)", Some(E::ConnectError)),
+        (
+            UNREACHABLE,
+            -110,
+            &[],
+            "Unreachable(-110)",
+            Some(E::Unreachable),
+        ),
+        // By the target's own layer, in InfiniBand's words and in those of iWARP.
+        (REJECTED, 28, &rej, acl, Some(E::Rejected)),
+        (REJECTED, -111, &rej, acl, Some(E::Rejected)),
+        (REJECTED, -104, &rej, acl, Some(E::Rejected)),
+        // By somebody else, or in words that mean nothing.
+        (REJECTED, 8, &rej, "CmReject(Ib(8))", Some(E::Rejected)),
+        (REJECTED, 24, &[], "CmReject(Ib(24))", Some(E::Rejected)),
+        (
+            REJECTED,
+            28,
+            &rej[..31],
+            "CmReject(Ib(28))",
+            Some(E::Rejected),
+        ),
+        (REJECTED, 28, &[], "CmReject(Ib(28))", Some(E::Rejected)),
+        (
+            REJECTED,
+            -111,
+            &[],
+            "CmReject(Errno(111))",
+            Some(E::Rejected),
+        ),
+        (
+            REJECTED,
+            1 << 17,
+            &[],
+            "CmReject(Ib(65535))",
+            Some(E::Rejected),
+        ),
+        (ESTABLISHED, 0, &long, "response 7 to 9, 64", None),
+        (ESTABLISHED, 0, &[5, 6], "response 5 to 6, 2", None),
+        (ESTABLISHED, 0, &[], "response 0 to 0, 0", None),
+        (DISCONNECTED, 0, &[], "Disconnected", Some(E::Disconnected)),
+        (
+            DEVICE_REMOVAL,
+            0,
+            &[],
+            "DeviceRemoval",
+            Some(E::DeviceRemoval),
+        ),
+        (MULTICAST_JOIN, 0, &[], nothing, None),
+        (MULTICAST_ERROR, -5, &[], nothing, None),
+        (ADDR_CHANGE, 0, &[], "AddressChanged", Some(E::AddrChange)),
+        (TIMEWAIT_EXIT, 0, &[], nothing, None),
+        (0xff, -1, &[], nothing, None),
+    ];
+    for (kind, status, data, end, lost) in cases {
+        let bring = |events: &Events| cm::tests::bring(events, kind, status, data);
+        scene
+            .check("", &bring, end, lost)
+            .inspect_err(|_| pr_err!("event {kind}, status {status}\n"))?;
+    }
+    Ok(())
+}
+
+/// Hands an event of `ib_cm` to the handler.
+fn told(events: &Events, event: ib_cm::Event<'_>) {
+    ib_cm::EventHandler::event(events, event);
+}
+
+fn events_of_ib_cm(soft: &Soft) -> Result {
+    use {
+        ib_cm::Event,
+        EventKind as E, //
+    };
+    let scene = Scene::new(soft)?;
+    let gid = soft.device.gid(1, 0)?;
+    let (rej, info) = (login_rej(0x0001_0006), class_port_info(gid, 5, 0xffff));
+    let mut long = [1; 196];
+    (long[0], long[RESPONSE - 1]) = (7, 9);
+    let rejected = |reason, info, private_data| Event::Rejected {
+        reason,
+        info,
+        private_data,
+    };
+    let redirected = CString::try_from_fmt(fmt!(
+        "Redirected(Redirect {{ gid: Some(Gid({})), lid: Some(5), pkey: Some(65535), qpn: None }})",
+        format_args!("{gid:?}")
+    ))?;
+    let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;
+    let acl = "SrpReject(ChannelLimitReached)";
+    let short = "BadRedirect(Short { need: 72, got: 71 })";
+    let cases: [(Event<'_>, &str, Option<EventKind>); 14] = [
+        (Event::Answered(&long), "response 7 to 9, 64", None),
+        (Event::Answered(&[5]), "response 5 to 5, 1", None),
+        (rejected(28, &[], &rej), acl, Some(E::Rejected)),
+        (rejected(28, &info, &rej), acl, Some(E::Rejected)),
+        (
+            rejected(28, &[], &[]),
+            "CmReject(Ib(28))",
+            Some(E::Rejected),
+        ),
+        (rejected(8, &[], &rej), "CmReject(Ib(8))", Some(E::Rejected)),
+        (
+            rejected(10, &[], &[]),
+            "CmReject(Ib(10))",
+            Some(E::Rejected),
+        ),
+        (
+            rejected(u16::MAX, &[], &rej),
+            "CmReject(Ib(65535))",
+            Some(E::Rejected),
+        ),
+        (rejected(24, &info, &rej), redirected, Some(E::Rejected)),
+        (rejected(24, &info[..71], &[]), short, Some(E::Rejected)),
+        // Only Topspin's and Cisco's targets mean it so.
+        (
+            rejected(25, &gid, &[]),
+            "CmReject(Ib(25))",
+            Some(E::Rejected),
+        ),
+        (
+            Event::Unreachable,
+            "Unreachable(-110)",
+            Some(E::Unreachable),
+        ),
+        (Event::Disconnected, "Disconnected", Some(E::Disconnected)),
+        (Event::TimewaitExit, "nothing", None),
+    ];
+    for (event, end, lost) in cases {
+        let bring = |events: &Events| told(events, event);
+        scene
+            .check("", &bring, end, lost)
+            .inspect_err(|_| pr_err!("event {}\n", format_args!("{event:?}")))?;
+    }
+    Ok(())
+}
+
+fn redirections_of_topspin(soft: &Soft) -> Result {
+    let scene = Scene::new(soft)?;
+    let gid = soft.device.gid(1, 0)?;
+    let redirected = CString::try_from_fmt(fmt!(
+        "Redirected(Redirect {{ gid: Some(Gid({})), lid: None, pkey: None, qpn: None }})",
+        format_args!("{gid:?}")
+    ))?;
+    let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;
+    let short = "BadRedirect(Short { need: 16, got: 15 })";
+    for (info, end) in [(&gid[..], redirected), (&gid[..15], short)] {
+        let event = ib_cm::Event::Rejected {
+            reason: 25,
+            info,
+            private_data: &[],
+        };
+        let bring = |events: &Events| told(events, event);
+        let rejected = Some(EventKind::Rejected);
+        scene.check("ioc_guid=0005ad0000000001,", &bring, end, rejected)?;
+    }
+    Ok(())
+}
+
+fn the_first_failure_counts(soft: &Soft) -> Result {
+    let scene = Scene::new(soft)?;
+    scene.with("", |_, events| {
+        told(events, ib_cm::Event::Unreachable);
+        told(events, ib_cm::Event::Disconnected);
+        told(events, ib_cm::Event::Answered(&[1]));
+        let outcome = events.wait(0)?;
+        check!(matches!(
+            outcome,
+            Some(Err(crate::srp::error::LoginFailure::Unreachable(_)))
+        ));
+        Ok(())
+    })?;
+    // An answer that nobody has taken is worth nothing when the connection ends.
+    scene.with("", |_, events| {
+        told(events, ib_cm::Event::Answered(&[1]));
+        told(events, ib_cm::Event::Disconnected);
+        let outcome = events.wait(0)?;
+        check!(matches!(
+            outcome,
+            Some(Err(crate::srp::error::LoginFailure::Disconnected))
+        ));
+        Ok(())
+    })
+}
+
+fn an_end_before_it_is_live(soft: &Soft) -> Result {
+    let scene = Scene::new(soft)?;
+    scene.with("", |session, events| {
+        told(events, ib_cm::Event::Answered(&[1]));
+        ends(events, "response 1 to 1, 1")?;
+        told(events, ib_cm::Event::Disconnected);
+        // Whoever logs in hears of it, and the session does not.
+        check_eq!(events.go_live(), Err(ENOTCONN));
+        check!(!session.is_lost());
+        told(events, ib_cm::Event::Disconnected);
+        check!(!session.is_lost());
+        Ok(())
+    })?;
+    // An answer that was not looked at is no obstacle.
+    scene.with("", |session, events| {
+        told(events, ib_cm::Event::Answered(&[1]));
+        events.go_live()?;
+        told(events, ib_cm::Event::Disconnected);
+        check!(session.is_lost());
+        Ok(())
+    })
+}
+
+fn a_live_session_recovers(soft: &Soft) -> Result {
+    let scene = Scene::new(soft)?;
+    scene.with("", |session, events| {
+        // Without a host there are no disks to look for.
+        session.look_for_disks().map_err(|why| why.errno())?;
+        check_eq!(session.state(), State::Live);
+        events.go_live()?;
+        told(events, ib_cm::Event::TimewaitExit);
+        check_eq!((session.state(), session.is_lost()), (State::Live, false));
+        told(events, ib_cm::Event::Disconnected);
+        check_eq!(
+            (session.state(), session.is_lost()),
+            (State::Recovering, true)
+        );
+        Ok(())
+    })?;
+    // One that is being connected is not.
+    scene.with("", |session, events| {
+        events.go_live()?;
+        told(events, ib_cm::Event::Disconnected);
+        check!(session.is_ending());
+        scene.stand.port.wait_gone(session);
+        check_eq!(session.state(), State::Gone);
+        Ok(())
+    })
+}
