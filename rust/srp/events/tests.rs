@@ -260,7 +260,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
     };
     let scene = Scene::new(soft)?;
     let gid = soft.device.gid(1, 0)?;
-    let (rej, info) = (login_rej(0x0001_0006), class_port_info(gid, 5, 0xffff));
+    let (rej, info) = (login_rej(0x0001_0006), class_port_info(gid, 5, 0xffff, 1));
     let mut long = [1; 196];
     (long[0], long[RESPONSE - 1]) = (7, 9);
     let rejected = |reason, info, private_data| Event::Rejected {
@@ -269,7 +269,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         private_data,
     };
     let redirected = CString::try_from_fmt(fmt!(
-        "Redirected(Redirect {{ gid: Some(Gid({})), lid: Some(5), pkey: Some(65535), qpn: None }})",
+        "Redirected(Redirect {{ gid: Some(Gid({})), lid: Some(5), pkey: Some(65535), qpn: Some(1) }})",
         format_args!("{gid:?}")
     ))?;
     let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;

@@ -69,12 +69,14 @@ pub(in crate::srp) fn login_rej(reason: u32) -> [u8; 32] {
     rej
 }
 
-/// A `ClassPortInfo` that leads elsewhere.
-pub(in crate::srp) fn class_port_info(gid: Gid, lid: u16, pkey: u16) -> [u8; 72] {
+/// A `ClassPortInfo` that leads elsewhere; what is 0 is not named.
+pub(in crate::srp) fn class_port_info(gid: Gid, lid: u16, pkey: u16, qpn: u32) -> [u8; 72] {
     let mut info = [0; 72];
     put(&mut info, 8, gid);
     put(&mut info, 28, lid.to_be_bytes());
     put(&mut info, 30, pkey.to_be_bytes());
+    // The uppermost byte is not part of the number.
+    put(&mut info, 32, (qpn | 0x5a00_0000).to_be_bytes());
     info
 }
 

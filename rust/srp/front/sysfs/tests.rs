@@ -75,6 +75,7 @@ use kernel::{
 use redirect::{
     redirections_are_followed,
     redirections_come_to_an_end,
+    redirections_lead_elsewhere,
     redirections_that_lead_nowhere,
     topspin_redirections, //
 };
@@ -96,6 +97,7 @@ suite!(
         lost_by_the_target,
         redirections_are_followed,
         redirections_come_to_an_end,
+        redirections_lead_elsewhere,
         redirections_that_lead_nowhere,
         topspin_redirections,
     ]

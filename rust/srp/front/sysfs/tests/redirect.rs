@@ -24,6 +24,10 @@ use crate::{
         },
     },
     srp::{
+        connect::{
+            Login,
+            Purpose, //
+        },
         error::LoginFailure,
         logic::{
             redirect::NotFollowed,
@@ -68,7 +72,7 @@ impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Script for Elsewhere<F> {
 
 /// Sends the initiator to the port that it has asked.
 fn here(request: &Asked) -> Answer {
-    let info = class_port_info(request.dgid, 0, 0);
+    let info = class_port_info(request.dgid, 0, 0, 0);
     Answer::reject(PORT_CM_REDIRECT, &info, &[])
 }
 
@@ -107,7 +111,7 @@ pub(super) fn redirections_are_followed(soft: &Soft) -> Result {
     }
     // By a LID, of which RoCE has none; in the partition that there is.
     let lid = |request: &Asked| {
-        let info = class_port_info([0; 16], 5, request.pkey);
+        let info = class_port_info([0; 16], 5, request.pkey, 0);
         Answer::reject(PORT_CM_REDIRECT, &info, &[])
     };
     follows(soft, 1, lid, "")?;
@@ -137,7 +141,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     let subnet = |request: &Asked| {
         let mut gid = request.dgid;
         gid[7] ^= 0x55;
-        class_port_info(gid, 0, 0)
+        class_port_info(gid, 0, 0, 0)
     };
     let log = Log::from_now();
     let (why, target) = failure(soft, to(subnet), "", ECONNRESET)?;
@@ -151,14 +155,19 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     // Nobody was asked again.
     check_eq!(target.requests(), 3);
 
-    let (why, target) = failure(soft, to(|_| class_port_info([0; 16], 0, 0)), "", ECONNRESET)?;
+    let (why, target) = failure(
+        soft,
+        to(|_| class_port_info([0; 16], 0, 0, 0)),
+        "",
+        ECONNRESET,
+    )?;
     check_failure!(why, LoginFailure::BadRedirect(RedirectError::Nowhere));
     check_eq!(target.requests(), 3);
-    let multicast = to(|_| class_port_info([0xff; 16], 0, 0));
+    let multicast = to(|_| class_port_info([0xff; 16], 0, 0, 0));
     let (why, _) = failure(soft, multicast, "", ECONNRESET)?;
     check_failure!(why, LoginFailure::BadRedirect(RedirectError::Multicast));
     let short = |_: usize, request: &Asked| {
-        let info = class_port_info(request.dgid, 0, 0);
+        let info = class_port_info(request.dgid, 0, 0, 0);
         Answer::reject(PORT_CM_REDIRECT, info.get(..71).unwrap_or(&[]), &[])
     };
     let (why, _) = failure(soft, short, "", ECONNRESET)?;
@@ -167,10 +176,39 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
         LoginFailure::BadRedirect(RedirectError::Short { need: 72, got: 71 })
     );
     // To a partition that the port is not in.
-    let partition = |request: &Asked| class_port_info(request.dgid, 0, 0x8001);
+    let partition = |request: &Asked| class_port_info(request.dgid, 0, 0x8001, 0);
     let (why, target) = failure(soft, to(partition), "", ENOENT)?;
     check_failure!(why, LoginFailure::Step("queue pair", _));
     check_eq!(target.requests(), 3);
+    Ok(())
+}
+
+/// To another port, and to another connection manager of this one, there is a request like the first;
+/// here are neither.
+pub(super) fn redirections_lead_elsewhere(soft: &Soft) -> Result {
+    let port = |request: &Asked| {
+        let mut gid = request.dgid;
+        gid[15] ^= 1;
+        class_port_info(gid, 0, 0, 0)
+    };
+    let manager = |request: &Asked| class_port_info(request.dgid, 0, 0, 0x00ff_fff0);
+    let itself = |request: &Asked| class_port_info(request.dgid, 0, 0, 1);
+    let cases: [(fn(&Asked) -> [u8; 72], usize); 3] = [(port, 1), (manager, 1), (itself, 4)];
+    for (info, requests) in cases {
+        let target = Target::new(&soft.device, to(info))?;
+        let stand = Stand::new(soft)?;
+        let session = stand.session(&target, "")?;
+        let login = Login::new(&session, Purpose::First, 1000).map_err(|why| why.errno())?;
+        let why = login.first().err().ok_or(EINVAL)?;
+        if requests == 1 {
+            check_failure!(why, LoginFailure::Timeout("login response"));
+        } else {
+            check_failure!(why, LoginFailure::NotFollowed(NotFollowed::TooMany));
+        }
+        drop(login);
+        check_eq!(target.requests(), requests);
+        stand.end(&session);
+    }
     Ok(())
 }
 
