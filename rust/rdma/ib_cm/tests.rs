@@ -165,6 +165,7 @@ suite!(
         peer_is_silent,
         refuses_an_answer,
         answer_is_looked_at,
+        target_needs_time,
         connects_once,
         paths,
         lookups_end_at_any_time,
@@ -425,6 +426,27 @@ fn answer_is_looked_at(soft: &Soft) -> Result {
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
     attempt.id.confirm()?;
     target.has_heard(|heard| &heard.confirmed, 1)
+}
+
+/// A target that is slow says so, and the attempt goes on.
+fn target_needs_time(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Later)?;
+    let attempt = Attempt::new(soft)?;
+    attempt.request(soft, target.service_id(), None)?;
+    // It is asked again after four seconds.
+    within(|| {
+        // SAFETY: The identifier is valid; the field is a number.
+        let state = unsafe { (&raw const (*attempt.id.as_raw()).state).read_volatile() };
+        state == bindings::ib_cm_state_IB_CM_MRA_REQ_RCVD
+    })?;
+    check_eq!(attempt.record.counts(), [0; 5]);
+    target.answer(0, &yes(0, &target.request(0)?))?;
+    attempt.record.wait(&attempt.record.answers)?;
+    check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
+    attempt.id.confirm()?;
+    target.has_heard(|heard| &heard.confirmed, 1)?;
+    check_eq!(target.requests(), 1);
+    Ok(())
 }
 
 fn connects_once(soft: &Soft) -> Result {

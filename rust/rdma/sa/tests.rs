@@ -78,13 +78,18 @@ fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
 
 /// Answers in the core's place, with one record or none.
 fn bring(query: &Query, status: i32, record: Option<bindings::sa_path_rec>) {
+    let count = u32::from(record.is_some());
+    bring_count(query, status, record, count);
+}
+
+/// As [`bring`], but only so many records are meant.
+fn bring_count(query: &Query, status: i32, record: Option<bindings::sa_path_rec>, count: u32) {
     let mut record = record;
-    let count = record.iter().len() as u32;
     let records = record
         .as_mut()
         .map_or(null_mut(), |record| &raw mut *record);
     let context = core::ptr::from_ref(query).cast_mut().cast();
-    // SAFETY: The context is a query, and there are as many records as it says.
+    // SAFETY: The context is a query, and there are at least `count` records.
     unsafe { Query::answer_callback(status, records, count, context) };
 }
 
@@ -120,6 +125,9 @@ fn answers(soft: &Soft) -> Result {
         let answer = failed.wait(0)?.ok_or(ENOENT)?;
         check_eq!(answer.err(), Some(error));
     }
+    let empty = query(soft)?;
+    bring_count(&empty, 0, Some(record(soft, 9)?), 0);
+    check_eq!(empty.wait(0)?.ok_or(ENOENT)?.err(), Some(EIO));
     Ok(())
 }
 

@@ -84,12 +84,17 @@ impl Stand {
 
     /// What is written to `add_target` for this target, at the port itself.
     pub(in crate::srp) fn text(&self, target: &Target, more: &str) -> Result<CString> {
+        self.text_for(target.service_id(), more)
+    }
+
+    /// The same for a service that nobody may have.
+    pub(in crate::srp) fn text_for(&self, service_id: u64, more: &str) -> Result<CString> {
         let gid = self.port.device().gid(1, 0)?;
         Ok(CString::try_from_fmt(fmt!(
             "id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dgid={},pkey=ffff,\
              service_id={:016x},queue_size=4,ch_count=1,{}",
             format_args!("{}", Hex(gid)),
-            target.service_id(),
+            service_id,
             more
         ))?)
     }

@@ -69,6 +69,8 @@ pub(crate) enum Answer {
     Reject(u16, ([u8; 72], u8), [u8; 148]),
     /// Nothing.
     Silence,
+    /// That it will be answered by [`Target::answer`], if it is asked again.
+    Later,
 }
 
 /// The first bytes of an array.
@@ -237,11 +239,23 @@ impl Target {
             .ok_or(ENOENT)
     }
 
-    /// Ends a connection.
-    pub(crate) fn disconnect(&self, number: usize) -> Result {
+    /// Answers a request that is not answered yet.
+    pub(crate) fn answer(&self, number: usize, answer: &Answer) -> Result {
+        let id = self.id(number)?;
+        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`. The
+        // connection manager refuses what is not its turn.
+        unsafe { self.inner.answer(id, number, answer) }
+    }
+
+    fn id(&self, number: usize) -> Result<*mut bindings::ib_cm_id> {
         let connections = self.inner.connections.lock();
         let id = connections.get(number).ok_or(ENOENT)?.id;
-        let id = core::ptr::with_exposed_provenance_mut(id);
+        Ok(core::ptr::with_exposed_provenance_mut(id))
+    }
+
+    /// Ends a connection.
+    pub(crate) fn disconnect(&self, number: usize) -> Result {
+        let id = self.id(number)?;
         // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
         to_result(unsafe { bindings::ib_send_cm_dreq(id, core::ptr::null(), 0) })
     }
@@ -419,6 +433,8 @@ impl Inner {
                 })
             }
             Answer::Silence => Ok(()),
+            // SAFETY: As above.
+            Answer::Later => to_result(unsafe { bindings::ib_prepare_cm_mra(id) }),
         }
     }
 }

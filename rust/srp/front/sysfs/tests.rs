@@ -13,6 +13,7 @@ use super::{
 use crate::{
     errno::{
         ECONNRESET,
+        EOPNOTSUPP,
         EPROTO, //
     },
     rdma::{
@@ -56,13 +57,17 @@ use crate::{
                 I_LOGOUT,
                 REQ_LIM, //
             },
-            stand::Stand, //
+            stand::{
+                Hex,
+                Stand, //
+            },
         },
     },
 };
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             Atomic,
@@ -85,6 +90,7 @@ suite!(
     rxe,
     crate::rdma::tests::soft::Kind::Rxe,
     [
+        refused_before_anybody_is_asked,
         request_is_as_srp_says,
         halves_of_port_ids,
         opens_a_channel,
@@ -101,6 +107,13 @@ suite!(
         redirections_that_lead_nowhere,
         topspin_redirections,
     ]
+);
+
+suite!(
+    srp_login_siw,
+    siw,
+    crate::rdma::tests::soft::Kind::Siw,
+    [iwarp_has_no_ib_cm]
 );
 
 /// What is not in the string.
@@ -184,6 +197,41 @@ macro_rules! check_failure {
     };
 }
 use check_failure;
+
+fn refused_before_anybody_is_asked(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, no(8, &[]))?;
+    let stand = Stand::new(soft)?;
+    let mapped = soft.address.to_ipv6_mapped().octets();
+    let mapped = CString::try_from_fmt(fmt!("dgid={},", format_args!("{}", Hex(mapped))))?;
+    let mapped = core::str::from_utf8(mapped.to_bytes()).map_err(|_| EINVAL)?;
+    let cases = [
+        ("bogus=1,", EINVAL, "login refused: "),
+        ("pkey=8001,", ENOENT, "login refused: pkey=8001: "),
+        // The port's own GID is an address of the other family.
+        (mapped, EINVAL, "failed: no path to the target's port"),
+    ];
+    for (more, errno, line) in cases {
+        let log = Log::from_now();
+        let text = stand.text(&target, more)?;
+        check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(errno));
+        check_eq!(log.count(line), 1);
+    }
+    check_eq!(target.requests(), 0);
+    Ok(())
+}
+
+fn iwarp_has_no_ib_cm(soft: &Soft) -> Result {
+    let stand = Stand::new(soft)?;
+    let log = Log::from_now();
+    let text = stand.text_for(7, "")?;
+    let result = store_add_target(&stand.port, text.to_bytes());
+    check_eq!(result, Err(EOPNOTSUPP));
+    check_eq!(
+        log.count("the port has no InfiniBand connection manager"),
+        1
+    );
+    Ok(())
+}
 
 fn request_is_as_srp_says(soft: &Soft) -> Result {
     let (_, target) = failure(soft, no(8, &[]), "initiator_ext=123,", ECONNRESET)?;
