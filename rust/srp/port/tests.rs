@@ -318,6 +318,7 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
     let (watch, _registration) = watch(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     lose(&session, &moody)?;
+    let begin = Instant::<Monotonic>::now();
     let active = DeviceEvent::PortActive;
     for port in [0, 2, u32::MAX] {
         watch.device_event(active, Some(port));
@@ -331,7 +332,10 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
     asked(&target, 2)?;
     watch.device_event(active, None);
     within(|| session.failed_tries() == 2)?;
-    asked(&target, 3)
+    asked(&target, 3)?;
+    // Not by the transport class.
+    check!(begin.elapsed().as_millis() < 9_000);
+    Ok(())
 }
 
 fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {

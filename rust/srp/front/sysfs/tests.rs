@@ -2,6 +2,7 @@
 
 //! KUnit tests of logins by the InfiniBand connection manager, to a target that is the test's.
 
+mod lost;
 mod redirect;
 
 use super::{
@@ -77,6 +78,10 @@ use kernel::{
         Mutex, //
     },
 };
+use lost::{
+    lost_by_the_target,
+    lost_while_it_looks_for_disks, //
+};
 use redirect::{
     redirections_are_followed,
     redirections_come_to_an_end,
@@ -101,6 +106,7 @@ suite!(
         target_is_silent,
         session_goes_meanwhile,
         lost_by_the_target,
+        lost_while_it_looks_for_disks,
         redirections_are_followed,
         redirections_come_to_an_end,
         redirections_lead_elsewhere,
@@ -541,19 +547,5 @@ fn session_goes_meanwhile(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.refused, 1)?;
     stand.port.wait_gone(&session);
     check_eq!(session.state(), State::Gone);
-    Ok(())
-}
-
-fn lost_by_the_target(soft: &Soft) -> Result {
-    let target = Target::new(&soft.device, Empty::new()?)?;
-    let stand = Stand::new(soft)?;
-    let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
-    let log = Log::from_now();
-    target.disconnect(0)?;
-    within(|| session.is_lost())?;
-    within(|| log.count("connection lost: connection event Disconnected") == 1)?;
-    target.has_heard(|heard| &heard.released, 1)?;
-    stand.end(&session);
-    check_eq!(log.count("connection lost"), 1);
     Ok(())
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections that the target ends, or breaks the protocol on.
+
+use super::{
+    check_failure,
+    failure, //
+};
+use crate::{
+    errno::ECONNRESET,
+    rdma::{
+        ib_cm::tests::target::{
+            Answer,
+            Asked,
+            Script,
+            Target, //
+        },
+        tests::{
+            check_eq,
+            log::Log,
+            peer::within,
+            soft::Soft, //
+        },
+    },
+    srp::{
+        error::LoginFailure,
+        tests::{
+            messages::Empty,
+            stand::Stand, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, Empty::new()?)?;
+    let stand = Stand::new(soft)?;
+    let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
+    let log = Log::from_now();
+    target.disconnect(0)?;
+    within(|| session.is_lost())?;
+    within(|| log.count("connection lost: connection event Disconnected") == 1)?;
+    target.has_heard(|heard| &heard.released, 1)?;
+    stand.end(&session);
+    check_eq!(log.count("connection lost"), 1);
+    Ok(())
+}
+
+/// A target whose responses are changed before they are sent, which may make them shorter.
+struct Changed(Arc<Empty>, fn(&mut [u8], usize) -> usize);
+
+impl Script for Changed {
+    fn asked(&self, number: usize, request: &Asked) -> Answer {
+        self.0.asked(number, request)
+    }
+
+    fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
+        match self.0.told(message, reply) {
+            0 => 0,
+            len => self.1(reply, len),
+        }
+    }
+}
+
+pub(super) fn lost_while_it_looks_for_disks(soft: &Soft) -> Result {
+    let violation = "connection lost: protocol violation: ";
+    let cases: [(fn(&mut [u8], usize) -> usize, &str); 8] = [
+        (
+            |reply, _| {
+                reply.fill(0);
+                (reply[0], reply[7]) = (0x80, 1);
+                16
+            },
+            "connection lost: logged out by the target: inactive channel (1)",
+        ),
+        // A login response; a message that there is not; none; a response without its end.
+        (
+            |reply, len| {
+                reply[0] = 0xc0;
+                len
+            },
+            violation,
+        ),
+        (
+            |reply, len| {
+                reply[0] = 0x55;
+                len
+            },
+            violation,
+        ),
+        (|_, _| 1, violation),
+        (|_, _| 35, violation),
+        // The tag of nobody, and that of a command of another time.
+        (
+            |reply, len| {
+                reply[8..16].fill(0xff);
+                len
+            },
+            "connection lost: protocol violation: tag 0xffffffffffffffff is not outstanding",
+        ),
+        (
+            |reply, len| {
+                reply[8] ^= 1;
+                len
+            },
+            "connection lost: protocol violation: tag 0x",
+        ),
+        (
+            |reply, len| {
+                reply[4] = 0x7f;
+                len
+            },
+            "connection lost: protocol violation: credit change 2130706433 out of range",
+        ),
+    ];
+    for (change, line) in cases {
+        let log = Log::from_now();
+        let script = Changed(Empty::new()?, change);
+        let (why, target) = failure(soft, script, "", ECONNRESET)?;
+        check_failure!(why, LoginFailure::Disconnected);
+        // Once for each of the three logins.
+        check_eq!(log.count(line), 3);
+        check_eq!(log.count("connection lost: "), 3);
+        target.has_heard(|heard| &heard.confirmed, 3)?;
+        target.has_heard(|heard| &heard.disconnected, 3)?;
+    }
+    Ok(())
+}
