@@ -49,6 +49,7 @@ use crate::{
         },
     },
     srp::{
+        error::LoginFailure,
         logic::session::State,
         session::Session,
         tests::{
@@ -350,10 +351,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Disconnected);
         told(events, ib_cm::Event::Answered(&[1]));
         let outcome = events.wait(0)?;
-        check!(matches!(
-            outcome,
-            Some(Err(crate::srp::error::LoginFailure::Unreachable(_)))
-        ));
+        check!(matches!(outcome, Some(Err(LoginFailure::Unreachable(_)))));
         Ok(())
     })?;
     // An answer that nobody has taken is worth nothing when the connection ends.
@@ -361,10 +359,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Answered(&[1]));
         told(events, ib_cm::Event::Disconnected);
         let outcome = events.wait(0)?;
-        check!(matches!(
-            outcome,
-            Some(Err(crate::srp::error::LoginFailure::Disconnected))
-        ));
+        check!(matches!(outcome, Some(Err(LoginFailure::Disconnected))));
         Ok(())
     })
 }

@@ -64,6 +64,7 @@ use crate::{
         },
         tests::{
             messages::{
+                get,
                 login_rej,
                 Empty,
                 CONSUMER, //
@@ -308,7 +309,15 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ACTIVE);
     within(|| session.state() == State::Live)?;
     check!(!session.is_lost());
-    target.has_heard(|heard| &heard.confirmed, 2)
+    target.has_heard(|heard| &heard.confirmed, 2)?;
+    // Each try asks for the same, by the same names, and that the channel before it is ended.
+    let first = target.request(0)?.data;
+    check_eq!(get::<1>(&first, 26)[0] & 3, 0);
+    for number in 1..target.requests() {
+        let data = target.request(number)?.data;
+        check_eq!(get::<48>(&data, 16), get::<48>(&first, 16));
+    }
+    Ok(())
 }
 
 fn kicks_are_for_their_port(soft: &Soft) -> Result {

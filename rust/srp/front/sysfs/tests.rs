@@ -34,6 +34,7 @@ use crate::{
         },
     },
     srp::{
+        channel::Channels,
         connect::{
             Login,
             Purpose, //
@@ -339,9 +340,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     let data = |number| target.request(number).map(|asked| asked.data);
     check_eq!(get::<38>(&data(0)?, 27), get::<38>(&data(1)?, 27));
     let (channels, _) = session.parts();
-    let open = |channels: &crate::srp::channel::Channels| {
-        channels.iter().filter(|c| c.handler().is_open()).count()
-    };
+    let open = |channels: &Channels| channels.iter().filter(|c| c.handler().is_open()).count();
     check_eq!(channels.map(|channels| open(&channels)), Some(2));
     target.has_heard(|heard| &heard.confirmed, 2)?;
     stand.end(&session);
