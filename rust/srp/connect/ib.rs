@@ -28,7 +28,10 @@ use crate::{
             Outcome, //
         },
         logic::{
-            redirect::Redirects,
+            redirect::{
+                NotFollowed,
+                Redirects, //
+            },
             session::RESOLVE_TIMEOUT_MS, //
         },
         proto::{
@@ -286,6 +289,12 @@ impl Attempt for Ib {
             .redirects
             .follow(to.gid.map(|gid| gid.subnet_prefix()))
             .map_err(LoginFailure::NotFollowed)?;
+        if let Some(pkey) = to.pkey {
+            let port = self.session.port();
+            port.device()
+                .pkey_index(port.number(), pkey)
+                .map_err(|_| LoginFailure::NotFollowed(NotFollowed::OtherPartition(pkey)))?;
+        }
         let old = core::mem::replace(&mut *self.stage.lock(), Stage::Begin);
         let stage = match (to.lid, old) {
             (Some(lid), Stage::Asked(mut path, _)) if !self.is_roce() => {

@@ -21,6 +21,8 @@ pub enum NotFollowed {
     TooMany,
     /// It leads to another subnet, with this prefix.
     OtherSubnet(u64),
+    /// It leads to this partition, which our port is not in.
+    OtherPartition(u16),
 }
 
 impl fmt::Display for NotFollowed {
@@ -29,6 +31,9 @@ impl fmt::Display for NotFollowed {
             Self::TooMany => write!(f, "more than {MAX_REDIRECTS} in one login"),
             Self::OtherSubnet(prefix) => {
                 write!(f, "to subnet {prefix:016x}, which is not that of dgid")
+            }
+            Self::OtherPartition(pkey) => {
+                write!(f, "to partition {pkey:04x}, which our port is not in")
             }
         }
     }

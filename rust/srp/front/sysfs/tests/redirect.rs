@@ -177,8 +177,11 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     );
     // To a partition that the port is not in.
     let partition = |request: &Asked| class_port_info(request.dgid, 0, 0x8001, 0);
-    let (why, target) = failure(soft, to(partition), "", ENOENT)?;
-    check_failure!(why, LoginFailure::Step("queue pair", _));
+    let (why, target) = failure(soft, to(partition), "", ECONNRESET)?;
+    check_failure!(
+        why,
+        LoginFailure::NotFollowed(NotFollowed::OtherPartition(0x8001))
+    );
     check_eq!(target.requests(), 3);
     Ok(())
 }
