@@ -23,6 +23,12 @@ import sys
 import time
 import zlib
 
+TRACING = "/sys/kernel/tracing"
+# Logins at the same time, each from an initiator port of its own.
+LOGINS = 3
+# I/Os that are traced, and the most work requests for a doorbell that the trace can tell.
+TRACED = 128
+CHAIN = 3
 COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "options", "also")
 UNITS = {"k": 10, "m": 20}
 # fio runs for RAMP and some more before the measured seconds.
@@ -44,6 +50,11 @@ def read(path):
         return f.read().strip()
 
 
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
 def wait(what, condition, seconds=60):
     end = time.monotonic() + seconds
     while not (got := condition()):
@@ -51,6 +62,25 @@ def wait(what, condition, seconds=60):
             sys.exit(f"not within {seconds} s: {what}")
         time.sleep(0.05)
     return got
+
+
+def free_memory():
+    """Bytes that nobody uses, when that does not change any more."""
+    last = None
+    for _ in range(50):
+        write("/proc/sys/vm/drop_caches", "3")
+        for cache in glob.glob("/sys/kernel/slab/*/shrink"):
+            # Some caches refuse, and one may go.
+            with contextlib.suppress(OSError):
+                write(cache, "1")
+        zones = read("/proc/zoneinfo")
+        # The second is what each CPU keeps for itself.
+        pages = sum(map(int, re.findall(r"(?:nr_free_pages|^ +count:) +(\d+)", zones, re.MULTILINE)))
+        if last is not None and abs(pages - last) < 4:
+            return pages * mmap.PAGESIZE
+        last = pages
+        time.sleep(0.2)
+    sys.exit("free memory does not settle")
 
 
 class Marks:
@@ -119,7 +149,8 @@ class Bench:
                     found.add(os.path.basename(path))
         return found
 
-    def login(self, rnd, variant, options, luns):
+    def login(self, options):
+        """The host of a new login, what its marks are, and the time it took."""
         text = self.args.login + options
         before = self.hosts()
         for attempt in range(20):
@@ -139,32 +170,53 @@ class Bench:
         else:
             sys.exit("login: still logged in")
         seq = self.marks.end()
-        (self.host,) = self.hosts() - before
-        self.disks = [wait(f"LUN {n}", lambda n=n: self.disk(n)) for n in range(luns)]
-        channels = int(read(f"/sys/class/scsi_host/{self.host}/ch_count"))
-        self.put("login", round=rnd, variant=variant, options=options, seq=seq, ns=took, channels=channels)
+        (host,) = self.hosts() - before
+        return host, seq, took
 
-    def disk(self, lun):
-        found = glob.glob(f"/sys/bus/scsi/devices/{self.host[4:]}:0:0:{lun}/block/*")
+    def login_for(self, rnd, variant, options, luns):
+        self.host, _, took = self.login(options)
+        self.disks = [wait(f"LUN {n}", lambda n=n: self.disk(self.host, n)) for n in range(luns)]
+        # Where nothing is counted, no port but this one may be known to the target.
+        if not self.args.counted:
+            self.put("login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took)
+
+    def logins(self, rnd, variant, w):
+        """What a login costs that sees one LUN: several at the same time."""
+        hosts, free = [], free_memory()
+        for port in range(1, LOGINS + 1):
+            host, seq, took = self.login(f",{w['options']},initiator_ext={port}")
+            hosts.append(host)
+            wait("LUN 0", lambda host=host: self.disk(host, 0))
+            # The kernel asks modprobe for things when a disk comes, which is not of the next login.
+            time.sleep(0.5)
+            channels, wanted = read(f"/sys/class/scsi_host/{host}/ch_count"), w["options"].partition("ch_count=")[2]
+            if channels != wanted:
+                sys.exit(f"{variant}: {channels} channels instead of {wanted}")
+            self.put("login", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=took)
+        self.put("memory", round=rnd, variant=variant, workload=w["name"], bytes=(free - free_memory()) / LOGINS)
+        print(f"round {rnd} {variant:5} {w['name']:15}", flush=True)
+        for host in hosts:
+            self.logout(host)
+
+    def disk(self, host, lun):
+        found = glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*")
         return os.path.basename(found[0]) if found and read(f"{found[0]}/size") != "0" else None
 
-    def logout(self):
-        with open(f"/sys/class/srp_remote_ports/port-{self.host[4:]}:1/delete", "w") as f:
-            f.write("1")
-        wait("log-out", lambda: self.host not in self.hosts())
+    def logout(self, host):
+        write(f"/sys/class/srp_remote_ports/port-{host[4:]}:1/delete", "1")
+        wait("log-out", lambda: host not in self.hosts())
 
     def sectors(self, disks):
         """Sectors read and written."""
         return sum(int(n) for d in disks for n in itertools.islice(read(f"/sys/block/{d}/stat").split(), 2, 7, 4))
 
-    def fio(self, w, disks, seconds):
+    def fio(self, w, disks, more):
         jobs = int(w["jobs"])
         g = {
-            "direct": 1, "rw": w["rw"], "bs": w["bs"], "iodepth": w["qd"], "time_based": 1, "norandommap": 1,
-            "ramp_time": f"{RAMP * 1000:.0f}ms", "runtime": f"{(seconds + 2 * RAMP) * 1000:.0f}ms",
+            "direct": 1, "rw": w["rw"], "bs": w["bs"], "iodepth": w["qd"], "norandommap": 1,
             "ioengine": "psync" if w["qd"] == "1" else "io_uring", "group_reporting": 1,
             "lat_percentiles": 1, "clocksource": "clock_gettime", "allow_file_create": 0,
-        }  # fmt: skip
+        } | more  # fmt: skip
         if jobs > 1 and int(w["cpus"]) > 1:
             g |= {"cpus_allowed": f"0-{int(w['cpus']) - 1}", "cpus_allowed_policy": "split"}
         lines = ["[global]", *(f"{k}={v}" for k, v in g.items())]
@@ -186,7 +238,9 @@ class Bench:
         # I/O, and stay in it. So that each round takes its chance, it begins at a moment of its own.
         time.sleep(random.random() * RAMP)
         idle = self.sectors(disks)
-        p, text = self.fio(w, disks, seconds)
+        p, text = self.fio(w, disks, {
+            "time_based": 1, "ramp_time": f"{RAMP * 1000:.0f}ms", "runtime": f"{(seconds + 2 * RAMP) * 1000:.0f}ms",
+        })  # fmt: skip
         p.stdin.write(text)
         p.stdin.close()
         p.stdin = None
@@ -209,6 +263,62 @@ class Bench:
         )  # fmt: skip
         print(f"round {rnd} {variant:5} {w['name']:15} {j['iops']:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
 
+    def requests(self, rnd, variant, w):
+        """What the driver asks of the device for an I/O, by probes in the device's driver. Whose a request is
+        and whose a completion, the handler tells that it names: `done` of its `ib_cqe`."""
+        disks, jobs = self.disks[: int(w["luns"])], int(w["jobs"])
+        self.probes(True)
+        before = self.sectors(disks)
+        p, text = self.fio(w, disks, {"io_size": TRACED // jobs * size(w["bs"])})
+        p.communicate(text)
+        if p.returncode:
+            sys.exit(f"fio {w['name']} with {variant} failed while it was traced")
+        ios = (self.sectors(disks) - before) * 512 / size(w["bs"])
+        events = self.probes(False)
+        if ios != TRACED // jobs * jobs:
+            sys.exit(f"{w['name']} with {variant}: {ios} I/Os while it was traced")
+        n = dict.fromkeys(("work requests", "send doorbells", "receive doorbells", "send completions", "receive completions"), 0)
+        for event, fields in events:
+            # What cannot be read leaves in the event what was there before.
+            if "cqe=0x0 " in fields or "[ib_srp]" not in fields.partition("done=")[2]:
+                continue
+            if event == "send":
+                chain = [int(f, 16) for f in re.findall(r"next\d=0x(\w+)", fields)]
+                if all(chain):
+                    sys.exit(f"more than {CHAIN} work requests for a doorbell")
+                # Behind the last there is nothing to read, and what stands there says nothing.
+                n["work requests"] += 1 + chain.index(0)
+                n["send doorbells"] += 1
+            elif event == "recv":
+                n["receive doorbells"] += 1
+            else:
+                # IB_WC_RECV
+                received = int(re.search(r"opcode=(\d+)", fields)[1]) & 128
+                n["receive completions" if received else "send completions"] += 1
+        self.put("requests", round=rnd, variant=variant, workload=w["name"], requests={k: v / ios for k, v in n.items()})
+
+    def probes(self, on):
+        """Listens to them, or no more; then all that they told."""
+        if on:
+            # Of a work request `wr_cqe` and `next`, of a completion `wr_cqe` and `opcode`.
+            following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
+            write(f"{TRACING}/kprobe_events", f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
+                  "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
+                  "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n")  # fmt: skip
+            write(f"{TRACING}/buffer_size_kb", "8192")
+            write(f"{TRACING}/trace", "")
+            write(f"{TRACING}/events/bench/enable", "1")
+            return None
+        write(f"{TRACING}/events/bench/enable", "0")
+        for path in glob.glob(f"{TRACING}/per_cpu/cpu*/stats"):
+            if not re.search(r"^overrun: 0$", read(path), re.MULTILINE):
+                sys.exit("the trace buffer is too small")
+        events = re.findall(r": (send|recv|complete): (.*)", read(f"{TRACING}/trace"))
+        write(f"{TRACING}/trace", "")
+        write(f"{TRACING}/buffer_size_kb", "1")
+        write(f"{TRACING}/kprobe_events", "")
+        return events
+
     def driver(self, name, path, rnd, workloads):
         self.load(path)
         if self.args.counted:
@@ -218,16 +328,21 @@ class Bench:
             self.symbols(True)
         logins = {}
         for w in workloads:
+            if w["rw"] == "login":
+                self.logins(rnd, name, w)
+                continue
             options = "" if w["options"] == "-" else "," + w["options"]
             logins.setdefault((name, options), []).append(w)
             if name == "c" and w["also"] != "-":
                 variant, _, more = w["also"].partition(":")
                 logins.setdefault((variant, f"{options},{more}"), []).append(w)
         for (variant, options), those in logins.items():
-            self.login(rnd, variant, options, max(int(w["luns"]) for w in those))
+            self.login_for(rnd, variant, options, max(int(w["luns"]) for w in those))
             for w in those:
                 self.run(rnd, variant, w)
-            self.logout()
+                if self.args.counted and rnd == self.args.rounds:
+                    self.requests(rnd, variant, w)
+            self.logout(self.host)
         self.unload()
 
     def turns(self):
@@ -240,6 +355,10 @@ class Bench:
         workloads = [w for w in table(a.workloads) if a.cpus in (None, w["cpus"]) and int(w["luns"]) <= a.luns]
         if only:
             workloads = [w for w in workloads if w["name"] in only]
+        if not a.counted:
+            workloads = [w for w in workloads if w["rw"] != "login"]
+        elif not os.path.exists(f"{TRACING}/kprobe_events"):
+            subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
         self.put(
             "machine", kernel=platform.release(), cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
             cpus=os.cpu_count(), fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
@@ -248,7 +367,7 @@ class Bench:
         # a tenth of all instructions: every wake-up of a work queue is a switch to another one.
         for rnd in range(a.rounds + 1):
             for turn in self.turns():
-                turn(rnd, workloads if rnd else workloads[:1])
+                turn(rnd, [w for w in workloads if rnd or w is workloads[0] or w["rw"] == "login"])
         self.put("end")
 
 

@@ -13,11 +13,6 @@ import measure
 IQN = "iqn.2003-01.org.linux-iscsi.guest:bench"
 
 
-def write(path, text):
-    with open(path, "w") as f:
-        f.write(text)
-
-
 def connect_nvme():
     with open("/dev/nvme-fabrics", "r+b", buffering=0) as f:
         f.write(b"transport=rdma,traddr=10.0.0.1,trsvcid=4420,nqn=bench")
@@ -25,15 +20,15 @@ def connect_nvme():
 
 def disconnect_nvme(disk):
     for path in glob.glob("/sys/class/nvme/nvme*/delete_controller"):
-        write(path, "1")
+        measure.write(path, "1")
 
 
 def connect_rnbd():
-    write("/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0")
+    measure.write("/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0")
 
 
 def disconnect_rnbd(disk):
-    write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
+    measure.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
 
 
 def iscsi(what, port):
@@ -67,6 +62,9 @@ class Peers(measure.Bench):
             limits = (f"{f} {measure.read(f'{path}/queue/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
             print(f"{variant}: {self.disks[0]},", ", ".join(limits))
         super().run(rnd, variant, w)
+
+    def requests(self, rnd, variant, w):
+        pass
 
     def peer(self, name, connect, disconnect, rnd, workloads):
         before = disks()
