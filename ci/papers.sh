@@ -13,12 +13,17 @@ mkdir -p "$out"
 "$top/ci/module.sh" stock "$top/build/siw" "$("$top/ci/linux.sh")/source/drivers/infiniband/sw/siw" modules CONFIG_RDMA_SIW=m >&2
 "$top/ci/module.sh" stock "$top/build/stock" >&2
 
+# guest PART KIND [OPTION]...
+logs=()
 guest() {
-	local part=$1
-	shift
-	"$top/ci/vm.sh" stock --icount --log "papers-$part" --timeout 3600 "$@" \
-		--file "$bench/papers-guest.sh" --file "$bench/papers-io.py" -- bash /srp/papers-guest.sh rxe "$part"
+	local part=$1 kind=$2
+	shift 2
+	"$top/ci/vm.sh" stock --icount --log "papers-$part-$kind" --timeout 3600 "$@" \
+		--file "$bench/papers-guest.sh" --file "$bench/papers-io.py" -- bash /srp/papers-guest.sh "$kind" "$part"
+	logs+=("/log/papers-$part-$kind.log")
 }
-guest micro --module "$top/build/papers/rust/ib_srp.ko" --module "$top/build/siw/siw.ko"
-guest io --module "$top/build/stock/rust/ib_srp.ko"
-"$top/ci/plot.sh" papers.py /out /log/papers-micro.log /log/papers-io.log
+guest micro rxe --module "$top/build/papers/rust/ib_srp.ko" --module "$top/build/siw/siw.ko"
+guest io rxe --module "$top/build/stock/rust/ib_srp.ko"
+guest reads rxe --module "$top/build/stock/rust/ib_srp.ko"
+guest reads siw --module "$top/build/stock/rust/ib_srp.ko" --module "$top/build/siw/siw.ko"
+"$top/ci/plot.sh" papers.py /out "${logs[@]}"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe micro|io: what ci/papers.sh runs in a guest; the results are lines of the console.
+# papers-guest.sh rxe|siw micro|io|reads: what ci/papers.sh runs in a guest; the results are lines of the console.
 case $2 in
 micro)
 	# The module does it when it is loaded.
@@ -12,7 +12,7 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io)
+io|reads)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
@@ -22,6 +22,6 @@ io)
 	back_null disk0 256
 	lun 0 0 disk0
 	dd if=/dev/zero of=${backdev[disk0]} bs=1M oflag=direct status=none 2>/dev/null
-	python3 -B /srp/papers-io.py "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
+	python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
 	;;
 esac

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py ADD_TARGET LOGIN: sequential I/O as the papers measured it, one line of the console each.
+"""papers-io.py io|reads ADD_TARGET LOGIN: I/O as the papers measured it, one line of the console each.
 
-Depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
+`io`: depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
 to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
+`reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
 The guest's clock counts instructions."""
 
 import glob
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import time
 
-add_target, string = sys.argv[1:]
+part, add_target, string = sys.argv[1:]
 MIB = 32
+# How many commands direct I/O has under way.
+DIRECT = 32
 
 
 def write(path, text):
@@ -42,7 +45,8 @@ def login(options):
         try:
             write(add_target, string + options)
             break
-        except FileExistsError:
+        # A target that is being removed counts for a moment longer; siw breaks off one connection in 30.
+        except (FileExistsError, ConnectionResetError):
             time.sleep(0.1)
     (host,) = hosts() - before
     disks = wait(lambda: glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:0/block/*"))
@@ -54,6 +58,14 @@ def logout(host):
     wait(lambda: host not in hosts())
 
 
+def fio(line, text=None):
+    """What it says of its jobs."""
+    out = subprocess.run(line, input=text, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(out.stdout + out.stderr)
+    return json.loads(out.stdout[out.stdout.index("{") :])["jobs"]
+
+
 def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
     """Reads or writes `MIB` in all, as fast as it goes, and says how fast that is."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
@@ -61,11 +73,9 @@ def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
     size = MIB // jobs << 20
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
             f"--rw={rw}", "--bs=128k", f"--size={size}", f"--offset_increment={size}", f"--numjobs={jobs}", "--thread",
-            "--ioengine=psync", f"--direct={int(direct)}", "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime"]  # fmt: skip
-    out = subprocess.run(line, capture_output=True, text=True)
-    if out.returncode:
-        sys.exit(out.stdout + out.stderr)
-    j = json.loads(out.stdout[out.stdout.index("{") :])["jobs"][0]
+            *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
+            "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime"]  # fmt: skip
+    j = fio(line)[0]
     fields = dict(rw=rw, direct=int(direct), jobs=jobs, ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
     say(what, **fields)
 
@@ -116,11 +126,47 @@ def phases(disk, rw):
 def one_by_one(disk, rw):
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
             f"--rw={rw}", "--bs=128k", "--size=16m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
-    out = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    j = json.loads(out[out.index("{") :])["jobs"][0]
+    j = fio(line)[0]
     return round(j[rw]["lat_ns"]["mean"])
 
 
+SIZES = [512 << n for n in range(7)]
+COMMANDS = 64
+
+
+def reads(disk, depth):
+    """Instructions for a random read of each size."""
+    lines = ["[global]", f"filename=/dev/{disk}", "rw=randread", "direct=1", "norandommap=1", f"iodepth={depth}", "allow_file_create=0",
+             "ioengine=io_uring", "clocksource=clock_gettime", "stonewall"]  # fmt: skip
+    for bytes in SIZES:
+        lines += [f"[{bytes}]", f"bs={bytes}", f"io_size={bytes * COMMANDS * depth}"]
+    jobs = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))
+    # With more than one under way the CPU is never idle.
+    return [j["read"]["lat_ns"]["mean"] / depth for j in jobs]
+
+
+def static_and_dynamic():
+    """Reads through memory that stays registered, and with a registration each, in turns at two sessions."""
+    disks, hosts = {}, []
+    for port, (name, most) in enumerate((("static", SIZES[-1]), ("dynamic", 0))):
+        write("/sys/module/ib_srp/parameters/static_read_max", most)
+        host, disks[name] = login(f",initiator_ext={port}")
+        hosts.append(host)
+    # The first round does not count.
+    for depth in (1, 16):
+        rounds = [{name: reads(disk, depth) for name, disk in disks.items()} for _ in range(6)][1:]
+        for n, bytes in enumerate(SIZES):
+            took = {name: round(statistics.median(r[name][n] for r in rounds)) for name in disks}
+            ratios = [r["static"][n] / r["dynamic"][n] for r in rounds]
+            say("reads", device=add_target.split("srp-")[1][:3].capitalize(), depth=depth, bytes=bytes, **took,
+                ratio=f"{statistics.median(ratios):.3f}", least=f"{min(ratios):.3f}", most=f"{max(ratios):.3f}")  # fmt: skip
+    for host in hosts:
+        logout(host)
+
+
+if part == "reads":
+    static_and_dynamic()
+    sys.exit()
 for depth in (1, 2, 4, 32):
     host, disk = login(f",max_cmd_per_lun={depth}")
     for ahead in (31, 255):

@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "depth", "jobs", "phase", "phases", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -66,7 +66,7 @@ devices = sorted({r["device"] for r in found["registration"]})
 curves(
     "registration",
     [(d, {"one handle": [(r["segments"], r["one"]) for r in of("registration", device=d, bytes=4096)],
-          **{f"a handle each, {b:.0f} B": [(r["segments"], r["each"]) for r in of("registration", device=d, bytes=b)] for b in (1024, 4096)}})
+          **{f"a handle each, {b:.0f} B": [(r["segments"], r["each"]) for r in of("registration", device=d, bytes=b)] for b in (1024, 2048, 4096)}})
      for d in devices],
     "segments", "instructions for registration and invalidation",
 )  # fmt: skip
@@ -83,6 +83,13 @@ curves(
           "registered in place": [(r["bytes"], r["dynamic"]) for r in of("place", device=d)]})
      for d in devices],
     "bytes", "instructions",
+)  # fmt: skip
+curves(
+    "reads",
+    [(f"{d}, depth {q:.0f}", {"copied from static memory": [(r["bytes"], r["static"]) for r in of("reads", device=d, depth=q)],
+                              "registered in place": [(r["bytes"], r["dynamic"]) for r in of("reads", device=d, depth=q)]})
+     for d in devices for q in (1, 16)],
+    "bytes of a read", "instructions",
 )  # fmt: skip
 figure, axis = plt.subplots(figsize=(6, 4))
 rows = found["latency"]
@@ -129,6 +136,7 @@ table("registration and invalidation", of("registration", bytes=4096), ("device"
 table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
 table("latency", rows, ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
+table("static and dynamic, in the driver", found["reads"], ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"))
 table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
 table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
