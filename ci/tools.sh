@@ -11,4 +11,4 @@ build() {
 }
 
 root=$("$top/ci/root.sh")
-step tools "2 $(cat "$top"/userspace-tests/guest/*.c | sha256sum)" build
+step tools "2 $(cat "$top"/userspace-tests/guest/*.[ch] | sha256sum)" build

@@ -22,26 +22,15 @@
  * luns N                     LUNs 0 to N - 1
  * disconnect                 all channels
  */
-#include <arpa/inet.h>
-#include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "target.h"
 
 enum { CHANNELS = 16, CREDITS = 32, RECEIVES = CREDITS + 8, SENDS = 64, IU = 1024, BLOCK = 512, HELD = 64 };
 enum { DISK = 16 << 20 };
-enum { TSK_MGMT = 0x01, CMD = 0x02, T_LOGOUT = 0x80, CRED_REQ = 0x81, AER_REQ = 0x82, LOGIN_RSP = 0xc0, RSP = 0xc1, LOGIN_REJ = 0xc2 };
-enum { FMT_DIRECT = 1, FMT_INDIRECT = 2 };
-enum { GOOD = 0, CHECK_CONDITION = 2, BUSY = 8 };
 enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS };
 
 struct channel {
@@ -73,45 +62,6 @@ static bool tmf_drop, tmf_keep, login_silent, no_receives;
 static long login_reject = -1;
 static uint8_t login_bytes[32];
 static int n_login_bytes;
-
-static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
-{
-	struct timespec now;
-	va_list list;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	printf("%ld.%06ld ", (long)now.tv_sec, now.tv_nsec / 1000);
-	va_start(list, format);
-	vprintf(format, list);
-	va_end(list);
-	putchar('\n');
-	fflush(stdout);
-}
-
-static void check(bool good, const char *what)
-{
-	if (!good) {
-		say("FAILED: %s: %s", what, strerror(errno));
-		exit(1);
-	}
-}
-
-static uint64_t get(const uint8_t *p, int bytes)
-{
-	uint64_t value = 0;
-
-	while (bytes--)
-		value = value << 8 | *p++;
-	return value;
-}
-
-static void put(uint8_t *p, int bytes, uint64_t value)
-{
-	while (bytes--) {
-		p[bytes] = value;
-		value >>= 8;
-	}
-}
 
 static int number(const struct channel *c) { return c - channels; }
 static uint8_t *receive(struct channel *c, int i) { return c->memory + i * IU; }
@@ -183,18 +133,6 @@ static uint32_t transfer(struct channel *c, const uint8_t *iu, bool in, void *at
 		done += part;
 	}
 	return done;
-}
-
-/* How many bytes the command has room for. */
-static uint32_t room(const uint8_t *iu)
-{
-	const uint8_t *list = iu + 48 + (iu[31] & ~3);
-
-	switch (iu[5] & 15) {
-	case FMT_DIRECT: return get(list + 12, 4);
-	case FMT_INDIRECT: return get(list + 16, 4);
-	default: return 0;
-	}
 }
 
 static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
