@@ -6,14 +6,14 @@
 
 [ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || skip "the udev rules are not installed"
 udevadm control --ping --timeout=5 || skip "udevd does not run"
-begin 600
+begin 400
 fabric 1
 target 0
 for i in 0 1 2 300; do back_null d$i $((16 + i % 100)); lun 0 $i d$i; done
 
 links() { (cd /dev; for l in srp*; do [ -L "$l" ] && echo "$l=$(readlink -f $l)"; done) | sort; }
 paths() { (cd /dev/disk/by-path 2>/dev/null && for l in srp-*; do [ -L "$l" ] && echo $l; done) | sort; }
-settled() { udevadm settle -t 120 || fail "udev does not settle"; }
+settled() { udevadm settle -t 60 || fail "udev does not settle"; }
 names() { links | cut -d= -f1 | tr '\n' ' '; }
 owner() { readlink -f /dev/disk/by-path/srp-${kind}0-1-*-lun-$1; }
 

@@ -108,12 +108,11 @@ within 60 "the end of fio" eval '! kill -0 $fio 2>/dev/null'
 clean
 
 # Nobody asks for the answer to the test of an idle channel but the driver itself.
-# A slow guest's target may take a second.
-echo 3 >/sys/module/ib_srp/parameters/keep_alive
+echo 1 >/sys/module/ib_srp/parameters/keep_alive
 login 0 ,ch_count=1
 dev=$(disk "$host" 0)
 quiet $dev
-sleep 10
+sleep 5
 ! log_has 'no answer to a test' || fail "a polled channel that is idle is not looked at"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 ok "$kind"

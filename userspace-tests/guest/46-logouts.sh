@@ -10,12 +10,10 @@ begin 200
 undo() { udevadm control --start-exec-queue; } 2>/dev/null
 odd_target
 enter
-# A login that is older than this may be followed at once.
-sleep 1.5
 echo 30 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
 for reason in "0 no reason" "1 inactive channel" "4 new login"; do
-	[ -z "${listening-}" ] || sleep 1.5
-	listening=1
+	# A login that is older than this may be followed at once.
+	sleep 1.5
 	mark
 	listen
 	verified 4 &

@@ -44,7 +44,6 @@ stayed() { equal "logins since $1" "$(times 'login multi')" 0; running || fail "
 # What the target did not understand.
 no_complaints() { ! grep FAILED $tmp/odd || fail "the target complains"; }
 running() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = running ]; }
-lost() { ! running; }
 
 # enter [OPTION]: a login, and its first disk in `dev`. A target that has broken the rules is asked again after a
 # second.
@@ -66,11 +65,10 @@ verified() {
 		--size=4m --time_based --runtime=$1 --verify=crc32c --verify_fatal=1 --verify_backlog=32 --output=$tmp/fio "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
-# block write|read: 4 KiB of this number's own.
+# block write|read: 4 KiB, another text each time; what was read is what was written last.
 block() {
 	if [ $1 = write ]; then
-		pattern=$RANDOM
-		yes $pattern | head -c 4096 >$tmp/wrote
+		yes $RANDOM | head -c 4096 >$tmp/wrote
 		timeout 60 dd if=$tmp/wrote of=$dev bs=4k count=1 oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
 	else
 		timeout 60 dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd || fail "read: $(<$tmp/dd)"

@@ -72,7 +72,7 @@ ways = collections.Counter()
 for rule in rules:
     what, _, text = rule.partition("=")
     if what in ("whole", "ended"):
-        if not commands and not {"task", "session"} & {r.partition("=")[0] for r in rules}:
+        if not commands and (what == "ended" or "task" not in {r.partition("=")[0] for r in rules}):
             sys.exit("no command")
         for key, steps in commands.items():
             ways[check(key, steps, what == "whole")] += 1
