@@ -11,6 +11,9 @@ tests=$top/userspace-tests/guest
 at_once=${GUESTS:-$((jobs * 3 / 2))}
 failed_before=0
 tools=$("$top/ci/tools.sh")
+# What tests use beside those in their folder; 27-wall runs the bench.
+files=(--file "$tools/fake-umad.so" --file "$tools/target" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh")
+for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
 
 # A group: its tests, each with the deadline that it sets itself and some more.
 group() {
@@ -27,7 +30,7 @@ group() {
 	[ "${DRIVER-}" = c ] || module=(--module "$top/build/$kernel/rust/ib_srp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
-		--append "${parameters[*]}" "${module[@]}" --file "$tools/fake-umad.so" --file "$tools/target" --group "$name" -- "${list[@]}"
+		--append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
 }
 
 # SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set.

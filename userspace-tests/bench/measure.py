@@ -29,7 +29,7 @@ LOGINS = 3
 # I/Os that are traced, and the most work requests for a doorbell that the trace can tell.
 TRACED = 128
 CHAIN = 3
-COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "options", "also")
+COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "starts", "options", "also")
 UNITS = {"k": 10, "m": 20}
 # fio runs for RAMP and some more before the measured seconds.
 RAMP = 0.1
@@ -235,7 +235,7 @@ class Bench:
         disks = self.disks[: int(w["luns"])]
         wait("idle disks", lambda: all(read(f"/sys/block/{d}/inflight").split() == ["0", "0"] for d in disks))
         # rxe's work queues fall into one of a few rhythms, some with a tenth more instructions for an
-        # I/O, and stay in it. So that each round takes its chance, it begins at a moment of its own.
+        # I/O, and stay in it. So that each start takes its chance, it begins at a moment of its own.
         time.sleep(random.random() * RAMP)
         idle = self.sectors(disks)
         p, text = self.fio(w, disks, {
@@ -339,7 +339,8 @@ class Bench:
         for (variant, options), those in logins.items():
             self.login_for(rnd, variant, options, max(int(w["luns"]) for w in those))
             for w in those:
-                self.run(rnd, variant, w)
+                for _ in range(1 if self.args.seconds else int(w["starts"])):
+                    self.run(rnd, variant, w)
                 if self.args.counted and rnd == self.args.rounds:
                     self.requests(rnd, variant, w)
             self.logout(self.host)

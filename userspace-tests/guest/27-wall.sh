@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# on: stock, rxe. time: 60
+# `make bench MODE=wall`, as on a machine with an adapter: two rounds of three workloads, a table with
+# confidence intervals, wall.json. What it refuses it leaves alone.
+. "$(dirname "$0")/lib.sh"
+
+begin 300
+# It needs the C driver, too.
+c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
+[ -e "${c[0]}" ] || skip "this kernel has no C ib_srp"
+fabric 1
+target 0
+back_null disk 64
+lun 0 0 disk
+dd if=/dev/urandom of=$tmp/before bs=1M count=64 status=none
+dd if=$tmp/before of="${backdev[disk]}" bs=1M oflag=direct status=none || fail "cannot fill the disk"
+# Not from the page cache, of which the target knows nothing.
+same() { dd if="${backdev[disk]}" bs=1M iflag=direct status=none | cmp -s $tmp/before -; }
+
+mkdir -p $tmp/tree/ci $tmp/tree/userspace-tests/bench
+cp /srp/bench.sh /srp/ci-lib.sh $tmp/tree/ci
+mv $tmp/tree/ci/ci-lib.sh $tmp/tree/ci/lib.sh
+cp /srp/{measure,report,counts}.py /srp/workloads.tsv $tmp/tree/userspace-tests/bench
+wall() { env MODE=wall DEVICE=rxe0/1 LOGIN="$(login_string 0)" "$@" bash $tmp/tree/ci/bench.sh >$tmp/out 2>$tmp/err; }
+refused() {
+	local words=$1
+	shift
+	if wall "$@"; then fail "$*: not refused"; fi
+	grep -q -- "$words" $tmp/err || fail "$*: $(cat $tmp/err)"
+	same || fail "$*: the disk has been written to"
+	[ ! -e $tmp/tree/build/bench/wall.json ] || fail "$*: there are figures"
+}
+refused 'say OVERWRITE=1'
+refused 'wants DEVICE=' DEVICE= OVERWRITE=1
+refused 'wants DEVICE=' LOGIN= OVERWRITE=1
+refused 'no RDMA port rxe7/1' DEVICE=rxe7/1 OVERWRITE=1
+refused 'no RDMA port rxe0/2' DEVICE=rxe0/2 OVERWRITE=1
+loaded ib_srp || fail "the module has gone"
+[ -z "$(hosts)" ] || fail "it has logged in"
+
+began_at=$EPOCHSECONDS
+wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write ||
+	fail "the bench: $(tail -n 5 $tmp/out $tmp/err)"
+cat $tmp/out
+# Three with two drivers, twice, of 1 s or more; 16 LUNs are not there.
+[ $((EPOCHSECONDS - began_at)) -ge 12 ] || fail "it took only $((EPOCHSECONDS - began_at)) s"
+same && fail "nothing was written"
+python3 -B - $tmp/tree/build/bench/wall.json $tmp/out <<'EOF' || fail "the figures are wrong"
+import json, re, sys
+with open(sys.argv[1]) as f:
+    workloads = json.load(f)["workloads"]
+io = {w: e for w, e in workloads.items() if not w.startswith("login")}
+assert set(io) == {"4k-read-qd16", "4k-write-qd1", "128k-write"}, list(io)
+with open(sys.argv[2]) as f:
+    text = f.read()
+intervals = text.partition("95 % confidence intervals")[2]
+for name, entry in io.items():
+    drivers = {"c", "rust"} | ({"c255"} if name == "128k-write" else set())
+    assert set(entry["drivers"]) == drivers, (name, set(entry["drivers"]))
+    for figures in entry["drivers"].values():
+        for metric in ("iops", "latency", "p99", "mbs"):
+            assert len(figures[metric]["rounds"]) == 2 and figures[metric]["min"] > 0, (name, metric, figures[metric])
+        # One at a time; 16 at a time.
+        depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
+        for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
+            assert 0.7 * depth < iops * latency / 1e9 <= 1.05 * depth, (name, iops, latency)
+    for variant in drivers - {"rust"}:
+        title = name if variant == "c" else f"{name} {variant}"
+        line = next(line for line in intervals.splitlines() if line.startswith(f"{title:22}"))
+        low, high = map(float, re.search(r"iops (\S+)-(\d\S+)", line).groups())
+        product = entry["ratios"][variant]["iops"]["rounds"]
+        mean = (product[0] * product[1]) ** 0.5
+        assert low - 0.001 <= mean <= high + 0.001, (name, line, product)
+EOF
+[ -z "$(hosts)" ] || fail "a login is left"
+load_srp
+clean
+ok
