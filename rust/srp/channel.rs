@@ -325,12 +325,6 @@ impl Channel {
         if self.is_lost() {
             return self.refuse(cmd);
         }
-        let busy = |cmd| {
-            Err(Rejected {
-                cmd,
-                why: Busy::Host,
-            })
-        };
         let scsi::Tag { hw_queue, index } = tag;
         let Some(cell) = self.slots.get(usize::from(index)) else {
             cmd.done(ScsiResult::DID_ERROR);
@@ -339,15 +333,42 @@ impl Channel {
         let random = random_u16();
         let owner = Owner { hw_queue, index };
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
-        // whose channel is missing; then any will do.
+        // whose channel is missing.
+        match cell.claim(random, Lun(cmd.lun()), owner) {
+            Some(slot) => self.send(&posting, connection, cmd, slot, index),
+            None => self.queue_anywhere(&posting, connection, cmd, random, owner),
+        }
+    }
+
+    /// Sends a command from any free slot.
+    #[cold]
+    #[inline(never)]
+    fn queue_anywhere(
+        &self,
+        posting: &rcu::Guard,
+        connection: &Connection,
+        cmd: Command,
+        random: u16,
+        owner: Owner,
+    ) -> Result<(), Rejected> {
         let lun = Lun(cmd.lun());
-        let claimed = cell
-            .claim(random, lun, owner)
-            .map(|slot| (index, cell, slot))
-            .or_else(|| self.claim_any(random, lun, owner));
-        let Some((index, _, mut slot)) = claimed else {
-            return busy(cmd);
-        };
+        let mut slots = (0u16..).zip(&self.slots);
+        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, owner)?))) {
+            Some((index, slot)) => self.send(posting, connection, cmd, slot, index),
+            None => busy(cmd),
+        }
+    }
+
+    /// Sends a command from its slot, the one with this number.
+    #[inline(always)]
+    fn send(
+        &self,
+        posting: &rcu::Guard,
+        connection: &Connection,
+        cmd: Command,
+        mut slot: Held<'_>,
+        index: u16,
+    ) -> Result<(), Rejected> {
         if !self.take_credit(credit::RESERVE_COMMAND) {
             slot.release_after(Event::Cancel);
             self.counts.zero_req_lim.add(1, Relaxed);
@@ -362,34 +383,13 @@ impl Channel {
             immediate: self.immediate.load(Relaxed),
             static_read: self.session.geometry.static_read,
         };
-        let posted = slot.word().with_state(State::Posted);
-        let prepared = match Tag::command(posted.generation(), self.index, index) {
+        let prepared = match Tag::command(slot.word().generation(), self.index, index) {
             Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), limits),
             None => Err(EINVAL),
         };
         let prepared = match prepared {
             Ok(prepared) => prepared,
-            Err(e) => {
-                // Taking back what was ours: it cannot exceed the maximum.
-                let _ = self.give_credits(1);
-                let cmd = slot.handle.detach().ok().flatten();
-                slot.release_after(Event::Cancel);
-                return match cmd {
-                    Some(cmd) if e == ENOMEM => busy(cmd),
-                    Some(cmd) => {
-                        pr_warn_ratelimited!(
-                            "{}: command of {} bytes in {} segments cannot be mapped: error {}\n",
-                            format_args!("{}", self.session.name()),
-                            cmd.data_len(),
-                            cmd.segments(),
-                            e.to_errno()
-                        );
-                        cmd.done(ScsiResult::DID_ERROR);
-                        Ok(())
-                    }
-                    None => Ok(()),
-                };
-            }
+            Err(e) => return self.unprepared(slot, e),
         };
         slot.way = prepared.way;
         trace::send(self, &slot, slot.word());
@@ -397,12 +397,35 @@ impl Channel {
         let signaled = prepared.register.is_none() && self.counts.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        let posted =
-            connection.post_within(&posting, prepared.register, prepared.message, signaled);
+        let posted = connection.post_within(posting, prepared.register, prepared.message, signaled);
         if let Err(e) = posted {
             self.fail(Lost::Post(e));
         }
         Ok(())
+    }
+
+    /// Takes back what was done for a command that could not be mapped.
+    #[cold]
+    fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
+        // What was ours cannot exceed the maximum.
+        let _ = self.give_credits(1);
+        let cmd = slot.handle.detach().ok().flatten();
+        slot.release_after(Event::Cancel);
+        match cmd {
+            Some(cmd) if why == ENOMEM => busy(cmd),
+            Some(cmd) => {
+                pr_warn_ratelimited!(
+                    "{}: command of {} bytes in {} segments cannot be mapped: error {}\n",
+                    format_args!("{}", self.session.name()),
+                    cmd.data_len(),
+                    cmd.segments(),
+                    why.to_errno()
+                );
+                cmd.done(ScsiResult::DID_ERROR);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Says what happens to a command while there is no connection.
@@ -415,21 +438,12 @@ impl Channel {
             // The midlayer holds commands back; this is one that it had let through before, or one
             // of the error handler, which tries again.
             SessionState::Live | SessionState::Recovering => {
-                let why = Busy::Host;
-                return Err(Rejected { cmd, why });
+                return busy(cmd);
             }
             _ => ScsiResult::DID_NO_CONNECT,
         };
         cmd.done(result);
         Ok(())
-    }
-
-    /// Takes any free slot.
-    #[cold]
-    fn claim_any(&self, random: u16, lun: Lun, owner: Owner) -> Option<(u16, &Cell, Held<'_>)> {
-        (0u16..)
-            .zip(&self.slots)
-            .find_map(|(index, cell)| Some((index, cell, cell.claim(random, lun, owner)?)))
     }
 
     /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
@@ -505,6 +519,14 @@ impl Channel {
             Err(e) => self.fail(Lost::Post(e)),
         }
     }
+}
+
+/// Gives a command back, to be tried again.
+fn busy(cmd: Command) -> Result<(), Rejected> {
+    Err(Rejected {
+        cmd,
+        why: Busy::Host,
+    })
 }
 
 /// The result of a command that was lost with its connection. `DID_RESET` has it tried again however

@@ -159,6 +159,7 @@ def table(results, counted):
 
 
 def compare(results, columns, workloads):
+    columns = [c for c in columns if any(results.ratios(w, v, c[0]) for w in workloads for v in results.against(w))]
     print(f"{'':22}" + "".join(f"{title:>30}" for _, title, _ in columns))
     print(f"{'':22}" + "".join(f"{'C':>11}{'ours':>10}{'ratio':>9}" for _ in columns))
     for w in workloads:

@@ -173,8 +173,9 @@ impl Word {
         let count = (self.generation() as u16).wrapping_add(1);
         let generation = (random as u32) << 16 | count as u32;
         match next(self.state(), Event::Claim) {
-            Some(state) => Some(Self::new(state, generation)),
-            None => None,
+            // Named, so that the compiler knows the state from here on.
+            Some(State::Building) => Some(Self::new(State::Building, generation)),
+            _ => None,
         }
     }
 
