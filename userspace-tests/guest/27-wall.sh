@@ -61,10 +61,11 @@ for name, entry in io.items():
     for figures in entry["drivers"].values():
         for metric in ("iops", "latency", "p99", "mbs"):
             assert len(figures[metric]["rounds"]) == 2 and figures[metric]["min"] > 0, (name, metric, figures[metric])
-        # One at a time; 16 at a time.
+        # So many are under way all the time. Those that end in the second began up to a latency before it.
         depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
         for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
-            assert 0.7 * depth < iops * latency / 1e9 <= 1.05 * depth, (name, iops, latency)
+            seconds = latency / 1e9
+            assert 0.6 * depth < iops * seconds < (1.1 + seconds) * depth, (name, iops, seconds)
     for variant in drivers - {"rust"}:
         title = name if variant == "c" else f"{name} {variant}"
         line = next(line for line in intervals.splitlines() if line.startswith(f"{title:22}"))
