@@ -182,6 +182,8 @@ class Guest:
         end = time.monotonic() + limit
         booted = time.monotonic() + BOOT_SECONDS
         rest, why, over = b"", None, False
+        # What was reported before there was anything of ours.
+        early = []
         try:
             while True:
                 left = end - time.monotonic()
@@ -204,6 +206,8 @@ class Guest:
                     text = line.decode(errors="replace").rstrip("\r")
                     if INIT.search(text):
                         booted = None
+                        while early:
+                            yield "report", early.pop(0)
                     if m := STAMP.search(text):
                         if m[1] == "guest":
                             # The power is being switched off, and the disk is gone before init.
@@ -213,9 +217,12 @@ class Guest:
                         else:
                             yield m[1], m[2]
                     elif REPORT.search(text) and not over:
-                        yield "report", text
+                        if booted:
+                            early.append(text)
+                        else:
+                            yield "report", text
                         if PANIC.search(text):
-                            why = "kernel panic"
+                            why = "died in early boot" if booted else "kernel panic"
                             end = min(end, time.monotonic() + 5)
                     else:
                         yield "line", text
@@ -227,11 +234,14 @@ class Guest:
                 except subprocess.TimeoutExpired:
                     p.kill()
                     p.wait()
-        # QEMU's TCG hangs a guest before it has run anything of ours, once in some hundred boots.
-        if why == "hung in early boot" and tries > 1:
-            print("the guest hung in early boot, starting it again", flush=True)
+        # Once in some hundred boots QEMU's TCG hangs a guest before it has run anything of ours, or lets a CPU
+        # run into an int3 that another one has patched away.
+        if tries > 1 and (why == "hung in early boot" or why == "died in early boot" and not self.uml):
+            print(f"the guest {why}, starting it again", flush=True)
             yield from self.watch(command, limit, log, tries - 1)
         else:
+            for text in early:
+                yield "report", text
             yield "ended", why or "the guest ended without a word"
 
 
