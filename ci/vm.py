@@ -235,13 +235,17 @@ class Guest:
                     p.kill()
                     p.wait()
         # Once in some hundred boots QEMU's TCG hangs a guest before it has run anything of ours, or lets a CPU
-        # run into an int3 that another one has patched away.
-        if tries > 1 and (why == "hung in early boot" or why == "died in early boot" and not self.uml):
+        # run into an int3 that another one has patched away. What else was reported counts.
+        patched = why == "died in early boot" and not self.uml and "Oops: int3" in early[0]
+        for text in early:
+            if patched and tries > 1:
+                print(text, flush=True)
+            else:
+                yield "report", text
+        if tries > 1 and (patched or why == "hung in early boot"):
             print(f"the guest {why}, starting it again", flush=True)
             yield from self.watch(command, limit, log, tries - 1)
         else:
-            for text in early:
-                yield "report", text
             yield "ended", why or "the guest ended without a word"
 
 
