@@ -54,7 +54,8 @@ once() {
 # The C driver, which is not marked as out of tree, may free a completion queue that a softirq of another
 # CPU still uses, see docs/architecture.md.
 died_with_c() {
-	grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp( |$)' >/dev/null
+	grep -a 'ib_poll_handler+' "$logs/$name.log" >/dev/null &&
+		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp( |$)' >/dev/null
 }
 
 # report ARGUMENT...: report.py, with build/log in /log and build/bench in /out.
