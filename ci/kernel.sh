@@ -3,7 +3,7 @@
 # kernel.sh stock|test|kasan: prints the build folder of a kernel that modules can
 # be built against. `stock` is Debian's own kernel, its Rust metadata made again
 # from its source and .config; `test` and `kasan` are ours (test.config, kasan.config),
-# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA and the target, faster stack traces.
+# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
@@ -12,7 +12,7 @@ linux=$("$top/ci/linux.sh")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
-patched=(arch/um/kernel drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
+patched=(arch/um/kernel arch/um/os-Linux drivers/uio drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel,
 # but not what rustc needs of the kernel crate; modules_prepare makes it.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make test: all stages in order, each counted; the last line is the sum.
-# STAGES="name ..." runs only those. LONG=1 (make test-long): the long set of guest tests, the kernel with
-# lockdep, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a
+# STAGES="name ..." runs only those. LONG=1 (make test-long): the long set of guest tests, the debug kernel with
+# lockdep for QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a
 # quarter of an hour to build.
 . "$(dirname "$0")/lib.sh"
 
