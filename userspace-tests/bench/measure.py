@@ -199,8 +199,12 @@ class Bench:
             self.logout(host)
 
     def disk(self, host, lun):
-        found = glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*")
-        return os.path.basename(found[0]) if found and read(f"{found[0]}/size") != "0" else None
+        for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
+            # The folder is there before its files.
+            with contextlib.suppress(FileNotFoundError):
+                if read(f"{path}/size") != "0":
+                    return os.path.basename(path)
+        return None
 
     def logout(self, host):
         write(f"/sys/class/srp_remote_ports/port-{host[4:]}:1/delete", "1")
@@ -367,7 +371,8 @@ class Bench:
         # Round 0 does not count. Without it the first driver finds few kernel threads, which saves it
         # a tenth of all instructions: every wake-up of a work queue is a switch to another one.
         for rnd in range(a.rounds + 1):
-            for turn in self.turns():
+            # Who comes second finds what the first has left, so each comes first in every other round.
+            for turn in self.turns()[:: 1 if rnd % 2 else -1]:
                 turn(rnd, [w for w in workloads if rnd or w is workloads[0] or w["rw"] == "login"])
         self.put("end")
 

@@ -5,9 +5,9 @@
 # stays. Not on siw, where ib_srpt takes 100 MB for each login and gives them back when it has time.
 . "$(dirname "$0")/lib.sh"
 
-begin 400 2400
+begin 400 3900
 cycles=10000
-rounds 90 1800
+rounds 90 3300
 seconds=$rounds
 rounds 20 $cycles
 least=$rounds
