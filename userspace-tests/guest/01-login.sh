@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 15
 # A login, what sysfs shows of it, a write and a read, a log-out.
 . "$(dirname "$0")/lib.sh"
 

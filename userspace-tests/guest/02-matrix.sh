@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 300
 # Verified data: block sizes from 512 bytes to 4 MiB, queue depths 1 and 32,
 # direct and buffered, written by one job and read back by another.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 60
 # Odd scatter lists: pieces at offsets inside a page, with gaps, hundreds of
 # them; first with the driver's own limits, then with long descriptor lists.
 . "$(dirname "$0")/lib.sh"

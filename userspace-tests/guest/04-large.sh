@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 30
 # Requests of 4 MiB: more pages than one memory region holds, so several
 # regions and an indirect table, with long and with short descriptor lists.
 . "$(dirname "$0")/lib.sh"

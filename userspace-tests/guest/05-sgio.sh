@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 20
 # SCSI commands by SG_IO: no data, odd lengths and addresses, residuals, sense.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 60
 # 64 logical units, on siw fewer in the fast set: all found, each with its own data after the next login.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 40
 # A file system: mkfs, a tree of files, fsck, the tree again after a new login.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 40
 # The whole disk written with random data, and read, against the back end.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 60
 # One, two and four channels; all of them carry verified I/O. Their completion vectors begin with comp_vector.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 200
 # Many times log in, read, log out: 100 times in the long set.
 . "$(dirname "$0")/lib.sh"
 

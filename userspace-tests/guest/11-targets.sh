@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 60
 # Four targets at once, on four devices; then four sessions to one target.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 90
 # Insmod and rmmod, 20 times in the long set, half of them while logged in; rmmod
 # under I/O.
 . "$(dirname "$0")/lib.sh"

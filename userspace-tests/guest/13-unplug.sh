@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 200
 # The initiator's RDMA device is deleted at random moments, 20 times in the long
 # set: under I/O, during the scan, during the login. Everything ends, nothing stays.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 120
 # A signal from 0 to 1 s after a login began, each 50 ms in the long set: to a target
 # that answers, to an address where nobody is, and to a target that went silent.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 60
 # Logins that must fail, each with the right error and, from our driver, a log
 # line that says why in words.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe. time: 20
 # The table of strings that add_target must refuse: the errno, one log line
 # that names what is wrong, nothing changed.
 . "$(dirname "$0")/lib.sh"

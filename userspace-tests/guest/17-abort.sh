@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 100
 # A back end that stops answering for a while: commands are aborted and I/O
 # goes on. Resets by hand under I/O. At last a back end that answers nothing
 # for longer than any recovery: all I/O must end.

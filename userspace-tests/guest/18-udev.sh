@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe. time: 40
 # /dev/srp0, srp1, ... and the names below /dev/disk/by-path.
 . "$(dirname "$0")/lib.sh"
 

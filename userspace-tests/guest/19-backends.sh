@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe siw. time: 40
 # Other kinds of back ends: a file, memory, scsi_debug with 512-byte and with
 # 4096-byte blocks; discards where the disk has them.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe. time: 20
 # Logins over IPv6, with a global and with a link-local address, and by IPv4
 # without a source address.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock, rxe. time: 200
 # The same questions to the kernel's C driver and to ours; every difference must be in contract.tsv,
 # whose names docs/abi.md explains.
 . "$(dirname "$0")/lib.sh"

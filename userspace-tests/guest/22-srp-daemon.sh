@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe. time: 60
 # srp_daemon as it is, on a subnet that fake-umad.so makes up: it finds a target, logs in, and knows
 # by our files what is connected.
 . "$(dirname "$0")/lib.sh"

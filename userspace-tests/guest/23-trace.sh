@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock kasan, rxe. time: 60
 # The trace events of ib_srp tell the whole life of each command, whichever way its data goes; of resets, of a
 # connection that is lost, and of log-in and log-out. Filters work; the module can go while somebody listens.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock kasan, rxe. time: 90
 # poll_queues: polled I/O has channels of its own, is verified, and goes on through aborts and resets, beside
 # I/O with interrupts. A polled channel that is idle is looked at. A submitter that is killed leaves nothing.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test kasan, rxe siw. time: 40
 # A first login at a host that never answers ends by itself, and at once when the RDMA device or the
 # module goes. The write of siw opens the TCP connection, with TCP's own retries.
 . "$(dirname "$0")/lib.sh"

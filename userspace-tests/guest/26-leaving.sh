@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test kasan, rxe siw. time: 20
 # Of a host that waits for its last command, srp_daemon reads nothing any more.
 . "$(dirname "$0")/lib.sh"
 

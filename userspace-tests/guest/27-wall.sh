@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock, rxe. time: 60
 # `make bench MODE=wall`, as on a machine with an adapter: two rounds of three workloads, a table with
 # confidence intervals, wall.json. What it refuses it leaves alone.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock test, rxe. time: 60
 # Logins by the InfiniBand connection manager, along a path that the driver makes itself, as RoCE
 # has no subnet administrator: what sysfs shows, data, refusals, the end of a connection and the
 # next one. On RoCE the target listens by rdma_cm only, at the service that stands for its TCP port.

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 120
 # The path is lost for 2 s, for 8 s, and again and again: behind a switch, so that
 # the ports do not notice, and on siw also by pulling the cable.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # A bad network: packets are lost, damaged, doubled, late, in another order. All
 # I/O goes on, if slowly, without an error.
 . "$(dirname "$0")/lib.sh"

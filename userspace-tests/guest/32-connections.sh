@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # Connections that break: packets of one direction are lost, on siw the TCP
 # connection is reset or closed. What is sent again afterwards is not seen above.
 . "$(dirname "$0")/lib.sh"

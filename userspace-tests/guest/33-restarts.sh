@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # The target is switched off and on, and its module is unloaded and set up again,
 # under I/O. Nothing of it is seen above.
 . "$(dirname "$0")/lib.sh"

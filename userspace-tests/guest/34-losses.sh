@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # The target never comes back: errors after fast_io_fail_tmo, the disks are gone
 # after dev_loss_tmo. The module can be unloaded in time, whether the target is
 # there or not.

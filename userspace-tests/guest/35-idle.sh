@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 60
 # The target ends the connection without a word while nobody uses it. The first
 # command finds that out, and is done on a new connection.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # Two paths to one disk under dm-multipath with multipathd. One path after the
 # other fails and comes back; above dm nothing of it is seen. LONG: 60 failures.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 90
 # What happens to the host under I/O: a CPU goes and comes, the RDMA device gets
 # another name, the machine sleeps, the address goes and comes, the network
 # namespace of the login loses its name.

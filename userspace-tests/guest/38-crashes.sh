@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test with a second guest, rxe siw. time: 150
 # The target's machine stands still for a while, and is switched off and on under
 # I/O: what it had acknowledged is on its disk. Without it the module is unloaded
 # in time.

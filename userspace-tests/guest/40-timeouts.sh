@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 110
 # fast_io_fail_tmo and dev_loss_tmo expire when they should, and the state of the
 # remote port goes only through legal steps.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 150
 # Many reconnects under verified I/O: nothing is lost or leaks, and the queue is as
 # deep as before.
 . "$(dirname "$0")/lib.sh"

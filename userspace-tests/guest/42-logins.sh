@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: stock kasan, rxe. time: 150
 # Logins and log-outs at four targets at once, as many as fit: none fails, nothing
 # stays. Not on siw, where ib_srpt takes 100 MB for each login and gives them back when it has time.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 120
 # A back end that holds some commands and answers the others: aborts that are
 # answered late, that are not answered, LUN resets in between; statuses BUSY and
 # TASK SET FULL. The data stays right, each command ends once.

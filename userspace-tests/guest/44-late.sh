@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe siw. time: 120
 # Answers that come late because the way from the target to us was closed: the
 # answer to a command crosses its abort, or comes when that has been given up and the
 # tag belongs to another command already.

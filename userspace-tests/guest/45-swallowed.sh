@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: test, rxe. time: 60
 # The kernel forgets that the driver has completed a command (fail_io_timeout), so
 # that the error handler aborts what the driver has given back already.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: kasan stock, rxe siw. time: 60
 # Logging out: by the target, after which another login follows at once; by us, with a message on each channel
 # that waits for no longer than a second.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: kasan stock, rxe siw. time: 60
 # What a target sends without being asked: reports of events and changes of the request limit. Each is answered.
 # That the list of units has changed is followed by a scan, one in half a minute.
 . "$(dirname "$0")/lib.sh"

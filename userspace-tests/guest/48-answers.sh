@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: kasan stock, rxe siw. time: 120
 # Answers of a target that come twice, that belong to nobody, that come after an abort or a reset; codes of
 # task management; resets by hand.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: kasan stock, rxe siw. time: 90
 # What a target grants at a login: fewer channels, which come later; less than is needed, which is an error; nothing.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"

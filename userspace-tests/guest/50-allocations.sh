@@ -1,6 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# on: kasan, rxe. time: 120
 # Each allocation of insmod, of a login and of a reconnect fails once (in the fast set some of them):
 # the error is ENOMEM, nothing is left, and the session goes on.
 . "$(dirname "$0")/lib.sh"
