@@ -18,6 +18,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod host;
+pub mod log;
 pub mod srp_transport;
 mod template;
 #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]

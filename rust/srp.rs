@@ -14,6 +14,7 @@ pub mod error;
 pub mod events;
 pub mod front;
 pub mod geometry;
+pub mod log;
 pub mod logic;
 pub mod mapping;
 pub mod port;

@@ -17,6 +17,7 @@ use super::{
         Violation, //
     },
     geometry::RECEIVE_SIZE,
+    log::session_log_ratelimited,
     logic::{
         credit,
         registration::{
@@ -74,7 +75,6 @@ use crate::{
     },
     sync::Completion,
     sys::{
-        pr_warn_ratelimited,
         random_u16, //
     }, //
     trace::trace,
@@ -249,6 +249,11 @@ impl Channel {
         self.task.reset();
         self.probe.reset();
         self.replies.reset();
+    }
+
+    /// Another connection begins; the queue pair of the last one, which may have failed until its end, is
+    /// gone.
+    pub fn renew(&self) {
         self.failed.store(false, Relaxed);
     }
 
@@ -268,9 +273,11 @@ impl Channel {
 
     /// The connection is of no more use: that of the session isn't either, if the login is done.
     pub fn fail(&self, why: Lost) {
-        self.failed.xchg(true, Full);
-        if self.is_open() {
-            self.session.fail(why);
+        let before = self.failed.xchg(true, Full);
+        match why {
+            _ if self.is_open() => self.session.fail(why),
+            Lost::Violation(_) if !before => self.session.strike(&why),
+            _ => {}
         }
     }
 
@@ -414,9 +421,10 @@ impl Channel {
         match cmd {
             Some(cmd) if why == ENOMEM => busy(cmd),
             Some(cmd) => {
-                pr_warn_ratelimited!(
-                    "{}: command of {} bytes in {} segments cannot be mapped: error {}\n",
-                    format_args!("{}", self.session.name()),
+                session_log_ratelimited!(
+                    Warning,
+                    self.session,
+                    "command of {} bytes in {} segments cannot be mapped: error {}",
                     cmd.data_len(),
                     cmd.segments(),
                     why.to_errno()

@@ -18,6 +18,7 @@ use super::{
     },
     error::LoginFailure,
     events::Response,
+    log::session_log,
     proto::{
         ids::{
             Gid,
@@ -147,6 +148,7 @@ struct Connecting {
 impl Drop for Connecting {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
+            self.attempt.events().go_dead();
             connection.hang_up();
             connection.disconnect();
             connection.handler().close();
@@ -298,9 +300,10 @@ impl<'a> Login<'a> {
         match lost {
             Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
             Some(why) => {
-                pr_warn!(
-                    "{}: {} of {} channels: {}\n",
-                    format_args!("{}", self.session.name()),
+                session_log!(
+                    Warning,
+                    self.session,
+                    "{} of {} channels: {}",
                     channels.len(),
                     wanted,
                     format_args!("{why}")
@@ -349,6 +352,7 @@ impl<'a> Login<'a> {
             Seat::New(index) => Channel::new(self.session, index, &self.pd).map_err(queue_pair)?,
             Seat::Old(connection) => connection.clone(),
         };
+        connection.handler().renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
         let channel = Connecting {
             attempt,

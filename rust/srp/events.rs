@@ -132,6 +132,12 @@ impl Events {
         Ok(())
     }
 
+    /// The connection is not to be used after all: its end is not that of the session.
+    pub fn go_dead(&self) {
+        let _outcome = self.outcome.lock();
+        self.live.store(false, Release);
+    }
+
     fn end(&self, outcome: Outcome) {
         let mut place = self.outcome.lock();
         // The first failure explains the others.

@@ -31,16 +31,22 @@ pub const PROBE: u16 = 1;
 const IDLE: u64 = 0;
 /// Beside the generation in bits 8 to 39: one is out.
 const OUT: u64 = 1;
+/// As [`OUT`], but the target has been told to forget it, and may have.
+const RECALLED: u64 = 2;
 
-/// The probe of a channel: a command that changes nothing (TEST UNIT READY for LUN 0), whose answer
-/// does not matter, but that there is one.
+/// INQUIRY without room for data: no other command of any use leaves a unit attention for the midlayer
+/// (SAM-5, 5.14).
+const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
+
+/// The probe of a channel: a command that changes nothing, for LUN 0, whose answer does not matter, but that there
+/// is one.
 pub struct Probe {
     /// Memory for the message; the word is one of the above.
     cell: StateCell<Chunk>,
 }
 
-const fn out(generation: u32) -> u64 {
-    (generation as u64) << 8 | OUT
+const fn word(generation: u32, state: u64) -> u64 {
+    (generation as u64) << 8 | state
 }
 
 impl Probe {
@@ -64,7 +70,10 @@ impl Probe {
         }
         // CAST: Any 32 bits will do.
         let generation = random_u64() as u32;
-        let Some(mut iu) = self.cell.acquire(IDLE, out(generation)) else {
+        let out = word(generation, OUT);
+        let before = self.cell.load().0;
+        let free = before == IDLE || before & 0xff == RECALLED;
+        let Some(mut iu) = free.then(|| self.cell.acquire(before, out)).flatten() else {
             return Err(Lost::KeepAlive);
         };
         let Some(tag) = Tag::tsk_mgmt(generation, channel.index(), PROBE)
@@ -73,16 +82,16 @@ impl Probe {
             iu.release(IDLE);
             return Ok(());
         };
-        let test_unit_ready = Cmd {
+        let inquiry = Cmd {
             tag: tag.to_wire(),
             lun: Lun::default(),
-            cdb: &[0; 6],
+            cdb: &INQUIRY,
         };
-        let message = match test_unit_ready.build(iu.bytes_mut()) {
+        let message = match inquiry.build(iu.bytes_mut()) {
             Ok(len) => iu.message(len),
             Err(_) => Err(EINVAL),
         };
-        iu.release(out(generation));
+        iu.release(out);
         message
             .and_then(|message| connection.post_send(None, message, true))
             .map_err(Lost::Post)
@@ -90,7 +99,19 @@ impl Probe {
 
     /// Takes an answer. Returns whether it belongs to the probe that is out.
     pub fn answer(&self, tag: Tag) -> bool {
-        self.cell.transition(out(tag.generation()), IDLE)
+        let generation = tag.generation();
+        [OUT, RECALLED]
+            .iter()
+            .any(|&state| self.cell.transition(word(generation, state), IDLE))
+    }
+
+    /// The unit has been reset: no answer need come to the probe that is out. One may have crossed that.
+    pub fn recall(&self, lun: Lun) {
+        let now = self.cell.load().0;
+        if lun == Lun::default() && now & 0xff == OUT {
+            // If it was answered meanwhile, none is out.
+            let _ = self.cell.transition(now, now ^ OUT ^ RECALLED);
+        }
     }
 
     /// The queue pair of what was under way is gone. Nobody must begin to send.

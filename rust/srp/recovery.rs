@@ -21,6 +21,7 @@ use super::{
         LoginFailure,
         Lost, //
     },
+    log::session_log,
     logic::{
         session::{
             fill_delay_ms,
@@ -78,8 +79,10 @@ impl Session {
     /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
     /// sent again begins anew. Any context.
     pub fn retry_now(self: &Arc<Self>) {
-        self.begin_reconnect();
-        self.waiting.interrupt();
+        if self.state() == State::Recovering {
+            self.begin_reconnect();
+            self.waiting.interrupt();
+        }
     }
 
     /// Tries to reconnect that have failed since the connection was lost.
@@ -102,19 +105,26 @@ impl Session {
     /// The first try after a loss. A target that has broken the protocol, or that ends connections as
     /// soon as they are made, is not asked at once.
     pub(super) fn first_reconnect(self: &Arc<Self>) {
-        let (at_once, strikes) = {
-            let phase = self.phase.lock();
-            (phase.at_once, phase.strikes)
-        };
-        if strikes.is_out() {
-            pr_err!(
-                "{}: {} protocol violations in a minute: not reconnecting any more; log out and in\n",
-                format_args!("{}", self.name()),
-                strikes::MAX
-            );
-        } else if at_once {
+        let at_once = self.phase.lock().at_once;
+        if !self.is_given_up() && at_once {
             self.begin_reconnect();
         }
+    }
+
+    /// The target has broken the protocol too often. Says so.
+    fn is_given_up(&self) -> bool {
+        let out = self.phase.lock().strikes.is_out();
+        if out {
+            session_log!(
+                Err,
+                self,
+                "{} protocol violations in a minute: not reconnecting any more; log out and in",
+                strikes::MAX
+            );
+            // There is nothing to wait for.
+            self.settled.complete_all();
+        }
+        out
     }
 
     /// Takes over the connection that a try has made; to be called by the transport class only,
@@ -191,20 +201,20 @@ impl Session {
         for limit in TRY_LIMITS_MS {
             result =
                 Login::new(self, Purpose::Again, limit).and_then(|login| login.again(&channels));
-            if !result.as_ref().is_err_and(LoginFailure::may_be_chance) {
+            if !result.as_ref().is_err_and(LoginFailure::may_be_chance)
+                || self.phase.lock().strikes.is_out()
+            {
                 break;
             }
             end_connections(&channels);
+            // That was said of the connections that are gone now.
+            self.phase.lock().broken = false;
         }
         let count = match result {
             Ok(count) => count,
             Err(why) => {
                 if !matches!(why, LoginFailure::Removed) {
-                    pr_warn!(
-                        "{}: reconnect failed: {}\n",
-                        format_args!("{}", self.name()),
-                        format_args!("{why}")
-                    );
+                    session_log!(Warning, self, "reconnect failed: {}", format_args!("{why}"));
                 }
                 end_connections(&channels);
                 self.try_failed();
@@ -220,9 +230,10 @@ impl Session {
                 phase.ready = false;
                 drop(phase);
                 if !self.is_ending() {
-                    pr_warn!(
-                        "{}: reconnect failed: the new connection was lost at once ({})\n",
-                        format_args!("{}", self.name()),
+                    session_log!(
+                        Warning,
+                        self,
+                        "reconnect failed: the new connection was lost at once ({})",
                         taken.err().map_or(0, |e| e.to_errno())
                     );
                 }
@@ -236,9 +247,10 @@ impl Session {
             }
         }
         // From here on the connections are those of the session, and may be lost again already.
-        pr_info!(
-            "{}: reconnected, {} of {} channels\n",
-            format_args!("{}", self.name()),
+        session_log!(
+            Info,
+            self,
+            "reconnected, {} of {} channels",
             count,
             channels.len()
         );
@@ -250,6 +262,7 @@ impl Session {
             let mut phase = self.phase.lock();
             phase.failed_tries = phase.failed_tries.saturating_add(1);
         }
+        self.is_given_up();
         self.tried.complete_all();
     }
 
@@ -282,16 +295,18 @@ impl Session {
         }
         let left = channels.iter().filter(missing).count();
         if left < before {
-            pr_info!(
-                "{}: {} of {} channels\n",
-                format_args!("{}", self.name()),
+            session_log!(
+                Info,
+                self,
+                "{} of {} channels",
                 channels.len() - left,
                 channels.len()
             );
         } else if let Err(why) = result {
-            pr_warn!(
-                "{}: {left} channels still missing: {}\n",
-                format_args!("{}", self.name()),
+            session_log!(
+                Warning,
+                self,
+                "{left} channels still missing: {}",
                 format_args!("{why}")
             );
         }
@@ -386,10 +401,7 @@ impl DelayedItem<3> for Session {
             _ => return,
         }
         if let (_, Some(host)) = this.parts() {
-            pr_info!(
-                "{}: the target's units have changed\n",
-                format_args!("{}", this.name())
-            );
+            session_log!(Info, this, "the target's units have changed");
             host.rescan();
         }
     }

@@ -25,6 +25,7 @@ use super::{
     },
     front::scsi::Io,
     geometry::Geometry,
+    log::session_log,
     logic::session::{
         next,
         Event,
@@ -470,7 +471,7 @@ impl Session {
     /// The connection is of no more use: ends it and the commands. A live session gets another one,
     /// any other ends.
     ///
-    /// Says why in the log, once for each connection. Any context, interrupts may be off.
+    /// Says why in the log, once for each connection, one that is still being made too. Any context, interrupts may be off.
     pub fn fail(self: &Arc<Self>, why: Lost) {
         self.lose(Some(why));
     }
@@ -478,12 +479,21 @@ impl Session {
     fn lose(self: &Arc<Self>, why: Option<Lost>) {
         let mut phase = self.phase.lock();
         if self.lost.load(Relaxed) {
+            // While another connection is made it may be that one, which nobody else would tell of.
+            let news = phase.state == State::Recovering && self.is_down() && !phase.broken;
             phase.broken = true;
+            drop(phase);
+            match why.filter(|_| news) {
+                Some(why @ Lost::Violation(_)) => self.strike(&why),
+                Some(why) => self.say_lost(&why),
+                None => {}
+            }
             return;
         }
         self.lost.store(true, Release);
-        self.settled.reinit();
-        self.step(&mut phase, Event::Fail);
+        if self.step(&mut phase, Event::Fail) && phase.state == State::Recovering {
+            self.settled.reinit();
+        }
         let now = monotonic_ns();
         phase.at_once = match why {
             Some(Lost::Violation(_)) => {
@@ -497,16 +507,23 @@ impl Session {
         drop(phase);
         if let Some(why) = why {
             trace!(lost(self.host_number(), &Text::new(why)));
-        }
-        if let Some(why) = why.filter(|_| !self.leaving.load(Relaxed)) {
-            pr_err!(
-                "{}: connection lost: {}\n",
-                format_args!("{}", self.name()),
-                format_args!("{why}")
-            );
+            self.say_lost(&why);
         }
         // It is not queued: the work for the last connection was done before there was this one.
         let _ = self.queues.ending.enqueue::<Self, 0>(self.clone());
+    }
+
+    /// The target has broken the protocol on a connection that is not the session's yet: counts that, and says
+    /// so. Any context.
+    pub(super) fn strike(&self, why: &Lost) {
+        self.phase.lock().strikes.add(monotonic_ns());
+        self.say_lost(why);
+    }
+
+    fn say_lost(&self, why: &Lost) {
+        if !self.leaving.load(Relaxed) {
+            session_log!(Err, self, "connection lost: {why}");
+        }
     }
 
     /// Ends the session in the background, the disks first. Does not sleep.

@@ -36,6 +36,10 @@ use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
+use kernel::sync::barrier::{
+    smp_rmb,
+    smp_wmb, //
+};
 
 /// What a slot owns.
 pub struct Slot {
@@ -190,10 +194,13 @@ impl Cell {
     pub fn recall(&self, generation: u32) {
         self.recalled
             .store(RECALLED | u64::from(generation), Relaxed);
+        // Whoever finds that the command has left the slot finds this, too.
+        smp_wmb();
     }
 
     /// [`Self::recall`] was called for this generation last.
     pub fn is_recalled(&self, generation: u32) -> bool {
+        smp_rmb();
         self.recalled.load(Relaxed) == RECALLED | u64::from(generation)
     }
 

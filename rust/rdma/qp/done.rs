@@ -165,7 +165,7 @@ impl<H: Handler> Qp<H> {
     ) {
         // SAFETY: The event is valid for the call.
         let kind = unsafe { (*event).event };
-        // SAFETY: The context was set in `new`, and the queue pair is destroyed before it goes.
+        // SAFETY: The context was set in `connect`, and the queue pair is destroyed before it goes.
         let this = unsafe { &*context.cast::<Self>() };
         match kind {
             // The first matters to the passive side of a connection only.

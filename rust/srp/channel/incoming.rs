@@ -17,6 +17,7 @@ use crate::{
             Lost,
             Violation, //
         },
+        log::session_log_ratelimited,
         logic::{
             registration::Way,
             send_queue::ANSWERS,
@@ -47,7 +48,6 @@ use crate::{
         },
     },
     sync::state_cell::StateCell,
-    sys::pr_warn_ratelimited, //
 };
 use kernel::{
     prelude::*,
@@ -158,9 +158,10 @@ impl Channel {
         if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
             self.session.units_changed();
         } else {
-            pr_warn_ratelimited!(
-                "{}: event report of the target for LUN {} ignored\n",
-                format_args!("{}", self.session.name()),
+            session_log_ratelimited!(
+                Warning,
+                self.session,
+                "event report of the target for LUN {} ignored",
                 format_args!("{:?}", request.lun)
             );
         }
@@ -214,9 +215,10 @@ impl Channel {
                 ScsiResult::status(outcome.status)
             }
             Err(fault) => {
-                pr_warn_ratelimited!(
-                    "{}: response to a command: {}\n",
-                    format_args!("{}", self.session.name()),
+                session_log_ratelimited!(
+                    Warning,
+                    self.session,
+                    "response to a command: {}",
                     format_args!("{fault}")
                 );
                 ScsiResult::DID_ERROR

@@ -49,8 +49,15 @@ use crate::{
         },
     },
     srp::{
-        error::LoginFailure,
-        logic::session::State,
+        error::{
+            LoginFailure,
+            Lost,
+            Violation, //
+        },
+        logic::{
+            session::State,
+            strikes::Strikes, //
+        },
         session::Session,
         tests::{
             messages::{
@@ -77,6 +84,8 @@ suite!(
         redirections_of_topspin,
         the_first_failure_counts,
         an_end_before_it_is_live,
+        an_end_after_it_is_dead,
+        violations_of_a_new_connection,
         a_live_session_recovers,
     ]
 );
@@ -383,6 +392,36 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         events.go_live()?;
         told(events, ib_cm::Event::Disconnected);
         check!(session.is_lost());
+        Ok(())
+    })
+}
+
+fn an_end_after_it_is_dead(soft: &Soft) -> Result {
+    Scene::new(soft)?.with("", |session, events| {
+        events.go_live()?;
+        events.go_dead();
+        told(events, ib_cm::Event::Disconnected);
+        check!(!session.is_lost());
+        Ok(())
+    })
+}
+
+fn violations_of_a_new_connection(soft: &Soft) -> Result {
+    Scene::new(soft)?.with("", |session, _| {
+        session.look_for_disks().map_err(|why| why.errno())?;
+        session.fail(Lost::HostReset);
+        check!(session.wait_down(1000));
+        let log = Log::from_now();
+        let strikes = || session.phase.lock().strikes;
+        check_eq!(strikes(), Strikes::new());
+        session.fail(Lost::Violation(Violation::Flags));
+        check_eq!(log.count("connection lost: protocol violation"), 1);
+        let one = strikes();
+        check!(one != Strikes::new());
+        // Of the same connection.
+        session.fail(Lost::Violation(Violation::Flags));
+        check_eq!(log.count("connection lost:"), 1);
+        check_eq!(strikes(), one);
         Ok(())
     })
 }

@@ -26,6 +26,7 @@ use crate::{
         },
         connect::Way,
         error::Lost,
+        log::session_log_ratelimited,
         logic::{
             session::{
                 State,
@@ -57,7 +58,6 @@ use crate::{
         }, //
     },
     sys::{
-        pr_warn_ratelimited,
         synchronize_rcu, //
     },
     sysfs::AttributeGroup, //
@@ -174,22 +174,24 @@ impl Io {
             return false;
         }
         channel.finish_unit(connection, lun);
+        for other in self.connections.iter() {
+            other.handler().probe.recall(lun);
+        }
         true
     }
 
     fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(status) if status.is_complete() => return false,
-            Ok(status) => pr_warn_ratelimited!(
-                "{}: {what}: {}\n",
-                format_args!("{}", self.session.name()),
+            Ok(status) => session_log_ratelimited!(
+                Warning,
+                self.session,
+                "{what}: {}",
                 format_args!("{status}")
             ),
-            Err(e) => pr_warn_ratelimited!(
-                "{}: {what}: error {}\n",
-                format_args!("{}", self.session.name()),
-                e.to_errno()
-            ),
+            Err(e) => {
+                session_log_ratelimited!(Warning, self.session, "{what}: error {}", e.to_errno())
+            }
         }
         true
     }

@@ -32,6 +32,7 @@ use crate::{
         },
         error::LoginFailure,
         geometry::Geometry,
+        log::session_log,
         logic::session::LOGIN_TIMEOUT_MS,
         port::Port,
         proto::{
@@ -135,10 +136,11 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
     let session = port.begin(options.key(), plan, geometry)?;
     let result = log_in(&session, &options);
     if let Err(why) = &result {
-        pr_warn!(
-            "{}: login at {} failed: {}\n",
-            format_args!("{}", session.name()),
-            session.plan.way,
+        session_log!(
+            Warning,
+            session,
+            "login at {} failed: {}",
+            fmt!("{}", session.plan.way),
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
@@ -241,11 +243,11 @@ fn log_in(session: &Arc<Session>, options: &Options<'_>) -> Result<(), LoginFail
         _ if session.is_ending() => LoginFailure::Removed,
         e => LoginFailure::Step("SCSI host", e),
     })?;
-    pr_info!(
-        "{}: logged in at {}: host{}, {} channels of {} commands\n",
-        format_args!("{}", session.name()),
-        session.plan.way,
-        host.number(),
+    session_log!(
+        Info,
+        session,
+        "logged in at {}: {} channels of {} commands",
+        fmt!("{}", session.plan.way),
         granted.len(),
         limits.can_queue
     );

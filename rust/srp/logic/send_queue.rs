@@ -10,7 +10,7 @@ const PER_REGION: u32 = 2;
 /// one, which can be before we see that it has been sent.
 pub const ANSWERS: u32 = 4;
 /// Requests beside commands: task management, answers to the target, a logout, and the registration of
-/// the static memory.
+/// the static memory, whose place a probe takes later.
 const EXTRA_SENDS: u32 = 1 + ANSWERS + 1 + 1;
 /// Of the sends that no later completion of the same command recycles, every 16th is signaled.
 pub const SIGNAL_EVERY: u32 = 16;
@@ -20,7 +20,7 @@ const UNSIGNALED: u32 = 2 * SIGNAL_EVERY;
 /// Entry that draining a queue pair takes in each of its queues.
 const DRAIN: u32 = 1;
 /// Messages from the target beside responses to commands: the response to a task management
-/// request, an event report, a credit change, a logout.
+/// request, an event report, a credit change, a logout. A probe has a credit of the commands'.
 const EXTRA_RECEIVES: u32 = 4;
 /// Receives that wait to be posted again in one batch.
 pub const RECEIVE_BATCH: u32 = 8;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lines of the log about a session, which begin like those of the C driver: with its host.
+
+macro_rules! session_log {
+    ($level:ident, $session:expr, $($text:tt)+) => {{
+        let session = &*$session;
+        $crate::scsi::log::shost_printk(
+            $crate::scsi::log::Level::$level,
+            session.host_number(),
+            core::format_args!("{}: {}\n", session.name(), core::format_args!($($text)+)),
+        )
+    }};
+}
+pub(crate) use session_log;
+
+/// At the rate of a [`RateLimit`](crate::sys::RateLimit) of this place in the source.
+macro_rules! session_log_ratelimited {
+    ($level:ident, $session:expr, $($text:tt)+) => {{
+        static LIMIT: $crate::sys::RateLimit = $crate::sys::RateLimit::new();
+        if LIMIT.allow() {
+            $crate::srp::log::session_log!($level, $session, $($text)+)
+        }
+    }};
+}
+pub(crate) use session_log_ratelimited;
