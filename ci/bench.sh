@@ -48,7 +48,7 @@ once() {
 		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/$name.counts" \
 		--module "$top/build/stock/rust/ib_srp.ko" \
 		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" "$@" \
-		-- bash /srp/guest.sh rxe "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.2}
+		-- bash /srp/guest.sh rxe "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
 }
 
 # The C driver, which is not marked as out of tree, may free a completion queue that a softirq of another

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers [SECONDS]: the target of the bench, and the drivers'
+# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers [SHARE]: the target of the bench, and the drivers'
 # turns at it; for peers.py also the targets of the other initiators, which export the same disk. What
 # comes out is on the second disk.
 . /srp/tests/lib.sh
 
-cpus=$2 rounds=$3 only=$4 program=$5 seconds=${6-}
+cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
 modules=/lib/modules/$(uname -r)
 # udev would look at each disk that was open for writing, in the middle of the next run.
 udevadm control --exit
@@ -31,6 +31,6 @@ for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=non
 unload_srp || fail "rmmod ib_srp"
 python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
-	--cpus $cpus --rounds $rounds --only "$only" ${seconds:+--seconds $seconds} --counted --out /dev/vdb || fail "$program.py"
+	--cpus $cpus --rounds $rounds --only "$only" --share $share --counted --out /dev/vdb || fail "$program.py"
 # Nobody takes the other targets away: the guest just ends.
 [ $program = measure ] || trap - EXIT

@@ -29,6 +29,9 @@ LOGINS = 3
 # I/Os that are traced, and the most work requests for a doorbell that the trace can tell.
 TRACED = 128
 CHAIN = 3
+# What takes a lock of the kernel; Rust's own do so through a helper of the kernel.
+LOCKS = ("_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "mutex_lock")
+HELPERS = ("rust_helper_spin_lock", "rust_helper_mutex_lock")
 COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "starts", "options", "also")
 UNITS = {"k": 10, "m": 20}
 # fio runs for RAMP and some more before the measured seconds.
@@ -117,6 +120,7 @@ class Bench:
         self.out = open(args.out, "r+b" if os.path.exists(args.out) else "wb", buffering=0)
         self.marks = Marks() if args.counted else NoMarks()
         self.host = None
+        self.noted = False
 
     def put(self, kind, **fields):
         if fields.get("round") == 0:
@@ -235,7 +239,7 @@ class Bench:
         ), "\n".join(lines)  # fmt: skip
 
     def run(self, rnd, variant, w):
-        seconds = self.args.seconds or float(w["seconds"])
+        seconds = self.args.seconds or float(w["seconds"]) * self.args.share
         disks = self.disks[: int(w["luns"])]
         wait("idle disks", lambda: all(read(f"/sys/block/{d}/inflight").split() == ["0", "0"] for d in disks))
         # rxe's work queues fall into one of a few rhythms, some with a tenth more instructions for an
@@ -260,12 +264,13 @@ class Bench:
         if not jobs or any(j["error"] for j in jobs):
             sys.exit(f"fio {w['name']} with {variant} failed:\n{output}")
         j = jobs[0]["write" if "write" in w["rw"] else "read"]
+        ios = sectors * 512 / size(w["bs"])
+        # Latencies are fio's, of a little more than the time measured.
         self.put(
-            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=sectors * 512 / size(w["bs"]),
-            iops=j["iops"], mbs=j["bw_bytes"] / 1e6, latency=j["lat_ns"]["mean"],
-            p99=j["lat_ns"]["percentile"]["99.000000"],
+            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, iops=ios / ns * 1e9,
+            mbs=sectors * 512 / ns * 1e3, latency=j["lat_ns"]["mean"], p99=j["lat_ns"]["percentile"]["99.000000"],
         )  # fmt: skip
-        print(f"round {rnd} {variant:5} {w['name']:15} {j['iops']:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
+        print(f"round {rnd} {variant:5} {w['name']:15} {ios / ns * 1e9:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
 
     def requests(self, rnd, variant, w):
         """What the driver asks of the device for an I/O, by probes in the device's driver. Whose a request is
@@ -281,8 +286,11 @@ class Bench:
         events = self.probes(False)
         if ios != TRACED // jobs * jobs:
             sys.exit(f"{w['name']} with {variant}: {ios} I/Os while it was traced")
-        n = dict.fromkeys(("work requests", "send doorbells", "receive doorbells", "send completions", "receive completions"), 0)
+        n = dict.fromkeys(("work requests", "send doorbells", "receive doorbells", "send completions", "receive completions", "locks"), 0)
         for event, fields in events:
+            if event == "lock":
+                n["locks"] += 1
+                continue
             # What cannot be read leaves in the event what was there before.
             if "cqe=0x0 " in fields or "[ib_srp]" not in fields.partition("done=")[2]:
                 continue
@@ -301,6 +309,19 @@ class Bench:
                 n["receive completions" if received else "send completions"] += 1
         self.put("requests", round=rnd, variant=variant, workload=w["name"], requests={k: v / ios for k, v in n.items()})
 
+    def called_by_initiator(self):
+        """A filter for `caller`: the module, and the kernel's helpers for Rust, which nobody else uses."""
+        module, ranges = [], []
+        with open("/proc/kallsyms") as f:
+            for line in f:
+                address, kind, name, *of = line.split()
+                if of == ["[ib_srp]"] and kind in "tT":
+                    module.append(int(address, 16))
+                elif name in HELPERS:
+                    ranges.append((int(address, 16), int(address, 16) + 64))
+        ranges.append((min(module), max(module) + mmap.PAGESIZE))
+        return " || ".join(f"(caller >= {low:#x} && caller < {high:#x})" for low, high in ranges)
+
     def probes(self, on):
         """Listens to them, or no more; then all that they told."""
         if on:
@@ -308,7 +329,10 @@ class Bench:
             following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
             write(f"{TRACING}/kprobe_events", f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
                   "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
-                  "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n")  # fmt: skip
+                  "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n"
+                  + "".join(f"p:bench/lock{n} {name} caller=+0($stack):symbol\n" for n, name in enumerate(LOCKS)))  # fmt: skip
+            for n in range(len(LOCKS)):
+                write(f"{TRACING}/events/bench/lock{n}/filter", self.called_by_initiator())
             write(f"{TRACING}/buffer_size_kb", "8192")
             write(f"{TRACING}/trace", "")
             write(f"{TRACING}/events/bench/enable", "1")
@@ -317,7 +341,7 @@ class Bench:
         for path in glob.glob(f"{TRACING}/per_cpu/cpu*/stats"):
             if not re.search(r"^overrun: 0$", read(path), re.MULTILINE):
                 sys.exit("the trace buffer is too small")
-        events = re.findall(r": (send|recv|complete): (.*)", read(f"{TRACING}/trace"))
+        events = re.findall(r": (send|recv|complete|lock)\d?: (.*)", read(f"{TRACING}/trace"))
         write(f"{TRACING}/trace", "")
         write(f"{TRACING}/buffer_size_kb", "1")
         write(f"{TRACING}/kprobe_events", "")
@@ -327,8 +351,9 @@ class Bench:
         self.load(path)
         if self.args.counted:
             # Of the others once, when all modules are there.
-            if not self.marks.seq:
+            if not self.noted:
                 self.symbols(False)
+                self.noted = True
             self.symbols(True)
         logins = {}
         for w in workloads:
@@ -343,7 +368,7 @@ class Bench:
         for (variant, options), those in logins.items():
             self.login_for(rnd, variant, options, max(int(w["luns"]) for w in those))
             for w in those:
-                for _ in range(1 if self.args.seconds else int(w["starts"])):
+                for _ in range(1 if self.args.seconds or self.args.share < 1 else int(w["starts"])):
                     self.run(rnd, variant, w)
                 if self.args.counted and rnd == self.args.rounds:
                     self.requests(rnd, variant, w)
@@ -389,6 +414,7 @@ def arguments():
     p.add_argument("--counted", action="store_true", help="note the kernel's symbols for what counts.c counts")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, help="instead of the workload's")
+    p.add_argument("--share", type=float, default=1, help="of the workload's seconds, and one start of each")
     p.add_argument("--out", required=True, help="file or empty block device")
     return p.parse_args()
 

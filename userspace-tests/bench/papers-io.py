@@ -50,6 +50,8 @@ def login(options):
             time.sleep(0.1)
     (host,) = hosts() - before
     disks = wait(lambda: glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:0/block/*"))
+    # When the partitions have been looked for, the block layer sets the read-ahead once more.
+    time.sleep(1)
     return host, os.path.basename(disks[0])
 
 
@@ -74,8 +76,13 @@ def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
             f"--rw={rw}", "--bs=128k", f"--size={size}", f"--offset_increment={size}", f"--numjobs={jobs}", "--thread",
             *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
-            "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime"]  # fmt: skip
+            "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime",
+            # Which would double the read-ahead.
+            "--fadvise_hint=0"]  # fmt: skip
     j = fio(line)[0]
+    with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
+        if int(f.read()) != ahead * 4:
+            sys.exit(f"somebody else has set the read-ahead of {disk}")
     fields = dict(rw=rw, direct=int(direct), jobs=jobs, ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
     say(what, **fields)
 
@@ -154,7 +161,8 @@ def static_and_dynamic():
         hosts.append(host)
     # The first round does not count.
     for depth in (1, 16):
-        rounds = [{name: reads(disk, depth) for name, disk in disks.items()} for _ in range(6)][1:]
+        # Each comes first in every other round.
+        rounds = [{name: reads(disks[name], depth) for name in sorted(disks)[:: 1 if n % 2 else -1]} for n in range(7)][1:]
         for n, bytes in enumerate(SIZES):
             took = {name: round(statistics.median(r[name][n] for r in rounds)) for name in disks}
             ratios = [r["static"][n] / r["dynamic"][n] for r in rounds]
