@@ -108,4 +108,5 @@ for l in "${lines[@]}"; do
 done
 [ $second = 0 ] || echo "guests: $second of these passed only in a second run, see above"
 echo "guests: $passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ] && [ $passed -gt 0 ]
+# The kernels are ours, so a test has no reason not to run; with the C driver some have.
+[ $failed = 0 ] && [ $passed -gt 0 ] && { [ $skipped = 0 ] || [ "${DRIVER-}" = c ]; }

@@ -29,9 +29,9 @@ equal "mode of add_target" "$(stat -c %a "$(add_target 0)")" 200
 head -c 1M /dev/urandom >$tmp/a
 dd if=$tmp/a of=$dev bs=4k oflag=direct status=none || fail "write"
 dd if=$dev of=$tmp/b bs=4k count=256 iflag=direct status=none || fail "read"
-cmp $tmp/a $tmp/b || fail "what was read is not what was written"
+cmp $tmp/a $tmp/b || fail "what was read is wrong"
 dd if=${backdev[disk]} of=$tmp/c bs=4k count=256 iflag=direct status=none
-cmp $tmp/a $tmp/c || fail "the back end holds something else"
+cmp $tmp/a $tmp/c || fail "the back end is wrong"
 
 logout "$host"
 clean

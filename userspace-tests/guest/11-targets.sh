@@ -24,7 +24,7 @@ for i in 0 1 2 3; do
 	head -c 64k /dev/urandom >$tmp/$i
 	dd if=$tmp/$i of=${dev[i]} bs=64k oflag=direct status=none || fail "write to target $i"
 done
-for i in 0 1 2 3; do dd if=${backdev[d$i]} bs=64k count=1 iflag=direct status=none | cmp - $tmp/$i || fail "back end $i holds something else"; done
+for i in 0 1 2 3; do dd if=${backdev[d$i]} bs=64k count=1 iflag=direct status=none | cmp - $tmp/$i || fail "back end $i is wrong"; done
 
 # One goes; the others do not notice.
 timeout 60 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=4 --rw=randrw --bs=4k --size=8m --runtime=4 --time_based --output=$tmp/fio --allow_file_create=0 --eta=never --name=x --filename=${dev[0]} --name=y --filename=${dev[3]} &
@@ -46,7 +46,7 @@ hs=()
 for i in 0 1 2 3; do login 0 ",initiator_ext=000000000000000$i"; hs[i]=$host; done
 for i in 0 1 2 3; do
 	d=$(disk ${hs[i]} 0)
-	dd if=$d bs=64k count=1 iflag=direct status=none | cmp - $tmp/0 || fail "session $i reads something else"
+	dd if=$d bs=64k count=1 iflag=direct status=none | cmp - $tmp/0 || fail "what session $i reads is wrong"
 done
 for i in 2 0 3 1; do logout ${hs[i]}; done
 clean

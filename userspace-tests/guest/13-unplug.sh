@@ -1,51 +1,83 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The initiator's RDMA device is deleted at random moments, 20 times in the long
-# set: under I/O, during the scan, during the login. Everything ends, nothing stays.
+# The initiator's RDMA device is deleted at random moments, 20 times in the long set: under I/O, while the error
+# handler waits, while a connection is looked for, during the login. Everything ends, nothing stays, and what was
+# acknowledged is there.
 . "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
 
 begin 600 900
 rounds 6 20
 [ "$kind" = rxe ] || rounds 5 20
 n=$rounds
 fabric_pair 1
-back_null disk 32
+short_tcp
+back_held disk 32
 target 0
 lun 0 0 disk
 RANDOM=${SEED:-$$}
 slowest=0
-listen send done
+# nap LEAST MOST: in ms.
+nap() {
+	local t=$(($1 + RANDOM % ($2 - $1)))
+	sleep $((t / 1000)).$(printf %03d $((t % 1000)))
+}
+listen send done task
 for ((i = 1; i <= n; i++)); do
-	fio=
+	journal=
 	if ((i % 5 == 0)); then
-		# In the middle of a login; it may succeed or fail, but it returns.
+		# It may succeed or fail, but it returns.
+		what=login
 		write_login 0 "$(login_string 0 ,tl_retry_count=2)" >$tmp/said &
 		writer=$!
-		wait=$((RANDOM % 1500))
-		what=login
+		nap 0 1500
 	else
 		login 0 ,tl_retry_count=2
 		dev=$(disk "$host" 0)
-		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=16k --size=16m --runtime=60 --time_based --output=$tmp/fio >/dev/null 2>&1 &
-		fio=$!
-		wait=$((500 + RANDOM % 1500))
-		what=I/O
+		udevadm settle -t 10
+		echo 2 >/sys/block/${dev#/dev/}/device/timeout
+		echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout
+		journal $dev --rport port-${host#host}:1
+		case $((i % 5)) in
+		2)
+			what="error handler"
+			hold disk
+			nap 3000 8000
+			;;
+		3)
+			what="lost connection"
+			clock; t0=$now
+			hole both 0
+			until_event 20 $t0 '^state blocked$'
+			nap 0 3000
+			;;
+		*)
+			what=I/O
+			nap 0 1500
+			;;
+		esac
 	fi
-	sleep $((wait / 1000)).$(printf %03d $((wait % 1000)))
 	t=${EPOCHREALTIME/./}
 	timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete, round $i"
-	[ -z "$fio" ] || { within 30 "end of fio after the device went, round $i" eval "! kill -0 $fio 2>/dev/null"; wait $fio 2>/dev/null; }
-	[ $what = I/O ] || { within 30 "end of the login after the device went, round $i" eval "! kill -0 $writer 2>/dev/null"; wait $writer 2>/dev/null; }
+	[ "$what" != login ] || { within 30 "end of the login after the device went, round $i" eval "! kill -0 $writer 2>/dev/null"; wait $writer 2>/dev/null; }
 	within 30 "hosts gone, round $i" no_hosts
 	t=$(((${EPOCHREALTIME/./} - t) / 1000))
 	[ $t -le 10000 ] || fail "round $i, $what: all had gone after $t ms only"
 	[ $t -le $slowest ] || slowest=$t
 	within 10 "nothing of ours, round $i" nothing_ours
 	[ ! -e "$(add_target 0)" ] || fail "the class device outlived its RDMA device"
+	[ "$what" != "error handler" ] || let_go disk
+	heal 0
+	if [ "$what" = "lost connection" ]; then
+		# It was not told, and would take a new connection for the old one.
+		echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
+	fi
+	[ -z "$journal" ] || settle
+	say "round $i, $what: $t ms"
 	pair_device 0
 done
 dev=
-told ended
+told ended asked=0x01
 # And all works after that.
 login 0
 dev=$(disk "$host" 0)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The trace events of ib_srp tell the whole life of each command, whichever way its data goes; of resets, of a
 # connection that is lost, and of log-in and log-out. Filters work; the module can go while somebody listens.
+# And the kernel's events tell that the I/O path allocates nothing.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -36,6 +37,33 @@ cat $tracing/trace >$tmp/trace
 echo 0 >$events/srp_send/filter
 [ "$(grep -c 'srp_send:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] || fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
 ! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
+
+# allocated: how many allocations the module has asked for since `watch`, in `allocated`.
+watch() {
+	local e
+	unlisten
+	echo 16384 >$tracing/buffer_size_kb
+	echo >$tracing/trace
+	for e in kmalloc kmem_cache_alloc; do echo 1 >$tracing/events/kmem/$e/enable || fail "no event $e"; done
+}
+allocated() {
+	echo 0 >$tracing/events/kmem/enable
+	cat $tracing/trace >$tmp/trace
+	awk '/entries-in-buffer/ {split($3, n, "/"); exit n[1] < 100 || n[1] != n[2]}' $tmp/trace || fail "events: $(head -n 4 $tmp/trace)"
+	allocated=$(grep -cE ' call_site=([^ ]+ \[ib_srp\]|rust_helper_)' $tmp/trace)
+}
+watch
+login 0 ,initiator_ext=1
+allocated
+[ $allocated -ge 10 ] || fail "only $allocated allocations for a login"
+say "$allocated allocations for a login"
+logout $host
+find_hosts
+host=${list%% *}
+watch
+for bs in 512 4k 64k; do io --rw=randrw --bs=$bs --iodepth=8 --size=256k; done
+allocated
+[ $allocated = 0 ] || fail "$allocated allocations for I/O: $(grep -E 'ib_srp|rust_helper' $tmp/trace | head -n 20)"
 
 listen
 timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"

@@ -43,10 +43,10 @@ head -c 4M /dev/urandom >$tmp/a
 copy() {
 	dd if=$tmp/a of=$dev bs=256k oflag=direct status=none || fail "write $1"
 	dd if=$dev of=$tmp/b bs=256k count=16 iflag=direct status=none || fail "read $1"
-	cmp $tmp/a $tmp/b || fail "what was read is not what was written $1"
+	cmp $tmp/a $tmp/b || fail "what was read is wrong $1"
 }
 copy "at first"
-dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end holds something else"
+dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end is wrong"
 
 # refused WHY LOG: the login fails with this error and this log line.
 refused() {

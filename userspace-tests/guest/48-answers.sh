@@ -6,6 +6,7 @@
 . "$here/odd.sh"
 
 begin 300
+undo() { echo 0 >/sys/module/ib_srp/parameters/keep_alive; } 2>/dev/null
 odd_target
 rust_driver || skip "the C driver believes it all"
 enter ,ch_count=1
@@ -109,8 +110,27 @@ for what in -t -b; do
 	stayed "sg_reset -N $what"
 done
 
-# With a deadline the error handler goes to the last step at once.
+# The connection ends while the answer to an abort is waited for: so does the wait, of 5 s.
 impatient
+listen
+tell tmf drop
+tell on 2a hold
+block write &
+writer=$!
+hears "an abort" 'task channel=0 function=01' 10
+t=${EPOCHREALTIME/./}
+tell disconnect
+hears "another login" 'login multi=0' 3
+wait $writer || exit 1
+t=$(((${EPOCHREALTIME/./} - t) / 1000))
+[ $t -le 4000 ] || fail "the write took $t ms more when the connection had ended"
+told ended asked=0x01 task_done=status=-107 lost=
+within 5 "running" running
+say "the end of the connection ended the wait for an abort, the write $t ms later"
+# A connection of less than a second would not be followed at once.
+sleep 1.5
+
+# With a deadline the error handler goes to the last step at once.
 echo 3 >/sys/class/scsi_host/$host/eh_deadline || fail "eh_deadline"
 tell tmf drop
 tell on 2a hold
@@ -123,6 +143,24 @@ has_said 'task channel=0 function=01' && ! has_said 'function=08' || fail "steps
 say "eh_deadline: $t ms"
 within 10 "running" running
 block read
+logout $host
+clean
+
+# A reset of the unit takes the probe of an idle connection along: its answer is not waited for.
+echo 3 >/sys/module/ib_srp/parameters/keep_alive
+enter ,ch_count=1
+tell abort -1
+tell tmf 0
+tell on 12 hold
+hears "a probe" 'command channel=0 opcode=12 .*held' 15
+timeout 30 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(<$tmp/err)"
+has_said 'function=08' || fail "no reset of the unit"
+mark_said
+hears "another probe" 'command channel=0 opcode=12' 15
+sleep 7
+stayed "a probe that was reset"
+[ $(times 'opcode=12') -ge 2 ] || fail "no more probes: $(tail -n 5 $tmp/odd)"
+echo 0 >/sys/module/ib_srp/parameters/keep_alive
 logout $host
 clean
 no_complaints

@@ -39,6 +39,42 @@ sleep 2
 tell login ok
 within 25 "$all channels again" channels $all
 wait $fio || exit 1
+
+# Tries that are refused: the first at once, then one each second; in the long set so many that the pauses grow.
+rounds 4 15
+tell login reject 10001
+tell disconnect
+within $((rounds + 30)) "$rounds tries" eval '[ $(times "login multi=0") -ge $rounds ]'
+equal "tries" $(times 'login multi=0') $rounds
+# The class multiplies the pause by its own tries that have failed, beyond ten. Times are the target's.
+bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/login multi=0/ {
+	n++; pause = n > 13 ? n - 12 : 1
+	if (n > 1 && ($1 - last < pause - 0.2 || $1 - last > pause + 0.9)) print "try " n " came after " $1 - last " s, wanted " pause
+	last = $1
+}')
+[ -z "$bad" ] || fail "$bad"
+n=$rounds
+within 2 "the count of the class" eval '[ $(<$(rport_of $host)/failed_reconnects) = $((n - 1)) ]'
+tell login ok
+within 10 "running" running
+is "tries after success" $(rport_of $host)/failed_reconnects 0
+verified 1
+say "$n tries, each in its time"
+
+# A target that breaks the protocol at the end of each login is given up.
+sleep 1.5
+mark
+tell login break
+tell disconnect
+within 30 "the last try" log_has '5 protocol violations in a minute: not reconnecting any more'
+tries=$(times 'login multi=0')
+[ $tries -le 6 ] || fail "$tries tries for five violations"
+sleep 3
+equal "tries after that" $(times 'login multi=0') $tries
+! running || fail "it is running"
+no_reports
+say "given up after $tries tries"
+tell login ok
 logout $host
 clean
 

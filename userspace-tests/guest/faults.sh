@@ -41,14 +41,17 @@ bound() {
 
 # --- the rig ------------------------------------------------------------------------
 
+# A dead TCP connection ends after 1.4 s, as one of RoCE with tl_retry_count 2.
+short_tcp() { local i; for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=2; done; }
+
 # rig [PATHS]: two hosts with as many pairs of devices, and back ends `disk` (LUN 0, the journal) and,
 # with one path, `other` (LUN 1, for fio).
 rig() {
 	local i
 	fabric_pair "${1:-1}"
-	# A dead TCP connection ends after 1.4 s, as one of RoCE with tl_retry_count 2.
+	short_tcp
 	for i in env ini; do
-		$i sysctl -qw net.ipv4.tcp_retries2=2 net.ipv6.conf.all.keep_addr_on_down=1 net.ipv6.conf.default.keep_addr_on_down=1
+		$i sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1 net.ipv6.conf.default.keep_addr_on_down=1
 	done
 	for ((i = 0; i < paired; i++)); do
 		sysctl -qw net.ipv6.conf.v$i.keep_addr_on_down=1
@@ -144,6 +147,8 @@ writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
 
 # journal DEVICE [OPTION]...: starts it and waits until it has done something.
 journal() {
+	# What an earlier one wrote must not pass for this one's.
+	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none || fail "cannot empty the back end"
 	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
 	journal=$!
 	within 20 "I/O" eval '[ -s $tmp/journal.events ] || ! kill -0 $journal'
@@ -205,7 +210,7 @@ settle() {
 	kill -TERM $journal
 	wait $journal || fail "what was read is wrong: $(cat $tmp/journal.out $tmp/journal.err; grep wrong $tmp/journal.events | head)"
 	read -r total <$tmp/journal.out
-	[[ $total == *" stuck=0" ]] || fail "commands that do not end: $total"
+	[[ $total == *" stuck=0" ]] || fail "commands were lost or completed twice: some do not end: $total"
 	[[ $total != *"writes=0 "* ]] || fail "nothing was written: $total"
 	checked=$(python3 "$here/journal.py" check "${backdev[${1:-disk}]}" $tmp/journal 2>$tmp/check) ||
 		fail "the back end is wrong: $checked $(head -n 5 $tmp/check)"

@@ -21,6 +21,8 @@ skip() { say "skipped: $*"; exit 77; }
 
 fail() {
 	say "FAILED: $*"
+	# fio has an error like any other for it.
+	! grep -aqsE 'verify failed|verify: bad|err=84' $tmp/fio* $tmp/bad || say "FAILED: data is wrong, says fio"
 	say "at: $(caller 0) $(caller 1 2>/dev/null)"
 	context
 	exit 1
@@ -33,6 +35,11 @@ context() {
 	echo "--- rdma resources: $(timeout 10 rdma resource show | tr '\n' ';')"; ours 2>&1 | head -n 20
 	for k in /sys/class/infiniband/*; do echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"; done
 	[ ! -s $tmp/odd ] || { echo "--- the target said:"; tail -n 20 $tmp/odd; }
+	local h f d
+	for h in $(hosts); do
+		echo "--- $h:$(for f in state host_busy req_lim zero_req_lim ch_count; do printf ' %s %s' $f "$(cat /sys/class/scsi_host/$h/$f 2>&1)"; done)"
+		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}; done
+	done
 	echo "--- tasks in D state:"; ps -eo pid,stat,wchan:32,args 2>/dev/null | awk '$2 ~ /^D/' | head -n 10
 	echo "--- kernel log since the test began:"; log_since | grep -Ev "$chatter" | tail -n 60
 	echo "---"

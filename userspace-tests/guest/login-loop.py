@@ -110,7 +110,7 @@ def loop(device, string):
                 if data is None:
                     data = got
                 elif got != data:
-                    raise RuntimeError(f"other data from {device} after {n} cycles")
+                    raise RuntimeError(f"what {device} reads is wrong after {n} cycles")
             log_out(host)
             n += 1
             with lock:

@@ -58,7 +58,7 @@ static struct rdma_event_channel *events;
 
 static struct rule { int opcode, left; enum action action; } rules[4];
 static int tmf_code, abort_code = -1, luns = 1, login_only = CHANNELS, login_offset = -1, login_length = 52;
-static bool tmf_drop, tmf_keep, login_silent, no_receives;
+static bool tmf_drop, tmf_keep, login_silent, login_break, no_receives;
 static long login_reject = -1;
 static uint8_t login_bytes[32];
 static int n_login_bytes;
@@ -413,40 +413,6 @@ static void login(struct rdma_cm_id *id, const struct rdma_conn_param *from)
 		leave(c);
 }
 
-static void cm_event(void)
-{
-	struct rdma_cm_event *event;
-	struct rdma_cm_id *id;
-	int what;
-
-	while (!rdma_get_cm_event(events, &event)) {
-		id = event->id;
-		what = event->event;
-		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			login(id, &event->param.conn);
-		rdma_ack_cm_event(event);
-		switch (what) {
-		case RDMA_CM_EVENT_ESTABLISHED:
-			say("channel=%d", number(id->context));
-			break;
-		case RDMA_CM_EVENT_DISCONNECTED:
-			rdma_disconnect(id);
-			/* fall through */
-		case RDMA_CM_EVENT_CONNECT_ERROR:
-		case RDMA_CM_EVENT_UNREACHABLE:
-		case RDMA_CM_EVENT_REJECTED:
-			if (id->context) {
-				/* What came before the end counts. */
-				poll_channel(id->context);
-				leave(id->context);
-			} else {
-				rdma_destroy_id(id);
-			}
-			break;
-		}
-	}
-}
-
 static bool send_to_first(const char *what, const char *args)
 {
 	struct channel *c = NULL;
@@ -487,6 +453,43 @@ static bool send_to_first(const char *what, const char *args)
 	return true;
 }
 
+static void cm_event(void)
+{
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	int what;
+
+	while (!rdma_get_cm_event(events, &event)) {
+		id = event->id;
+		what = event->event;
+		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
+			login(id, &event->param.conn);
+		rdma_ack_cm_event(event);
+		switch (what) {
+		case RDMA_CM_EVENT_ESTABLISHED:
+			say("channel=%d", number(id->context));
+			/* More credits than there can be. */
+			if (login_break)
+				send_to_first("credits", "2147483647");
+			break;
+		case RDMA_CM_EVENT_DISCONNECTED:
+			rdma_disconnect(id);
+			/* fall through */
+		case RDMA_CM_EVENT_CONNECT_ERROR:
+		case RDMA_CM_EVENT_UNREACHABLE:
+		case RDMA_CM_EVENT_REJECTED:
+			if (id->context) {
+				/* What came before the end counts. */
+				poll_channel(id->context);
+				leave(id->context);
+			} else {
+				rdma_destroy_id(id);
+			}
+			break;
+		}
+	}
+}
+
 static void told(char *line)
 {
 	char a[32] = "", b[64] = "", rest[96] = "", args[160];
@@ -521,6 +524,7 @@ static void told(char *line)
 			return;
 	} else if (!strncmp(line, "login ", 6) && n >= 1) {
 		login_silent = !strcmp(a, "silent");
+		login_break = !strcmp(a, "break");
 		login_only = !strcmp(a, "only") ? atoi(b) : CHANNELS;
 		login_reject = !strcmp(a, "reject") ? strtol(b, NULL, 16) : -1;
 		login_length = !strcmp(a, "length") ? atoi(b) : 52;

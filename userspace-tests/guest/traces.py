@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """traces.py TRACE RULE...: checks what the events of ib_srp tell.
 
+Whatever the rules, a command is aborted on the channel that sent it.
+
 whole         every command was sent, answered, invalidated if its data was registered, and done,
               once each; nothing is told of others
 ended         every command that was sent is done, once
@@ -51,7 +53,7 @@ def check(key, steps, whole):
     count = collections.Counter(s for s, _ in steps)
     order = [s for s, _ in steps]
     if count["send"] != 1 or count["done"] != 1 or max(count.values()) > 1:
-        bad(key, steps, "not everything once")
+        bad(key, steps, "lost or completed twice")
     if order.index("send") > order.index("done"):
         bad(key, steps, "wrong order")
     if not whole:
@@ -67,6 +69,11 @@ def check(key, steps, whole):
         bad(key, steps, f"other fields: {fields}")
     return way
 
+
+for request in others["task"]:
+    fields = dict(w.split("=") for w in request.split())
+    if int(fields["function"], 16) == 1 and int(fields["task_tag"], 16) >> 16 & 0xFFFF != int(fields["channel"]):
+        sys.exit(f"an abort on another channel: {request}")
 
 ways = collections.Counter()
 for rule in rules:
