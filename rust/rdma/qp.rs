@@ -348,6 +348,11 @@ impl<H: Handler> Qp<H> {
         }
     }
 
+    #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_qp {
+        self.qp.load(Acquire)
+    }
+
     /// Called with `connected` locked, which had this queue pair.
     fn drain(&self, qp: NonNull<bindings::ib_qp>) {
         if self.drained.load(Acquire) {

@@ -26,8 +26,10 @@ import zlib
 TRACING = "/sys/kernel/tracing"
 # Logins at the same time, each from an initiator port of its own.
 LOGINS = 3
-# I/Os that are traced, and the most work requests for a doorbell that the trace can tell.
+# How much is traced at most, in I/Os and in bytes, as each packet takes locks; and the most work requests for a doorbell
+# that the trace can tell.
 TRACED = 128
+TRACED_BYTES = 16 << 20
 CHAIN = 3
 # What takes a lock of the kernel; Rust's own do so through a helper of the kernel.
 LOCKS = ("_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "mutex_lock")
@@ -276,15 +278,16 @@ class Bench:
         """What the driver asks of the device for an I/O, by probes in the device's driver. Whose a request is
         and whose a completion, the handler tells that it names: `done` of its `ib_cqe`."""
         disks, jobs = self.disks[: int(w["luns"])], int(w["jobs"])
+        each = min(TRACED, TRACED_BYTES // size(w["bs"])) // jobs
         self.probes(True)
         before = self.sectors(disks)
-        p, text = self.fio(w, disks, {"io_size": TRACED // jobs * size(w["bs"])})
+        p, text = self.fio(w, disks, {"io_size": each * size(w["bs"])})
         p.communicate(text)
         if p.returncode:
             sys.exit(f"fio {w['name']} with {variant} failed while it was traced")
         ios = (self.sectors(disks) - before) * 512 / size(w["bs"])
         events = self.probes(False)
-        if ios != TRACED // jobs * jobs:
+        if ios != each * jobs:
             sys.exit(f"{w['name']} with {variant}: {ios} I/Os while it was traced")
         n = dict.fromkeys(("work requests", "send doorbells", "receive doorbells", "send completions", "receive completions", "locks"), 0)
         for event, fields in events:

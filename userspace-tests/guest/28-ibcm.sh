@@ -13,11 +13,10 @@ back_null disk 64
 target 0
 lun 0 0 disk
 
-settled() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
-within 20 "link-local addresses" settled
+within 20 "link-local addresses" link_local
 
 guid=$(service_guid)
-listener=$(printf %016x $((0x01060000 + port)))
+listener=$(listener)
 gid rxe0
 there=$gid
 gid rxe10

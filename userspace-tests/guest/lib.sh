@@ -356,9 +356,19 @@ from() {
 	[ $kind = rxe ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
 }
 
-# login_string I [,option=value]...: how one logs in to target I.
+# The path that the driver makes itself goes by link-local addresses; LIO listens at the service of its TCP port.
+link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
+listener() { printf %016x $((0x01060000 + port)); }
+
+# login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager.
 login_string() {
 	guid=$(service_guid)
+	if [ "${CM-}" = ib ]; then
+		within 20 "link-local addresses" link_local
+		gid rxe$1
+		echo "id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=$(listener)${2-}"
+		return
+	fi
 	from $1
 	echo "id_ext=$guid,ioc_guid=$guid,src=$src,dest=$dest:$port${2-}"
 }

@@ -24,6 +24,7 @@ use super::{
     suite, //
 };
 use crate::{
+    bindings,
     errno::ENOTCONN,
     rdma::{
         dma::Direction,
@@ -347,6 +348,44 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
 }
 
 /// Handles that are still registered when their queue pair goes, and the other way round.
+/// What the driver of a device tells of a queue pair by itself.
+fn events_of_a_queue_pair(soft: &Soft) -> Result {
+    use bindings::{
+        ib_event_type_IB_EVENT_COMM_EST as COMM_EST,
+        ib_event_type_IB_EVENT_PATH_MIG as PATH_MIG,
+        ib_event_type_IB_EVENT_QP_ACCESS_ERR as QP_ACCESS_ERR,
+        ib_event_type_IB_EVENT_QP_FATAL as QP_FATAL,
+        ib_event_type_IB_EVENT_QP_REQ_ERR as QP_REQ_ERR,
+        ib_event_type_IB_EVENT_SQ_DRAINED as SQ_DRAINED, //
+    };
+    let link = link(soft)?;
+    let qp = link.qp.as_raw();
+    for (kind, failures) in [
+        (COMM_EST, 0),
+        (SQ_DRAINED, 0),
+        (PATH_MIG, 0),
+        (QP_FATAL, 1),
+        (QP_REQ_ERR, 2),
+        (QP_ACCESS_ERR, 3),
+    ] {
+        let mut event = bindings::ib_event {
+            device: soft.device.as_raw(),
+            event: kind,
+            ..Default::default()
+        };
+        // SAFETY: All of the union is initialised.
+        *unsafe { event.element.qp.as_mut() } = qp;
+        // SAFETY: `link` is connected, so the queue pair is there.
+        let handler = unsafe { (*qp).event_handler }.ok_or(EINVAL)?;
+        // SAFETY: As above.
+        let context = unsafe { (*qp).qp_context };
+        // SAFETY: The event is of this queue pair, whose handler and context these are.
+        unsafe { handler(&mut event, context) };
+        check_eq!(link.record().failed(), failures);
+    }
+    Ok(())
+}
+
 fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     let mut first = link(soft)?;
     first.grant(0, List::scattered(3)?, Direction::FromDevice)?;
@@ -446,6 +485,7 @@ macro_rules! suites {
                 completions_keep_their_order,
                 memory_of_others_is_refused,
                 shutdown_is_the_end,
+                events_of_a_queue_pair,
                 any_order_of_drops_is_good,
                 connections_repeat,
                 connects_again,
