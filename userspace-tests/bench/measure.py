@@ -206,9 +206,9 @@ class Bench:
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
-            # The folder is there before its files.
+            # The folder is there before its files, and these are before the node.
             with contextlib.suppress(FileNotFoundError):
-                if read(f"{path}/size") != "0":
+                if os.path.exists(f"/dev/{os.path.basename(path)}") and read(f"{path}/size") != "0":
                     return os.path.basename(path)
         return None
 
