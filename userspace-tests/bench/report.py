@@ -232,8 +232,8 @@ def check(results, path):
         if against == "-":
             if (workload, "rust") in results.requests:
                 value, theirs = (results.requests[workload, v][metric.replace("-", " ")] for v in ("rust", "c"))
-                # Some of C's were seen, or nobody has counted.
-                kept = value <= float(bound) and theirs > 0
+                # Some of C's were seen, and of ours unless there are to be none, or nobody has counted.
+                kept = value <= float(bound) and theirs > 0 and (value > 0) == (float(bound) > 0)
                 passed += kept
                 failed += not kept
                 print(f"{'ok' if kept else 'fail':4} {workload} {metric}: {value:.3f}, bound {bound}")
