@@ -137,42 +137,6 @@ impl Default for RateLimit {
     }
 }
 
-/// [`pr_err!`](kernel::pr_err) at the rate of a [`RateLimit`] of this place in the source.
-#[macro_export]
-macro_rules! pr_err_ratelimited {
-    ($($arg:tt)*) => {{
-        static LIMIT: $crate::sys::RateLimit = $crate::sys::RateLimit::new();
-        if LIMIT.allow() {
-            ::kernel::pr_err!($($arg)*);
-        }
-    }};
-}
-pub use pr_err_ratelimited;
-
-/// [`pr_warn!`](kernel::pr_warn) at the rate of a [`RateLimit`] of this place in the source.
-#[macro_export]
-macro_rules! pr_warn_ratelimited {
-    ($($arg:tt)*) => {{
-        static LIMIT: $crate::sys::RateLimit = $crate::sys::RateLimit::new();
-        if LIMIT.allow() {
-            ::kernel::pr_warn!($($arg)*);
-        }
-    }};
-}
-pub use pr_warn_ratelimited;
-
-/// [`pr_info!`](kernel::pr_info) at the rate of a [`RateLimit`] of this place in the source.
-#[macro_export]
-macro_rules! pr_info_ratelimited {
-    ($($arg:tt)*) => {{
-        static LIMIT: $crate::sys::RateLimit = $crate::sys::RateLimit::new();
-        if LIMIT.allow() {
-            ::kernel::pr_info!($($arg)*);
-        }
-    }};
-}
-pub use pr_info_ratelimited;
-
 #[cfg(SRP_KUNIT)]
 #[kunit_tests(srp_sys)]
 mod tests {
