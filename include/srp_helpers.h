@@ -15,6 +15,7 @@
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/suspend.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_addr.h>
@@ -67,6 +68,9 @@ void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);
 /* linux/suspend.h */
 int srp_helper_register_pm_notifier(struct notifier_block *nb);
 int srp_helper_unregister_pm_notifier(struct notifier_block *nb);
+
+/* linux/wait.h */
+void srp_helper_init_waitqueue_head(struct wait_queue_head *head);
 
 /* linux/workqueue.h */
 struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned int flags,

@@ -127,6 +127,12 @@ int srp_helper_unregister_pm_notifier(struct notifier_block *nb)
 	return unregister_pm_notifier(nb);
 }
 
+/* linux/wait.h */
+void srp_helper_init_waitqueue_head(struct wait_queue_head *head)
+{
+	init_waitqueue_head(head);
+}
+
 /* linux/workqueue.h */
 struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned int flags,
 	int max_active)

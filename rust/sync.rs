@@ -9,6 +9,7 @@ pub mod noio;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod race;
 pub mod state_cell;
+pub mod wait_queue;
 
 pub use completion::Completion;
 pub use interrupt::Interrupt;
@@ -19,3 +20,4 @@ pub use irq_lock::{
 };
 pub use noio::NoIo;
 pub use state_cell::StateCell;
+pub use wait_queue::WaitQueue;

@@ -51,7 +51,11 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
         Arc, //
     },
     time::Msecs,
@@ -122,7 +126,7 @@ impl Session {
                 strikes::MAX
             );
             // There is nothing to wait for.
-            self.settled.complete_all();
+            self.settle();
         }
         out
     }
@@ -157,14 +161,17 @@ impl Session {
             return Err(errno::EPROTO);
         }
         if !phase.ready {
-            self.tried.reinit();
+            self.tried.store(false, Relaxed);
             drop(phase);
             self.begin_reconnect();
             if blocks {
                 return Err(errno::EINPROGRESS);
             }
             // There is no timeout that would be late, and an error would have the commands fail.
-            let _ = self.tried.wait_timeout(TRY_LIMITS_MS.iter().sum());
+            let limit = TRY_LIMITS_MS.iter().sum();
+            let _ = self
+                .changed
+                .wait_timeout(limit, || self.tried.load(Acquire));
             phase = self.phase.lock();
             if !phase.ready {
                 return Err(errno::EINPROGRESS);
@@ -222,7 +229,7 @@ impl Session {
             }
         };
         self.phase.lock().ready = true;
-        self.tried.complete_all();
+        self.has_tried();
         let taken = host.reconnect_rport();
         {
             let mut phase = self.phase.lock();
@@ -243,7 +250,7 @@ impl Session {
             }
             // Not before: the port is running now, too.
             if phase.state == State::Live {
-                self.settled.complete_all();
+                self.settle();
             }
         }
         // From here on the connections are those of the session, and may be lost again already.
@@ -263,7 +270,12 @@ impl Session {
             phase.failed_tries = phase.failed_tries.saturating_add(1);
         }
         self.is_given_up();
-        self.tried.complete_all();
+        self.has_tried();
+    }
+
+    fn has_tried(&self) {
+        self.tried.store(true, Release);
+        self.changed.wake_all();
     }
 
     /// The connection is new: sets the timers that it needs.

@@ -51,6 +51,7 @@ use crate::{
         Completion,
         Interrupt,
         SpinLockIrq, //
+        WaitQueue,
     },
     sys::monotonic_ns,
     trace::{
@@ -159,15 +160,13 @@ pub struct Session {
     pub(super) descriptors: Atomic<u32>,
     #[pin]
     pub(super) live: Mutex<Live>,
-    /// As `is_down`, to wait for.
-    #[pin]
-    down: Completion,
     /// The session is live again, or there is no hope of that for now.
-    #[pin]
-    pub(super) settled: Completion,
+    settled: Atomic<bool>,
     /// A try to reconnect has ended, or waits for [`Session::commit`].
+    pub(super) tried: Atomic<bool>,
+    /// Woken when `is_down`, `settled` or `tried` changes.
     #[pin]
-    pub(super) tried: Completion,
+    pub(super) changed: WaitQueue,
     #[pin]
     down_work: Work<Session, 0>,
     #[pin]
@@ -274,9 +273,9 @@ impl Session {
                 time_allowed: Atomic::new(0),
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
-                down <- Completion::new(),
-                settled <- Completion::new(),
-                tried <- Completion::new(),
+                settled: Atomic::new(false),
+                tried: Atomic::new(false),
+                changed <- WaitQueue::new(),
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
                 scan <- new_work!("Session::scan"),
@@ -370,7 +369,7 @@ impl Session {
     /// From now on commands fail at once, until there is a new connection. Any context.
     pub fn fail_fast(&self) {
         self.failing.store(true, Release);
-        self.settled.complete_all();
+        self.settle();
     }
 
     /// Moves the state on; `true` if that changed it.
@@ -403,10 +402,10 @@ impl Session {
         phase.reset = false;
         phase.failed_tries = 0;
         phase.since = monotonic_ns();
-        self.down.reinit();
         self.is_down.store(false, Relaxed);
         self.failing.store(false, Relaxed);
         self.lost.store(false, Release);
+        self.changed.wake_all();
     }
 
     /// Keeps the connections and the host, which is not added yet, until the session ends.
@@ -492,7 +491,7 @@ impl Session {
         }
         self.lost.store(true, Release);
         if self.step(&mut phase, Event::Fail) && phase.state == State::Recovering {
-            self.settled.reinit();
+            self.settled.store(false, Relaxed);
         }
         let now = monotonic_ns();
         phase.at_once = match why {
@@ -535,16 +534,31 @@ impl Session {
         if self.step(&mut phase, Event::Remove) {
             self.patience.store(patience, Relaxed);
             drop(phase);
-            self.settled.complete_all();
+            self.settle();
             self.waiting.interrupt();
             // It was not queued before, as the state changes once.
             let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
         }
     }
 
-    /// Waits until all commands are ended, at most `timeout` milliseconds. Sleeps.
+    /// Waits until all commands of a lost connection are ended, at most `timeout` milliseconds; whether
+    /// they are. There may be another one by then. Sleeps.
     pub fn wait_down(&self, timeout: Msecs) -> bool {
-        self.down.wait_timeout(timeout).is_ok()
+        let ended = || self.is_down() || !self.is_lost();
+        self.changed.wait_timeout(timeout, ended).is_ok()
+    }
+
+    /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
+    /// milliseconds. Sleeps.
+    pub fn wait_settled(&self, timeout: Msecs) {
+        let settled = || self.settled.load(Acquire);
+        let _ = self.changed.wait_timeout(timeout, settled);
+    }
+
+    /// There is nothing more to wait for in [`Self::wait_settled`]. Any context.
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Release);
+        self.changed.wake_all();
     }
 
     /// The channels and the host, if the login has come so far.

@@ -22,12 +22,11 @@ use super::{
     trace,
 };
 use crate::{
-    deadline::Deadline,
     errno::ENOTCONN,
     rdma::dma::Chunk,
     sync::{
         state_cell::StateCell,
-        Completion, //
+        WaitQueue, //
     },
     sys::random_u64,
     trace::trace, //
@@ -56,7 +55,7 @@ pub struct Task {
     /// generation of the last request.
     cell: StateCell<Chunk>,
     /// The state has changed.
-    changed: Pin<KBox<Completion>>,
+    changed: Pin<KBox<WaitQueue>>,
 }
 
 const fn word(generation: u32, state: u64) -> u64 {
@@ -87,7 +86,7 @@ impl Task {
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
             cell: StateCell::new(IDLE, iu),
-            changed: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
+            changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
         })
     }
 
@@ -188,7 +187,7 @@ impl Task {
             return Err(ENOTCONN);
         }
         self.cell.transition(answer, idle);
-        self.changed.complete_all();
+        self.changed.wake_all();
         Ok(status(answer))
     }
 
@@ -227,7 +226,7 @@ impl Task {
     pub fn reset(&self) {
         // Only a waiter that gives up can be faster, once.
         while !self.cell.transition(self.cell.load().0, IDLE) {}
-        self.changed.complete_all();
+        self.changed.wake_all();
     }
 
     /// Waits until the state is as `done` wants it, at most 5 s; returns whether it is. Sleeps.
@@ -236,23 +235,15 @@ impl Task {
     ///
     /// `ENOTCONN` if the connection is or gets lost.
     fn wait(&self, connection: &Connection, mut done: impl FnMut(u64) -> bool) -> Result<bool> {
-        const SLICE: u32 = 100;
-        let end = Deadline::new(TSK_MGMT_TIMEOUT_MS);
-        loop {
-            self.changed.reinit();
-            if connection.handler().is_lost() {
-                return Err(ENOTCONN);
-            }
-            if done(self.cell.load().0) {
-                return Ok(true);
-            }
-            let left = end.left();
-            if left == 0 {
-                return Ok(false);
-            }
-            // Another waiter may have taken the wake-up for its own, hence the slices.
-            let _ = self.changed.wait_timeout(left.min(SLICE));
+        let mut lost = false;
+        let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
+            lost = connection.handler().is_lost();
+            lost || done(self.cell.load().0)
+        });
+        if lost {
+            return Err(ENOTCONN);
         }
+        Ok(result.is_ok())
     }
 
     /// Takes an answer. Returns whether it belongs to a request, even one that was given up.
@@ -263,12 +254,12 @@ impl Task {
             || self
                 .cell
                 .transition(word(generation, STUCK), word(generation, IDLE));
-        self.changed.complete_all();
+        self.changed.wake_all();
         done
     }
 
     /// The connection is lost: nobody will answer.
     pub fn wake(&self) {
-        self.changed.complete_all();
+        self.changed.wake_all();
     }
 }

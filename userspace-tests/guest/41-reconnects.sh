@@ -68,6 +68,16 @@ new=$(comm -13 <(echo "$names") <(regions) | wc -l)
 ! rust_driver || [ $new -le 2 ] || fail "$new memory regions of $(echo "$names" | wc -l) are new"
 say "at the start: $deep commands at once, req_lim $start, $first"
 
+# Who asks for a reset runs late, when the connection is there again. While it waits, the midlayer sends nothing.
+for i in 1 2 3; do
+	timeout 5 taskset -c 0 chrt -f 1 sh -c 'while :; do :; done' &
+	hog=$!
+	timeout 60 taskset -c 0 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H that runs late: $(cat $tmp/reset)"
+	within 30 "running" in_state $host running
+	kill $hog 2>/dev/null || true
+	wait $hog || true
+done
+
 # Verified I/O, one run after the other until $tmp/stop is there.
 (
 	while [ ! -e $tmp/stop ]; do

@@ -55,7 +55,10 @@ use crate::{
             Violation, //
         },
         logic::{
-            session::State,
+            session::{
+                Event,
+                State, //
+            },
             strikes::Strikes, //
         },
         session::Session,
@@ -85,6 +88,7 @@ suite!(
         the_first_failure_counts,
         an_end_before_it_is_live,
         an_end_after_it_is_dead,
+        a_late_waiter,
         violations_of_a_new_connection,
         a_live_session_recovers,
     ]
@@ -422,6 +426,23 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);
         check_eq!(strikes(), one);
+        Ok(())
+    })
+}
+
+/// Who waits for the end of a connection may run when there is another one.
+fn a_late_waiter(soft: &Soft) -> Result {
+    Scene::new(soft)?.with("", |session, _| {
+        session.look_for_disks().map_err(|why| why.errno())?;
+        check!(session.wait_down(0));
+        session.fail(Lost::HostReset);
+        check!(session.wait_down(1000));
+        let mut phase = session.phase.lock();
+        check!(session.step(&mut phase, Event::Reconnected));
+        session.is_up(&mut phase);
+        drop(phase);
+        check!(!session.is_lost());
+        check!(session.wait_down(0));
         Ok(())
     })
 }

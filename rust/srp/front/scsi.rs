@@ -304,7 +304,7 @@ impl Driver for Io {
             return Disposition::Failed;
         }
         // The commands are ended. What the midlayer does next needs a connection.
-        let _ = self.session.settled.wait_timeout(LOGIN_TIMEOUT_MS);
+        self.session.wait_settled(LOGIN_TIMEOUT_MS);
         match self.session.state() {
             State::Live => Disposition::Success,
             _ => Disposition::FastIoFail,

@@ -61,10 +61,10 @@ impl Session {
         let state = {
             // Together: whoever sees it may reconnect at once.
             let phase = self.phase.lock();
-            self.down.complete_all();
             self.is_down.store(true, Release);
             phase.state
         };
+        self.changed.wake_all();
         match state {
             State::Recovering => self.first_reconnect(),
             State::Failed => self.remove(LOG_OUT_PATIENCE_MS),
@@ -90,7 +90,7 @@ impl Session {
             log_out(channels);
         }
         self.lose(None);
-        self.down.wait();
+        self.changed.wait(|| self.is_down());
         // A try that is under way ends when it sees the state, which also keeps the timers from being
         // set again.
         workqueue::cancel_sync::<Self, 3>(self);
