@@ -361,9 +361,13 @@ impl<H: Handler> Qp<H> {
         self.ending.store(true, Release);
         // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
         let _looking = self.sizes.polled.then(|| self.turn.wait());
-        // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
-        // than we use, and so has the completion queue.
-        unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
+        // What completes during the first may post something behind it; nothing does after that. Looking at a
+        // polled queue goes on until it is empty.
+        for _ in 0..if self.sizes.polled { 1 } else { 2 } {
+            // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
+            // than we use, and so has the completion queue.
+            unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
+        }
         self.regions.set_dead();
         self.drained.store(true, Release);
     }

@@ -487,8 +487,8 @@ impl<T: Driver> Host<T> {
     }
 
     /// There will be no other connection: commands of devices that are blocked fail from now on. To be
-    /// called before [`Host::remove`] of a host that has lost its connection, which could wait for one
-    /// of them.
+    /// called before [`Host::remove`], which could wait for one of them, or, while the class takes over a
+    /// connection, take a device away whose last writes could still be done.
     ///
     /// Context: process, may sleep.
     pub fn give_up(&self) {

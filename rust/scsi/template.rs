@@ -29,7 +29,7 @@ use kernel::{
 };
 
 /// How often, a millisecond apart, a command is looked at that the driver says it has given up.
-const SETTLE_TRIES: u32 = 100;
+const SETTLE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
 pub(super) struct Template<T: Driver>(PhantomData<T>);

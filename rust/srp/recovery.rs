@@ -56,6 +56,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        rcu,
         Arc, //
     },
     time::Msecs,
@@ -151,7 +152,7 @@ impl Session {
         // While the class is to hear of the loss, it must not take this for a try that failed.
         let told = match phase.told {
             Told::No => false,
-            Told::Now => !(blocks && host.as_ref().is_some_and(|host| host.is_running())),
+            Told::Now => blocks && !host.as_ref().is_some_and(|host| host.is_running()),
             Told::Yes => true,
         };
         if !told {
@@ -169,9 +170,13 @@ impl Session {
             }
             // There is no timeout that would be late, and an error would have the commands fail.
             let limit = TRY_LIMITS_MS.iter().sum();
-            let _ = self
-                .changed
-                .wait_timeout(limit, || self.tried.load(Acquire));
+            let wait = |done: &dyn Fn() -> bool| {
+                let done = || done() || self.is_ending();
+                let _ = self.changed.wait_timeout(limit, done);
+            };
+            wait(&|| self.is_down());
+            self.begin_reconnect();
+            wait(&|| self.tried.load(Acquire));
             phase = self.phase.lock();
             if !phase.ready {
                 return Err(errno::EINPROGRESS);
@@ -195,13 +200,15 @@ impl Session {
         {
             let mut phase = self.phase.lock();
             if phase.state != State::Recovering || !self.is_down() || phase.strikes.is_out() {
-                return;
+                drop(phase);
+                return self.has_tried();
             }
             phase.broken = false;
             // A reset of the host is one try, whatever the pause between tries is.
             let wanted = core::mem::take(&mut phase.reset);
             if !wanted && host.timeouts().reconnect_delay <= 0 {
-                return;
+                drop(phase);
+                return self.has_tried();
             }
         }
         let mut result = Err(LoginFailure::Removed);
@@ -359,6 +366,8 @@ impl Session {
         if woken || self.beat.load(Relaxed) == self.ended() {
             let (channels, _) = self.parts();
             for connection in channels.iter().flat_map(|all| all.iter()) {
+                // What it says is of this connection, which does not go before this.
+                let _posting = rcu::read_lock();
                 match connection.handler().probe.send(connection) {
                     Ok(()) => {}
                     // That test may have been sent just now. It has until the next look.

@@ -478,6 +478,14 @@ impl Session {
     fn lose(self: &Arc<Self>, why: Option<Lost>) {
         let mut phase = self.phase.lock();
         if self.lost.load(Relaxed) {
+            // Whoever wants this gets a try, and what is being made is as good as another one.
+            if matches!(why, Some(Lost::HostReset)) {
+                phase.reset = true;
+                phase.at_once = true;
+                drop(phase);
+                self.begin_reconnect();
+                return;
+            }
             // While another connection is made it may be that one, which nobody else would tell of.
             let news = phase.state == State::Recovering && self.is_down() && !phase.broken;
             phase.broken = true;

@@ -20,15 +20,21 @@ use crate::{
             Cell,
             Owner, //
         }, //
-    }, //
+    },
+    sync::NoIo, //
 };
 use kernel::{
+    prelude::*,
     sync::{
         atomic::Relaxed,
         rcu, //
     },
     time::Msecs, //
 };
+
+fn is_out(word: &Word) -> bool {
+    matches!(word.state(), State::Posted | State::Aborting)
+}
 
 impl Channel {
     /// The slot that has the command of `owner`, its number and state.
@@ -68,19 +74,34 @@ impl Channel {
 
     /// The target may have a command for the unit.
     pub fn has_out(&self, lun: Lun) -> bool {
-        let out = |word: Word| matches!(word.state(), State::Posted | State::Aborting);
+        let out = |word: Word| is_out(&word);
         self.slots.iter().any(|c| c.for_unit(lun).is_some_and(out))
     }
 
-    /// The target says that it will not touch any command for the unit any more that was sent on
-    /// this channel before: ends them. Those that have not timed out are tried again.
-    pub fn finish_unit(&self, connection: &Connection, lun: Lun) {
+    /// The commands for the unit that the target may have.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn all_out(&self, lun: Lun) -> Result<KVec<(&Cell, Word)>> {
+        // Memory may be reclaimed by writing to this very disk.
+        let _noio = NoIo::enter();
+        let mut all = KVec::new();
         for cell in &self.slots {
-            match cell.for_unit(lun) {
-                Some(word) if matches!(word.state(), State::Posted | State::Aborting) => {
-                    self.take_back(connection, cell, word, ScsiResult::DID_RESET);
-                }
-                _ => {}
+            if let Some(word) = cell.for_unit(lun).filter(is_out) {
+                all.push((cell, word), GFP_KERNEL)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The target says that it will not touch these commands for the unit any more, which were sent on
+    /// this channel before: ends them. Those that have not timed out are tried again.
+    pub fn finish_unit(&self, connection: &Connection, lun: Lun, all: &[(&Cell, Word)]) {
+        for &(cell, before) in all {
+            let same = |now: &Word| is_out(now) && now.generation() == before.generation();
+            if let Some(word) = cell.for_unit(lun).filter(same) {
+                self.take_back(connection, cell, word, ScsiResult::DID_RESET);
             }
         }
     }

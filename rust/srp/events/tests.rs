@@ -415,6 +415,9 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.look_for_disks().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
         check!(session.wait_down(1000));
+        // Another connection is being made, and this says nothing of that one.
+        session.fail(Lost::HostReset);
+        check!(!session.phase.lock().broken);
         let log = Log::from_now();
         let strikes = || session.phase.lock().strikes;
         check_eq!(strikes(), Strikes::new());

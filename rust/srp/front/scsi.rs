@@ -167,13 +167,17 @@ impl Io {
     /// Resets a unit and ends the commands for it that were sent on this channel.
     fn reset_unit(&self, connection: &Connection, lun: Lun) -> bool {
         let channel = connection.handler();
+        // Another reset that ends meanwhile lets the midlayer send commands behind this one.
+        let Ok(commands) = channel.all_out(lun) else {
+            return false;
+        };
         let result = channel
             .task
             .run(connection, Function::LunReset, lun, NO_TASK);
         if self.failed("reset of a unit", result) {
             return false;
         }
-        channel.finish_unit(connection, lun);
+        channel.finish_unit(connection, lun, &commands);
         for other in self.connections.iter() {
             other.handler().probe.recall(lun);
         }
@@ -296,10 +300,7 @@ impl Driver for Io {
     }
 
     fn host_reset(&self) -> Disposition {
-        // If it is lost already, another one is being made.
-        if !self.session.is_lost() {
-            self.session.fail(Lost::HostReset);
-        }
+        self.session.fail(Lost::HostReset);
         if !self.session.wait_down(DOWN_TIMEOUT_MS) {
             return Disposition::Failed;
         }

@@ -51,6 +51,10 @@ impl Session {
                 host.start_tl_fail_timers();
             }
             self.phase.lock().told = Told::Yes;
+            if let Some(host) = host.as_ref().filter(|host| !host.timeouts().block()) {
+                // A try that came between has stopped the timer.
+                host.start_tl_fail_timers();
+            }
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.waiting.interrupt();
@@ -76,9 +80,8 @@ impl Session {
     fn tear_down(self: &Arc<Self>) {
         let (channels, host) = self.parts();
         if let Some(host) = &host {
-            if self.is_lost() {
-                host.give_up();
-            }
+            // With a connection, too: the class may just be taking it over, with the disks still blocked.
+            host.give_up();
             self.progress.store(self.ended(), Relaxed);
             let patience = self.patience.load(Relaxed);
             let _ = <Delayed<Self, 0>>::schedule(self.clone(), patience);
