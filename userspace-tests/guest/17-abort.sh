@@ -56,10 +56,17 @@ for i in 1 2 3; do
 	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"
 	sleep 1
 done
+# Two users at once: when the first reset ends, the midlayer sends commands behind the second.
+for i in 1 2 3 4 5; do
+	timeout 60 sg_reset -d $dev >$tmp/other 2>&1 &
+	other=$!
+	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d beside another: $(cat $tmp/err)"
+	wait $other || fail "sg_reset -d beside another: $(cat $tmp/other)"
+done
 fio_ok 90 "I/O errors after LUN resets"
 told ended task=0x08
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
-say "three LUN resets: I/O went on"
+say "LUN resets, one or two at a time: I/O went on"
 
 # A host reset makes a new connection, and whatever was out is tried again.
 listen send done lost
@@ -78,6 +85,16 @@ echo $delay >$rport/reconnect_delay
 fio_ok 90 "I/O errors after host resets"
 told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
+# Also when the connection was lost before, and no timer has it tried again.
+echo off >$rport/reconnect_delay || fail "reconnect_delay off"
+echo 0 >${tpg[0]}/enable
+is_blocked() { [ "$(<$rport/state)" = blocked ]; }
+within 10 "the loss is seen" is_blocked
+echo 1 >${tpg[0]}/enable
+sleep 2
+is "remote port, without tries" $rport/state blocked
+timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H without a connection: $(cat $tmp/err)"
+is "remote port after a host reset without a connection" $rport/state running
 logout "$host"
 clean
 

@@ -23,7 +23,20 @@ show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$t
 become() {
 	who=$1
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
-	insmod "$2" || fail "insmod $2"
+	insmod "${@:2}" || fail "insmod ${*:2}"
+}
+# identifiers FILE: those that a target gets, whatever it answers. Topspin's and Cisco's want zeros and the node's GUID.
+identifiers() {
+	local on ioc
+	for on in 1 0; do
+		become $who "$1" topspin_workarounds=$on
+		for ioc in 0005ad0000001234 001b0d0000001234 0002c90000001234; do
+			mark
+			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,dest=10.0.0.1:$port,initiator_ext=5")" ] || fail "$who: the target is not $ioc, and took the login"
+			logged "Received SRP_LOGIN_REQ"
+			echo "$on $ioc $(log_since | sed -n 's/.*Received SRP_LOGIN_REQ with i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\).*/\1 \2/p' | head -n 1)"
+		done
+	done >$tmp/identifiers.$who
 }
 
 fabric 1
@@ -47,8 +60,12 @@ for who in c ours; do
 	become $who "$file"
 	ask files "$add" "$ids"
 	ask logins "$add" "$ids"
+	identifiers "$file"
 done
 show
+cmp $tmp/identifiers.c $tmp/identifiers.ours || { diff $tmp/identifiers.c $tmp/identifiers.ours; fail "the drivers' identifiers differ"; }
+equal "logins of an initiator that is 0 and the node" "$(grep -cE '^1 00(05ad|1b0d)0000001234 (0000:){4}' $tmp/identifiers.ours)" 2
+equal "logins of an initiator with its initiator_ext" "$(grep -cE '^(0|1 0002c9)[^:]* 0000:0000:0000:0005:' $tmp/identifiers.ours)" 4
 said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || { printf '%s\n' "$said"; fail "the drivers differ"; }
 
 # What only ours has.

@@ -100,6 +100,13 @@ done
 logout "$host"
 host=
 
+# udev has systemd start it for each port, if systemd says that the service is on.
+printf '#!/bin/sh\necho ActiveState=active\n' >$tmp/systemctl
+chmod +x $tmp/systemctl
+[ -e /bin/systemctl ] || touch /bin/systemctl
+unshare -m bash -c 'mount --bind "$1" /bin/systemctl && udevadm test "/sys/class/infiniband_mad/$2"' _ $tmp/systemctl ${umad##*/} >$tmp/rules 2>&1 || fail "udevadm: $(tail -n 5 $tmp/rules)"
+grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@rxe10:1\.service' $tmp/rules || { grep -i srp $tmp/rules; fail "the rule of srp_daemon does not start it"; }
+
 # As systemd starts it, after the modules that it wants.
 unit=/usr/lib/systemd/system/srp_daemon_port@.service
 modules=/etc/rdma/modules/srp_daemon.conf

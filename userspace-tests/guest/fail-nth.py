@@ -3,11 +3,12 @@
 """Does one thing again and again; each time another one of its allocations fails.
 
 fail-nth.py prepare                 has every kind of allocation fail
-fail-nth.py insmod FILE             loads the module (and unloads it, if it could be loaded)
-fail-nth.py login ADD_TARGET TEXT    logs in (and out)
+fail-nth.py insmod FILE ADD_TARGET  loads the module (and unloads it, if it could be loaded)
+fail-nth.py login ADD_TARGET TEXT   logs in (and out); the writer's own allocations
+fail-nth.py others ADD_TARGET TEXT  the same; those of all threads, while the module is in the call trace
 fail-nth.py reconnect HOST DISK     resets the host
 
-STEP in the environment: every STEP-th allocation only. Prints what the attempts ended with, a line
+In the environment: STEP, every STEP-th allocation only; DEBUGFS, where that is mounted. Prints what the attempts ended with, a line
 for each outcome, and at last how many there were. The sweep is over when an attempt ends before its
 turn has come. What must not happen ends it with status 1.
 """
@@ -18,11 +19,13 @@ import fcntl
 import glob
 import mmap
 import os
+import re
+import subprocess
 import sys
 import time
 from collections import Counter
 
-DEBUG = "/sys/kernel/debug"
+DEBUG = os.environ["DEBUGFS"]
 FAULTS = ("failslab", "fail_page_alloc")
 SG_SCSI_RESET, SG_SCSI_RESET_HOST = 0x2284, 3
 FINIT_MODULE = 313
@@ -76,12 +79,31 @@ def loaded():
     return os.path.exists("/sys/module/ib_srp")
 
 
+class Unusable:
+    """The lines of the log that say of a port that it cannot be used."""
+
+    def __init__(self):
+        self.before = self.count()
+
+    def count(self):
+        log = subprocess.run(["dmesg"], capture_output=True, text=True).stdout
+        return len(re.findall(r"ib_srp: rxe10(?::1: the port cannot be used|: the device is not used): (?:error )?-12", log))
+
+    def said(self):
+        now = self.count()
+        before, self.before = self.before, now
+        return now > before
+
+
 def insmod(fd):
     return ctypes.get_errno() if libc.syscall(FINIT_MODULE, fd, b"", 0) < 0 else 0
 
 
-def unload(result):
+def unload(result, add_target, unusable):
     if result == 0:
+        # The core loads a client whose devices fail; then the log must tell.
+        if not os.path.exists(add_target) and not unusable.said():
+            sys.exit(f"the module is loaded, but {add_target} is not there, and the log does not say why")
         deadline = time.monotonic() + 20
         while libc.delete_module(b"ib_srp", os.O_NONBLOCK) < 0:
             # A reader of one of its files still counts.
@@ -167,7 +189,7 @@ def text_of(*functions):
 
 
 class Traced:
-    """A kind of fault that strikes what kernel threads allocate in a function of the module, by the call trace."""
+    """A kind of fault that strikes what any thread allocates in a function of the module, by the call trace."""
 
     def __init__(self, fault):
         self.base = f"{DEBUG}/{fault}"
@@ -221,29 +243,40 @@ def can_read(disk):
         os.close(fd)
 
 
-def reconnects(step, host, disk):
-    state = f"/sys/class/srp_remote_ports/port-{host.removeprefix('host')}:1/state"
+def strike_each(step, what, attempt):
+    """`attempt` returns its outcome, when all is well again."""
     outcomes, total = Counter(), 0
     for fault in FAULTS:
         traced = Traced(fault)
         n = 1
         while True:
             traced.arm(n)
-            result = reset(disk)
-            until(30, f"running again, {fault} {n}", lambda: read(state) == "running")
+            outcome = attempt(f"{fault} {n}")
             if not traced.struck(n):
                 break
-            if not can_read(disk):
-                sys.exit(f"cannot read, {fault} {n}")
-            outcomes[f"{fault}, reset {result}"] += 1
+            outcomes[f"{fault}, {what} {outcome}"] += 1
             n += step
-        print(f"{fault}: {n - 1} in a reconnect")
+        print(f"{fault}: {n - 1} in a {what}")
         total += n - 1
         # Until it strikes once more, so that its count is known.
-        until(60, f"{fault} strikes", lambda: reset(disk) and traced.struck(n))
-        until(30, "running again", lambda: read(state) == "running")
+        until(60, f"{fault} strikes", lambda: attempt("the end") and traced.struck(n))
         traced.end()
     return outcomes, total
+
+
+def login_and_out(one):
+    result = one.do()
+    one.undo(result)
+    return errno.errorcode.get(result, "ok")
+
+
+def reset_and_read(host, disk, which):
+    state = f"/sys/class/srp_remote_ports/port-{host.removeprefix('host')}:1/state"
+    outcome = reset(disk)
+    until(30, f"running again, {which}", lambda: read(state) == "running")
+    if not can_read(disk):
+        sys.exit(f"cannot read, {which}")
+    return outcome
 
 
 def main():
@@ -251,14 +284,18 @@ def main():
     match sys.argv[1:]:
         case ["prepare"]:
             return prepare()
-        case ["insmod", path]:
+        case ["insmod", path, add_target]:
             fd = os.open(path, os.O_RDONLY)
-            outcomes, n = sweep(step, lambda: insmod(fd), unload)
+            unusable = Unusable()
+            outcomes, n = sweep(step, lambda: insmod(fd), lambda result: unload(result, add_target, unusable))
         case ["login", path, text]:
             one = Login(path, text)
             outcomes, n = sweep(step, one.do, one.undo)
+        case ["others", path, text]:
+            one = Login(path, text)
+            outcomes, n = strike_each(step, "login", lambda _: login_and_out(one))
         case ["reconnect", host, disk]:
-            outcomes, n = reconnects(step, host, disk)
+            outcomes, n = strike_each(step, "reset", lambda which: reset_and_read(host, disk, which))
         case _:
             sys.exit(__doc__)
     for what, count in sorted(outcomes.items()):

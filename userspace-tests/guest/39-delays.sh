@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Over a network of 600 ms there and back four channels connect, and connect again, in about the time of two: after the
+# first, which ends the target's older sessions, the others come in parallel.
+. "$(dirname "$0")/lib.sh"
+. "$here/rport.sh"
+. "$here/faults.sh"
+
+begin 240
+rounds 3 6
+[ "$(nproc)" -ge 4 ] || fail "four channels need four CPUs"
+fabric_pair 1
+netem 0 delay 300ms
+back_null disk 16
+target 0
+lun 0 0 disk
+
+now() { echo $((${EPOCHREALTIME/./} / 1000)); }
+# From the target's first line of a login to the initiator's last, in ms.
+connected() {
+	log_since | sed 's/^\[ *//' | awk '/Received SRP_LOGIN_REQ/ && !from {from = $1} /logged in at/ {printf "%d", ($1 - from) * 1000; exit}'
+}
+for n in 2 4; do
+	mark
+	login 0 ,ch_count=$n
+	is channels /sys/class/scsi_host/$host/ch_count $n
+	dev=$(disk "$host" 0)
+	took[$n]=$(connected)
+	reset[$n]=999999
+	for ((i = 0; i < rounds; i++)); do
+		mark
+		t=$(now)
+		timeout 30 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
+		t=$(($(now) - t))
+		[ $t -gt ${reset[n]} ] || reset[$n]=$t
+		within 10 "running" in_state $host running
+		logged "reconnected, $n of $n channels|reconnect succeeded"
+	done
+	logout "$host"
+done
+times="two and four channels: login ${took[2]} and ${took[4]} ms, reset ${reset[2]} and ${reset[4]} ms"
+say "$times"
+[ ${took[2]} -ge 600 ] && [ ${reset[2]} -ge 1200 ] || fail "faster than the network: $times"
+# One after the other two more take 1.2 s more.
+if rust_driver; then
+	[ $((took[4] - took[2])) -lt 600 ] && [ $((reset[4] - reset[2])) -lt 600 ] || fail "channels wait for each other: $times"
+fi
+clean
+ok "$kind: $times"
