@@ -21,7 +21,7 @@ ip addr add fd00:0:0:0::2/64 dev eth0 nodad
 ip link set eth0 up
 ip neigh replace 10.0.0.1 lladdr 52:54:00:00:00:01 dev eth0
 ip neigh replace fd00:0:0:0::1 lladdr 52:54:00:00:00:01 dev eth0
-sysctl -qw net.ipv4.tcp_retries2=2
+sysctl -qw net.ipv4.tcp_retries2=2 net.ipv4.tcp_rto_max_ms=1000
 undo() { ip addr flush dev eth0; }
 rdma link add ${kind}0 type $kind netdev eth0 || fail "cannot make ${kind}0"
 within 10 "class device" test -e "$(add_target 0)"

@@ -46,11 +46,12 @@ tell login reject 10001
 tell disconnect
 within $((rounds + 30)) "$rounds tries" eval '[ $(times "login multi=0") -ge $rounds ]'
 equal "tries" $(times 'login multi=0') $rounds
-# The class multiplies the pause by its own tries that have failed, beyond ten. Times are the target's.
-bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/login multi=0/ {
-	n++; pause = n > 13 ? n - 12 : 1
-	if (n > 1 && ($1 - last < pause - 0.2 || $1 - last > pause + 0.9)) print "try " n " came after " $1 - last " s, wanted " pause
-	last = $1
+# The class multiplies the pause by its own tries that have failed, beyond ten. Times are the target's. The pause before
+# the second try begins with the loss, as the first one's does.
+bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/did disconnect/ {n = 0; last = $1} /login multi=0/ {
+	n++; pause = n > 13 ? n - 12 : n > 1
+	if ($1 - last < pause - 0.2 || $1 - last > pause + 0.9) print "try " n " came after " $1 - last " s, wanted " pause
+	if (n > 1) last = $1
 }')
 [ -z "$bad" ] || fail "$bad"
 n=$rounds

@@ -406,6 +406,9 @@ login() {
 	find_hosts
 	host=
 	for h in $list; do [[ $before == *" $h "* ]] || host=$h; done
+	# It may have the number of one that has gone meanwhile.
+	[ -n "$host" ] || h=$(dmesg | sed -n 's/.*scsi \(host[0-9]*\): SRP\.T10.*/\1/p' | tail -n 1)
+	[ -n "$host" ] || [[ " $list" != *" $h "* ]] || host=$h
 	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
 }
 
