@@ -136,6 +136,7 @@ undo() {
 	nft flush ruleset
 	for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
 	udevadm control --start-exec-queue
+	sysctl -qw net.ipv4.tcp_retries2=15 net.ipv4.tcp_rto_max_ms=120000
 	untrace
 } 2>/dev/null
 
