@@ -483,8 +483,7 @@ impl Session {
                 phase.reset = true;
                 phase.at_once = true;
                 drop(phase);
-                self.begin_reconnect();
-                return;
+                return self.begin_reconnect();
             }
             // While another connection is made it may be that one, which nobody else would tell of.
             let news = phase.state == State::Recovering && self.is_down() && !phase.broken;
