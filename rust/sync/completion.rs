@@ -63,7 +63,8 @@ impl Completion {
     /// Makes it not complete again, for the next use. Callable in any context.
     ///
     /// It is the caller's business that no `complete` of the last use is still to come: such a call
-    /// would count for the next use.
+    /// would count for the next use. A waiter that was woken and has not run yet waits on; where that can
+    /// be, a [`WaitQueue`](super::WaitQueue) is right.
     #[inline]
     pub fn reinit(&self) {
         // SAFETY: By the type invariant.
