@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make bench: the kernel's C ib_srp and ours in turns, in guests whose clock counts instructions.
-# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots.
+# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, no plots;
+# MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table and
@@ -43,7 +44,7 @@ guest() {
 once() {
 	truncate -s 0 "$logs/$name.disk"
 	truncate -s 512M "$logs/$name.disk"
-	"$top/ci/vm.sh" stock "${clock[@]}" --log "$name" --timeout "${TIMEOUT:-21600}" \
+	"$top/ci/vm.sh" stock "${clock[@]}" --log "$name" --timeout "${TIMEOUT:-21600}" --append "${MTU:+MTU=$MTU}" \
 		--qemu=-drive --qemu="file=/log/$name.disk,if=virtio,format=raw" \
 		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/$name.counts" \
 		--module "$top/build/stock/rust/ib_srp.ko" \

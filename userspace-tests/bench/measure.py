@@ -33,7 +33,8 @@ TRACED_BYTES = 16 << 20
 CHAIN = 3
 # What takes a lock of the kernel; Rust's own do so through a helper of the kernel.
 LOCKS = ("_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "mutex_lock")
-HELPERS = ("rust_helper_spin_lock", "rust_helper_mutex_lock")
+HELPER = "rust_helper_"
+HELPERS = (f"{HELPER}spin_lock", f"{HELPER}mutex_lock")
 COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "starts", "options", "also")
 UNITS = {"k": 10, "m": 20}
 # fio runs for RAMP and some more before the measured seconds.
@@ -203,6 +204,27 @@ class Bench:
         print(f"round {rnd} {variant:5} {w['name']:15}", flush=True)
         for host in hosts:
             self.logout(host)
+        self.put("own", round=rnd, variant=variant, workload=w["name"], bytes=self.own(w))
+
+    def own(self, w):
+        """Bytes that the module itself asks for in a login, and still has when it is done."""
+        write(f"{TRACING}/buffer_size_kb", "16384")
+        write(f"{TRACING}/trace", "")
+        for on in "1", "0":
+            for event in "kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free":
+                write(f"{TRACING}/events/kmem/{event}/enable", on)
+            if on == "1":
+                host, _, _ = self.login("," + w["options"])
+        self.all_told()
+        mine = {}
+        for what, site, at, text in re.findall(r": (kmalloc|kmem_cache_alloc|kfree|kmem_cache_free): call_site=(.*?) ptr=(\w+)(.*)", read(f"{TRACING}/trace")):
+            mine.pop(at, None)
+            if what in ("kmalloc", "kmem_cache_alloc") and ("[ib_srp]" in site or site.startswith(HELPER)):
+                mine[at] = int(re.search(r"bytes_alloc=(\d+)", text)[1])
+        write(f"{TRACING}/trace", "")
+        write(f"{TRACING}/buffer_size_kb", "1")
+        self.logout(host)
+        return sum(mine.values())
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
@@ -342,14 +364,17 @@ class Bench:
             write(f"{TRACING}/events/bench/enable", "1")
             return None
         write(f"{TRACING}/events/bench/enable", "0")
-        for path in glob.glob(f"{TRACING}/per_cpu/cpu*/stats"):
-            if not re.search(r"^overrun: 0$", read(path), re.MULTILINE):
-                sys.exit("the trace buffer is too small")
+        self.all_told()
         events = re.findall(r": (send|recv|complete|lock)\d?: (.*)", read(f"{TRACING}/trace"))
         write(f"{TRACING}/trace", "")
         write(f"{TRACING}/buffer_size_kb", "1")
         write(f"{TRACING}/kprobe_events", "")
         return events
+
+    def all_told(self):
+        for path in glob.glob(f"{TRACING}/per_cpu/cpu*/stats"):
+            if not re.search(r"^overrun: 0$", read(path), re.MULTILINE):
+                sys.exit("the trace buffer is too small")
 
     def driver(self, name, path, rnd, workloads):
         self.load(path)

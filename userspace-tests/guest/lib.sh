@@ -126,7 +126,7 @@ load_target() {
 
 # --- RDMA devices ---------------------------------------------------------------
 
-# fabric N: N devices, device i over its own dummy netdev at 10.0.i.1; each is
+# fabric N: N devices, device i over its own dummy netdev, of MTU if set, at 10.0.i.1; each is
 # the initiator's and the target's port at once. siw listens on its own netdev
 # only, which nothing that is sent to one's own address ever passes: so two hosts,
 # and IPv6, because the target's one listener is an IPv6 socket, on which siw
@@ -135,7 +135,7 @@ fabric() {
 	local i
 	[ $kind = rxe ] || { fabric_pair "$1"; return; }
 	for ((i = 0; i < $1; i++)); do
-		ip link add dummy$i type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
+		ip link add dummy$i mtu ${MTU:-1500} type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
 		rdma link add rxe$i type rxe netdev dummy$i || fail "cannot make rxe$i"
 		within 10 "class device of rxe$i" test -e "$(add_target $i)"
 	done
