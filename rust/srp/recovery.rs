@@ -128,6 +128,7 @@ impl Session {
             );
             // There is nothing to wait for.
             self.settle();
+            self.has_tried();
         }
         out
     }
@@ -195,7 +196,7 @@ impl Session {
     fn attempt(self: &Arc<Self>) {
         let _noio = NoIo::enter();
         let (Some(channels), Some(host)) = self.parts() else {
-            return;
+            return self.has_tried();
         };
         {
             let mut phase = self.phase.lock();
@@ -236,6 +237,8 @@ impl Session {
             }
         };
         self.phase.lock().ready = true;
+        // There is hope again, until the port is running or the new connection is lost.
+        self.settled.store(false, Relaxed);
         self.has_tried();
         let taken = host.reconnect_rport();
         {
@@ -253,6 +256,9 @@ impl Session {
                 }
                 end_connections(&channels);
                 self.try_failed();
+                if self.is_failing() {
+                    self.settle();
+                }
                 return;
             }
             // Not before: the port is running now, too.

@@ -161,7 +161,7 @@ pub struct Session {
     #[pin]
     pub(super) live: Mutex<Live>,
     /// The session is live again, or there is no hope of that for now.
-    settled: Atomic<bool>,
+    pub(super) settled: Atomic<bool>,
     /// A try to reconnect has ended, or waits for [`Session::commit`].
     pub(super) tried: Atomic<bool>,
     /// Woken when `is_down`, `settled` or `tried` changes.
@@ -274,7 +274,7 @@ impl Session {
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
                 settled: Atomic::new(false),
-                tried: Atomic::new(false),
+                tried: Atomic::new(true),
                 changed <- WaitQueue::new(),
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
@@ -482,6 +482,7 @@ impl Session {
             if matches!(why, Some(Lost::HostReset)) {
                 phase.reset = true;
                 phase.at_once = true;
+                self.tried.store(false, Relaxed);
                 drop(phase);
                 return self.begin_reconnect();
             }
@@ -556,9 +557,10 @@ impl Session {
     }
 
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
-    /// milliseconds. Sleeps.
+    /// milliseconds; a reset of the host has its try. Sleeps.
     pub fn wait_settled(&self, timeout: Msecs) {
-        let settled = || self.settled.load(Acquire);
+        let no_hope = || self.settled.load(Acquire) && self.tried.load(Acquire);
+        let settled = || self.is_ending() || no_hope();
         let _ = self.changed.wait_timeout(timeout, settled);
     }
 
@@ -572,13 +574,6 @@ impl Session {
     pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<Host<Io>>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())
-    }
-
-    /// Commands that have ended, modulo 2^32.
-    pub(super) fn ended(&self) -> i32 {
-        let channels = self.live.lock().channels.clone();
-        let counts = channels.iter().flat_map(|all| all.iter());
-        counts.fold(0, |sum, c| sum.wrapping_add(c.handler().ended()))
     }
 }
 

@@ -85,16 +85,20 @@ echo $delay >$rport/reconnect_delay
 fio_ok 90 "I/O errors after host resets"
 told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
-# Also when the connection was lost before, and no timer has it tried again.
+# Also when the connection was lost before, and no timer has it tried again; and when there was no hope any more.
 echo off >$rport/reconnect_delay || fail "reconnect_delay off"
-echo 0 >${tpg[0]}/enable
-is_blocked() { [ "$(<$rport/state)" = blocked ]; }
-within 10 "the loss is seen" is_blocked
-echo 1 >${tpg[0]}/enable
-sleep 2
-is "remote port, without tries" $rport/state blocked
-timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H without a connection: $(cat $tmp/err)"
-is "remote port after a host reset without a connection" $rport/state running
+generic=/dev/$(ls /sys/block/${dev#/dev/}/device/scsi_generic)
+for state in blocked fail-fast; do
+	[ $state = blocked ] || echo 1 >$rport/fast_io_fail_tmo || fail "fast_io_fail_tmo 1"
+	echo 0 >${tpg[0]}/enable
+	has_come() { [ "$(<$rport/state)" = $state ]; }
+	within 10 "remote port $state" has_come
+	echo 1 >${tpg[0]}/enable
+	sleep 2
+	is "remote port, without tries" $rport/state $state
+	timeout 60 sg_reset -H $generic >$tmp/err 2>&1 || fail "sg_reset -H, $state: $(cat $tmp/err)"
+	is "remote port after a host reset, $state" $rport/state running
+done
 logout "$host"
 clean
 

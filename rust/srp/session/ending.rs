@@ -41,6 +41,13 @@ use kernel::{
 };
 
 impl Session {
+    /// Commands that have ended, modulo 2^32.
+    pub(in crate::srp) fn ended(&self) -> i32 {
+        let channels = self.live.lock().channels.clone();
+        let counts = channels.iter().flat_map(|all| all.iter());
+        counts.fold(0, |sum, c| sum.wrapping_add(c.handler().ended()))
+    }
+
     /// Ends the connections: the one error path.
     fn bring_down(self: &Arc<Self>) {
         let (channels, host) = self.parts();
