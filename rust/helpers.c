@@ -25,6 +25,17 @@ unsigned int srp_helper_num_online_cpus(void)
 	return num_online_cpus();
 }
 
+/* linux/irq_work.h */
+bool srp_helper_arch_irq_work_has_interrupt(void)
+{
+	return arch_irq_work_has_interrupt();
+}
+
+void srp_helper_init_irq_work_hard(struct irq_work *work, void (*func)(struct irq_work *))
+{
+	*work = IRQ_WORK_INIT_HARD(func);
+}
+
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void)
 {
@@ -57,6 +68,12 @@ void srp_helper_dev_put(struct net_device *dev)
 unsigned int srp_helper_num_online_nodes(void)
 {
 	return num_online_nodes();
+}
+
+/* linux/preempt.h */
+bool srp_helper_in_interrupt(void)
+{
+	return in_interrupt();
 }
 
 /* linux/scatterlist.h */

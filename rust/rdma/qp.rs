@@ -13,6 +13,7 @@
 
 mod done;
 mod handler;
+mod notice;
 mod poll;
 mod post;
 mod sizes;
@@ -64,6 +65,7 @@ use kernel::{
         UniqueArc, //
     },
 };
+use notice::Notice;
 use poll::Turn;
 
 /// Receives are given back to the device in chains of this many.
@@ -104,6 +106,8 @@ struct Connected {
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
     cq: *mut bindings::ib_cq,
+    /// For a completion that a thread reports, if `cq` has a softirq.
+    notice: Option<Pin<KBox<Notice>>>,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
@@ -176,6 +180,7 @@ impl<H: Handler> Qp<H> {
             Self {
                 qp: Atomic::new(null_mut()),
                 cq: null_mut(),
+                notice: None,
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
                 connected: KBox::pin_init(new_mutex!(None, "Qp::connected"), GFP_KERNEL)?,
@@ -231,6 +236,9 @@ impl<H: Handler> Qp<H> {
         })?;
         // INVARIANT: The context of `cq` is this object.
         this.cq = cq;
+        if !sizes.polled {
+            this.interrupt()?;
+        }
         Ok(this.into())
     }
 
@@ -381,6 +389,9 @@ impl<H: Handler> Qp<H> {
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
         self.disconnect();
+        if let Some(notice) = &self.notice {
+            notice.wait();
+        }
         if !self.cq.is_null() {
             // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The
             // softirq that saw the last completion, at the drain, has ended: `disconnect` has waited for a
