@@ -4,6 +4,7 @@
 
 `io`: depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
 to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
+Reads by interrupt and polled (Kernel PM2, figures 4 and 10).
 `reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
 The guest's clock counts instructions."""
 
@@ -141,15 +142,26 @@ SIZES = [512 << n for n in range(7)]
 COMMANDS = 64
 
 
-def reads(disk, depth):
+def reads(disk, depth, sizes=SIZES, polled=0):
     """Instructions for a random read of each size."""
     lines = ["[global]", f"filename=/dev/{disk}", "rw=randread", "direct=1", "norandommap=1", f"iodepth={depth}", "allow_file_create=0",
-             "ioengine=io_uring", "clocksource=clock_gettime", "stonewall"]  # fmt: skip
-    for bytes in SIZES:
+             "ioengine=io_uring", f"hipri={polled}", "clocksource=clock_gettime", "stonewall"]  # fmt: skip
+    for bytes in sizes:
         lines += [f"[{bytes}]", f"bs={bytes}", f"io_size={bytes * COMMANDS * depth}"]
     jobs = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))
     # With more than one under way the CPU is never idle.
     return [j["read"]["lat_ns"]["mean"] / depth for j in jobs]
+
+
+def interrupt_and_polled():
+    """Reads whose ends an interrupt tells, and those that the submitter looks for, in turns."""
+    write("/sys/module/ib_srp/parameters/poll_queues", 1)
+    host, disk = login("")
+    for depth in (1, 16):
+        rounds = [[reads(disk, depth, [4096], polled)[0] for polled in (0, 1)] for _ in range(7)][1:]
+        interrupt, polled = (round(statistics.median(r)) for r in zip(*rounds))
+        say("polled", depth=depth, interrupt=interrupt, polled=polled)
+    logout(host)
 
 
 def static_and_dynamic():
@@ -190,3 +202,4 @@ for jobs in range(1, 10):
 for rw in ("read", "write"):
     phases(disk, rw)
 logout(host)
+interrupt_and_polled()
