@@ -25,10 +25,10 @@ unsigned int srp_helper_num_online_cpus(void)
 	return num_online_cpus();
 }
 
-/* linux/irq_work.h */
+/* linux/irq_work.h; 32-bit ARM asks a variable that is not exported */
 bool srp_helper_arch_irq_work_has_interrupt(void)
 {
-	return arch_irq_work_has_interrupt();
+	return !IS_ENABLED(CONFIG_ARM) && arch_irq_work_has_interrupt();
 }
 
 void srp_helper_init_irq_work_hard(struct irq_work *work, void (*func)(struct irq_work *))

@@ -390,13 +390,16 @@ impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
         self.disconnect();
         if let Some(notice) = &self.notice {
-            notice.wait();
+            notice.close();
         }
         if !self.cq.is_null() {
             // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The
             // softirq that saw the last completion, at the drain, has ended: `disconnect` has waited for a
             // grace period since, and `ib_free_cq()` would not.
             unsafe { bindings::ib_free_cq(self.cq) };
+        }
+        if let Some(notice) = &self.notice {
+            notice.wait();
         }
     }
 }

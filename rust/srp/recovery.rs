@@ -118,7 +118,11 @@ impl Session {
 
     /// The target has broken the protocol too often. Says so.
     fn is_given_up(&self) -> bool {
-        let out = self.phase.lock().strikes.is_out();
+        let mut phase = self.phase.lock();
+        let out = phase.strikes.is_out();
+        // Nobody tries any more.
+        phase.awaited &= !out;
+        drop(phase);
         if out {
             session_log!(
                 Err,
@@ -128,7 +132,6 @@ impl Session {
             );
             // There is nothing to wait for.
             self.settle();
-            self.has_tried();
         }
         out
     }
@@ -198,9 +201,11 @@ impl Session {
         let (Some(channels), Some(host)) = self.parts() else {
             return self.has_tried();
         };
-        {
+        let wanted = {
             let mut phase = self.phase.lock();
-            if phase.state != State::Recovering || !self.is_down() || phase.strikes.is_out() {
+            let out = phase.strikes.is_out();
+            phase.awaited &= !out;
+            if phase.state != State::Recovering || !self.is_down() || out {
                 drop(phase);
                 return self.has_tried();
             }
@@ -211,7 +216,8 @@ impl Session {
                 drop(phase);
                 return self.has_tried();
             }
-        }
+            wanted
+        };
         let mut result = Err(LoginFailure::Removed);
         for limit in TRY_LIMITS_MS {
             result =
@@ -232,13 +238,14 @@ impl Session {
                     session_log!(Warning, self, "reconnect failed: {}", format_args!("{why}"));
                 }
                 end_connections(&channels);
-                self.try_failed();
+                self.try_failed(wanted);
                 return;
             }
         };
-        self.phase.lock().ready = true;
         // There is hope again, until the port is running or the new connection is lost.
+        let hopeless = self.settled.load(Relaxed);
         self.settled.store(false, Relaxed);
+        self.phase.lock().ready = true;
         self.has_tried();
         let taken = host.reconnect_rport();
         {
@@ -255,8 +262,8 @@ impl Session {
                     );
                 }
                 end_connections(&channels);
-                self.try_failed();
-                if self.is_failing() {
+                self.try_failed(wanted);
+                if hopeless || self.is_failing() {
                     self.settle();
                 }
                 return;
@@ -277,10 +284,13 @@ impl Session {
         self.look_after();
     }
 
-    fn try_failed(&self) {
+    /// `wanted`: for a reset.
+    fn try_failed(&self, wanted: bool) {
         {
             let mut phase = self.phase.lock();
             phase.failed_tries = phase.failed_tries.saturating_add(1);
+            // A reset that came meanwhile has a try of its own.
+            phase.awaited &= !wanted || phase.reset;
         }
         self.is_given_up();
         self.has_tried();

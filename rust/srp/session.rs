@@ -61,8 +61,7 @@ use crate::{
     workqueue::{
         impl_has_delayed,
         new_delayed,
-        Delayed,
-        DelayedItem, //
+        Delayed, //
     }, //
 };
 use core::fmt;
@@ -125,6 +124,8 @@ pub(super) struct Phase {
     pub(super) told: Told,
     /// The connection was ended to reset the host.
     pub(super) reset: bool,
+    /// Somebody waits for the outcome of that.
+    pub(super) awaited: bool,
     /// When the connection came up, in nanoseconds of the monotonic clock.
     pub(super) since: i64,
     /// Tries to reconnect that have failed since the connection was lost.
@@ -164,7 +165,7 @@ pub struct Session {
     pub(super) settled: Atomic<bool>,
     /// A try to reconnect has ended, or waits for [`Session::commit`].
     pub(super) tried: Atomic<bool>,
-    /// Woken when `is_down`, `settled` or `tried` changes.
+    /// Woken when `is_down`, `settled`, `tried` or `phase.awaited` changes.
     #[pin]
     pub(super) changed: WaitQueue,
     #[pin]
@@ -259,6 +260,7 @@ impl Session {
                         strikes: Strikes::new(),
                         told: Told::No,
                         reset: false,
+                        awaited: false,
                         since: 0,
                         failed_tries: 0,
                     },
@@ -274,7 +276,7 @@ impl Session {
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
                 settled: Atomic::new(false),
-                tried: Atomic::new(true),
+                tried: Atomic::new(false),
                 changed <- WaitQueue::new(),
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
@@ -400,6 +402,7 @@ impl Session {
         phase.ready = false;
         phase.told = Told::No;
         phase.reset = false;
+        phase.awaited = false;
         phase.failed_tries = 0;
         phase.since = monotonic_ns();
         self.is_down.store(false, Relaxed);
@@ -476,13 +479,14 @@ impl Session {
     }
 
     fn lose(self: &Arc<Self>, why: Option<Lost>) {
+        let reset = matches!(why, Some(Lost::HostReset));
         let mut phase = self.phase.lock();
+        phase.awaited |= reset;
         if self.lost.load(Relaxed) {
-            // Whoever wants this gets a try, and what is being made is as good as another one.
-            if matches!(why, Some(Lost::HostReset)) {
+            // Whoever wants this gets a try, or what is being made if that succeeds.
+            if reset {
                 phase.reset = true;
                 phase.at_once = true;
-                self.tried.store(false, Relaxed);
                 drop(phase);
                 return self.begin_reconnect();
             }
@@ -510,7 +514,7 @@ impl Session {
             Some(Lost::HostReset) => true,
             _ => now.saturating_sub(phase.since) >= SHORT_LIFE_NS,
         };
-        phase.reset = matches!(why, Some(Lost::HostReset));
+        phase.reset = reset;
         drop(phase);
         if let Some(why) = why {
             trace!(lost(self.host_number(), &Text::new(why)));
@@ -559,9 +563,10 @@ impl Session {
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
     /// milliseconds; a reset of the host has its try. Sleeps.
     pub fn wait_settled(&self, timeout: Msecs) {
-        let no_hope = || self.settled.load(Acquire) && self.tried.load(Acquire);
-        let settled = || self.is_ending() || no_hope();
-        let _ = self.changed.wait_timeout(timeout, settled);
+        let settled = || !self.phase.lock().awaited && self.settled.load(Acquire);
+        let _ = self
+            .changed
+            .wait_timeout(timeout, || self.is_ending() || settled());
     }
 
     /// There is nothing more to wait for in [`Self::wait_settled`]. Any context.
@@ -585,11 +590,5 @@ impl WorkItem<2> for Session {
             host.scan();
         }
         this.scanned.complete_all();
-    }
-}
-
-impl DelayedItem<4> for Session {
-    fn run(this: Arc<Self>) {
-        this.waiting.interrupt();
     }
 }

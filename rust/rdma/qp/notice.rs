@@ -2,10 +2,10 @@
 
 //! Completions that a device reports from a thread.
 //!
-//! A device without an adapter (rxe, siw) calls the completion handler in a thread of its own. The softirq that
-//! ib_core raises there is for `ksoftirqd`, which is woken: two switches of threads for each completion, a
-//! thirtieth of all that a 4 KiB read costs on rxe. From an interrupt that the CPU sends to itself the softirq runs as it does with an
-//! adapter, when the interrupt ends.
+//! A device without an adapter calls the completion handler in a thread: rxe always, siw for what was sent. The
+//! softirq that ib_core raises there wakes `ksoftirqd`: two switches of threads for each completion, a
+//! thirtieth of all that a 4 KiB read costs on rxe. From an interrupt that the CPU sends to itself the softirq
+//! runs as it does with an adapter, when the interrupt ends.
 //!
 //! C header: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h)
 
@@ -27,8 +27,8 @@ type CompletionHandler =
 ///
 /// # Invariants
 ///
-/// `work` is initialised with [`Self::run`]. `cq` is valid whenever `work` is queued, and `softirq` is what
-/// ib_core has for its completions.
+/// `work` is initialised with [`Self::run`], and only queued while `cq` is valid, by its handler. `softirq` is
+/// what ib_core has for the completions of `cq`.
 #[pin_data]
 pub(super) struct Notice {
     #[pin]
@@ -40,7 +40,7 @@ pub(super) struct Notice {
 impl Notice {
     /// # Safety
     ///
-    /// Called by the kernel for the `work` of a `Notice`, in an interrupt.
+    /// Called by the kernel for the `work` of a `Notice`.
     unsafe extern "C" fn run(work: *mut bindings::irq_work) {
         // SAFETY: By this function's contract.
         let this = unsafe { &*work.byte_sub(offset_of!(Self, work)).cast::<Self>() };
@@ -48,8 +48,16 @@ impl Notice {
         unsafe { (this.softirq)(this.cq, core::ptr::null_mut()) };
     }
 
-    /// Waits until the interrupt has ended. Nothing completes on the queue any more. Must not be called with
-    /// interrupts off.
+    /// No new interrupt, and waits for the last. There is no queue pair any more, but some devices tell of old
+    /// completions until the queue is freed. Must not be called with interrupts off.
+    pub(super) fn close(&self) {
+        // SAFETY: By the type invariant the queue is valid until it is freed. A device reads this at any
+        // time, and either handler is good then.
+        unsafe { (&raw mut (*self.cq).comp_handler).write_volatile(Some(self.softirq)) };
+        self.wait();
+    }
+
+    /// Waits until the interrupt has ended. Must not be called with interrupts off.
     pub(super) fn wait(&self) {
         // SAFETY: By the type invariant it is initialised.
         unsafe { bindings::irq_work_sync(self.work.get()) };
@@ -62,7 +70,9 @@ impl<H: Handler> Qp<H> {
     /// `cq` is new, with its context and a softirq.
     pub(super) fn interrupt(&mut self) -> Result {
         // SAFETY: It has no precondition.
-        if !unsafe { bindings::srp_helper_arch_irq_work_has_interrupt() } {
+        let possible = unsafe { bindings::srp_helper_arch_irq_work_has_interrupt() };
+        // With PREEMPT_RT a softirq is for a thread in any case.
+        if !possible || cfg!(CONFIG_PREEMPT_RT) {
             return Ok(());
         }
         let cq = self.cq;
@@ -70,7 +80,7 @@ impl<H: Handler> Qp<H> {
         let Some(softirq) = (unsafe { (*cq).comp_handler }) else {
             return Err(EINVAL);
         };
-        // INVARIANT: It is queued by the handler of `cq` only, and `drop` waits for it before it frees the queue.
+        // INVARIANT: The handler of `cq` queues it, which `drop` takes away and waits for before it frees the queue.
         let notice = pin_init!(Notice {
             work <- Opaque::ffi_init(|slot: *mut bindings::irq_work| {
                 // SAFETY: `slot` is valid for writes.
@@ -80,7 +90,7 @@ impl<H: Handler> Qp<H> {
             softirq,
         });
         self.notice = Some(KBox::pin_init(notice, GFP_KERNEL)?);
-        // SAFETY: No queue pair uses it yet, so nobody reads this at the same time.
+        // SAFETY: No queue pair uses it yet, so there is nothing that a device could tell of.
         unsafe { (*cq).comp_handler = Some(Self::completed) };
         Ok(())
     }

@@ -440,9 +440,13 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check!(session.wait_down(0));
         session.fail(Lost::HostReset);
         check!(session.wait_down(1000));
+        // That there is no hope does not end the wait for the try.
+        session.fail_fast();
+        check!(session.phase.lock().awaited);
         let mut phase = session.phase.lock();
         check!(session.step(&mut phase, Event::Reconnected));
         session.is_up(&mut phase);
+        check!(!phase.awaited);
         drop(phase);
         check!(!session.is_lost());
         check!(session.wait_down(0));

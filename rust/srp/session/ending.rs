@@ -187,3 +187,9 @@ impl DelayedItem<0> for Session {
         }
     }
 }
+
+impl DelayedItem<4> for Session {
+    fn run(this: Arc<Self>) {
+        this.waiting.interrupt();
+    }
+}
