@@ -107,7 +107,7 @@ pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
     cq: *mut bindings::ib_cq,
     /// For a completion that a thread reports, if `cq` has a softirq.
-    notice: Option<Pin<KBox<Notice>>>,
+    notice: Notice,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
@@ -180,7 +180,7 @@ impl<H: Handler> Qp<H> {
             Self {
                 qp: Atomic::new(null_mut()),
                 cq: null_mut(),
-                notice: None,
+                notice: Notice::new(),
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
                 connected: KBox::pin_init(new_mutex!(None, "Qp::connected"), GFP_KERNEL)?,
@@ -389,17 +389,13 @@ impl<H: Handler> Qp<H> {
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
         self.disconnect();
-        if let Some(notice) = &self.notice {
-            notice.close();
-        }
+        self.notice.close();
         if !self.cq.is_null() {
             // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The
             // softirq that saw the last completion, at the drain, has ended: `disconnect` has waited for a
             // grace period since, and `ib_free_cq()` would not.
             unsafe { bindings::ib_free_cq(self.cq) };
         }
-        if let Some(notice) = &self.notice {
-            notice.wait();
-        }
+        self.notice.wait();
     }
 }

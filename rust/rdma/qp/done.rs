@@ -28,7 +28,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// `cq` must be the completion queue of a live `Qp<H>`.
     #[inline]
-    pub(super) unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
+    unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
         // SAFETY: The caller's promise.
         let context = unsafe { (*cq).cq_context };
         // SAFETY: By the type invariant the context is this object; it is not freed before

@@ -14,30 +14,44 @@ use super::{
     Qp, //
 };
 use crate::bindings;
-use core::mem::offset_of;
+use core::{
+    mem::offset_of,
+    ptr::null_mut, //
+};
 use kernel::{
     prelude::*,
     types::Opaque, //
 };
 
-type CompletionHandler =
-    unsafe extern "C" fn(cq: *mut bindings::ib_cq, context: *mut core::ffi::c_void);
+type CompletionHandler = unsafe extern "C" fn(cq: *mut bindings::ib_cq, context: *mut c_void);
 
-/// The interrupt of a completion queue.
+/// The interrupt of a completion queue, or of none.
 ///
 /// # Invariants
 ///
-/// `work` is initialised with [`Self::run`], and only queued while `cq` is valid, by its handler. `softirq` is
-/// what ib_core has for the completions of `cq`.
-#[pin_data]
+/// `cq` is null, or `work` is initialised with [`Self::run`], and only queued while `cq` is valid, by its handler;
+/// and `softirq` is what ib_core has for the completions of `cq`.
 pub(super) struct Notice {
-    #[pin]
     work: Opaque<bindings::irq_work>,
     cq: *mut bindings::ib_cq,
     softirq: CompletionHandler,
 }
 
 impl Notice {
+    pub(super) const fn new() -> Self {
+        // INVARIANT: There is no queue.
+        Self {
+            work: Opaque::zeroed(),
+            cq: null_mut(),
+            softirq: Self::nothing,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// There is nothing to keep.
+    unsafe extern "C" fn nothing(_: *mut bindings::ib_cq, _: *mut c_void) {}
+
     /// # Safety
     ///
     /// Called by the kernel for the `work` of a `Notice`.
@@ -45,12 +59,15 @@ impl Notice {
         // SAFETY: By this function's contract.
         let this = unsafe { &*work.byte_sub(offset_of!(Self, work)).cast::<Self>() };
         // SAFETY: By the type invariant; the handler does not look at the context.
-        unsafe { (this.softirq)(this.cq, core::ptr::null_mut()) };
+        unsafe { (this.softirq)(this.cq, null_mut()) };
     }
 
     /// No new interrupt, and waits for the last. There is no queue pair any more, but some devices tell of old
     /// completions until the queue is freed. Must not be called with interrupts off.
     pub(super) fn close(&self) {
+        if self.cq.is_null() {
+            return;
+        }
         // SAFETY: By the type invariant the queue is valid until it is freed. A device reads this at any
         // time, and either handler is good then.
         unsafe { (&raw mut (*self.cq).comp_handler).write_volatile(Some(self.softirq)) };
@@ -59,15 +76,17 @@ impl Notice {
 
     /// Waits until the interrupt has ended. Must not be called with interrupts off.
     pub(super) fn wait(&self) {
-        // SAFETY: By the type invariant it is initialised.
-        unsafe { bindings::irq_work_sync(self.work.get()) };
+        if !self.cq.is_null() {
+            // SAFETY: By the type invariant it is initialised.
+            unsafe { bindings::irq_work_sync(self.work.get()) };
+        }
     }
 }
 
 impl<H: Handler> Qp<H> {
     /// Has completions that a thread reports taken by an interrupt, where the CPU can send one to itself.
     ///
-    /// `cq` is new, with its context and a softirq.
+    /// `cq` is new, with its context and a softirq, and this object will not be moved.
     pub(super) fn interrupt(&mut self) -> Result {
         // SAFETY: It has no precondition.
         let possible = unsafe { bindings::srp_helper_arch_irq_work_has_interrupt() };
@@ -80,16 +99,13 @@ impl<H: Handler> Qp<H> {
         let Some(softirq) = (unsafe { (*cq).comp_handler }) else {
             return Err(EINVAL);
         };
+        // SAFETY: It is this object's, which does not move any more.
+        unsafe {
+            bindings::srp_helper_init_irq_work_hard(self.notice.work.get(), Some(Notice::run))
+        };
+        self.notice.softirq = softirq;
         // INVARIANT: The handler of `cq` queues it, which `drop` takes away and waits for before it frees the queue.
-        let notice = pin_init!(Notice {
-            work <- Opaque::ffi_init(|slot: *mut bindings::irq_work| {
-                // SAFETY: `slot` is valid for writes.
-                unsafe { bindings::srp_helper_init_irq_work_hard(slot, Some(Notice::run)) }
-            }),
-            cq,
-            softirq,
-        });
-        self.notice = Some(KBox::pin_init(notice, GFP_KERNEL)?);
+        self.notice.cq = cq;
         // SAFETY: No queue pair uses it yet, so there is nothing that a device could tell of.
         unsafe { (*cq).comp_handler = Some(Self::completed) };
         Ok(())
@@ -97,20 +113,17 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the device driver for the completion queue of a `Qp<H>` with a `notice`.
-    unsafe extern "C" fn completed(cq: *mut bindings::ib_cq, context: *mut core::ffi::c_void) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        let Some(notice) = &this.notice else {
-            return;
-        };
+    /// Called by the device driver for the completion queue of a `Qp<H>`, with its context.
+    unsafe extern "C" fn completed(cq: *mut bindings::ib_cq, context: *mut c_void) {
+        // SAFETY: By the type invariant the context of the queue is a `Qp<H>`, which frees the queue before it goes.
+        let this = unsafe { &*context.cast::<Self>() };
         // SAFETY: It has no precondition.
         if unsafe { bindings::srp_helper_in_interrupt() } {
             // SAFETY: It is the queue's own handler, called as the device driver has called this.
-            unsafe { (notice.softirq)(cq, context) };
+            unsafe { (this.notice.softirq)(cq, context) };
         } else {
             // SAFETY: By the type invariant it is initialised.
-            unsafe { bindings::irq_work_queue(notice.work.get()) };
+            unsafe { bindings::irq_work_queue(this.notice.work.get()) };
         }
     }
 }
