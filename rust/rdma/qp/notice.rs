@@ -25,12 +25,14 @@ use kernel::{
 
 type CompletionHandler = unsafe extern "C" fn(cq: *mut bindings::ib_cq, context: *mut c_void);
 
-/// The interrupt of a completion queue, or of none.
+/// The interrupt of a completion queue, or of none. On a cache line of its own, as it is written for each, and the
+/// rest of a queue pair is only read by commands.
 ///
 /// # Invariants
 ///
 /// `cq` is null, or `work` is initialised with [`Self::run`], and only queued while `cq` is valid, by its handler;
 /// and `softirq` is what ib_core has for the completions of `cq`.
+#[repr(align(64))]
 pub(super) struct Notice {
     work: Opaque<bindings::irq_work>,
     cq: *mut bindings::ib_cq,
