@@ -293,7 +293,7 @@ impl Session {
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),
-                last_scan: Atomic::new(0),
+                last_scan: Atomic::new(i64::MIN),
                 progress: Atomic::new(0),
                 patience: Atomic::new(LOG_OUT_PATIENCE_MS),
             }),

@@ -74,7 +74,14 @@ use crate::{
 use kernel::{
     prelude::*,
     str::CString,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 suite!(
@@ -89,6 +96,7 @@ suite!(
         an_end_before_it_is_live,
         an_end_after_it_is_dead,
         a_late_waiter,
+        the_first_report,
         violations_of_a_new_connection,
         a_live_session_recovers,
     ]
@@ -451,6 +459,22 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check!(!session.is_lost());
         check!(session.wait_down(0));
         Ok(())
+    })
+}
+
+/// Disks are looked for at once, also when the machine has not been up for the interval between two looks.
+fn the_first_report(soft: &Soft) -> Result {
+    Scene::new(soft)?.with("", |session, _| {
+        session.look_for_disks().map_err(|why| why.errno())?;
+        let never = session.last_scan.load(Relaxed);
+        session.units_changed();
+        for _ in 0..100 {
+            if session.last_scan.load(Relaxed) != never {
+                return Ok(());
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        Err(ETIMEDOUT)
     })
 }
 
