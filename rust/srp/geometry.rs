@@ -31,9 +31,11 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// 512-byte sectors of a command without `max_sect`, if one region holds them: 1 MiB, where the
+/// 512-byte sectors of a command without `max_sect`, if [`DEFAULT_REGIONS`] hold them: 1 MiB, where the
 /// midlayer's default is half of that.
 const DEFAULT_SECTORS: u32 = 2048;
+/// Regions that a command without `max_sect` may have: 256 pages are 1 MiB only for data that begins with a page.
+const DEFAULT_REGIONS: u32 = 2;
 
 /// Bytes of a receive buffer. The longest message that a target can send has 292.
 pub const RECEIVE_SIZE: usize = 512;
@@ -81,7 +83,7 @@ impl Geometry {
         let most = (MAX_PER_HANDLE as u32).min(u32::from(options.cmd_sg_entries));
         let wanted = options
             .max_sect
-            .unwrap_or(DEFAULT_SECTORS.min(regions.max_sectors(1)));
+            .unwrap_or(DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS))));
         let max_sectors = wanted.min(regions.max_sectors(most));
         if max_sectors < wanted {
             pr_warn!(

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import functools
 import glob
-import itertools
 import json
 import mmap
 import os
@@ -238,9 +237,13 @@ class Bench:
         write(f"/sys/class/srp_remote_ports/port-{host[4:]}:1/delete", "1")
         wait("log-out", lambda: host not in self.hosts())
 
+    def done(self, disks):
+        """Requests that have ended, and their sectors."""
+        stats = [[int(n) for n in read(f"/sys/block/{d}/stat").split()] for d in disks]
+        return [sum(stat[i] + stat[i + 4] for stat in stats) for i in (0, 2)]
+
     def sectors(self, disks):
-        """Sectors read and written."""
-        return sum(int(n) for d in disks for n in itertools.islice(read(f"/sys/block/{d}/stat").split(), 2, 7, 4))
+        return self.done(disks)[1]
 
     def fio(self, w, disks, more):
         jobs = int(w["jobs"])
@@ -279,9 +282,10 @@ class Bench:
         wait(f"I/O of {w['name']}", lambda: self.sectors(disks) > idle or p.poll() is not None)
         time.sleep(RAMP)
         self.marks.begin()
-        began, sectors = time.monotonic_ns(), self.sectors(disks)
+        began, before = time.monotonic_ns(), self.done(disks)
         time.sleep(seconds)
-        ns, sectors = time.monotonic_ns() - began, self.sectors(disks) - sectors
+        ns, after = time.monotonic_ns() - began, self.done(disks)
+        requests, sectors = (a - b for a, b in zip(after, before))
         seq = self.marks.end()
         output = p.communicate()[0]
         jobs = json.loads(output[output.index("{") :])["jobs"] if p.returncode == 0 else []
@@ -292,7 +296,7 @@ class Bench:
         # fio's figures are of a little more than the time that is counted. Where nothing is, it may have been at its end before us.
         iops, mbs = (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
         self.put(
-            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, iops=iops,
+            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests, iops=iops,
             mbs=mbs, latency=j["lat_ns"]["mean"], p99=j["lat_ns"]["percentile"]["99.000000"],
         )  # fmt: skip
         print(f"round {rnd} {variant:5} {w['name']:15} {iops:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)

@@ -194,9 +194,10 @@ if part == "reads":
 for depth in (1, 2, 4, 32):
     host, disk = login(f",max_cmd_per_lun={depth}")
     for ahead in (31, 255):
-        run(disk, "depth", "read", False, ahead=ahead, depth=depth)
-    for rw, direct in (("write", False), ("read", True), ("write", True)):
-        run(disk, "depth", rw, direct, depth=depth)
+        for rw in ("read", "write"):
+            run(disk, "depth", rw, False, ahead=ahead, depth=depth)
+    for rw in ("read", "write"):
+        run(disk, "depth", rw, True, depth=depth)
     logout(host)
 host, disk = login("")
 for jobs in range(1, 10):

@@ -65,8 +65,8 @@ def of(kind, **match):
 devices = sorted({r["device"] for r in found["registration"]})
 curves(
     "registration",
-    [(d, {"one handle": [(r["segments"], r["one"]) for r in of("registration", device=d, bytes=4096)],
-          **{f"a handle each, {b:.0f} B": [(r["segments"], r["each"]) for r in of("registration", device=d, bytes=b)] for b in (1024, 2048, 4096)}})
+    [(d, {f"{title}, {b} B": [(r["segments"], r[how]) for r in of("registration", device=d, bytes=b)]
+          for how, title in (("one", "one handle"), ("each", "a handle each")) for b in (1024, 2048, 4096)})
      for d in devices],
     "segments", "instructions for registration and invalidation",
 )  # fmt: skip
@@ -102,8 +102,8 @@ axis.set_ylabel("instructions from the call to the callback")
 save(figure, "latency")
 curves(
     "depth",
-    [("through the page cache", {f"{rw}, read-ahead {a:.0f} pages" if rw == "read" else rw: [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=0, ahead=a)]
-                                 for rw, a in (("read", 31), ("read", 255), ("write", 31))}),
+    [("through the page cache", {f"{rw}, read-ahead {a} pages": [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=0, ahead=a)]
+                                 for rw in ("read", "write") for a in (31, 255)}),
      ("direct", {rw: [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=1)] for rw in ("read", "write")})],
     "max_cmd_per_lun", "MB/s",
 )  # fmt: skip
@@ -132,7 +132,7 @@ def table(title, rows, columns):
         print("  ".join(f"{r[c]:>10}" if isinstance(r[c], str) else f"{r[c]:>10.10g}" for c in columns))
 
 
-table("registration and invalidation", of("registration", bytes=4096), ("device", "segments", "one", "each"))
+table("registration and invalidation", found["registration"], ("device", "bytes", "segments", "one", "each"))
 table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
 table("latency", rows, ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""plot.py FOLDER: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; with `peers`
-FOLDER/peers.json: peers.svg."""
+"""plot.py FOLDER [peers|wall]: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; or
+FOLDER/peers.json: peers.svg; or FOLDER/wall.json: wall-ratios.svg and wall-rates.svg."""
 
 import json
 import sys
@@ -12,25 +12,28 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
 import matplotlib.pyplot as plt
 
-folder, *peers = sys.argv[1:]
-with open(f"{folder}/{'peers' if peers else 'results'}.json") as f:
+folder, kind = [*sys.argv[1:], "results"][:2]
+prefix = "wall-" if kind == "wall" else ""
+with open(f"{folder}/{kind}.json") as f:
     results = json.load(f)
 workloads = {w: e for w, e in results["workloads"].items() if not w.startswith("login")}
 
 
 def save(figure, name):
-    figure.savefig(f"{folder}/{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(f"{folder}/{prefix}{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def ratios():
     metrics = [("insn", "instructions per I/O"), ("module", "in ib_srp"), ("latency", "mean latency")]
+    if kind == "wall":
+        metrics = [("latency", "mean latency"), ("p99", "p99 latency")]
     rows = [(w, v) for w, e in workloads.items() for v in e["ratios"]]
     figure, axes = plt.subplots(1, len(metrics), figsize=(13, 0.28 * len(rows) + 1), sharey=True)
     for axis, (metric, title) in zip(axes, metrics):
         for y, (w, v) in enumerate(rows):
             if r := workloads[w]["ratios"][v].get(metric):
-                spread = [[r["median"] - r["min"]], [r["max"] - r["median"]]]
-                axis.barh(y, r["median"], xerr=spread, color="tab:green" if r["median"] <= 1 else "tab:red", capsize=2)
+                middle, (low, high) = r.get("mean", r["median"]), r.get("ci95", (r["min"], r["max"]))
+                axis.barh(y, middle, xerr=[[middle - low], [high - middle]], color="tab:green" if middle <= 1 else "tab:red", capsize=2)
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_title(f"{title}, ours / C")
     axes[0].set_yticks(range(len(rows)), [w if v == "c" else f"{w} ({v})" for w, v in rows])
@@ -95,7 +98,7 @@ def others():
     save(figure, "peers")
 
 
-if peers:
+if kind == "peers":
     others()
 else:
     ratios()

@@ -76,6 +76,23 @@ timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)
 wait $fio || fail "I/O during a host reset"
 told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
 
+# Memory for a connection that is made anew is asked for without I/O: it could be this very disk that has to be written to.
+unlisten
+echo 16384 >$tracing/buffer_size_kb
+echo >$tracing/trace
+echo 1 >$tracing/options/stacktrace
+echo 1 >$tracing/events/kmem/mm_page_alloc/enable
+timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
+echo 0 >$tracing/events/kmem/enable
+echo 0 >$tracing/options/stacktrace
+cat $tracing/trace >$tmp/trace
+# The event is before the stack that it had.
+awk '/ mm_page_alloc: / {event = $0} /^ => .*ib_srp/ {if (event) print event; event = ""}' $tmp/trace >$tmp/ours
+pages=$(wc -l <$tmp/ours)
+[ $pages -ge 4 ] || fail "only $pages allocations of pages for a connection: $(head -n 40 $tmp/trace)"
+! grep -vE 'gfp_flags=[^ ]*(GFP_NOIO|GFP_NOWAIT|GFP_ATOMIC)' $tmp/ours || fail "memory that may be had by I/O"
+say "$pages allocations of pages for a connection, all without I/O"
+
 listen
 logout "$host"
 dev=

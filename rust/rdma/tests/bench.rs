@@ -47,8 +47,8 @@ use kernel::{
 
 /// How often each thing is done.
 const ROUNDS: u32 = 20;
-/// Most handles of a connection here.
-const MOST: usize = 32;
+/// Most segments.
+const MOST: usize = 512;
 /// Bytes of the peer's memory.
 const CHUNK: usize = 64 << 10;
 
@@ -69,6 +69,16 @@ fn scattered(count: usize, bytes: usize) -> Result<List> {
         pieces.push((2 * number * PAGE_SIZE, bytes), GFP_KERNEL)?;
     }
     List::new((2 * count).next_power_of_two(), &pieces)
+}
+
+/// `count` pieces of `bytes`, each behind the last.
+fn adjacent(count: usize, bytes: usize) -> Result<List> {
+    let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
+    for number in 0..count {
+        pieces.push((number * bytes, bytes), GFP_KERNEL)?;
+    }
+    let pages = (count * bytes).div_ceil(PAGE_SIZE);
+    List::new(pages.next_power_of_two(), &pieces)
 }
 
 /// `count` pieces of `bytes`, each in the next page.
@@ -113,22 +123,23 @@ fn registrations(soft: &Soft) -> Result {
     let mut link = Link::with(soft, &shape)?;
     for bytes in [1024, 2048, 4096] {
         for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
-            // A region holds whole pages with parts at its ends only.
-            let together = bytes == PAGE_SIZE && count <= shape.pages as usize;
             let mut one = 0;
-            if together || count == 1 {
+            if count * bytes <= shape.pages as usize * PAGE_SIZE {
+                // A region holds whole pages with parts at its ends only.
+                let list = if bytes == PAGE_SIZE {
+                    scattered(count, bytes)
+                } else {
+                    adjacent(count, bytes)
+                };
                 let mut lists = KVec::with_capacity(1, GFP_KERNEL)?;
-                lists.push(scattered(count, bytes)?, GFP_KERNEL)?;
+                lists.push(list?, GFP_KERNEL)?;
                 one = timed(|| register(&mut link, &mut lists))?;
             }
-            let mut each = 0;
-            if count <= MOST {
-                let mut lists = KVec::with_capacity(count, GFP_KERNEL)?;
-                for _ in 0..count {
-                    lists.push(scattered(1, bytes)?, GFP_KERNEL)?;
-                }
-                each = timed(|| register(&mut link, &mut lists))?;
+            let mut lists = KVec::with_capacity(count, GFP_KERNEL)?;
+            for _ in 0..count {
+                lists.push(scattered(1, bytes)?, GFP_KERNEL)?;
             }
+            let each = timed(|| register(&mut link, &mut lists))?;
             pr_info!(
                 "srp_bench: registration device={:?} segments={count} bytes={bytes} one={one} each={each}\n",
                 soft.kind
