@@ -69,9 +69,15 @@ for name, entry in io.items():
         title = name if variant == "c" else f"{name} {variant}"
         line = next(line for line in intervals.splitlines() if line.startswith(f"{title:22}"))
         low, high = map(float, re.search(r"iops (\S+)-(\d\S+)", line).groups())
-        product = entry["ratios"][variant]["iops"]["rounds"]
+        ratio = entry["ratios"][variant]["iops"]
+        product = ratio["rounds"]
         mean = (product[0] * product[1]) ** 0.5
         assert low - 0.001 <= mean <= high + 0.001, (name, line, product)
+        assert abs(ratio["mean"] - mean) < 1e-9, (name, ratio)
+        assert abs(ratio["ci95"][0] - low) < 0.001 and abs(ratio["ci95"][1] - high) < 0.001, (name, line, ratio)
+        # The first of its lines is that of the table: C, ours, and the ratio.
+        row = next(line for line in text.splitlines() if line.startswith(f"{title:22}")).split()
+        assert abs(float(row[row.index(title.split()[-1]) + 3]) - mean) < 0.001, (row, mean)
 EOF
 [ -z "$(hosts)" ] || fail "a login is left"
 load_srp
