@@ -195,6 +195,10 @@ def table(results, counted):
     absolute(results)
 
 
+def rounded(x):
+    return f"{x:.{0 if x >= 1000 else 1}f}"
+
+
 def absolute(results):
     figures = [f for f in FIGURES if any(f[0] in figures for rounds in results.runs.values() for figures in rounds.values())]
     print("\nminimum / median / maximum of the rounds\n" + f"{'':22}" + "".join(f"{title:>36}" for _, title, _ in figures))
@@ -205,7 +209,7 @@ def absolute(results):
         row = f"{w + ' ' + variant:22}"
         for metric, _, unit in figures:
             values = [r[metric] / unit for r in rounds if metric in r]
-            text = " / ".join(f"{f(values):.{0 if f(values) >= 1000 else 1}f}" for f in (min, statistics.median, max)) if values else ""
+            text = " / ".join(rounded(f(values)) for f in (min, statistics.median, max)) if values else ""
             row += f"{text:>36}"
         print(row)
 
@@ -223,7 +227,7 @@ def compare(results, columns, workloads, middle):
                     row += " " * 30
                     continue
                 value = [statistics.median(r[metric] for r in results.runs[w, v].values()) / unit for v in (variant, "rust")]
-                row += f"{value[0]:11.{0 if value[0] >= 1000 else 1}f}{value[1]:10.{0 if value[1] >= 1000 else 1}f}{middle(ratio):9.3f}"
+                row += f"{rounded(value[0]):>11}{rounded(value[1]):>10}{middle(ratio):9.3f}"
             print(row)
 
 
@@ -306,7 +310,7 @@ def check(results, path, short, again):
         if len(ratios) < 3 and not steady and (not short or least == ["-"]):
             print(f"{'':6} {text}, not judged by {len(ratios)} rounds")
             continue
-        known = short and least and ratio > limit * TOLERANCE
+        known = short and least not in ([], ["-"]) and ratio > limit * TOLERANCE
         if known:
             limit = float(least[0])
             text += f", missed with {least[0]}"

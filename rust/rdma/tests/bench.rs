@@ -124,7 +124,7 @@ fn registrations(soft: &Soft) -> Result {
     for bytes in [1024, 2048, 4096] {
         for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
             let mut one = 0;
-            if count * bytes <= shape.pages as usize * PAGE_SIZE {
+            if count <= shape.pages as usize {
                 // A region holds whole pages with parts at its ends only.
                 let list = if bytes == PAGE_SIZE {
                     scattered(count, bytes)
