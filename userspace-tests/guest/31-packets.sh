@@ -22,6 +22,7 @@ jitter="delay 20ms 10ms"
 for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms reorder 25% 50%"; do
 	note "$how"
 	acked; before=$acked
+	mark
 	clock; t0=$now
 	netem 0 $how
 	sleep ${LONG:+2}5
@@ -32,6 +33,8 @@ for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms 
 	errors
 	say "$how: $((acked - before)) requests in $(ms $((now - t0))), $errors errors"
 	[ $errors = 0 ] || fail "$how: errors"
+	# rxe-retry.patch: what is registered already when a packet is lost.
+	[ "$how" != "loss 1%" ] || ! log_since | grep "connection lost" || fail "$how: the transport should have tried again"
 done
 verified
 alive 2
