@@ -6,8 +6,8 @@
 # MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
-# clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table and
-# wall.json, no plots. Neither srp_daemon nor multipathd may run.
+# clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table,
+# wall.json, and plots where mmdebstrap is there. Neither srp_daemon nor multipathd may run.
 . "$(dirname "$0")/lib.sh"
 
 bench=$top/userspace-tests/bench
@@ -158,5 +158,5 @@ icount|wall|peers) ;;
 esac
 status=0 plot=(plot.py /out)
 "${MODE:-icount}"
-[ -n "${SHORT-}" ] || [ ${#plot[@]} = 0 ] || "$top/ci/plot.sh" "${plot[@]}"
+[ -n "${SHORT-}" ] || [ ${#plot[@]} = 0 ] || "$top/ci/plot.sh" "${plot[@]}" || [ "${MODE-}" = wall ] || exit 1
 exit $status
