@@ -3,7 +3,8 @@
 """From what measure.py and the plugin wrote (NAME.disk and NAME.counts) to results.json and a table.
 
 Instructions per I/O: all that the guest's CPUs executed between two marks, fio and the target
-included, without idle time, by the number of blocks that the disks completed meanwhile."""
+included, without idle time, by the commands that the SCSI midlayer was told of between them, or by the requests
+that the disks completed where there are none; a command or request has a part of an I/O, by the disks' counters."""
 
 import argparse
 import json
