@@ -27,3 +27,4 @@ pub mod task;
 #[cfg(SRP_KUNIT)]
 mod tests;
 pub mod trace;
+pub mod turns;

@@ -3,8 +3,11 @@
 //! The login: address, route, connection, SRP login, channel by channel.
 //!
 //! The first channel is alone, since it tells the target to end older channels of ours. The others
-//! go through the steps together, and those that fail are left out. All of it ends within ten
-//! seconds, or with a signal.
+//! go through the steps together, and those that fail are left out.
+//!
+//! A request that was sent ends with its answer, when the connection manager gives up, or when the
+//! target has been silent for long; then the connection manager tells the target. While the target
+//! answers others it is busy, and is waited for.
 
 mod attempt;
 mod ib;
@@ -32,18 +35,25 @@ use super::{
         },
         redirect::Redirect, //
     },
-    session::Session, //
+    session::Session,
+    turns::{
+        Turn,
+        SILENT_TURN_MS, //
+    }, //
 };
 use crate::{
-    deadline::Deadline,
     rdma::pd::Pd,
-    sys,
+    sys::{
+        self,
+        monotonic_ns, //
+    },
     workqueue::Delayed, //
 };
 use attempt::{
     Attempt,
     Terms, //
 };
+use core::cell::Cell;
 use kernel::{
     fmt,
     prelude::*,
@@ -63,6 +73,9 @@ const RESPONDER_RESOURCES: u8 = 16;
 const RNR_RETRY_COUNT: u8 = 7;
 /// How often a waiting login looks whether the session has ended.
 const SLICE_MS: u32 = 100;
+/// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
+/// lost its own. TCP asks after 1 and 3 s again, and then more and more rarely.
+const OPEN_AGAIN_MS: Msecs = 3_500;
 
 /// How the target is reached.
 pub enum Way {
@@ -78,6 +91,15 @@ impl Way {
         match self {
             Self::Ib(service) => Some(service),
             Self::Rdma(_) => None,
+        }
+    }
+
+    /// Leads to the same place.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Rdma(one), Self::Rdma(two)) => one.dest == two.dest,
+            (Self::Ib(one), Self::Ib(two)) => one.dgid == two.dgid,
+            _ => false,
         }
     }
 
@@ -143,6 +165,8 @@ struct Connecting {
     attempt: Arc<dyn Attempt>,
     connection: Option<Arc<Connection>>,
     requested: Requested,
+    /// When the request was sent, in nanoseconds of the monotonic clock.
+    since: i64,
 }
 
 impl Drop for Connecting {
@@ -161,20 +185,23 @@ pub struct Login<'a> {
     session: &'a Arc<Session>,
     purpose: Purpose,
     pd: Arc<Pd>,
-    /// The end of all waiting.
-    deadline: Deadline,
+    /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
+    patience: Msecs,
+    /// Its turn at the target, while it has one.
+    turn: Cell<Option<Turn>>,
 }
 
 impl<'a> Login<'a> {
-    /// Starts the clock: all waiting ends within `limit` milliseconds. Sleeps.
+    /// Waits until it is the session's turn at the target. From then on the login is given up when the target
+    /// has said nothing for `patience` milliseconds, neither here nor to others. Sleeps.
     ///
     /// # Errors
     ///
-    /// Those of the device; [`LoginFailure::Removed`] if the session is ending.
+    /// Those of the device; [`LoginFailure::Removed`] if the session is ending; [`LoginFailure::Signal`].
     pub fn new(
         session: &'a Arc<Session>,
         purpose: Purpose,
-        limit: Msecs,
+        patience: Msecs,
     ) -> Result<Self, LoginFailure> {
         let pd = match purpose {
             Purpose::First => session
@@ -190,12 +217,25 @@ impl<'a> Login<'a> {
                 .clone()
                 .ok_or(LoginFailure::Removed)?,
         };
-        Ok(Self {
+        let this = Self {
             session,
             purpose,
             pd,
-            deadline: Deadline::new(limit),
-        })
+            patience,
+            turn: Cell::new(None),
+        };
+        while !this.is_over() {
+            match session.turns.take(SLICE_MS) {
+                Ok(None) => {}
+                Ok(turn) => {
+                    this.turn.set(turn);
+                    return Ok(this);
+                }
+                Err(_) if this.is_over() => {}
+                Err(_) => return Err(LoginFailure::Signal),
+            }
+        }
+        Err(LoginFailure::Removed)
     }
 
     /// The protection domain of all channels.
@@ -297,6 +337,7 @@ impl<'a> Login<'a> {
             let step = self.accept(channel);
             self.keep(&mut channels, step, &mut lost)?;
         }
+        self.turn.set(None);
         match lost {
             Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
             Some(why) => {
@@ -366,6 +407,7 @@ impl<'a> Login<'a> {
                 initiator: plan.initiator,
                 target: plan.target,
             },
+            since: monotonic_ns(),
         };
         let terms = Terms {
             responder_resources: geometry.device.max_qp_rd_atom.min(RESPONDER_RESOURCES),
@@ -375,9 +417,8 @@ impl<'a> Login<'a> {
         self.in_time(|| channel.attempt.request(&channel.requested, &terms))
             .map_err(|why| match why {
                 LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-                LoginFailure::Signal
-                    if self.purpose != Purpose::First || self.deadline.left() == 0 =>
-                {
+                // A process has others.
+                LoginFailure::Signal if self.purpose != Purpose::First => {
                     LoginFailure::Timeout("connect request")
                 }
                 why => why,
@@ -387,20 +428,26 @@ impl<'a> Login<'a> {
 
     /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in the
     /// connect request, with TCP's own retries. That ends when the time is over or the session is
-    /// ending, as if by a signal.
+    /// ending, as if by a signal; the target has no request then.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
         let session = self.session;
+        let limit = match self.purpose {
+            Purpose::First | Purpose::More => self.patience,
+            Purpose::Again => OPEN_AGAIN_MS,
+        };
         session.waiting.run(|| {
             if self.is_over() {
                 return Err(LoginFailure::Signal);
             }
-            let left = self.deadline.left();
-            let _ = <Delayed<Session, 4>>::schedule(session.clone(), left);
+            let _ = <Delayed<Session, 4>>::schedule(session.clone(), limit);
             let result = f();
-            Delayed::<Session, 4>::cancel_sync(session);
+            // The interruption may have come too late for `f`, and would end a later wait.
+            let over = !Delayed::<Session, 4>::cancel_sync(session);
             match result {
-                // The interruption may have come too late for `f`, and would end a later wait.
-                Ok(()) if self.deadline.left() == 0 => Err(LoginFailure::Signal),
+                Ok(()) if over => Err(LoginFailure::Timeout("connect request")),
+                Err(LoginFailure::Signal) if over && !self.is_over() => {
+                    Err(LoginFailure::Timeout("connect request"))
+                }
                 result => result,
             }
         })
@@ -425,7 +472,7 @@ impl<'a> Login<'a> {
     /// The target's response, from wherever it sends us.
     fn response(&self, mut channel: Connecting) -> Result<(Connecting, Response), LoginFailure> {
         loop {
-            match self.wait_for(&*channel.attempt, "login response") {
+            match self.wait_for(&*channel.attempt, "login response", channel.since) {
                 Ok(response) => return Ok((channel, response.unwrap_or_default())),
                 Err(LoginFailure::Redirected(to)) => channel = self.redirect(channel, &to)?,
                 Err(why) => return Err(why),
@@ -480,26 +527,33 @@ impl<'a> Login<'a> {
 
     /// Waits for the end of a step before the request.
     fn wait(&self, channel: &Resolving<'_>, what: &'static str) -> Result<(), LoginFailure> {
-        self.wait_for(&*channel.attempt, what).map(|_| ())
+        self.wait_for(&*channel.attempt, what, monotonic_ns())
+            .map(|_| ())
     }
 
-    /// Waits for the end of a step.
+    /// Waits for the end of a step that began at the time `since`.
     fn wait_for(
         &self,
         attempt: &dyn Attempt,
         what: &'static str,
+        since: i64,
     ) -> Result<Option<Response>, LoginFailure> {
         loop {
-            let left = self.deadline.left();
             if self.is_over() {
                 return Err(LoginFailure::Removed);
             }
-            match attempt.wait(left.min(SLICE_MS)) {
+            match attempt.wait(SLICE_MS) {
                 Err(_) if self.is_over() => return Err(LoginFailure::Removed),
                 Err(_) => return Err(LoginFailure::Signal),
                 Ok(Some(outcome)) => return outcome,
-                Ok(None) if left == 0 => return Err(LoginFailure::Timeout(what)),
                 Ok(None) => {}
+            }
+            let silence = self.session.turns.silence(since);
+            if silence >= self.patience {
+                return Err(LoginFailure::Timeout(what));
+            }
+            if silence >= SILENT_TURN_MS {
+                self.turn.set(None);
             }
         }
     }

@@ -144,12 +144,6 @@ pub enum LoginFailure {
 }
 
 impl LoginFailure {
-    /// It may be a lost packet, or a connection that broke while it was made: worth another try at
-    /// once, unlike a refusal.
-    pub fn may_be_chance(&self) -> bool {
-        matches!(self, Self::Timeout(_) | Self::Setup(_) | Self::Disconnected)
-    }
-
     /// The error number for user space.
     pub fn errno(&self) -> Error {
         match self {

@@ -150,6 +150,12 @@ impl Events {
 
     /// A step ended, or the connection.
     fn step_ended(&self, outcome: Outcome, event: EventKind) {
+        if matches!(
+            event,
+            EventKind::Established | EventKind::Rejected | EventKind::Disconnected
+        ) {
+            self.session.turns.hear();
+        }
         let failed = outcome.is_err();
         self.end(outcome);
         if failed && self.live.load(Acquire) {

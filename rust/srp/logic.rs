@@ -5,6 +5,8 @@
 //! The driver keeps the words and counters that these functions compute in atomics and behind
 //! locks; the same files are built and tested on the host.
 
+pub mod backoff;
+pub mod budget;
 pub mod channels;
 pub mod cm;
 pub mod credit;

@@ -11,7 +11,8 @@ use super::{
         Key,
         Session,
         LOG_OUT_PATIENCE_MS, //
-    }, //
+    },
+    turns::Turns, //
 };
 use crate::{
     pm::SleepHandler,
@@ -208,8 +209,12 @@ impl Port {
         plan: Plan,
         geometry: Geometry,
     ) -> Result<Arc<Session>> {
-        let session = Session::new(self, key, plan, geometry, self.queues.clone())?;
         let mut sessions = self.sessions.lock();
+        let turns = match sessions.list.iter().find(|s| s.plan.way.is_like(&plan.way)) {
+            Some(other) => other.turns.clone(),
+            None => Turns::new()?,
+        };
+        let session = Session::new(self, key, plan, geometry, self.queues.clone(), turns)?;
         if sessions.closed {
             return Err(ENODEV);
         }

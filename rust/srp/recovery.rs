@@ -5,14 +5,17 @@
 //! The state of the remote port, its timeouts and when to try again are those of the SRP transport
 //! class. What differs from its idea: a try runs on a queue of our own and holds no lock while it
 //! waits for the network, so that the timeouts are kept. `srp_reconnect_rport()` only takes over a
-//! try that has succeeded ([`Session::commit`]), and otherwise begins the next one. The first try
-//! comes at once.
+//! try that has succeeded ([`Session::commit`]), and otherwise begins the next one. Tries before that timer's
+//! are our own, see [`backoff`](super::logic::backoff).
 //!
 //! Queue pairs and identifiers are new each time. Slots, message memory, memory regions and
 //! completion queues are those of the login; what has to be allocated on the way is so without I/O.
 
 use super::{
-    channel::Connection,
+    channel::{
+        Channels,
+        Connection, //
+    },
     connect::{
         Login,
         Purpose, //
@@ -21,13 +24,19 @@ use super::{
         LoginFailure,
         Lost, //
     },
+    front::scsi::Io,
     log::session_log,
     logic::{
+        backoff::{
+            spread_ms,
+            Pause, //
+        },
         session::{
             fill_delay_ms,
             Event,
             State,
-            LOGIN_TIMEOUT_MS, //
+            LOGIN_TIMEOUT_MS,
+            RECONNECT_TIMEOUT_MS, //
         },
         strikes, //
     },
@@ -40,8 +49,12 @@ use super::{
 use crate::{
     errno,
     params,
+    scsi::Host,
     sync::NoIo,
-    sys::monotonic_ns,
+    sys::{
+        monotonic_ns,
+        random_u16, //
+    },
     workqueue::{
         Delayed,
         DelayedItem,
@@ -59,25 +72,42 @@ use kernel::{
         rcu,
         Arc, //
     },
-    time::Msecs,
-    workqueue::WorkItem, //
+    time::Msecs, //
 };
 
-/// A try that gets no answer in this time begins anew, in milliseconds. The connection managers send a
-/// request that was lost again only after four seconds, and TCP after 1, 2, 4 and so on; the last limit
-/// is for a target that is slow.
-const TRY_LIMITS_MS: [Msecs; 3] = [2_000, 3_000, LOGIN_TIMEOUT_MS];
 /// After a resume a target has this time to answer.
 const WAKE_TEST_MS: Msecs = 5_000;
 /// Disks are looked for at most once in this time, whatever the target reports.
 const RESCAN_INTERVAL_MS: Msecs = 30_000;
 
 impl Session {
-    /// Begins to reconnect at once, if the session has lost its connection. Any context.
+    /// Begins to reconnect at once, if the session has lost its connection. After a try that is under way
+    /// there is another one then. Any context.
     pub fn begin_reconnect(self: &Arc<Self>) {
-        if self.state() == State::Recovering && self.is_down() {
-            // If it is queued already, that is the next try.
-            let _ = self.queues.reconnect.enqueue::<Self, 3>(self.clone());
+        self.try_in(0);
+    }
+
+    /// The next try comes in `delay` milliseconds, whatever pause there would be. Any context.
+    fn try_in(self: &Arc<Self>, delay: Msecs) {
+        let phase = self.phase.lock();
+        if phase.state == State::Recovering && self.is_down() {
+            // Not if it is being taken back, by the end of the session.
+            let _ = <Delayed<Self, 6>>::hurry(self.clone(), delay);
+        }
+    }
+
+    /// The next try comes after the pause that it has, unless it comes earlier; or with the timer of the
+    /// transport class. Any context.
+    fn try_later(self: &Arc<Self>, host: &Host<Io>) {
+        let Ok(reconnect_delay) = u32::try_from(host.timeouts().reconnect_delay) else {
+            return;
+        };
+        let phase = self.phase.lock();
+        if phase.state != State::Recovering || !self.is_down() {
+            return;
+        }
+        if let Pause::Ms(delay) = phase.backoff.pause(reconnect_delay, random_u16()) {
+            let _ = <Delayed<Self, 6>>::schedule(self.clone(), delay);
         }
     }
 
@@ -92,7 +122,7 @@ impl Session {
 
     /// Tries to reconnect that have failed since the connection was lost.
     pub fn failed_tries(&self) -> u32 {
-        self.phase.lock().failed_tries
+        self.phase.lock().backoff.tries()
     }
 
     /// Sets a timer, unless the session is ending, which has taken all timers back then.
@@ -107,12 +137,13 @@ impl Session {
         }
     }
 
-    /// The first try after a loss. A target that has broken the protocol, or that ends connections as
-    /// soon as they are made, is not asked at once.
+    /// The first try after a loss, see [`Backoff`](super::logic::backoff::Backoff).
     pub(super) fn first_reconnect(self: &Arc<Self>) {
-        let at_once = self.phase.lock().at_once;
-        if !self.is_given_up() && at_once {
-            self.begin_reconnect();
+        if self.is_given_up() {
+            return;
+        }
+        if let (_, Some(host)) = self.parts() {
+            self.try_later(&host);
         }
     }
 
@@ -166,17 +197,21 @@ impl Session {
             return Err(errno::EPROTO);
         }
         if !phase.ready {
+            let trying = phase.trying;
             self.tried.store(false, Relaxed);
             drop(phase);
-            self.begin_reconnect();
             if blocks {
+                if !trying {
+                    let seconds = host
+                        .as_ref()
+                        .map_or(0, |host| host.timeouts().reconnect_delay);
+                    self.try_in(spread_ms(u32::try_from(seconds).unwrap_or(0), random_u16()));
+                }
                 return Err(errno::EINPROGRESS);
             }
             // There is no timeout that would be late, and an error would have the commands fail.
-            let limit = TRY_LIMITS_MS.iter().sum();
             let wait = |done: &dyn Fn() -> bool| {
-                let done = || done() || self.is_ending();
-                let _ = self.changed.wait_timeout(limit, done);
+                self.changed.wait(|| done() || self.is_ending());
             };
             wait(&|| self.is_down());
             self.begin_reconnect();
@@ -198,47 +233,40 @@ impl Session {
     /// One try to reconnect.
     fn attempt(self: &Arc<Self>) {
         let _noio = NoIo::enter();
-        let (Some(channels), Some(host)) = self.parts() else {
-            return self.has_tried();
-        };
+        self.phase.lock().trying = true;
+        if let (Some(channels), Some(host)) = self.parts() {
+            self.attempt_on(&channels, &host);
+        }
+        self.phase.lock().trying = false;
+        self.has_tried();
+    }
+
+    fn attempt_on(self: &Arc<Self>, channels: &Channels, host: &Host<Io>) {
         let wanted = {
             let mut phase = self.phase.lock();
             let out = phase.strikes.is_out();
             phase.awaited &= !out;
             if phase.state != State::Recovering || !self.is_down() || out {
-                drop(phase);
-                return self.has_tried();
+                return;
             }
             phase.broken = false;
             // A reset of the host is one try, whatever the pause between tries is.
             let wanted = core::mem::take(&mut phase.reset);
             if !wanted && host.timeouts().reconnect_delay <= 0 {
-                drop(phase);
-                return self.has_tried();
+                return;
             }
             wanted
         };
-        let mut result = Err(LoginFailure::Removed);
-        for limit in TRY_LIMITS_MS {
-            result =
-                Login::new(self, Purpose::Again, limit).and_then(|login| login.again(&channels));
-            if !result.as_ref().is_err_and(LoginFailure::may_be_chance)
-                || self.phase.lock().strikes.is_out()
-            {
-                break;
-            }
-            end_connections(&channels);
-            // That was said of the connections that are gone now.
-            self.phase.lock().broken = false;
-        }
+        let result = Login::new(self, Purpose::Again, RECONNECT_TIMEOUT_MS)
+            .and_then(|login| login.again(channels));
         let count = match result {
             Ok(count) => count,
             Err(why) => {
                 if !matches!(why, LoginFailure::Removed) {
                     session_log!(Warning, self, "reconnect failed: {}", format_args!("{why}"));
                 }
-                end_connections(&channels);
-                self.try_failed(wanted);
+                end_connections(channels);
+                self.try_failed(wanted, host);
                 return;
             }
         };
@@ -261,8 +289,8 @@ impl Session {
                         taken.err().map_or(0, |e| e.to_errno())
                     );
                 }
-                end_connections(&channels);
-                self.try_failed(wanted);
+                end_connections(channels);
+                self.try_failed(wanted, host);
                 if hopeless || self.is_failing() {
                     self.settle();
                 }
@@ -274,26 +302,29 @@ impl Session {
             }
         }
         // From here on the connections are those of the session, and may be lost again already.
-        session_log!(
-            Info,
-            self,
-            "reconnected, {} of {} channels",
-            count,
-            channels.len()
-        );
+        if !self.quiet.load(Relaxed) {
+            session_log!(
+                Info,
+                self,
+                "reconnected, {} of {} channels",
+                count,
+                channels.len()
+            );
+        }
         self.look_after();
     }
 
     /// `wanted`: for a reset.
-    fn try_failed(&self, wanted: bool) {
+    fn try_failed(self: &Arc<Self>, wanted: bool, host: &Host<Io>) {
         {
             let mut phase = self.phase.lock();
-            phase.failed_tries = phase.failed_tries.saturating_add(1);
+            phase.backoff.failed();
             // A reset that came meanwhile has a try of its own.
             phase.awaited &= !wanted || phase.reset;
         }
-        self.is_given_up();
-        self.has_tried();
+        if !self.is_given_up() {
+            self.try_later(host);
+        }
     }
 
     fn has_tried(&self) {
@@ -409,9 +440,7 @@ impl Session {
     }
 }
 
-impl WorkItem<3> for Session {
-    type Pointer = Arc<Self>;
-
+impl DelayedItem<6> for Session {
     fn run(this: Arc<Self>) {
         this.attempt();
     }

@@ -12,6 +12,7 @@
 //! `phase` is innermost.
 
 mod ending;
+mod loss;
 mod watch;
 
 pub use ending::end_connections;
@@ -19,21 +20,20 @@ pub use ending::end_connections;
 use super::{
     channel::Channels,
     connect::Plan,
-    error::{
-        LoginFailure,
-        Lost, //
-    },
+    error::LoginFailure,
     front::scsi::Io,
     geometry::Geometry,
-    log::session_log,
-    logic::session::{
-        next,
-        Event,
-        State,
-        Step,
-        SHORT_LIFE_NS, //
+    logic::{
+        backoff::Backoff,
+        budget::Budget,
+        session::{
+            next,
+            Event,
+            State,
+            Step, //
+        },
+        strikes::Strikes, //
     },
-    logic::strikes::Strikes,
     port::{
         Port,
         Queues, //
@@ -41,7 +41,8 @@ use super::{
     proto::ids::{
         Guid,
         PortId, //
-    }, //
+    },
+    turns::Turns, //
 };
 use crate::{
     rdma::pd::Pd,
@@ -54,10 +55,7 @@ use crate::{
         WaitQueue,
     },
     sys::monotonic_ns,
-    trace::{
-        trace,
-        Text, //
-    },
+    trace::trace,
     workqueue::{
         impl_has_delayed,
         new_delayed,
@@ -118,8 +116,11 @@ pub(super) struct Phase {
     pub(super) broken: bool,
     /// That try has succeeded and waits for the transport class to take it.
     pub(super) ready: bool,
-    /// The connection that was lost may be replaced at once.
-    pub(super) at_once: bool,
+    /// A try to reconnect is under way.
+    pub(super) trying: bool,
+    pub(super) backoff: Backoff,
+    /// What the log may still have of losses.
+    pub(super) budget: Budget,
     pub(super) strikes: Strikes,
     pub(super) told: Told,
     /// The connection was ended to reset the host.
@@ -128,8 +129,6 @@ pub(super) struct Phase {
     pub(super) awaited: bool,
     /// When the connection came up, in nanoseconds of the monotonic clock.
     pub(super) since: i64,
-    /// Tries to reconnect that have failed since the connection was lost.
-    pub(super) failed_tries: u32,
 }
 
 /// A login at one target.
@@ -141,6 +140,8 @@ pub struct Session {
     pub(super) plan: Plan,
     pub(super) geometry: Geometry,
     pub(super) queues: Queues,
+    /// Shared with those who log in at the same place.
+    pub(super) turns: Arc<Turns>,
     #[pin]
     pub(super) phase: SpinLockIrq<Phase>,
     /// `phase.state`, for those who only look.
@@ -155,6 +156,8 @@ pub struct Session {
     is_down: Atomic<bool>,
     /// The log-out has begun, so the end of the connection is no news.
     leaving: Atomic<bool>,
+    /// The log has had enough of losses, and does not have this one either.
+    pub(super) quiet: Atomic<bool>,
     /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
     time_allowed: Atomic<u32>,
     /// Most descriptors that a command of the midlayer may take.
@@ -174,8 +177,6 @@ pub struct Session {
     removal: Work<Session, 1>,
     #[pin]
     scan: Work<Session, 2>,
-    #[pin]
-    pub(super) reconnect: Work<Session, 3>,
     /// The disks have been looked for.
     #[pin]
     scanned: Completion,
@@ -194,6 +195,9 @@ pub struct Session {
     pub(super) waiting_timeout: Delayed<Session, 4>,
     #[pin]
     watch: Delayed<Session, 5>,
+    /// The next try to reconnect.
+    #[pin]
+    pub(super) reconnect: Delayed<Session, 6>,
     /// How often channels that are missing have been tried to add.
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
@@ -212,7 +216,6 @@ impl_has_work! {
     impl HasWork<Session, 0> for Session { self.down_work }
     impl HasWork<Session, 1> for Session { self.removal }
     impl HasWork<Session, 2> for Session { self.scan }
-    impl HasWork<Session, 3> for Session { self.reconnect }
 }
 impl_has_delayed! {
     impl HasDelayed<0> for Session { self.removal_timeout }
@@ -221,6 +224,7 @@ impl_has_delayed! {
     impl HasDelayed<3> for Session { self.rescan }
     impl HasDelayed<4> for Session { self.waiting_timeout }
     impl HasDelayed<5> for Session { self.watch }
+    impl HasDelayed<6> for Session { self.reconnect }
 }
 
 /// How a session is called in the log.
@@ -240,10 +244,12 @@ impl Session {
         plan: Plan,
         geometry: Geometry,
         queues: Queues,
+        turns: Arc<Turns>,
     ) -> Result<Arc<Self>> {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
+        let to_connect = queues.reconnect.clone();
         Arc::pin_init(
             pin_init!(Self {
                 key,
@@ -251,18 +257,20 @@ impl Session {
                 plan,
                 geometry,
                 queues,
+                turns,
                 phase <- new_spinlock_irq!(
                     Phase {
                         state: State::Connecting,
                         broken: false,
                         ready: false,
-                        at_once: false,
+                        trying: false,
+                        backoff: Backoff::new(),
+                        budget: Budget::new(),
                         strikes: Strikes::new(),
                         told: Told::No,
                         reset: false,
                         awaited: false,
                         since: 0,
-                        failed_tries: 0,
                     },
                     "Session::phase"
                 ),
@@ -272,6 +280,7 @@ impl Session {
                 failing: Atomic::new(false),
                 is_down: Atomic::new(false),
                 leaving: Atomic::new(false),
+                quiet: Atomic::new(false),
                 time_allowed: Atomic::new(0),
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
@@ -281,7 +290,6 @@ impl Session {
                 down_work <- new_work!("Session::down_work"),
                 removal <- new_work!("Session::removal"),
                 scan <- new_work!("Session::scan"),
-                reconnect <- new_work!("Session::reconnect"),
                 scanned <- Completion::new(),
                 removal_timeout <- new_delayed!(to_end, "Session::removal_timeout"),
                 fill <- new_delayed!(to_fill, "Session::fill"),
@@ -290,6 +298,7 @@ impl Session {
                 waiting <- Interrupt::new(),
                 waiting_timeout <- new_delayed!(to_hurry, "Session::waiting_timeout"),
                 watch <- new_delayed!(to_watch, "Session::watch"),
+                reconnect <- new_delayed!(to_connect, "Session::reconnect"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),
@@ -403,7 +412,7 @@ impl Session {
         phase.told = Told::No;
         phase.reset = false;
         phase.awaited = false;
-        phase.failed_tries = 0;
+        phase.backoff.connected();
         phase.since = monotonic_ns();
         self.is_down.store(false, Relaxed);
         self.failing.store(false, Relaxed);
@@ -468,73 +477,6 @@ impl Session {
         }
         self.look_after();
         Ok(())
-    }
-
-    /// The connection is of no more use: ends it and the commands. A live session gets another one,
-    /// any other ends.
-    ///
-    /// Says why in the log, once for each connection, one that is still being made too. Any context, interrupts may be off.
-    pub fn fail(self: &Arc<Self>, why: Lost) {
-        self.lose(Some(why));
-    }
-
-    fn lose(self: &Arc<Self>, why: Option<Lost>) {
-        let reset = matches!(why, Some(Lost::HostReset));
-        let mut phase = self.phase.lock();
-        phase.awaited |= reset;
-        if self.lost.load(Relaxed) {
-            // Whoever wants this gets a try, or what is being made if that succeeds.
-            if reset {
-                phase.reset = true;
-                phase.at_once = true;
-                drop(phase);
-                return self.begin_reconnect();
-            }
-            // While another connection is made it may be that one, which nobody else would tell of.
-            let news = phase.state == State::Recovering && self.is_down() && !phase.broken;
-            phase.broken = true;
-            drop(phase);
-            match why.filter(|_| news) {
-                Some(why @ Lost::Violation(_)) => self.strike(&why),
-                Some(why) => self.say_lost(&why),
-                None => {}
-            }
-            return;
-        }
-        self.lost.store(true, Release);
-        if self.step(&mut phase, Event::Fail) && phase.state == State::Recovering {
-            self.settled.store(false, Relaxed);
-        }
-        let now = monotonic_ns();
-        phase.at_once = match why {
-            Some(Lost::Violation(_)) => {
-                phase.strikes.add(now);
-                false
-            }
-            Some(Lost::HostReset) => true,
-            _ => now.saturating_sub(phase.since) >= SHORT_LIFE_NS,
-        };
-        phase.reset = reset;
-        drop(phase);
-        if let Some(why) = why {
-            trace!(lost(self.host_number(), &Text::new(why)));
-            self.say_lost(&why);
-        }
-        // It is not queued: the work for the last connection was done before there was this one.
-        let _ = self.queues.ending.enqueue::<Self, 0>(self.clone());
-    }
-
-    /// The target has broken the protocol on a connection that is not the session's yet: counts that, and says
-    /// so. Any context.
-    pub(super) fn strike(&self, why: &Lost) {
-        self.phase.lock().strikes.add(monotonic_ns());
-        self.say_lost(why);
-    }
-
-    fn say_lost(&self, why: &Lost) {
-        if !self.leaving.load(Relaxed) {
-            session_log!(Err, self, "connection lost: {why}");
-        }
     }
 
     /// Ends the session in the background, the disks first. Does not sleep.

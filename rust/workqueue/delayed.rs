@@ -149,6 +149,50 @@ where
         }
     }
 
+    /// Schedules `item` to run in `delay` milliseconds, also if it is scheduled already, for whatever time.
+    /// If it is running it runs again. Callable in any context but NMI.
+    ///
+    /// # Errors
+    ///
+    /// Gives `item` back if it is being cancelled, or begins to run, or if the queue is closed.
+    pub fn hurry(item: Arc<T>, delay: Msecs) -> Result<(), Arc<T>> {
+        let mut refused = match Self::schedule(item, delay) {
+            Ok(()) => return Ok(()),
+            Err(item) => item,
+        };
+        while Self::cancel(&refused) {
+            refused = match Self::schedule(refused, delay) {
+                Ok(()) => return Ok(()),
+                // Somebody else was faster.
+                Err(item) => item,
+            };
+        }
+        Err(refused)
+    }
+
+    /// Takes `item` back if it is scheduled. Callable in any context but NMI.
+    ///
+    /// Returns whether it was scheduled and will now not run.
+    fn cancel(item: &Arc<T>) -> bool {
+        let ptr = Arc::as_ptr(item);
+        // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
+        let this = unsafe { &*T::raw_get_delayed(ptr) };
+        // SAFETY: By the type invariant it is initialised.
+        let pending = unsafe { bindings::cancel_delayed_work(this.dwork.get()) };
+        Self::taken_back(this, ptr, pending)
+    }
+
+    /// What was given up to the item is ours again, if it was `pending` and is cancelled.
+    fn taken_back(this: &Self, ptr: *const T, pending: bool) -> bool {
+        if pending {
+            // INVARIANT: It is not pending any more, so that what it held is returned.
+            this.queue.0.leave();
+            // SAFETY: By the type invariant a reference was given up to it, and it will not run.
+            drop(unsafe { Arc::from_raw(ptr) });
+        }
+        pending
+    }
+
     /// Takes `item` back if it is scheduled, and waits until it is not running; sleeps.
     ///
     /// On return the item is neither scheduled nor running, unless someone scheduled it again.
@@ -160,13 +204,7 @@ where
         let this = unsafe { &*T::raw_get_delayed(ptr) };
         // SAFETY: By the type invariant it is initialised.
         let pending = unsafe { bindings::cancel_delayed_work_sync(this.dwork.get()) };
-        if pending {
-            // INVARIANT: It is not pending any more, so that what it held is returned.
-            this.queue.0.leave();
-            // SAFETY: By the type invariant a reference was given up to it, and it will not run.
-            drop(unsafe { Arc::from_raw(ptr) });
-        }
-        pending
+        Self::taken_back(this, ptr, pending)
     }
 }
 

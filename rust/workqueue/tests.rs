@@ -3,6 +3,7 @@
 //! KUnit tests of the work queues: every reference that a queue takes comes back.
 
 use super::*;
+use crate::sync::race::race;
 use kernel::{
     impl_has_work,
     new_work,
@@ -132,6 +133,43 @@ mod cases {
         drop(queue);
         assert_eq!(item.runs.load(Relaxed), 0);
         assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn hurry_changes_the_time() -> Result {
+        let queue = queue()?;
+        let item = item(&queue)?;
+        assert!(Delayed::<Item>::hurry(item.clone(), 1_000_000).is_ok());
+        assert!(Delayed::<Item>::hurry(item.clone(), 500_000).is_ok());
+        assert!(Delayed::<Item>::hurry(item.clone(), 1).is_ok());
+        // Would wait for minutes if one of the first two still counted.
+        drop(queue);
+        assert_eq!(item.runs.load(Relaxed), 1);
+        assert!(Delayed::<Item>::hurry(item.clone(), 1).is_err());
+        assert!(is_last(item));
+        Ok(())
+    }
+
+    #[test]
+    fn hurry_races_with_others() -> Result {
+        for _ in 0..100 {
+            let queue = queue()?;
+            let item = item(&queue)?;
+            let now = |item: &Arc<Item>| drop(Delayed::<Item>::hurry(item.clone(), 0));
+            now(&item);
+            race(
+                &Arc::new(item.clone(), GFP_KERNEL)?,
+                &[
+                    |item| drop(Delayed::<Item>::hurry(item.clone(), 0)),
+                    |item| drop(Delayed::<Item>::hurry(item.clone(), 1)),
+                    |item| drop(Delayed::<Item>::cancel_sync(item)),
+                ],
+            )?;
+            drop(queue);
+            assert!(item.runs.load(Relaxed) <= 3);
+            assert!(is_last(item));
+        }
         Ok(())
     }
 

@@ -88,8 +88,8 @@ fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("{}\n", port.number()))
 }
 
-/// Logs in at the target that `text` describes, see [`Options`]. Sleeps, at most 10 s and the time
-/// that the midlayer takes to look at the disks.
+/// Logs in at the target that `text` describes, see [`Options`]. Sleeps, while the target answers, at most
+/// 10 s longer, and for the time that the midlayer takes to look at the disks.
 ///
 /// # Errors
 ///

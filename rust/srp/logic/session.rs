@@ -12,8 +12,11 @@
 //!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
 //! ```
 
-/// A login that has not ended after this many milliseconds is given up.
+/// A login at a target that has said nothing for this many milliseconds is given up.
 pub const LOGIN_TIMEOUT_MS: u32 = 10_000;
+/// The same for a session that has lost its connection. The connection managers repeat a request each 4 s
+/// or so; a new one would only find a target that is at the same address, but not the same machine any longer.
+pub const RECONNECT_TIMEOUT_MS: u32 = 30_000;
 /// A task management request that is not answered in this many milliseconds has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
 /// An address or route that is not found in this many milliseconds is given up.
@@ -21,9 +24,6 @@ pub const RESOLVE_TIMEOUT_MS: u32 = 1_000;
 
 /// A logout that has not been sent in this many milliseconds is not waited for.
 pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
-/// A connection that is lost so soon after it was made, in nanoseconds, is not replaced at once: the
-/// target may do it again and again.
-pub const SHORT_LIFE_NS: i64 = 1_000_000_000;
 /// The pause before a first try to add the channels that a login has left out, in milliseconds.
 const FILL_DELAY_MS: u32 = 1_000;
 /// The longest such pause.

@@ -23,7 +23,6 @@ use crate::{
         synchronize_rcu, //
     },
     workqueue::{
-        self,
         Delayed,
         DelayedItem, //
     }, //
@@ -103,7 +102,7 @@ impl Session {
         self.changed.wait(|| self.is_down());
         // A try that is under way ends when it sees the state, which also keeps the timers from being
         // set again.
-        workqueue::cancel_sync::<Self, 3>(self);
+        Delayed::<Self, 6>::cancel_sync(self);
         Delayed::<Self, 1>::cancel_sync(self);
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);

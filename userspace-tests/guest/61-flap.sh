@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# A target that lets us in and logs us out a second later, again and again: a connection is replaced at once only if
+# it lived for longer each time, and the log has ten losses a minute.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 300
+rust_driver || skip "the C driver waits for reconnect_delay each time"
+odd_target
+
+# flap SECONDS: the target logs us out each time when the session has lived for 1.05 s; `logins` and `lines` meanwhile.
+flap() {
+	local end=$((SECONDS + $1))
+	mark_said
+	while [ $SECONDS -lt $end ]; do
+		until running; do
+			[ $SECONDS -lt $end ] || break 2
+			sleep 0.05
+		done
+		sleep 1.05
+		# Not `tell`, which begins to count anew.
+		echo "send logout 0" >&$telling
+		for ((n = 0; n < 100; n++)); do running || break; sleep 0.02; done
+	done
+	logins=$(times 'login multi=0')
+	lines=$(log_since | grep -c 'connection lost')
+	within 30 "running after the last loss" running
+}
+
+enter
+echo 10 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
+mark
+flap 40
+say "reconnect_delay 10: $logins logins in 40 s"
+[ $logins -ge 4 ] && [ $logins -le 7 ] || fail "$logins logins in 40 s"
+block write
+block read
+
+# With the least delay there are more losses than the log is to have.
+echo 1 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
+flap 60
+say "reconnect_delay 1: $logins logins in 60 s, $lines losses in the log"
+[ $logins -ge 15 ] || fail "$logins logins in 60 s"
+[ $lines -le 21 ] || fail "$lines losses in the log"
+log_has 'losses before it were not told' || [ $lines -le 11 ] || fail "the log does not say what it leaves out"
+block write
+block read
+logout $host
+no_complaints
+ok "$kind"
