@@ -99,14 +99,18 @@ impl Session {
     /// The next try comes after the pause that it has, unless it comes earlier; or with the timer of the
     /// transport class. Any context.
     fn try_later(self: &Arc<Self>, host: &Host<Io>) {
-        let Ok(reconnect_delay) = u32::try_from(host.timeouts().reconnect_delay) else {
-            return;
-        };
+        let reconnect_delay = u32::try_from(host.timeouts().reconnect_delay);
         let phase = self.phase.lock();
         if phase.state != State::Recovering || !self.is_down() {
             return;
         }
-        if let Pause::Ms(delay) = phase.backoff.pause(reconnect_delay, random_u16()) {
+        let pause = match reconnect_delay {
+            Ok(seconds) => phase.backoff.pause(seconds, random_u16()),
+            // Nobody tries, but for a reset of the host.
+            Err(_) if phase.reset => Pause::Ms(0),
+            Err(_) => return,
+        };
+        if let Pause::Ms(delay) = pause {
             let _ = <Delayed<Self, 6>>::schedule(self.clone(), delay);
         }
     }
