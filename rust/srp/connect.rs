@@ -73,6 +73,8 @@ const RESPONDER_RESOURCES: u8 = 16;
 const RNR_RETRY_COUNT: u8 = 7;
 /// How often a waiting login looks whether the session has ended.
 const SLICE_MS: u32 = 100;
+/// How long a wait for a turn is at a time.
+const TURN_MS: Msecs = 10_000;
 /// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
 /// lost its own. TCP asks after 1 and 3 s again, and then more and more rarely.
 const OPEN_AGAIN_MS: Msecs = 3_500;
@@ -225,14 +227,22 @@ impl<'a> Login<'a> {
             turn: Cell::new(None),
         };
         while !this.is_over() {
-            match session.turns.take(SLICE_MS) {
+            // Whoever ends the session ends the wait.
+            let turn = session.waiting.run(|| match this.is_over() {
+                true => Ok(None),
+                false => session.turns.take(TURN_MS),
+            });
+            match turn {
                 Ok(None) => {}
                 Ok(turn) => {
                     this.turn.set(turn);
                     return Ok(this);
                 }
-                Err(_) if this.is_over() => {}
-                Err(_) => return Err(LoginFailure::Signal),
+                // A process has a signal; a work item has none but that.
+                Err(_) if purpose == Purpose::First && !this.is_over() => {
+                    return Err(LoginFailure::Signal);
+                }
+                Err(_) => {}
             }
         }
         Err(LoginFailure::Removed)

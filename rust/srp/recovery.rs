@@ -75,6 +75,8 @@ use kernel::{
     time::Msecs, //
 };
 
+/// How long a wait for a try is at a time.
+const WAIT_SLICE_MS: Msecs = 10_000;
 /// After a resume a target has this time to answer.
 const WAKE_TEST_MS: Msecs = 5_000;
 /// Disks are looked for at most once in this time, whatever the target reports.
@@ -215,7 +217,9 @@ impl Session {
             }
             // There is no timeout that would be late, and an error would have the commands fail.
             let wait = |done: &dyn Fn() -> bool| {
-                self.changed.wait(|| done() || self.is_ending());
+                let done = || done() || self.is_ending();
+                // In slices, as a thread that does not run for minutes is reported.
+                while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
             };
             wait(&|| self.is_down());
             self.begin_reconnect();

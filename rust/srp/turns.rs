@@ -55,7 +55,7 @@ impl Turns {
     }
 
     /// Waits for a turn, at most `timeout` milliseconds; `None` if there was none. Those who wait get theirs
-    /// in the order of their calls. Sleeps.
+    /// in the order of these calls. Sleeps.
     ///
     /// # Errors
     ///
