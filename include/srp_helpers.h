@@ -17,6 +17,7 @@
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/suspend.h>
+#include <linux/task_work.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
@@ -68,6 +69,8 @@ unsigned int srp_helper_memalloc_noio_save(void);
 void srp_helper_allow_kernel_signal(int sig);
 void srp_helper_disallow_signal(int sig);
 void srp_helper_set_notify_signal(struct task_struct *task);
+void srp_helper_clear_notify_signal(void);
+bool srp_helper_task_work_pending(struct task_struct *task);
 
 /* linux/spinlock.h */
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock);

@@ -115,6 +115,16 @@ void srp_helper_set_notify_signal(struct task_struct *task)
 	set_tsk_thread_flag(task, TIF_NOTIFY_SIGNAL);
 }
 
+void srp_helper_clear_notify_signal(void)
+{
+	clear_notify_signal();
+}
+
+bool srp_helper_task_work_pending(struct task_struct *task)
+{
+	return task_work_pending(task);
+}
+
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
 {
 	unsigned long flags;

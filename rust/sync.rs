@@ -3,6 +3,7 @@
 //! Synchronisation primitives that the kernel crate does not have.
 
 pub mod completion;
+pub mod grace_period;
 pub mod interrupt;
 pub mod irq_lock;
 pub mod noio;
@@ -12,6 +13,7 @@ pub mod state_cell;
 pub mod wait_queue;
 
 pub use completion::Completion;
+pub use grace_period::GracePeriod;
 pub use interrupt::Interrupt;
 pub use irq_lock::{
     new_spinlock_irq,

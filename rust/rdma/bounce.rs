@@ -28,7 +28,8 @@ use super::{
         },
         Segment, //
     },
-    pd::Pd, //
+    pd::Pd,
+    qp::Live, //
 };
 use crate::bindings;
 use kernel::{
@@ -42,8 +43,12 @@ use kernel::{
     }, //
 };
 
-/// Memory in pieces of one size, of which a peer may write a part.
-pub struct Bounce {
+/// Memory in pieces of one size, of which a peer may write a part. It goes into one queue pair, which has it alone:
+/// the region is made anew for each of its connections.
+pub struct Bounce(Arc<Memory>);
+
+/// What a [`Bounce`] and its [`Piece`]s share.
+struct Memory {
     region: Option<Static>,
     pool: Arc<Pool>,
     pd: Arc<Pd>,
@@ -53,7 +58,7 @@ pub struct Bounce {
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region. It is changed by `renew` only, with no queue pair. `list` has the DMA
+/// `mr` is a valid region. It is changed by `renew` only, with no queue pair, and none that a [`Live`] could name. `list` has the DMA
 /// addresses of memory that is freed after the region.
 struct Static {
     mr: Atomic<*mut bindings::ib_mr>,
@@ -91,7 +96,7 @@ impl Bounce {
         count: usize,
         size: usize,
         reach: usize,
-    ) -> Result<(Arc<Self>, KVec<Piece>)> {
+    ) -> Result<(Self, KVec<Piece>)> {
         let page_size = limits.mr_page_size as usize;
         let reached = count.checked_mul(reach).ok_or(EINVAL)?;
         let pages = reached.checked_div(page_size).ok_or(EINVAL)?;
@@ -111,18 +116,18 @@ impl Bounce {
             _ => Some(Static::new(pd, &chunks, reach as u32, pages, limits)?),
         };
         let pd = pd.clone();
-        let this = Arc::new(Self { region, pool, pd }, GFP_KERNEL)?;
+        let memory = Arc::new(Memory { region, pool, pd }, GFP_KERNEL)?;
         let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
         for (index, chunk) in chunks.into_iter().enumerate() {
             // INVARIANT: The list has the chunks in their order.
             let piece = Piece {
                 chunk,
                 offset: (index * reach) as u64,
-                bounce: this.clone(),
+                memory: memory.clone(),
             };
             pieces.push(piece, GFP_KERNEL)?;
         }
-        Ok((this, pieces))
+        Ok((Self(memory), pieces))
     }
 
     /// Prepares the registration for a new queue pair. A region of which nobody knows whether the
@@ -132,13 +137,18 @@ impl Bounce {
     ///
     /// What the device driver says.
     pub(super) fn renew(&self) -> Result {
-        self.region.as_ref().map_or(Ok(()), |r| r.renew(&self.pd))
+        let memory = &*self.0;
+        let region = memory.region.as_ref();
+        region.map_or(Ok(()), |region| region.renew(&memory.pd))
     }
 
     /// The registration to post, if there is one: region, key and access. From now on it counts as
     /// done.
-    pub(super) fn registration(&self) -> Option<(*mut bindings::ib_mr, u32, i32)> {
-        let region = self.region.as_ref()?;
+    pub(super) fn registration(
+        &self,
+        _live: &Live<'_>,
+    ) -> Option<(*mut bindings::ib_mr, u32, i32)> {
+        let region = self.0.region.as_ref()?;
         region.posted.store(true, Relaxed);
         // The standard wants local write with remote write.
         let access = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
@@ -149,17 +159,17 @@ impl Bounce {
 
     /// The memory belongs to this domain.
     pub(super) fn is_of(&self, pd: &Arc<Pd>) -> bool {
-        Arc::ptr_eq(&self.pd, pd)
+        Arc::ptr_eq(&self.0.pd, pd)
     }
 
     /// Names the memory; never 0.
     pub(super) fn id(&self) -> u64 {
-        self.pool.id()
+        self.0.pool.id()
     }
 
     /// The bytes that it occupies.
     pub fn bytes(&self) -> usize {
-        self.pool.bytes()
+        self.0.pool.bytes()
     }
 }
 
@@ -193,7 +203,8 @@ impl Static {
             let new = alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, self.pages)?;
             // INVARIANT: It is described below; the caller has no queue pair.
             let old = self.mr.xchg(new, Relaxed);
-            // SAFETY: By the type invariant it was valid, and no queue pair is left.
+            // SAFETY: By the type invariant it was valid, and no queue pair is left, nor anybody who has it from
+            // a `Live`.
             unsafe { free(old) };
             self.posted.store(false, Relaxed);
         }
@@ -238,11 +249,11 @@ impl Drop for Static {
 ///
 /// # Invariants
 ///
-/// What the peer may write of `chunk` is at `offset` of the region of `bounce`.
+/// What the peer may write of `chunk` is at `offset` of the region of `memory`.
 pub struct Piece {
     chunk: Chunk,
     offset: u64,
-    bounce: Arc<Bounce>,
+    memory: Arc<Memory>,
 }
 
 impl Piece {
@@ -253,7 +264,7 @@ impl Piece {
     /// `EMSGSIZE` if it may not write so many.
     #[inline(always)]
     pub fn give(&mut self, len: u32) -> Result<Segment> {
-        let region = match &self.bounce.region {
+        let region = match &self.memory.region {
             Some(region) if len <= region.size => region,
             _ => return Err(EMSGSIZE),
         };

@@ -240,7 +240,7 @@ impl Chunk {
         if len > self.size {
             return Err(EMSGSIZE);
         }
-        self.give(len);
+        self.sync_for_device(len);
         Ok(Message {
             addr: self.addr,
             len: len as u32,
@@ -259,7 +259,7 @@ impl Chunk {
         if len > self.size {
             return Err(EMSGSIZE);
         }
-        self.give(len);
+        self.sync_for_device(len);
         Ok(Part {
             addr: self.addr,
             len: len as u32,
@@ -279,11 +279,18 @@ impl Chunk {
         })
     }
 
-    /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them.
+    /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them; to all of them, if
+    /// there are not so many.
     #[inline(always)]
-    pub(crate) fn give(&self, len: usize) {
+    pub(super) fn give(&self, len: usize) {
+        self.sync_for_device(len.min(self.size));
+    }
+
+    /// `len` is at most `size`.
+    #[inline(always)]
+    fn sync_for_device(&self, len: usize) {
         // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by all
-        // callers.
+        // callers, which are above.
         unsafe {
             bindings::srp_helper_ib_dma_sync_single_for_device(
                 self.pd.device().as_raw(),
@@ -296,7 +303,7 @@ impl Chunk {
 
     /// Takes the first `len` bytes back from a device that has finished writing, and returns them.
     #[inline(always)]
-    pub(crate) fn take(&self, len: usize) -> &[u8] {
+    pub(super) fn take(&self, len: usize) -> &[u8] {
         let bytes = self.take_shared(len);
         // SAFETY: By the type invariant these bytes are ours alone.
         unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
@@ -323,7 +330,7 @@ impl Chunk {
         }
     }
 
-    pub(crate) fn addr(&self) -> u64 {
+    pub(super) fn addr(&self) -> u64 {
         self.addr
     }
 
@@ -331,7 +338,7 @@ impl Chunk {
         &self.pool
     }
 
-    pub(crate) fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.size
     }
 }
@@ -414,19 +421,17 @@ impl<'a> core::ops::Deref for DeviceBytesMut<'a> {
 /// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
 #[derive(Clone, Copy)]
 pub struct Message {
-    pub(crate) addr: u64,
-    pub(crate) len: u32,
-    pub(crate) pool: u64,
-    pub(crate) part: Option<Part>,
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) pool: u64,
+    pub(super) part: Option<Part>,
 }
 
 impl Message {
-    /// The message with a second part behind it.
-    pub fn with(self, part: Part) -> Self {
-        Self {
-            part: Some(part),
-            ..self
-        }
+    /// The message with a second part behind it, or none.
+    #[inline(always)]
+    pub fn with(self, part: Option<Part>) -> Self {
+        Self { part, ..self }
     }
 }
 
@@ -434,7 +439,7 @@ impl Message {
 /// [`Bounce`](super::bounce::Bounce).
 #[derive(Clone, Copy)]
 pub struct Part {
-    pub(crate) addr: u64,
-    pub(crate) len: u32,
-    pub(crate) pool: u64,
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) pool: u64,
 }

@@ -18,6 +18,8 @@ mod poll;
 mod post;
 mod sizes;
 
+pub(super) use post::Live;
+
 pub use handler::{
     Failure,
     Handler, //
@@ -41,7 +43,8 @@ use super::{
 };
 use crate::{
     bindings,
-    sys::synchronize_rcu, //
+    errno::ESHUTDOWN,
+    sync::GracePeriod, //
 };
 use core::{
     cell::UnsafeCell,
@@ -64,12 +67,19 @@ use kernel::{
         Mutex,
         UniqueArc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use notice::Notice;
 use poll::Turn;
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
+
+/// The pause before a device is told once more to stop a queue pair.
+const STOP_AGAIN: Delta = Delta::from_millis(500);
 
 /// A posted receive.
 #[repr(C)]
@@ -90,6 +100,15 @@ struct Returned {
 struct Connected {
     qp: NonNull<bindings::ib_qp>,
     link: Arc<dyn Link>,
+    /// Since then nobody finds it.
+    retired: Option<GracePeriod>,
+}
+
+/// How far a [`Qp`] is.
+struct Stage {
+    connected: Option<Connected>,
+    /// Since then nobody hears of completions, and there is no connection any more.
+    finished: Option<GracePeriod>,
 }
 
 /// A queue pair, whether it is connected or not.
@@ -97,8 +116,8 @@ struct Connected {
 /// # Invariants
 ///
 /// - `cq` is null or a completion queue whose context is this object, which does not move.
-/// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
-///   destroyed a grace period after it was cleared, drained.
+/// - `qp` is null or that of `stage`, with `cq` for both directions. It is read under RCU, and
+///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
 /// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
 ///   has `turn`.
 /// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
@@ -112,7 +131,7 @@ pub struct Qp<H: Handler> {
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
     ending: Atomic<bool>,
-    connected: Pin<KBox<Mutex<Option<Connected>>>>,
+    stage: Pin<KBox<Mutex<Stage>>>,
     sizes: Sizes,
     /// For requests whose success nobody waits for.
     send_cqe: bindings::ib_cqe,
@@ -130,7 +149,7 @@ pub struct Qp<H: Handler> {
     // Dropped last: what a posted request can reach.
     messages: Arc<Pool>,
     regions: Arc<Regions>,
-    bounce: Option<Arc<Bounce>>,
+    bounce: Option<Bounce>,
     pd: Arc<Pd>,
     /// [`Bounce::id`], 0 without.
     bounce_id: u64,
@@ -183,7 +202,16 @@ impl<H: Handler> Qp<H> {
                 notice: Notice::new(),
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
-                connected: KBox::pin_init(new_mutex!(None, "Qp::connected"), GFP_KERNEL)?,
+                stage: KBox::pin_init(
+                    new_mutex!(
+                        Stage {
+                            connected: None,
+                            finished: None,
+                        },
+                        "Qp::stage"
+                    ),
+                    GFP_KERNEL,
+                )?,
                 sizes,
                 send_cqe: bindings::ib_cqe {
                     done: Some(Self::send_done),
@@ -249,10 +277,13 @@ impl<H: Handler> Qp<H> {
     /// # Errors
     ///
     /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
-    /// mapped, otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
+    /// mapped, `ESHUTDOWN` if it is [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
-        let mut connected = self.connected.lock();
-        if connected.is_some() {
+        let mut stage = self.stage.lock();
+        if stage.finished.is_some() {
+            return Err(ESHUTDOWN);
+        }
+        if stage.connected.is_some() {
             return Err(EBUSY);
         }
         if let Some(bounce) = &self.bounce {
@@ -291,7 +322,11 @@ impl<H: Handler> Qp<H> {
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
-        *connected = Some(Connected { qp, link });
+        stage.connected = Some(Connected {
+            qp,
+            link,
+            retired: None,
+        });
         self.drained.store(false, Release);
         for batch in self.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
@@ -300,7 +335,7 @@ impl<H: Handler> Qp<H> {
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
-                drop(connected);
+                drop(stage);
                 self.disconnect();
                 return Err(e);
             }
@@ -312,28 +347,43 @@ impl<H: Handler> Qp<H> {
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
         // Not under the lock, as the identifier may call its handler.
-        let link = self.connected.lock().as_ref().map(|c| c.link.clone());
+        let link = self.stage.lock().connected.as_ref().map(|c| c.link.clone());
         if let Some(link) = link {
             link.disconnect();
         }
     }
 
-    /// Drains the queue pair if that has not been done, destroys it, and lets go of what it was made
-    /// on. May sleep, for an RCU grace period among others.
+    /// Drains the queue pair if that has not been done, and has nobody else find it. The grace period that
+    /// [`Self::disconnect`] waits for begins here, so that many have one together. May sleep.
+    pub fn retire(&self) {
+        if let Some(connected) = &mut self.stage.lock().connected {
+            self.drain(connected.qp);
+            if connected.retired.is_none() {
+                // INVARIANT: It is drained, and destroyed after a grace period.
+                self.qp.store(null_mut(), Release);
+                connected.retired = Some(GracePeriod::begin());
+            }
+        }
+    }
+
+    /// [Retires](Self::retire) the queue pair if that has not been done, destroys it, and lets go of what it
+    /// was made on. May sleep, for an RCU grace period among others.
     pub fn disconnect(&self) {
+        self.retire();
         // The lock makes a second call wait for the end of the first.
-        let mut connected = self.connected.lock();
-        if let Some(Connected { qp, link }) = connected.take() {
-            self.drain(qp);
-            // INVARIANT: It is drained, and destroyed after a grace period.
-            self.qp.store(null_mut(), Release);
-            synchronize_rcu();
-            // SAFETY: It came from this identifier and was taken from `connected` just now. By the
+        let mut stage = self.stage.lock();
+        // Another call may have been faster, and another queue pair be there.
+        let retired = |c: &mut Connected| c.retired.is_some();
+        if let Some(Connected { qp, link, retired }) = stage.connected.take_if(retired) {
+            if let Some(grace_period) = retired {
+                grace_period.wait();
+            }
+            // SAFETY: It came from this identifier and was taken from `stage` just now. By the
             // type invariant nobody uses it a grace period after `qp` was cleared.
             unsafe { link.destroy_qp(qp) };
             self.regions.unbind();
             // Without the lock: it waits for the identifier's handler.
-            drop(connected);
+            drop(stage);
             drop(link);
         }
     }
@@ -350,8 +400,7 @@ impl<H: Handler> Qp<H> {
     /// nothing if it is not connected or has been done.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
-        let connected = self.connected.lock();
-        if let Some(connected) = &*connected {
+        if let Some(connected) = &self.stage.lock().connected {
             self.drain(connected.qp);
         }
     }
@@ -361,23 +410,49 @@ impl<H: Handler> Qp<H> {
         self.qp.load(Acquire)
     }
 
-    /// Called with `connected` locked, which had this queue pair.
+    /// Called with `stage` locked, which had this queue pair.
     fn drain(&self, qp: NonNull<bindings::ib_qp>) {
         if self.drained.load(Acquire) {
             return;
         }
         self.ending.store(true, Release);
+        self.stop(qp);
         // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
         let _looking = self.sizes.polled.then(|| self.turn.wait());
         // What completes during the first may post something behind it; nothing does after that. Looking at a
         // polled queue goes on until it is empty.
         for _ in 0..if self.sizes.polled { 1 } else { 2 } {
-            // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
+            // SAFETY: The caller has it from `stage`, so it is valid; both queues have one more entry
             // than we use, and so has the completion queue.
             unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
         }
         self.regions.set_dead();
         self.drained.store(true, Release);
+    }
+
+    /// Moves the queue pair to its error state. `ib_drain_qp()` goes on without, and would leave memory to others
+    /// that a peer can still write to. So this has no deadline: a device that does not take the command is reset
+    /// by its driver, which then takes it, or is removed.
+    fn stop(&self, qp: NonNull<bindings::ib_qp>) {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_ERR,
+            ..Default::default()
+        };
+        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+        let mut said = false;
+        loop {
+            // SAFETY: The caller has it from `stage`, so it is valid.
+            match unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut attr, mask) } {
+                0 => return,
+                e if !said => pr_err!(
+                    "{}: a queue pair cannot be stopped (error {e}); its memory is kept until it can\n",
+                    format_args!("{}", self.pd.device().name())
+                ),
+                _ => {}
+            }
+            said = true;
+            fsleep(STOP_AGAIN);
+        }
     }
 
     /// It is not connected, or [`Self::shutdown`] has done its work.
@@ -386,14 +461,31 @@ impl<H: Handler> Qp<H> {
     }
 }
 
+impl<H: Handler> Qp<H> {
+    /// [Disconnects](Self::disconnect), and has nobody hear of completions any more, for ever. The grace period
+    /// that the drop waits for begins here, so that many have one together. May sleep.
+    pub fn finish(&self) -> GracePeriod {
+        self.disconnect();
+        let mut stage = self.stage.lock();
+        match stage.finished {
+            Some(grace_period) => grace_period,
+            None => {
+                self.silence();
+                *stage.finished.insert(GracePeriod::begin())
+            }
+        }
+    }
+}
+
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
-        self.disconnect();
-        self.notice.close();
+        let grace_period = self.finish();
         if !self.cq.is_null() {
-            // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The
-            // softirq that saw the last completion, at the drain, has ended: `disconnect` has waited for a
-            // grace period since, and `ib_free_cq()` would not.
+            // A softirq for an old completion looks at the queue once more after it has said that it is done,
+            // which is all that `ib_free_cq()` waits for.
+            grace_period.wait();
+            // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The last
+            // softirq has ended, and there is no other one.
             unsafe { bindings::ib_free_cq(self.cq) };
         }
         self.notice.wait();

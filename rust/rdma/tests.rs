@@ -14,6 +14,8 @@ pub(crate) mod bench;
 mod bounce;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod events;
+#[cfg(SRP_KUNIT)]
+mod grace;
 mod link;
 mod list;
 #[cfg(SRP_KUNIT)]

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use super::mr::Region;
+use super::{
+    mr::Region,
+    qp::Live, //
+};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::error::{
@@ -35,11 +38,15 @@ pub(super) fn request(
 
 /// A request to invalidate a region.
 #[inline]
-pub(super) fn invalidation(region: &Region, cqe: &bindings::ib_cqe) -> bindings::ib_send_wr {
+pub(super) fn invalidation(
+    live: &Live<'_>,
+    region: &Region,
+    cqe: &bindings::ib_cqe,
+) -> bindings::ib_send_wr {
     let mut wr = request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV, 0, cqe);
     let place = (&raw mut wr.ex).cast::<u32>();
     // SAFETY: The union holds big-endian data or this number, the key.
-    unsafe { place.write(region.key()) };
+    unsafe { place.write(region.key(live)) };
     wr
 }
 

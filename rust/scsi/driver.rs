@@ -97,7 +97,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Any error takes the device offline.
+    /// Any error: the device is not added.
     ///
     /// Context: process, may sleep.
     fn sdev_configure(&self, _dev: &Device) -> Result {

@@ -119,8 +119,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             None => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
         },
     };
-    let mut message = iu.message(length.map_err(|_| EINVAL)?)?;
-    message.part = part;
+    let message = iu.message(length.map_err(|_| EINVAL)?)?.with(part);
     // Last: from here on the memory counts as reachable.
     Ok(Prepared {
         message,

@@ -28,7 +28,14 @@ pub struct Interrupt {
     /// The thread in [`Interrupt::run`]. If it is one of the kernel, it takes the signal at least as
     /// long as it is here.
     #[pin]
-    task: SpinLockIrq<Option<ARef<Task>>>,
+    task: SpinLockIrq<Option<Waiter>>,
+}
+
+/// A thread in [`Interrupt::run`].
+struct Waiter {
+    task: ARef<Task>,
+    /// It was interrupted.
+    hit: bool,
 }
 
 impl Interrupt {
@@ -42,7 +49,7 @@ impl Interrupt {
     /// Calls `f`, whose interruptible waits end after [`Interrupt::interrupt`]. Process context.
     ///
     /// One thread at a time; another one calls `f` and cannot be interrupted by this. To a thread of a
-    /// process it is as if it had a signal, until its system call returns.
+    /// process it is as if it had a signal, until `f` returns.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let task: ARef<Task> = ARef::from(&**current!());
         let of_kernel = is_of_kernel(&task);
@@ -56,16 +63,26 @@ impl Interrupt {
                 // SAFETY: It changes what the current thread does with a signal that it ignores else.
                 unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
             }
-            *place = Some(task);
+            *place = Some(Waiter { task, hit: false });
         }
         let result = f();
-        let task = self.task.lock().take();
+        let waiter = self.task.lock().take();
         if !of_kernel {
+            if let Some(Waiter { task, hit: true }) = waiter {
+                // What waits after this has nothing to do with it, nor is the system call to begin again.
+                // SAFETY: It is the current thread's flag.
+                unsafe { bindings::srp_helper_clear_notify_signal() };
+                // SAFETY: The task is the current one. Others set the flag for such work.
+                if unsafe { bindings::srp_helper_task_work_pending(task.as_ptr()) } {
+                    // SAFETY: The task is valid.
+                    unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
+                }
+            }
             return result;
         }
         // SAFETY: Back to what it was. Nobody sends the signal any more.
         unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
-        if let Some(task) = task {
+        if let Some(Waiter { task, .. }) = waiter {
             // SAFETY: It is the current thread, which takes no other signal.
             unsafe { bindings::flush_signals(task.as_ptr()) };
         }
@@ -75,18 +92,19 @@ impl Interrupt {
     /// Ends the wait of the thread that is in [`Interrupt::run`], and each that it begins there. Any
     /// context but NMI.
     pub fn interrupt(&self) {
-        match &*self.task.lock() {
-            Some(task) if is_of_kernel(task) => {
-                // SAFETY: The task is valid, and takes the signal while it is here.
-                unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
-            }
-            Some(task) => {
-                // SAFETY: The task is valid.
-                unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
-                // SAFETY: The task is valid. Every wait stands being woken for nothing.
-                unsafe { bindings::wake_up_process(task.as_ptr()) };
-            }
-            None => {}
+        let mut place = self.task.lock();
+        let Some(Waiter { task, hit }) = &mut *place else {
+            return;
+        };
+        *hit = true;
+        if is_of_kernel(task) {
+            // SAFETY: The task is valid, and takes the signal while it is here.
+            unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
+        } else {
+            // SAFETY: The task is valid.
+            unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
+            // SAFETY: The task is valid. Every wait stands being woken for nothing.
+            unsafe { bindings::wake_up_process(task.as_ptr()) };
         }
     }
 }

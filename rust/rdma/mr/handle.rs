@@ -208,7 +208,7 @@ impl<T: ScatterList> Handle<T> {
         offset: &mut u32,
         random: u64,
     ) -> Result<(u32, u64)> {
-        let mr = region.mr();
+        let mr = region.as_raw();
         let most = left.min(self.regions.pages) as i32;
         // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
         // `left` mapped entries.
@@ -244,7 +244,7 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     fn segment_of(region: &Region) -> Segment {
         // SAFETY: The region is valid, and only its handle changes it.
-        let mr = unsafe { &*region.mr() };
+        let mr = unsafe { &*region.as_raw() };
         Segment {
             addr: mr.iova,
             key: mr.rkey,

@@ -14,7 +14,8 @@ use crate::{
     bindings,
     rdma::{
         device::Limits,
-        pd::Pd, //
+        pd::Pd,
+        qp::Live, //
     }, //
 };
 use core::ptr::NonNull;
@@ -50,18 +51,31 @@ impl Region {
         Ok(Self(Atomic::new(alloc(pd, kind, pages)?)))
     }
 
-    /// The verbs' region.
+    /// The verbs' region, for the handle that has it.
     #[inline]
-    pub(in crate::rdma) fn mr(&self) -> *mut bindings::ib_mr {
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_mr {
         self.0.load(Relaxed)
+    }
+
+    /// The verbs' region, to be posted. It stays as long as `live`.
+    #[inline]
+    pub(in crate::rdma) fn mr(&self, _live: &Live<'_>) -> *mut bindings::ib_mr {
+        self.as_raw()
+    }
+
+    /// The key of a region that nobody replaces now.
+    #[cfg(SRP_KUNIT)]
+    pub(in crate::rdma) fn key_now(&self) -> u32 {
+        // SAFETY: By the type invariant the region is valid.
+        unsafe { (*self.as_raw()).rkey }
     }
 
     /// The key of a region that a peer may reach.
     #[inline]
-    pub(in crate::rdma) fn key(&self) -> u32 {
-        // SAFETY: By the type invariant the region is valid. Its key changes only in `Handle::map`,
+    pub(in crate::rdma) fn key(&self, live: &Live<'_>) -> u32 {
+        // SAFETY: By the invariant of `Live` the region is valid. Its key changes only in `Handle::map`,
         // which does not touch a region that is reachable.
-        unsafe { (*self.mr()).rkey }
+        unsafe { (*self.mr(live)).rkey }
     }
 }
 
@@ -69,7 +83,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the region is valid. The queue pair that used it, if any,
         // held the `Regions` until it was drained and destroyed.
-        unsafe { free(self.mr()) };
+        unsafe { free(self.as_raw()) };
     }
 }
 
@@ -78,7 +92,7 @@ impl Drop for Region {
 /// # Invariants
 ///
 /// A region is replaced only while `reachable` is not 0 and `mapped` is not set, with no queue pair
-/// bound. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
+/// bound, and none that a [`Live`] could name. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
 #[repr(align(64))]
 pub(super) struct Group {
     /// Mostly the only one that is used.
@@ -249,7 +263,8 @@ impl Regions {
                 // INVARIANT: `reachable` is not 0 and `mapped` is not set; both stay so, as a handle
                 // does not map a group that is reachable. The caller has set `bound`.
                 let old = region.0.xchg(new, Relaxed);
-                // SAFETY: By the type invariant it was valid, and no queue pair is left.
+                // SAFETY: By the type invariant it was valid. No queue pair is left, nor, as the last one was
+                // cleared a grace period before, anybody who has it from a `Live`.
                 unsafe { free(old) };
             }
             group.reachable.store(0, Release);

@@ -64,18 +64,6 @@ impl Notice {
         unsafe { (this.softirq)(this.cq, null_mut()) };
     }
 
-    /// No new interrupt, and waits for the last. There is no queue pair any more, but some devices tell of old
-    /// completions until the queue is freed. Must not be called with interrupts off.
-    pub(super) fn close(&self) {
-        if self.cq.is_null() {
-            return;
-        }
-        // SAFETY: By the type invariant the queue is valid until it is freed. A device reads this at any
-        // time, and either handler is good then.
-        unsafe { (&raw mut (*self.cq).comp_handler).write_volatile(Some(self.softirq)) };
-        self.wait();
-    }
-
     /// Waits until the interrupt has ended. Must not be called with interrupts off.
     pub(super) fn wait(&self) {
         if !self.cq.is_null() {
@@ -86,6 +74,17 @@ impl Notice {
 }
 
 impl<H: Handler> Qp<H> {
+    /// No new interrupt and no new softirq, and waits for the last interrupt. There is no queue pair any more, but
+    /// some devices tell of old completions until the queue is freed. Must not be called with interrupts off.
+    pub(super) fn silence(&self) {
+        if !self.cq.is_null() {
+            // SAFETY: By the type invariant the queue is valid. A device reads this at any time, and either
+            // handler is good then.
+            unsafe { (&raw mut (*self.cq).comp_handler).write_volatile(Some(Notice::nothing)) };
+        }
+        self.notice.wait();
+    }
+
     /// Has completions that a thread reports taken by an interrupt, where the CPU can send one to itself.
     ///
     /// `cq` is new, with its context and a softirq, and this object will not be moved.

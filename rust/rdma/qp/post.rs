@@ -27,6 +27,7 @@ use crate::{
     }, //
 };
 use core::{
+    marker::PhantomData,
     mem::MaybeUninit,
     ptr::null_mut, //
 };
@@ -42,6 +43,17 @@ use kernel::{
 type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
 const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
 
+/// The queue pair of a [`Qp`] in an RCU read-side section. Requests are built from regions only with this, as
+/// those may be replaced where there is no queue pair.
+///
+/// # Invariants
+///
+/// Until the section ends the queue pair is valid, and so are the regions that the [`Qp`] names.
+pub(in crate::rdma) struct Live<'a> {
+    qp: *mut bindings::ib_qp,
+    section: PhantomData<&'a rcu::Guard>,
+}
+
 impl<H: Handler> Qp<H> {
     /// Posts the registration of the bounce memory, if there is any: before a message that names it.
     ///
@@ -52,7 +64,9 @@ impl<H: Handler> Qp<H> {
         let Some(bounce) = &self.bounce else {
             return Ok(());
         };
-        let Some((mr, key, access)) = bounce.registration() else {
+        let section = rcu::read_lock();
+        let live = self.live(&section)?;
+        let Some((mr, key, access)) = bounce.registration(&live) else {
             return Ok(());
         };
         let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
@@ -62,7 +76,7 @@ impl<H: Handler> Qp<H> {
             key,
             access,
         };
-        self.post_chain(&rcu::read_lock(), &wr.wr)
+        self.post_chain(&live, &wr.wr)
     }
 
     /// Posts `message`, after the registration that it refers to, with one doorbell.
@@ -152,29 +166,31 @@ impl<H: Handler> Qp<H> {
         send.sg_list = sges.as_mut_ptr();
         send.num_sge = count;
 
+        let live = self.live(section)?;
         let mut chain = REGISTRATIONS;
         let mut first: *const bindings::ib_send_wr = &send;
         if let Some(register) = register {
-            first = self.registrations(&mut chain, &register, first)?;
+            first = self.registrations(&live, &mut chain, &register, first)?;
         }
         // The chain ends with `send`; it names only what this object has.
-        self.post_chain(section, first)
+        self.post_chain(&live, first)
     }
 
     /// The requests that make a registration, in `chain`, with `last` after them; the first one.
     #[inline(always)]
     fn registrations(
         &self,
+        live: &Live<'_>,
         chain: &mut Registrations,
         register: &Register,
         last: *const bindings::ib_send_wr,
     ) -> Result<*const bindings::ib_send_wr> {
         let (region, others) = self.regions.of_register(register)?;
         let [place, places @ ..] = chain;
-        let mut first = self.registration(place, region, register.access, last);
+        let mut first = self.registration(live, place, region, register.access, last);
         // Their order does not matter.
         for (place, region) in places.iter_mut().zip(others) {
-            first = self.registration(place, region, register.access, first);
+            first = self.registration(live, place, region, register.access, first);
         }
         Ok(first)
     }
@@ -182,6 +198,7 @@ impl<H: Handler> Qp<H> {
     #[inline(always)]
     fn registration(
         &self,
+        live: &Live<'_>,
         place: &mut MaybeUninit<bindings::ib_reg_wr>,
         region: &Region,
         access: i32,
@@ -191,8 +208,8 @@ impl<H: Handler> Qp<H> {
         wr.next = next.cast_mut();
         let wr = place.write(bindings::ib_reg_wr {
             wr,
-            mr: region.mr(),
-            key: region.key(),
+            mr: region.mr(live),
+            key: region.key(live),
             access,
         });
         &wr.wr
@@ -201,9 +218,11 @@ impl<H: Handler> Qp<H> {
     /// Posts a registration alone.
     #[cfg(SRP_BENCH)]
     pub fn post_register(&self, register: Register) -> Result {
+        let section = rcu::read_lock();
+        let live = self.live(&section)?;
         let mut chain = REGISTRATIONS;
-        let first = self.registrations(&mut chain, &register, core::ptr::null())?;
-        self.post_chain(&rcu::read_lock(), first)
+        let first = self.registrations(&live, &mut chain, &register, core::ptr::null())?;
+        self.post_chain(&live, first)
     }
 
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
@@ -215,34 +234,52 @@ impl<H: Handler> Qp<H> {
     #[inline(always)]
     pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
         let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
+        let section = rcu::read_lock();
+        let live = self.live(&section)?;
         let Some((region, others)) = self.regions.reachable_of(handle) else {
             return Ok(false);
         };
         // Built from the last to the first.
-        let mut last = invalidation(region, cqe);
+        let mut last = invalidation(&live, region, cqe);
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &last;
         for (place, region) in chain.iter_mut().zip(others) {
-            let mut wr = invalidation(region, &self.send_cqe);
+            let mut wr = invalidation(&live, region, &self.send_cqe);
             wr.next = first.cast_mut();
             first = place.write(wr);
         }
-        self.post_chain(&rcu::read_lock(), first)?;
+        self.post_chain(&live, first)?;
         Ok(true)
     }
 
     /// Posts a chain whose completions, memory and regions are those of this object.
     #[inline(always)]
-    fn post_chain(&self, _section: &rcu::Guard, first: *const bindings::ib_send_wr) -> Result {
+    fn post_chain(&self, live: &Live<'_>, first: *const bindings::ib_send_wr) -> Result {
+        let mut bad = core::ptr::null();
+        // SAFETY: By the invariant of `Live` the queue pair is valid. What the chain names lives as long
+        // as this object, which drains before it goes, or are regions that `live` keeps until they are
+        // posted.
+        posted(unsafe { bindings::srp_helper_ib_post_send(live.qp, first, &mut bad) })
+    }
+
+    /// The queue pair in this read-side section.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if there is none.
+    #[inline(always)]
+    fn live<'a>(&self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
         let qp = self.qp.load(Acquire);
         if qp.is_null() {
             return Err(ENOTCONN);
         }
-        let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid in an RCU read-side section. What
-        // the chain names lives as long as this object, which drains before it goes.
-        posted(unsafe { bindings::srp_helper_ib_post_send(qp, first, &mut bad) })
+        // INVARIANT: By the type invariant of `Qp` it is destroyed a grace period after it was cleared, and
+        // regions are replaced only after that and before the next one is stored, with `Release`.
+        Ok(Live {
+            qp,
+            section: PhantomData,
+        })
     }
 
     /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
@@ -270,14 +307,11 @@ impl<H: Handler> Qp<H> {
         if first.is_null() {
             return Ok(());
         }
-        let _guard = rcu::read_lock();
-        let qp = self.qp.load(Acquire);
-        if qp.is_null() {
-            return Err(ENOTCONN);
-        }
+        let section = rcu::read_lock();
+        let live = self.live(&section)?;
         let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid in this RCU read-side section; the
-        // receives and their memory live as long as this object, which drains before it goes.
-        posted(unsafe { bindings::srp_helper_ib_post_recv(qp, first, &mut bad) })
+        // SAFETY: By the invariant of `Live` the queue pair is valid; the receives and their memory live
+        // as long as this object, which drains before it goes.
+        posted(unsafe { bindings::srp_helper_ib_post_recv(live.qp, first, &mut bad) })
     }
 }

@@ -41,5 +41,5 @@ pub struct Memory {
     /// What data is registered with.
     pub regions: Arc<Regions>,
     /// What small transfers go through.
-    pub bounce: Option<Arc<Bounce>>,
+    pub bounce: Option<Bounce>,
 }

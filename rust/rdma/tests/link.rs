@@ -446,14 +446,14 @@ impl Link {
             .get_mut(head..)
             .unwrap_or_default()
             .fill(0);
-        let message = chunk.message(head)?.with(part);
+        let message = chunk.message(head)?.with(Some(part));
         self.qp.post_send(None, message, true)
     }
 
     /// Tries to send a message with a second part.
     pub(super) fn send_with(&mut self, part: Part) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
-        let message = chunk.message(4)?.with(part);
+        let message = chunk.message(4)?.with(Some(part));
         self.qp.post_send(None, message, true)
     }
 

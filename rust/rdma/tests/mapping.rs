@@ -302,7 +302,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     check_eq!(regions.reachable(), 4);
     for (number, handle) in [&handle, &other].iter().enumerate() {
         let (first, others) = regions.reachable_of(number).ok_or(EINVAL)?;
-        let keys = Iterator::chain(core::iter::once(first), others).map(Region::key);
+        let keys = Iterator::chain(core::iter::once(first), others).map(Region::key_now);
         check!(keys.eq(handle.segments().map(|segment| segment.key)));
         check!(handle.segment().is_none());
     }

@@ -57,10 +57,6 @@ impl Session {
                 host.start_tl_fail_timers();
             }
             self.phase.lock().told = Told::Yes;
-            if let Some(host) = host.as_ref().filter(|host| !host.timeouts().block()) {
-                // A try that came between has stopped the timer.
-                host.start_tl_fail_timers();
-            }
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.waiting.interrupt();
@@ -107,6 +103,10 @@ impl Session {
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);
         Delayed::<Self, 5>::cancel_sync(self);
+        for connection in channels.iter().flat_map(|all| all.iter()) {
+            // What goes below then has one grace period for all.
+            let _ = connection.finish();
+        }
         drop(channels);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());
@@ -152,6 +152,7 @@ pub fn end_connections(channels: &[Arc<Connection>]) {
     }
     for connection in channels {
         connection.handler().close();
+        connection.retire();
     }
     for connection in channels {
         connection.disconnect();

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a queue pair's end waits for, and what may be posted meanwhile.
+
+use super::{
+    check,
+    check_eq,
+    soft::Soft,
+    suite, //
+};
+use crate::{
+    bindings,
+    errno::{
+        ENOTCONN,
+        ESHUTDOWN, //
+    },
+    rdma::{
+        bounce::Bounce,
+        dma::{
+            Direction,
+            Pool, //
+        },
+        link::Link,
+        mr::Regions,
+        pd::Pd,
+        qp::{
+            Failure,
+            Handler,
+            Memory,
+            Qp,
+            Sizes, //
+        },
+        tests::list::List,
+        wc::Flags, //
+    },
+    sync::race::race, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// Entries of the send queue.
+const SENDS: u32 = 200;
+
+/// Nobody is at the other end.
+struct Nobody;
+
+impl Handler for Nobody {
+    fn received(&self, _: &Qp<Self>, _: &[u8], _: Flags) {}
+    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
+    fn control_sent(&self, _: &Qp<Self>) {}
+    fn last_sent(&self, _: &Qp<Self>) {}
+    fn failed(&self, _: Failure) {}
+}
+
+/// No connection manager: a queue pair that takes requests, or none at all.
+struct Bare {
+    fails: bool,
+}
+
+// SAFETY: The queue pair is made as it is told, and lives until it is destroyed.
+unsafe impl Link for Bare {
+    unsafe fn create_qp(
+        &self,
+        pd: &Pd,
+        attr: &mut bindings::ib_qp_init_attr,
+    ) -> Result<NonNull<bindings::ib_qp>> {
+        if self.fails {
+            return Err(ENOMEM);
+        }
+        // SAFETY: By this function's contract.
+        let qp = from_err_ptr(unsafe {
+            bindings::ib_create_qp_kernel(pd.as_raw(), attr, c"srp_test".as_char_ptr())
+        })?;
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_INIT,
+            port_num: 1,
+            ..Default::default()
+        };
+        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE
+            | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
+            | bindings::ib_qp_attr_mask_IB_QP_PORT
+            | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
+        // SAFETY: The queue pair was made just now.
+        to_result(unsafe { bindings::ib_modify_qp(qp, &mut attr, mask as c_int) })?;
+        NonNull::new(qp).ok_or(ENOMEM)
+    }
+
+    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>) {
+        // SAFETY: By this function's contract.
+        unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), core::ptr::null_mut()) };
+    }
+
+    fn disconnect(&self) {}
+}
+
+fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let limits = soft.device.limits();
+    let page = limits.mr_page_size as usize;
+    let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
+    let (messages, _) = Pool::new(&pd, 1, 64, Direction::ToDevice)?;
+    let (_, receives) = Pool::new(&pd, 1, 64, Direction::FromDevice)?;
+    let (bounce, _) = Bounce::new(&pd, &limits, 1, page, page)?;
+    let sizes = Sizes {
+        send: SENDS,
+        send_sge: 2,
+        receive: 1,
+        vector: 0,
+        polled: false,
+        handles: 1,
+    };
+    let memory = Memory {
+        receives,
+        messages,
+        regions,
+        bounce: Some(bounce),
+    };
+    Qp::new(&pd, sizes, memory, Nobody)
+}
+
+fn connect(qp: &Qp<Nobody>, fails: bool) -> Result {
+    qp.connect(Arc::new(Bare { fails }, GFP_KERNEL)?)
+}
+
+/// Grace periods so far, more or less.
+fn grace_periods() -> usize {
+    // SAFETY: It has no preconditions. The lower two bits are the state of the present one.
+    let state = unsafe { bindings::get_state_synchronize_rcu() };
+    state >> 2
+}
+
+fn many_share_a_grace_period(soft: &Soft) -> Result {
+    const MANY: usize = 16;
+    let mut all = KVec::new();
+    for _ in 0..MANY {
+        let qp = bare(soft)?;
+        connect(&qp, false)?;
+        all.push(qp, GFP_KERNEL)?;
+    }
+    let begin = grace_periods();
+    for qp in &all {
+        qp.retire();
+    }
+    for qp in &all {
+        qp.disconnect();
+    }
+    let together = grace_periods() - begin;
+    for qp in &all {
+        connect(qp, false)?;
+    }
+    let begin = grace_periods();
+    for qp in &all {
+        qp.disconnect();
+    }
+    let alone = grace_periods() - begin;
+    pr_info!("{MANY} queue pairs: {together} grace periods together, {alone} one by one\n");
+    check!(alone >= MANY);
+    check!(together <= MANY / 2);
+
+    let begin = grace_periods();
+    for qp in &all {
+        let _ = qp.finish();
+    }
+    drop(all);
+    check!(grace_periods() - begin <= MANY / 2);
+    Ok(())
+}
+
+fn a_finished_one_is_not_connected(soft: &Soft) -> Result {
+    let qp = bare(soft)?;
+    connect(&qp, false)?;
+    qp.retire();
+    check_eq!(qp.post_bounce(), Err(ENOTCONN));
+    // It is still there.
+    check_eq!(connect(&qp, false), Err(EBUSY));
+    let _ = qp.finish();
+    check_eq!(connect(&qp, false), Err(ESHUTDOWN));
+    Ok(())
+}
+
+/// A queue pair that comes and goes, or does not come.
+struct Fickle {
+    qp: Arc<Qp<Nobody>>,
+    round: Atomic<u32>,
+    done: Atomic<bool>,
+    wrong: Atomic<bool>,
+}
+
+impl Fickle {
+    fn come_and_go(&self) {
+        for round in 0..60u32 {
+            self.round.store(round, Release);
+            let fails = round % 3 == 2;
+            if connect(&self.qp, fails).is_ok() == fails {
+                self.wrong.store(true, Release);
+            }
+            self.qp.disconnect();
+        }
+        self.done.store(true, Release);
+    }
+
+    fn post(&self) {
+        let (mut round, mut posted) = (0, 0);
+        while !self.done.load(Acquire) {
+            let now = self.round.load(Acquire);
+            if now != round {
+                (round, posted) = (now, 0);
+            }
+            // There must be room to drain with. The queue pair may be the next one already.
+            if posted < SENDS / 5 && self.qp.post_bounce().is_ok() {
+                posted += 1;
+            }
+            let _ = self.qp.post_invalidate(0);
+        }
+    }
+}
+
+fn posting_races_with_connecting(soft: &Soft) -> Result {
+    let fickle = Arc::new(
+        Fickle {
+            qp: bare(soft)?,
+            round: Atomic::new(0),
+            done: Atomic::new(false),
+            wrong: Atomic::new(false),
+        },
+        GFP_KERNEL,
+    )?;
+    race(&fickle, &[Fickle::come_and_go, Fickle::post, Fickle::post])?;
+    check!(!fickle.wrong.load(Acquire));
+    Ok(())
+}
+
+/// How often a device refuses to stop a queue pair.
+static REFUSALS: Atomic<i32> = Atomic::new(0);
+/// What it does otherwise.
+static MODIFY: Atomic<usize> = Atomic::new(0);
+
+type Modify = unsafe extern "C" fn(
+    *mut bindings::ib_qp,
+    *mut bindings::ib_qp_attr,
+    c_int,
+    *mut bindings::ib_udata,
+) -> c_int;
+
+/// # Safety
+///
+/// As for the `modify_qp` of the device.
+unsafe extern "C" fn refuse(
+    qp: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    mask: c_int,
+    data: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: By this function's contract.
+    let state = unsafe { (*attr).qp_state };
+    if state == bindings::ib_qp_state_IB_QPS_ERR && REFUSALS.fetch_sub(1, Full) > 0 {
+        return ETIMEDOUT.to_errno();
+    }
+    // SAFETY: It was stored below.
+    let modify: Modify = unsafe { core::mem::transmute(MODIFY.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { modify(qp, attr, mask, data) }
+}
+
+fn memory_is_kept_until_the_device_stops(soft: &Soft) -> Result {
+    let qp = bare(soft)?;
+    connect(&qp, false)?;
+    // SAFETY: The device is registered; nobody else stops a queue pair of it meanwhile.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.modify_qp };
+    // SAFETY: As above.
+    let before = unsafe { place.read() };
+    let modify = before.ok_or(EINVAL)?;
+    MODIFY.store(modify as usize, Release);
+    REFUSALS.store(2, Release);
+    // SAFETY: As above.
+    unsafe { place.write(Some(refuse)) };
+    qp.shutdown();
+    let left = REFUSALS.load(Acquire);
+    // SAFETY: As above.
+    unsafe { place.write(before) };
+    // Two refusals, and then it was told again.
+    check!(left < 0);
+    check!(qp.is_shut_down());
+    qp.disconnect();
+    Ok(())
+}
+
+suite!(
+    srp_grace_rxe,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        many_share_a_grace_period,
+        a_finished_one_is_not_connected,
+        posting_races_with_connecting,
+        memory_is_kept_until_the_device_stops,
+    ]
+);

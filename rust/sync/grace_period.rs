@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One RCU grace period for many.
+//!
+//! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
+
+use crate::bindings;
+use kernel::ffi::c_ulong;
+
+/// A grace period that has begun. Whoever is in a read-side section now has left it when
+/// [`GracePeriod::wait`] returns.
+#[must_use]
+#[derive(Clone, Copy)]
+pub struct GracePeriod(c_ulong);
+
+impl GracePeriod {
+    /// Begins one, or joins the next one. Callable in any context.
+    pub fn begin() -> Self {
+        // SAFETY: It has no preconditions.
+        Self(unsafe { bindings::start_poll_synchronize_rcu() })
+    }
+
+    /// Waits for its end, which may have come already; sleeps.
+    pub fn wait(self) {
+        // SAFETY: It has no preconditions but the context, of which lockdep tells.
+        unsafe { bindings::cond_synchronize_rcu(self.0) }
+    }
+}
