@@ -76,8 +76,8 @@ const SLICE_MS: u32 = 100;
 /// How long a wait for a turn is at a time.
 const TURN_MS: Msecs = 10_000;
 /// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
-/// lost its own. TCP asks after 1 and 3 s again, and then more and more rarely.
-const OPEN_AGAIN_MS: Msecs = 3_500;
+/// lost its own. TCP asks each second for five seconds, and then more and more rarely.
+const OPEN_AGAIN_MS: Msecs = 5_500;
 
 /// How the target is reached.
 pub enum Way {
@@ -191,6 +191,8 @@ pub struct Login<'a> {
     patience: Msecs,
     /// Its turn at the target, while it has one.
     turn: Cell<Option<Turn>>,
+    /// When its first request was sent, in nanoseconds of the monotonic clock.
+    asked: Cell<Option<i64>>,
 }
 
 impl<'a> Login<'a> {
@@ -225,6 +227,7 @@ impl<'a> Login<'a> {
             pd,
             patience,
             turn: Cell::new(None),
+            asked: Cell::new(None),
         };
         while !this.is_over() {
             // Whoever ends the session ends the wait.
@@ -441,20 +444,26 @@ impl<'a> Login<'a> {
     /// ending, as if by a signal; the target has no request then.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
         let session = self.session;
+        let now = monotonic_ns();
+        let asked = self.asked.get().unwrap_or(now);
+        self.asked.set(Some(asked));
+        // The channels before this one may have waited in vain.
+        let left = self.patience.saturating_sub(session.turns.silence(asked));
         let limit = match self.purpose {
-            Purpose::First | Purpose::More => self.patience,
-            Purpose::Again => OPEN_AGAIN_MS,
+            Purpose::First | Purpose::More => left,
+            Purpose::Again => left.min(OPEN_AGAIN_MS),
         };
         session.waiting.run(|| {
             if self.is_over() {
                 return Err(LoginFailure::Signal);
             }
+            if limit == 0 {
+                return Err(LoginFailure::Timeout("connect request"));
+            }
             let _ = <Delayed<Session, 4>>::schedule(session.clone(), limit);
             let result = f();
-            // The interruption may have come too late for `f`, and would end a later wait.
             let over = !Delayed::<Session, 4>::cancel_sync(session);
             match result {
-                Ok(()) if over => Err(LoginFailure::Timeout("connect request")),
                 Err(LoginFailure::Signal) if over && !self.is_over() => {
                     Err(LoginFailure::Timeout("connect request"))
                 }

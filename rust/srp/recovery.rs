@@ -42,6 +42,7 @@ use super::{
     },
     session::{
         end_connections,
+        Attempt,
         Session,
         Told, //
     },
@@ -112,9 +113,15 @@ impl Session {
             Err(_) if phase.reset => Pause::Ms(0),
             Err(_) => return,
         };
-        if let Pause::Ms(delay) = pause {
-            let _ = <Delayed<Self, 6>>::schedule(self.clone(), delay);
-        }
+        let delay = match (pause, reconnect_delay) {
+            (Pause::Ms(delay), _) => delay,
+            // A commit that came while the class was told of the loss has stopped its timer.
+            (Pause::ReconnectDelay, Ok(seconds)) if !host.timeouts().block() => {
+                seconds.saturating_mul(1000)
+            }
+            (Pause::ReconnectDelay, _) => return,
+        };
+        let _ = <Delayed<Self, 6>>::schedule(self.clone(), delay);
     }
 
     /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
@@ -203,11 +210,16 @@ impl Session {
             return Err(errno::EPROTO);
         }
         if !phase.ready {
-            let trying = phase.trying;
+            let attempt = phase.attempt;
+            // The caller, or who waits for it with its connection: that one was taken, and lost at once. There will
+            // be another try, which this must not wait for.
+            if !blocks && attempt == Attempt::Taking {
+                return Ok(());
+            }
             self.tried.store(false, Relaxed);
             drop(phase);
             if blocks {
-                if !trying {
+                if attempt == Attempt::None {
                     let seconds = host
                         .as_ref()
                         .map_or(0, |host| host.timeouts().reconnect_delay);
@@ -241,11 +253,11 @@ impl Session {
     /// One try to reconnect.
     fn attempt(self: &Arc<Self>) {
         let _noio = NoIo::enter();
-        self.phase.lock().trying = true;
+        self.phase.lock().attempt = Attempt::Connecting;
         if let (Some(channels), Some(host)) = self.parts() {
             self.attempt_on(&channels, &host);
         }
-        self.phase.lock().trying = false;
+        self.phase.lock().attempt = Attempt::None;
         self.has_tried();
     }
 
@@ -281,7 +293,11 @@ impl Session {
         // There is hope again, until the port is running or the new connection is lost.
         let hopeless = self.settled.load(Relaxed);
         self.settled.store(false, Relaxed);
-        self.phase.lock().ready = true;
+        {
+            let mut phase = self.phase.lock();
+            phase.ready = true;
+            phase.attempt = Attempt::Taking;
+        }
         self.has_tried();
         let taken = host.reconnect_rport();
         {

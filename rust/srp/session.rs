@@ -109,6 +109,17 @@ pub(super) enum Told {
     Yes,
 }
 
+/// A try to reconnect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// There is none.
+    None,
+    /// It is under way.
+    Connecting,
+    /// It has succeeded, and its thread has the transport class take it.
+    Taking,
+}
+
 /// What is decided together.
 pub(super) struct Phase {
     pub(super) state: State,
@@ -116,8 +127,7 @@ pub(super) struct Phase {
     pub(super) broken: bool,
     /// That try has succeeded and waits for the transport class to take it.
     pub(super) ready: bool,
-    /// A try to reconnect is under way.
-    pub(super) trying: bool,
+    pub(super) attempt: Attempt,
     pub(super) backoff: Backoff,
     /// What the log may still have of losses.
     pub(super) budget: Budget,
@@ -263,7 +273,7 @@ impl Session {
                         state: State::Connecting,
                         broken: false,
                         ready: false,
-                        trying: false,
+                        attempt: Attempt::None,
                         backoff: Backoff::new(),
                         budget: Budget::new(),
                         strikes: Strikes::new(),
