@@ -14,7 +14,10 @@
 mod ending;
 mod watch;
 
-pub use ending::end_connections;
+pub use ending::{
+    end_connections,
+    LOG_OUT_PATIENCE_MS, //
+};
 
 use super::{
     channel::Channels,
@@ -61,6 +64,7 @@ use crate::{
     workqueue::{
         impl_has_delayed,
         new_delayed,
+        Crew,
         Delayed, //
     }, //
 };
@@ -84,9 +88,6 @@ use kernel::{
         WorkItem, //
     },
 };
-
-/// The patience of a log-out, in milliseconds; see [`Session::remove`].
-pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
 /// How long a wait for the disks is at a time.
 const WAIT_SLICE_MS: Msecs = 10_000;
@@ -141,6 +142,8 @@ pub struct Session {
     pub(super) plan: Plan,
     pub(super) geometry: Geometry,
     pub(super) queues: Queues,
+    /// Ends the connections.
+    pub(super) crew: Crew,
     #[pin]
     pub(super) phase: SpinLockIrq<Phase>,
     /// `phase.state`, for those who only look.
@@ -244,6 +247,8 @@ impl Session {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
+        let hands = geometry.all_channels().saturating_sub(1);
+        let crew = Crew::new(queues.ending.clone(), usize::from(hands))?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
@@ -251,6 +256,7 @@ impl Session {
                 plan,
                 geometry,
                 queues,
+                crew,
                 phase <- new_spinlock_irq!(
                     Phase {
                         state: State::Connecting,
@@ -537,27 +543,10 @@ impl Session {
         }
     }
 
-    /// Ends the session in the background, the disks first. Does not sleep.
-    ///
-    /// While the disks go, which may have much to write, some command must end within `patience`
-    /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
-    pub fn remove(self: &Arc<Self>, patience: Msecs) {
-        let mut phase = self.phase.lock();
-        if self.step(&mut phase, Event::Remove) {
-            self.patience.store(patience, Relaxed);
-            drop(phase);
-            self.settle();
-            self.waiting.interrupt();
-            // It was not queued before, as the state changes once.
-            let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
-        }
-    }
-
-    /// Waits until all commands of a lost connection are ended, at most `timeout` milliseconds; whether
-    /// they are. There may be another one by then. Sleeps.
-    pub fn wait_down(&self, timeout: Msecs) -> bool {
-        let ended = || self.is_down() || !self.is_lost();
-        self.changed.wait_timeout(timeout, ended).is_ok()
+    /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may
+    /// be another one by then. Sleeps.
+    pub fn wait_down(&self) {
+        self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`

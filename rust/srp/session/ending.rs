@@ -14,8 +14,7 @@ use crate::{
             Event,
             State,
             LOG_OUT_TIMEOUT_MS, //
-        },
-        session::LOG_OUT_PATIENCE_MS, //
+        }, //
     },
     sync::NoIo,
     sys::{
@@ -40,7 +39,26 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
+/// The patience of a log-out, in milliseconds; see [`Session::remove`].
+pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
+
 impl Session {
+    /// Ends the session in the background, the disks first. Does not sleep.
+    ///
+    /// While the disks go, which may have much to write, some command must end within `patience`
+    /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
+    pub fn remove(self: &Arc<Self>, patience: Msecs) {
+        let mut phase = self.phase.lock();
+        if self.step(&mut phase, Event::Remove) {
+            self.patience.store(patience, Relaxed);
+            drop(phase);
+            self.settle();
+            self.waiting.interrupt();
+            // It was not queued before, as the state changes once.
+            let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
+        }
+    }
+
     /// Commands that have ended, modulo 2^32.
     pub(in crate::srp) fn ended(&self) -> i32 {
         let channels = self.live.lock().channels.clone();
@@ -136,27 +154,33 @@ fn log_out(channels: &[Arc<Connection>]) {
     }
 }
 
-/// Ends connections and their commands. Nobody must begin to post: the session is lost.
+/// Ends connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
+///
+/// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
+/// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
 pub fn end_connections(channels: &[Arc<Connection>]) {
-    // Memory that is reclaimed by writing to these very disks would not come before this is done.
-    let _noio = NoIo::enter();
+    let Some(first) = channels.first() else {
+        return;
+    };
+    let crew = first.handler().crew();
+    let all = |step: fn(&Connection)| {
+        crew.each(channels, |connection| {
+            // Memory that is reclaimed by writing to these very disks would not come before this is done.
+            let _noio = NoIo::enter();
+            step(connection);
+        })
+    };
     for connection in channels {
         connection.handler().task.wake();
     }
-    for connection in channels {
-        connection.hang_up();
-    }
+    all(Connection::hang_up);
     // Whoever has not seen that the session is lost has posted after this.
     synchronize_rcu();
-    for connection in channels {
+    all(|connection| {
         connection.shutdown();
-    }
-    for connection in channels {
         connection.handler().close();
-    }
-    for connection in channels {
-        connection.disconnect();
-    }
+    });
+    all(Connection::disconnect);
 }
 
 impl WorkItem<0> for Session {
