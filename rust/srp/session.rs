@@ -19,6 +19,8 @@ pub use ending::{
     LOG_OUT_PATIENCE_MS, //
 };
 
+use ending::Patience;
+
 use super::{
     channel::Channels,
     connect::Plan,
@@ -205,10 +207,8 @@ pub struct Session {
     pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
     pub(super) last_scan: Atomic<i64>,
-    /// Commands that had ended when the removal timer was set.
-    progress: Atomic<i32>,
-    /// The time of the removal timer.
-    patience: Atomic<u32>,
+    /// What the removal timer goes by.
+    patience: Patience,
 }
 
 impl_has_work! {
@@ -300,8 +300,7 @@ impl Session {
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),
                 last_scan: Atomic::new(i64::MIN),
-                progress: Atomic::new(0),
-                patience: Atomic::new(LOG_OUT_PATIENCE_MS),
+                patience: Patience::new(),
             }),
             GFP_KERNEL,
         )

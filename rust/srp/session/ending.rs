@@ -10,10 +10,16 @@ use crate::{
     srp::{
         channel::Connection,
         error::Lost,
-        logic::session::{
-            Event,
-            State,
-            LOG_OUT_TIMEOUT_MS, //
+        logic::{
+            removal::{
+                self,
+                Next, //
+            },
+            session::{
+                Event,
+                State,
+                LOG_OUT_TIMEOUT_MS, //
+            }, //
         }, //
     },
     sync::NoIo,
@@ -30,6 +36,7 @@ use crate::{
 use kernel::{
     sync::{
         atomic::{
+            Atomic,
             Relaxed,
             Release, //
         },
@@ -42,15 +49,45 @@ use kernel::{
 /// The patience of a log-out, in milliseconds; see [`Session::remove`].
 pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
+/// What the removal timer goes by.
+pub(super) struct Patience {
+    /// That of [`Session::remove`].
+    all: Atomic<u32>,
+    /// After so many milliseconds the midlayer has ended a command, if it can.
+    limit: Atomic<u32>,
+    /// Commands that had ended when the timer was set.
+    ended: Atomic<i32>,
+    /// How long none has, in milliseconds.
+    quiet: Atomic<u32>,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self {
+            all: Atomic::new(LOG_OUT_PATIENCE_MS),
+            limit: Atomic::new(0),
+            ended: Atomic::new(0),
+            quiet: Atomic::new(0),
+        }
+    }
+
+    fn slice(&self) -> Msecs {
+        removal::slice_ms(self.all.load(Relaxed))
+    }
+}
+
 impl Session {
     /// Ends the session in the background, the disks first. Does not sleep.
     ///
-    /// While the disks go, which may have much to write, some command must end within `patience`
-    /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
+    /// The disks may have much to write, for which a target may take as long as the midlayer lets it. If
+    /// no command has ended for half of `patience` milliseconds the target is asked for a sign of life,
+    /// again and again; the connection is ended if it does not answer in the other half, or if no
+    /// command ends in twice the longest time that a disk gives a request and a minute. The first call
+    /// counts.
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
         let mut phase = self.phase.lock();
         if self.step(&mut phase, Event::Remove) {
-            self.patience.store(patience, Relaxed);
+            self.patience.all.store(patience, Relaxed);
             drop(phase);
             self.settle();
             self.waiting.interrupt();
@@ -107,9 +144,12 @@ impl Session {
         if let Some(host) = &host {
             // With a connection, too: the class may just be taking it over, with the disks still blocked.
             host.give_up();
-            self.progress.store(self.ended(), Relaxed);
-            let patience = self.patience.load(Relaxed);
-            let _ = <Delayed<Self, 0>>::schedule(self.clone(), patience);
+            // From here on the removal timer is the one that asks, and no test of its own may meet another.
+            Delayed::<Self, 2>::cancel_sync(self);
+            let limit = removal::limit_ms(host.request_timeout());
+            self.patience.limit.store(limit, Relaxed);
+            self.patience.ended.store(self.ended(), Relaxed);
+            let _ = <Delayed<Self, 0>>::schedule(self.clone(), self.patience.slice());
             host.remove();
             Delayed::<Self, 0>::cancel_sync(self);
         }
@@ -135,6 +175,48 @@ impl Session {
         drop(live.pd);
         self.advance(Event::Removed);
         self.port.forget(self);
+    }
+}
+
+impl Session {
+    /// What has happened to the disks that go, since the last look; asks the target if that was nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection must end.
+    fn look_at_removal(&self) -> Result<(), Lost> {
+        let ended = self.ended();
+        if self.patience.ended.xchg(ended, Relaxed) != ended {
+            self.patience.quiet.store(0, Relaxed);
+            return Ok(());
+        }
+        let slice = self.patience.slice();
+        let quiet = self.patience.quiet.load(Relaxed).saturating_add(slice);
+        self.patience.quiet.store(quiet, Relaxed);
+        match removal::next(quiet, slice, self.patience.limit.load(Relaxed)) {
+            Next::Ask => self.ask(true),
+            Next::AskAgain => self.ask(false),
+            Next::GiveUp => Err(Lost::RemovalTimeout),
+        }
+    }
+
+    /// Asks for a sign of life on each channel. `first`: a question that is out may be a new one.
+    ///
+    /// # Errors
+    ///
+    /// If a channel has not answered the last time, or has no credit, so that no command can be sent either.
+    fn ask(&self, first: bool) -> Result<(), Lost> {
+        let (channels, _) = self.parts();
+        let all = channels.iter().flat_map(|all| all.iter());
+        for connection in all.filter(|c| c.handler().is_open()) {
+            match connection.handler().probe.ask(connection) {
+                Ok(true) => {}
+                Err(Lost::KeepAlive) if first => {}
+                Ok(false) | Err(Lost::KeepAlive) => return Err(Lost::RemovalSilence),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -201,13 +283,13 @@ impl WorkItem<1> for Session {
 
 impl DelayedItem<0> for Session {
     fn run(this: Arc<Self>) {
-        let ended = this.ended();
-        if this.progress.xchg(ended, Relaxed) == ended {
-            this.fail(Lost::RemovalTimeout);
-        } else {
+        match this.look_at_removal() {
             // Refused if the disks have gone meanwhile.
-            let patience = this.patience.load(Relaxed);
-            let _ = <Delayed<Self, 0>>::schedule(this, patience);
+            Ok(()) => {
+                let slice = this.patience.slice();
+                let _ = <Delayed<Self, 0>>::schedule(this, slice);
+            }
+            Err(why) => this.fail(why),
         }
     }
 }
