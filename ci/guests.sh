@@ -28,6 +28,7 @@ group() {
 		list+=("$t:$((${limit:-300} + 60))")
 	done
 	[ "${DRIVER-}" = c ] || module=(--module "$top/build/$kernel/rust/ib_srp.ko")
+	module+=(--module "$top/build/slow_qp-$kernel/slow_qp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
 		--append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
@@ -61,6 +62,7 @@ fi
 
 for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
+	"$top/ci/module.sh" "$k" "$top/build/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
 	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$top/build/$k" >&2
 done
 

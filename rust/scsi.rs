@@ -37,6 +37,7 @@ pub use self::{
     error::{
         Busy,
         Disposition,
+        HostReset,
         ScsiResult, //
     },
     host::{

@@ -35,8 +35,10 @@ use kernel::{
     },
 };
 
+mod crew;
 mod delayed;
 
+pub use crew::Crew;
 pub use delayed::{
     impl_has_delayed,
     new_delayed,

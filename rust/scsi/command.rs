@@ -30,8 +30,8 @@
 //!   [`CommandRef::is_reset_ioctl`].
 //!
 //! The midlayer trusts the driver's word about an abort or a reset; here it is checked, by the
-//! `State` behind each `struct scsi_cmnd`. The one way to end a command that is still held is
-//! a host reset that fails, see [`Driver::host_reset`](super::Driver::host_reset).
+//! `State` behind each `struct scsi_cmnd`. An abort or a reset of a unit fails while a command is held;
+//! a reset of the host, after which the midlayer ends all commands in any case, does not return.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
 

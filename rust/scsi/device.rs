@@ -5,6 +5,7 @@
 //! C header: [`include/scsi/scsi_device.h`](srctree/include/scsi/scsi_device.h)
 
 use crate::bindings;
+use core::ptr::null_mut;
 use kernel::{
     time::{
         msecs_to_jiffies,
@@ -73,4 +74,31 @@ impl Device {
         // SAFETY: A device has its request queue from `scsi_alloc_sdev()` until it is released.
         unsafe { bindings::blk_queue_rq_timeout(queue, jiffies) };
     }
+}
+
+/// The longest time that a request of the block layer may take on a device of a host, in milliseconds; 0 if
+/// there is no device. Not in interrupts.
+///
+/// # Safety
+///
+/// The host is alive.
+pub(super) unsafe fn longest_request_timeout(shost: *mut bindings::Scsi_Host) -> Msecs {
+    let mut longest = 0;
+    let mut sdev = null_mut();
+    loop {
+        // SAFETY: By the safety requirements of this function. It gives back the reference to the last
+        // device, and takes one to the next.
+        sdev = unsafe { bindings::__scsi_iterate_devices(shost, sdev) };
+        if sdev.is_null() {
+            break;
+        }
+        // SAFETY: There is a reference to the device.
+        let queue = unsafe { (*sdev).request_queue };
+        // SAFETY: The device has its request queue until it is released.
+        let timeout = unsafe { &raw const (*queue).rq_timeout };
+        // SAFETY: As above. It may be changed meanwhile, as a whole.
+        longest = longest.max(unsafe { timeout.read_volatile() });
+    }
+    let msecs = u64::from(longest) * 1000 / u64::from(bindings::HZ);
+    Msecs::try_from(msecs).unwrap_or(Msecs::MAX)
 }

@@ -10,6 +10,7 @@ use super::{
     Device,
     Disposition,
     Host,
+    HostReset,
     Rejected, //
 };
 use crate::sysfs::AttributeGroup;
@@ -80,11 +81,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Resets the host: the last step of error handling.
     ///
-    /// All commands that have timed out must have been given up on return, even when it fails,
-    /// because the midlayer ends them then.
+    /// It cannot fail, because the midlayer ends all commands after it, whatever it hears. What the driver
+    /// has not given up on return is waited for, without a deadline.
     ///
-    /// Context: process, may sleep.
-    fn host_reset(&self) -> Disposition;
+    /// Context: process, may sleep, for as long as the adapter can reach the data of a command.
+    fn host_reset(&self) -> HostReset;
 
     /// Returns how many commands may be under way to a new target, 0 for no limit but the host's.
     ///

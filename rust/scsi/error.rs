@@ -113,6 +113,25 @@ impl Disposition {
     }
 }
 
+/// The outcome of a reset of the host. There is no failure: the midlayer would take the devices offline and
+/// end their commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostReset {
+    /// The midlayer tests the devices, and sends the commands again.
+    Done,
+    /// There is no transport for now: the midlayer ends the commands.
+    TransportGone,
+}
+
+impl From<HostReset> for Disposition {
+    fn from(outcome: HostReset) -> Self {
+        match outcome {
+            HostReset::Done => Self::Success,
+            HostReset::TransportGone => Self::FastIoFail,
+        }
+    }
+}
+
 #[cfg(SRP_KUNIT)]
 #[kernel::prelude::kunit_tests(srp_scsi_error)]
 mod tests {

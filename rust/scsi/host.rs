@@ -42,7 +42,8 @@ use core::{
 use kernel::{
     device,
     error::to_result,
-    ffi, new_mutex,
+    ffi,
+    new_mutex,
     prelude::*,
     str::CStr,
     sync::{
@@ -59,6 +60,7 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
+    time::Msecs, //
 };
 
 /// Size of the text that identifies a host, with its NUL.
@@ -484,6 +486,15 @@ impl<T: Driver> Host<T> {
     /// The timeouts of the remote port.
     pub fn timeouts(&self) -> Timeouts {
         self.rport.as_ref().map_or(Timeouts::NONE, Rport::timeouts)
+    }
+
+    /// The longest time that a request of the block layer may take on a device, in milliseconds; 0 if there
+    /// is no device.
+    ///
+    /// Context: process.
+    pub fn request_timeout(&self) -> Msecs {
+        // SAFETY: By the type invariant the host is alive.
+        unsafe { super::device::longest_request_timeout(self.shost.as_ptr()) }
     }
 
     /// There will be no other connection: commands of devices that are blocked fail from now on. To be

@@ -245,7 +245,7 @@ impl<T: Driver> Template<T> {
             Self::handle(cmd, |driver, cmd| {
                 let disposition = driver.device_reset(cmd.device(), cmd);
 
-                Self::checked(disposition, cmd, cmd.device().as_raw())
+                Self::checked(disposition, cmd)
             })
         };
         disposition.as_raw()
@@ -258,9 +258,10 @@ impl<T: Driver> Template<T> {
         // SAFETY: By the requirements of this function.
         let disposition = unsafe {
             Self::handle(cmd, |driver, cmd| {
-                let disposition = driver.host_reset();
+                let outcome = driver.host_reset();
 
-                Self::checked(disposition, cmd, core::ptr::null_mut())
+                Self::wait_released(cmd);
+                outcome.into()
             })
         };
         disposition.as_raw()
@@ -286,44 +287,58 @@ impl<T: Driver> Template<T> {
         // SAFETY: By the requirements of this function.
         match unsafe { HostData::<T>::of(shost) }.get() {
             Some(driver) => f(&driver, &cmd),
+            // All commands of a host that was removed have ended.
             None => Disposition::Failed,
         }
     }
 
-    /// Makes sure that the commands that the midlayer ends after a reset are no longer held: those
-    /// of one device, or of all if `sdev` is null.
+    /// Makes sure that the commands that the midlayer ends after a reset of a device are no longer held.
     ///
     /// In the error handler no other commands are under way than those it is about to end. In the
     /// ioctl none is ended, so there is nothing to be checked.
-    fn checked(
-        disposition: Disposition,
-        cmd: &CommandRef<'_>,
-        sdev: *mut bindings::scsi_device,
-    ) -> Disposition {
+    fn checked(disposition: Disposition, cmd: &CommandRef<'_>) -> Disposition {
         if disposition == Disposition::Failed || cmd.is_reset_ioctl() {
             return disposition;
         }
 
-        // SAFETY: A device has a reference to its host.
-        let shost = unsafe { (*cmd.device().as_raw()).host };
-        if settled(|| {
-            let mut search = Search { sdev, held: false };
-
-            // SAFETY: The host was added, because a command of it is being handled, which keeps
-            // its tag set. `search` outlives the call and is what the callback expects.
-            unsafe {
-                bindings::scsi_host_busy_iter(
-                    shost,
-                    Some(look_for_held),
-                    (&raw mut search).cast::<ffi::c_void>(),
-                )
-            };
-            !search.held
-        }) {
+        if settled(|| !Self::is_any_held(cmd, cmd.device().as_raw())) {
             disposition
         } else {
             Disposition::Failed
         }
+    }
+
+    /// Waits until no command of the host is held, without a deadline: the midlayer ends all of them after
+    /// a reset of the host, also if that failed, and their memory is used again then.
+    ///
+    /// As for [`Self::checked`], there is nothing to wait for in the ioctl.
+    fn wait_released(cmd: &CommandRef<'_>) {
+        let released = || cmd.is_reset_ioctl() || !Self::is_any_held(cmd, core::ptr::null_mut());
+
+        if !settled(released) {
+            while !released() {
+                fsleep(Delta::from_millis(100));
+            }
+        }
+    }
+
+    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the host of
+    /// `cmd`, which is not the fake one of the ioctl.
+    fn is_any_held(cmd: &CommandRef<'_>, sdev: *mut bindings::scsi_device) -> bool {
+        // SAFETY: A device has a reference to its host.
+        let shost = unsafe { (*cmd.device().as_raw()).host };
+        let mut search = Search { sdev, held: false };
+
+        // SAFETY: The host was added, because a command of it is being handled, which keeps
+        // its tag set. `search` outlives the call and is what the callback expects.
+        unsafe {
+            bindings::scsi_host_busy_iter(
+                shost,
+                Some(look_for_held),
+                (&raw mut search).cast::<ffi::c_void>(),
+            )
+        };
+        search.held
     }
 
     /// # Safety

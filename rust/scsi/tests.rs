@@ -55,6 +55,9 @@ const LIMITS: Limits = Limits {
     dma_boundary: 0,
 };
 
+/// Longer than a reset waits for a command without a word.
+const RELEASED_AFTER_MS: i64 = 3_000;
+
 /// Counts the objects of a test that are alive.
 struct Alive(Arc<Atomic<i32>>);
 
@@ -168,8 +171,8 @@ impl Driver for Fake {
         self.give_up()
     }
 
-    fn host_reset(&self) -> Disposition {
-        self.give_up()
+    fn host_reset(&self) -> HostReset {
+        HostReset::Done
     }
 
     fn target_can_queue(&self) -> u32 {
@@ -290,8 +293,9 @@ struct IoctlCommand {
     state: State,
 }
 
-/// What the error handler gets for a driver that says it has given a command up and has not, then
-/// for one that has: abort, device reset, host reset, `queuecommand`.
+/// What the error handler gets for a driver that says it has given a command up and has not: abort, device
+/// reset, `queuecommand`, the ioctl; then for one that has: abort, `queuecommand`; then for a host reset
+/// that comes back before the command is given up, and when nothing is held.
 fn error_handling() -> Result<[u32; 10]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
@@ -335,9 +339,7 @@ fn error_handling() -> Result<[u32; 10]> {
     // SAFETY: As above.
     results[1] = unsafe { device_reset(raw) } as u32;
     // SAFETY: As above.
-    results[2] = unsafe { host_reset(raw) } as u32;
-    // SAFETY: As above.
-    results[3] = unsafe { queue(shost, raw) };
+    results[2] = unsafe { queue(shost, raw) };
 
     let mut ioctl = KBox::<IoctlCommand>::new_uninit(GFP_KERNEL)?;
     // SAFETY: The memory is ours, and all of it may be zeroes.
@@ -349,17 +351,33 @@ fn error_handling() -> Result<[u32; 10]> {
     // SAFETY: As above.
     unsafe { (*ioctl).submitter = bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL };
     // SAFETY: As `SG_SCSI_RESET` does.
-    results[4] = unsafe { device_reset(ioctl) } as u32;
+    results[3] = unsafe { device_reset(ioctl) } as u32;
 
     fake.honest.store(true, Relaxed);
     // SAFETY: As above.
-    results[5] = unsafe { abort(raw) } as u32;
+    results[4] = unsafe { abort(raw) } as u32;
+    // SAFETY: As above.
+    results[5] = unsafe { queue(shost, raw) };
+    let late = fake.clone();
+    // SAFETY: The kernel's queue exists and stays.
+    let other = unsafe { workqueue::Queue::from_raw(bindings::system_dfl_wq) };
+    other.try_spawn(GFP_KERNEL, move || {
+        fsleep(Delta::from_millis(RELEASED_AFTER_MS));
+        late.give_up();
+    })?;
     // SAFETY: As above.
     results[6] = unsafe { host_reset(raw) } as u32;
+    if fake.held.lock().is_some() {
+        return Err(EBUSY);
+    }
+    // SAFETY: As above.
+    results[7] = unsafe { host_reset(raw) } as u32;
 
     fake.hold.store(false, Relaxed);
     // SAFETY: As above: the error handler's retry of the command.
-    results[7] = unsafe { queue(shost, raw) };
+    if unsafe { queue(shost, raw) } != 0 {
+        return Err(EIO);
+    }
 
     host.remove();
     let mut sdev = KBox::<bindings::scsi_device>::new_uninit(GFP_KERNEL)?;
@@ -412,7 +430,7 @@ mod tests {
     fn the_error_handler_is_not_told_lies() {
         assert_eq!(
             error_handling(),
-            Ok([0x2003, 0x2003, 0x2003, 0x1056, 0x2002, 0x2002, 0x2002, 0, 0x2003, 0])
+            Ok([0x2003, 0x2003, 0x1056, 0x2002, 0x2002, 0, 0x2002, 0x2002, 0x2003, 0])
         );
     }
 }

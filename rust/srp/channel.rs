@@ -78,6 +78,7 @@ use crate::{
         random_u16, //
     }, //
     trace::trace,
+    workqueue::Crew, //
 };
 use counts::Counts;
 use incoming::Replies;
@@ -197,6 +198,11 @@ impl Channel {
             bounce,
         };
         Qp::new(pd, sizes, memory, channel)
+    }
+
+    /// Those who end the channels of the session together.
+    pub fn crew(&self) -> &Crew {
+        &self.session.crew
     }
 
     /// The number of the SCSI host, for the trace events.

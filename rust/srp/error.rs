@@ -45,7 +45,9 @@ pub enum Lost {
     KeepAlive,
     /// The device reported this.
     Device(DeviceEvent),
-    /// The disks did not go, and no command ended.
+    /// The disks did not go, no command ended, and the target gave no sign of life.
+    RemovalSilence,
+    /// The disks did not go, and no command ended in the time that the midlayer gives one.
     RemovalTimeout,
 }
 
@@ -79,6 +81,7 @@ impl fmt::Display for Lost {
             Self::HostReset => f.write_str("reset by the error handler"),
             Self::KeepAlive => f.write_str("no answer to a test of the idle connection"),
             Self::Device(event) => write!(f, "device event {event:?}"),
+            Self::RemovalSilence => f.write_str("no sign of life while the disks went"),
             Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
         }
     }

@@ -12,6 +12,7 @@ pub mod cm;
 pub mod credit;
 pub mod redirect;
 pub mod registration;
+pub mod removal;
 pub mod send_queue;
 pub mod session;
 pub mod slot;

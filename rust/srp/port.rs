@@ -51,8 +51,9 @@ use kernel::{
 
 use super::front::scsi::Io;
 
-/// When the device is pulled, there is probably no way to the target any more.
-const UNPLUG_PATIENCE_MS: Msecs = 2_000;
+/// When the device is pulled, there is probably no way to the target any more. One that has a way answers
+/// well within half of this.
+const UNPLUG_PATIENCE_MS: Msecs = 4_000;
 
 /// The queues that sessions end on.
 #[derive(Clone)]

@@ -6,7 +6,10 @@ use super::{
     channel::Connection,
     error::Lost,
     logic::{
-        credit::RESERVE_COMMAND,
+        credit::{
+            RESERVE_COMMAND,
+            RESERVE_TSK_MGMT, //
+        },
         tag::Tag, //
     },
     proto::{
@@ -57,16 +60,30 @@ impl Probe {
         }
     }
 
-    /// Sends a probe, if the channel is connected and has a credit. Does not sleep.
+    /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.
     ///
     /// # Errors
     ///
     /// [`Lost::KeepAlive`] if the last one has not been answered.
     pub fn send(&self, connection: &Connection) -> Result<(), Lost> {
+        self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
+    }
+
+    /// Sends a probe, if the channel is connected, even if commands have taken all credits that they may
+    /// have; whether it was sent. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn ask(&self, connection: &Connection) -> Result<bool, Lost> {
+        self.send_beside(connection, RESERVE_TSK_MGMT)
+    }
+
+    fn send_beside(&self, connection: &Connection, reserve: u32) -> Result<bool, Lost> {
         let channel = connection.handler();
         let _posting = rcu::read_lock();
         if channel.is_lost() || !channel.is_open() {
-            return Ok(());
+            return Ok(false);
         }
         // CAST: Any 32 bits will do.
         let generation = random_u64() as u32;
@@ -77,10 +94,10 @@ impl Probe {
             return Err(Lost::KeepAlive);
         };
         let Some(tag) = Tag::tsk_mgmt(generation, channel.index(), PROBE)
-            .filter(|_| channel.take_credit(RESERVE_COMMAND))
+            .filter(|_| channel.take_credit(reserve))
         else {
             iu.release(IDLE);
-            return Ok(());
+            return Ok(false);
         };
         let inquiry = Cmd {
             tag: tag.to_wire(),
@@ -94,6 +111,7 @@ impl Probe {
         iu.release(out);
         message
             .and_then(|message| connection.post_send(None, message, true))
+            .map(|()| true)
             .map_err(Lost::Post)
     }
 

@@ -15,7 +15,12 @@ mod ending;
 mod loss;
 mod watch;
 
-pub use ending::end_connections;
+pub use ending::{
+    end_connections,
+    LOG_OUT_PATIENCE_MS, //
+};
+
+use ending::Patience;
 
 use super::{
     channel::Channels,
@@ -59,6 +64,7 @@ use crate::{
     workqueue::{
         impl_has_delayed,
         new_delayed,
+        Crew,
         Delayed, //
     }, //
 };
@@ -82,9 +88,6 @@ use kernel::{
         WorkItem, //
     },
 };
-
-/// The patience of a log-out, in milliseconds; see [`Session::remove`].
-pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
 /// How long a wait for the disks is at a time.
 const WAIT_SLICE_MS: Msecs = 10_000;
@@ -152,6 +155,8 @@ pub struct Session {
     pub(super) queues: Queues,
     /// Shared with those who log in at the same place.
     pub(super) turns: Arc<Turns>,
+    /// Ends the connections.
+    pub(super) crew: Crew,
     #[pin]
     pub(super) phase: SpinLockIrq<Phase>,
     /// `phase.state`, for those who only look.
@@ -216,10 +221,8 @@ pub struct Session {
     pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
     pub(super) last_scan: Atomic<i64>,
-    /// Commands that had ended when the removal timer was set.
-    progress: Atomic<i32>,
-    /// The time of the removal timer.
-    patience: Atomic<u32>,
+    /// What the removal timer goes by.
+    patience: Patience,
 }
 
 impl_has_work! {
@@ -260,6 +263,8 @@ impl Session {
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         let to_connect = queues.reconnect.clone();
+        let hands = geometry.all_channels().saturating_sub(1);
+        let crew = Crew::new(queues.ending.clone(), usize::from(hands))?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
@@ -268,6 +273,7 @@ impl Session {
                 geometry,
                 queues,
                 turns,
+                crew,
                 phase <- new_spinlock_irq!(
                     Phase {
                         state: State::Connecting,
@@ -313,8 +319,7 @@ impl Session {
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),
                 last_scan: Atomic::new(i64::MIN),
-                progress: Atomic::new(0),
-                patience: Atomic::new(LOG_OUT_PATIENCE_MS),
+                patience: Patience::new(),
             }),
             GFP_KERNEL,
         )
@@ -489,27 +494,10 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session in the background, the disks first. Does not sleep.
-    ///
-    /// While the disks go, which may have much to write, some command must end within `patience`
-    /// milliseconds; else the connection is ended, whatever they wait for. The first call counts.
-    pub fn remove(self: &Arc<Self>, patience: Msecs) {
-        let mut phase = self.phase.lock();
-        if self.step(&mut phase, Event::Remove) {
-            self.patience.store(patience, Relaxed);
-            drop(phase);
-            self.settle();
-            self.waiting.interrupt();
-            // It was not queued before, as the state changes once.
-            let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
-        }
-    }
-
-    /// Waits until all commands of a lost connection are ended, at most `timeout` milliseconds; whether
-    /// they are. There may be another one by then. Sleeps.
-    pub fn wait_down(&self, timeout: Msecs) -> bool {
-        let ended = || self.is_down() || !self.is_lost();
-        self.changed.wait_timeout(timeout, ended).is_ok()
+    /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may
+    /// be another one by then. Sleeps.
+    pub fn wait_down(&self) {
+        self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`

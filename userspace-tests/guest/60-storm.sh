@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600 3000
+begin 900 3000
 shapes=("32 1")
 [ -z "${LONG-}" ] || shapes=("64 1" "128 1" "32 4")
 fabric_pair 1
@@ -52,14 +52,14 @@ peak() {
 	done
 }
 
-# off_and_on WHAT: the port of the target; `took` is the time from its return to the last session's first read.
+# off_and_on WHAT [SECONDS]: the port of the target; `took` is the time from its return to the last session's first read.
 off_and_on() {
 	echo 0 >${tpg[0]}/enable
 	sleep 2
 	! running || fail "$who: no session has lost its connection"
 	echo 1 >${tpg[0]}/enable
 	clock; t=$now
-	within 180 "$who: all sessions running, $1" running
+	within ${2-180} "$who: all sessions running, $1" running
 	first_reads
 	clock; took=$(((now - t) / 1000))
 }
@@ -104,7 +104,7 @@ turn() {
 	# Debian's rxe loses connections by itself when packets are lost, so that C takes 12 s or a minute, by chance.
 	if [ $who = Rust ]; then
 		netem 0 loss 2%
-		off_and_on "2 % of the packets are lost"
+		off_and_on "2 % of the packets are lost" 400
 		times[loss]=$took
 		netem 0 loss 0%
 	fi

@@ -127,6 +127,8 @@ netem() {
 # Called at the end, whatever it was: nothing of this may meet the next test.
 undo() {
 	local i
+	echo 0 >/sys/module/slow_qp/parameters/times
+	! loaded slow_qp || rmmod slow_qp
 	pkill multipathd
 	pkill -CONT multipathd
 	for i in $(dmsetup ls --target multipath | awk '/\(/ {print $1}'); do

@@ -251,13 +251,13 @@ back_debug() {
 	udevadm settle -t 10
 	iblock "$n"
 }
-# back_user NAME MIB: a program answers, as `rule NAME RULE` says (tcmu.py); what it says of them is in
-# $tmp/NAME.said.
+# back_user NAME MIB [cache]: a program answers, as `rule NAME RULE` says (tcmu.py); what it says of them is in
+# $tmp/NAME.said. With `cache` what was flushed is in $tmp/NAME.stable, and nothing else.
 back_user() {
 	modprobe -q target_core_user
 	core "$1" user "dev_size=$(($2 << 20)),dev_config=srp/$1,hw_block_size=512,nl_reply_supported=-1"
 	rule "$1" pass
-	python3 "$here/tcmu.py" "$1" "$2" "$tmp/$1.rule" >"$tmp/$1.said" 2>&1 &
+	python3 "$here/tcmu.py" "$1" "$2" "$tmp/$1.rule" ${3:+"$tmp/$1.stable"} >"$tmp/$1.said" 2>&1 &
 	handler[$1]=$!
 	within 20 "the program behind $1: $(cat "$tmp/$1.said")" grep -q '^ready' "$tmp/$1.said"
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""tcmu.py NAME MIB RULE: a disk in memory behind LIO's user back end NAME. The file
-RULE says what happens to reads and writes; it is looked at all the time:
+"""tcmu.py NAME MIB RULE [FILE]: a disk in memory behind LIO's user back end NAME. With FILE the
+memory is a volatile cache, which SYNCHRONIZE CACHE writes to that file. The file RULE says what
+happens to reads and writes; it is looked at all the time:
 
     pass        every one is answered, and those that were held are answered now
     hold N      each Nth is held until the rule is `pass`
     busy N      each Nth gets status BUSY
     full N      each Nth gets status TASK SET FULL
+    flush N     each Nth SYNCHRONIZE CACHE is held until the rule is `pass`, and no read or write
+    all N       each Nth command is, whatever it is
 
 Prints a line when the rule changes: the old rule and how many it hit."""
 
@@ -21,9 +24,13 @@ PAD, COMMAND = 0, 1
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0x00, 0x02, 0x08, 0x28
 MEDIUM = {0x08: 6, 0x0A: 6, 0x28: 10, 0x2A: 10, 0x88: 16, 0x8A: 16}
 WRITES = (0x0A, 0x2A, 0x8A)
+SYNCHRONIZE_CACHE = (0x35, 0x91)
 
 name, size, rule_file = sys.argv[1], int(sys.argv[2]) << 20, sys.argv[3]
 disk = bytearray(size)
+stable = open(sys.argv[4], "wb", buffering=0) if len(sys.argv) > 4 else None
+# A caching page with WCE.
+CACHING = bytes([8, 18, 4]) + bytes(17) if stable else b""
 
 
 def sense(key, asc):
@@ -93,10 +100,13 @@ class Command:
         elif c[0] == 0x9E and c[1] & 0x1F == 0x10:
             answer = struct.pack(">QI20x", size // 512 - 1, 512)
         elif c[0] == 0x1A:
-            answer = bytes([3, 0, 0, 0])
+            answer = bytes([3 + len(CACHING), 0, 0, 0]) + CACHING
         elif c[0] == 0x5A:
-            answer = bytes([0, 6, 0, 0, 0, 0, 0, 0])
-        elif c[0] not in (0x00, 0x1B, 0x35, 0x91, 0x2F, 0x8F):
+            answer = bytes([0, 6 + len(CACHING), 0, 0, 0, 0, 0, 0]) + CACHING
+        elif c[0] in SYNCHRONIZE_CACHE:
+            if stable:
+                os.pwrite(stable.fileno(), disk, 0)
+        elif c[0] not in (0x00, 0x1B, 0x2F, 0x8F):
             return CHECK_CONDITION, sense(5, 0x20)
         if answer is None:
             return CHECK_CONDITION, sense(5, 0x24)
@@ -183,11 +193,11 @@ while True:
         held = []
     for c in ring.entries():
         status, data = None, b""
-        if c.medium:
+        if verb == "all" or (c.cdb[0] in SYNCHRONIZE_CACHE if verb == "flush" else c.medium):
             seen += 1
             if verb != "pass" and seen % every == 0:
                 hits += 1
-                if verb == "hold":
+                if verb in ("hold", "flush", "all"):
                     held.append(c)
                     continue
                 status = BUSY if verb == "busy" else TASK_SET_FULL

@@ -422,7 +422,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.look_for_disks().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
-        check!(session.wait_down(1000));
+        session.wait_down();
         // Another connection is being made, and this says nothing of that one.
         session.fail(Lost::HostReset);
         check!(!session.phase.lock().broken);
@@ -445,9 +445,9 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
 fn a_late_waiter(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.look_for_disks().map_err(|why| why.errno())?;
-        check!(session.wait_down(0));
+        session.wait_down();
         session.fail(Lost::HostReset);
-        check!(session.wait_down(1000));
+        session.wait_down();
         // That there is no hope does not end the wait for the try.
         session.fail_fast();
         check!(session.phase.lock().awaited);
@@ -457,7 +457,7 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check!(!phase.awaited);
         drop(phase);
         check!(!session.is_lost());
-        check!(session.wait_down(0));
+        session.wait_down();
         Ok(())
     })
 }

@@ -17,6 +17,7 @@ use crate::{
         Disposition,
         Driver,
         Host,
+        HostReset,
         Rejected, //
     },
     srp::{
@@ -30,7 +31,6 @@ use crate::{
         logic::{
             session::{
                 State,
-                LOGIN_TIMEOUT_MS,
                 TSK_MGMT_TIMEOUT_MS, //
             },
             slot::{
@@ -72,8 +72,8 @@ use kernel::{
 /// A command to a disk may take this long, or as long as the transport tries; error handling begins
 /// then.
 const DISK_TIMEOUT_MS: Msecs = 30_000;
-/// Ending all commands of a lost connection takes a moment; more than this is a device that hangs.
-const DOWN_TIMEOUT_MS: Msecs = 60_000;
+/// A reset of the host waits so long for the next connection: for its turn, and for a target that is silent.
+const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What the callbacks of a host need: the session and its connections, one for each hardware queue.
 pub struct Io {
@@ -299,16 +299,14 @@ impl Driver for Io {
         Disposition::Success
     }
 
-    fn host_reset(&self) -> Disposition {
+    fn host_reset(&self) -> HostReset {
         self.session.fail(Lost::HostReset);
-        if !self.session.wait_down(DOWN_TIMEOUT_MS) {
-            return Disposition::Failed;
-        }
+        self.session.wait_down();
         // The commands are ended. What the midlayer does next needs a connection.
-        self.session.wait_settled(LOGIN_TIMEOUT_MS);
+        self.session.wait_settled(RESET_TIMEOUT_MS);
         match self.session.state() {
-            State::Live => Disposition::Success,
-            _ => Disposition::FastIoFail,
+            State::Live => HostReset::Done,
+            _ => HostReset::TransportGone,
         }
     }
 

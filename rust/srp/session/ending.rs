@@ -10,12 +10,17 @@ use crate::{
     srp::{
         channel::Connection,
         error::Lost,
-        logic::session::{
-            Event,
-            State,
-            LOG_OUT_TIMEOUT_MS, //
-        },
-        session::LOG_OUT_PATIENCE_MS, //
+        logic::{
+            removal::{
+                self,
+                Next, //
+            },
+            session::{
+                Event,
+                State,
+                LOG_OUT_TIMEOUT_MS, //
+            }, //
+        }, //
     },
     sync::NoIo,
     sys::{
@@ -30,6 +35,7 @@ use crate::{
 use kernel::{
     sync::{
         atomic::{
+            Atomic,
             Relaxed,
             Release, //
         },
@@ -39,7 +45,56 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
+/// The patience of a log-out, in milliseconds; see [`Session::remove`].
+pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
+
+/// What the removal timer goes by.
+pub(super) struct Patience {
+    /// That of [`Session::remove`].
+    all: Atomic<u32>,
+    /// After so many milliseconds the midlayer has ended a command, if it can.
+    limit: Atomic<u32>,
+    /// Commands that had ended when the timer was set.
+    ended: Atomic<i32>,
+    /// How long none has, in milliseconds.
+    quiet: Atomic<u32>,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self {
+            all: Atomic::new(LOG_OUT_PATIENCE_MS),
+            limit: Atomic::new(0),
+            ended: Atomic::new(0),
+            quiet: Atomic::new(0),
+        }
+    }
+
+    fn slice(&self) -> Msecs {
+        removal::slice_ms(self.all.load(Relaxed))
+    }
+}
+
 impl Session {
+    /// Ends the session in the background, the disks first. Does not sleep.
+    ///
+    /// The disks may have much to write, for which a target may take as long as the midlayer lets it. If
+    /// no command has ended for half of `patience` milliseconds the target is asked for a sign of life,
+    /// again and again; the connection is ended if it does not answer in the other half, or if no
+    /// command ends in twice the longest time that a disk gives a request and a minute. The first call
+    /// counts.
+    pub fn remove(self: &Arc<Self>, patience: Msecs) {
+        let mut phase = self.phase.lock();
+        if self.step(&mut phase, Event::Remove) {
+            self.patience.all.store(patience, Relaxed);
+            drop(phase);
+            self.settle();
+            self.waiting.interrupt();
+            // It was not queued before, as the state changes once.
+            let _ = self.queues.removal.enqueue::<Self, 1>(self.clone());
+        }
+    }
+
     /// Commands that have ended, modulo 2^32.
     pub(in crate::srp) fn ended(&self) -> i32 {
         let channels = self.live.lock().channels.clone();
@@ -84,9 +139,12 @@ impl Session {
         if let Some(host) = &host {
             // With a connection, too: the class may just be taking it over, with the disks still blocked.
             host.give_up();
-            self.progress.store(self.ended(), Relaxed);
-            let patience = self.patience.load(Relaxed);
-            let _ = <Delayed<Self, 0>>::schedule(self.clone(), patience);
+            // From here on the removal timer is the one that asks, and no test of its own may meet another.
+            Delayed::<Self, 2>::cancel_sync(self);
+            let limit = removal::limit_ms(host.request_timeout());
+            self.patience.limit.store(limit, Relaxed);
+            self.patience.ended.store(self.ended(), Relaxed);
+            let _ = <Delayed<Self, 0>>::schedule(self.clone(), self.patience.slice());
             host.remove();
             Delayed::<Self, 0>::cancel_sync(self);
         }
@@ -119,6 +177,48 @@ impl Session {
     }
 }
 
+impl Session {
+    /// What has happened to the disks that go, since the last look; asks the target if that was nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection must end.
+    fn look_at_removal(&self) -> Result<(), Lost> {
+        let ended = self.ended();
+        if self.patience.ended.xchg(ended, Relaxed) != ended {
+            self.patience.quiet.store(0, Relaxed);
+            return Ok(());
+        }
+        let slice = self.patience.slice();
+        let quiet = self.patience.quiet.load(Relaxed).saturating_add(slice);
+        self.patience.quiet.store(quiet, Relaxed);
+        match removal::next(quiet, slice, self.patience.limit.load(Relaxed)) {
+            Next::Ask => self.ask(true),
+            Next::AskAgain => self.ask(false),
+            Next::GiveUp => Err(Lost::RemovalTimeout),
+        }
+    }
+
+    /// Asks for a sign of life on each channel. `first`: a question that is out may be a new one.
+    ///
+    /// # Errors
+    ///
+    /// If a channel has not answered the last time, or has no credit, so that no command can be sent either.
+    fn ask(&self, first: bool) -> Result<(), Lost> {
+        let (channels, _) = self.parts();
+        let all = channels.iter().flat_map(|all| all.iter());
+        for connection in all.filter(|c| c.handler().is_open()) {
+            match connection.handler().probe.ask(connection) {
+                Ok(true) => {}
+                Err(Lost::KeepAlive) if first => {}
+                Ok(false) | Err(Lost::KeepAlive) => return Err(Lost::RemovalSilence),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Tells the target on all channels that nothing will follow, and waits until that has been sent, at
 /// most a second altogether.
 fn log_out(channels: &[Arc<Connection>]) {
@@ -135,28 +235,34 @@ fn log_out(channels: &[Arc<Connection>]) {
     }
 }
 
-/// Ends connections and their commands. Nobody must begin to post: the session is lost.
+/// Ends connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
+///
+/// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
+/// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
 pub fn end_connections(channels: &[Arc<Connection>]) {
-    // Memory that is reclaimed by writing to these very disks would not come before this is done.
-    let _noio = NoIo::enter();
+    let Some(first) = channels.first() else {
+        return;
+    };
+    let crew = first.handler().crew();
+    let all = |step: fn(&Connection)| {
+        crew.each(channels, |connection| {
+            // Memory that is reclaimed by writing to these very disks would not come before this is done.
+            let _noio = NoIo::enter();
+            step(connection);
+        })
+    };
     for connection in channels {
         connection.handler().task.wake();
     }
-    for connection in channels {
-        connection.hang_up();
-    }
+    all(Connection::hang_up);
     // Whoever has not seen that the session is lost has posted after this.
     synchronize_rcu();
-    for connection in channels {
+    all(|connection| {
         connection.shutdown();
-    }
-    for connection in channels {
         connection.handler().close();
         connection.retire();
-    }
-    for connection in channels {
-        connection.disconnect();
-    }
+    });
+    all(Connection::disconnect);
 }
 
 impl WorkItem<0> for Session {
@@ -177,13 +283,13 @@ impl WorkItem<1> for Session {
 
 impl DelayedItem<0> for Session {
     fn run(this: Arc<Self>) {
-        let ended = this.ended();
-        if this.progress.xchg(ended, Relaxed) == ended {
-            this.fail(Lost::RemovalTimeout);
-        } else {
+        match this.look_at_removal() {
             // Refused if the disks have gone meanwhile.
-            let patience = this.patience.load(Relaxed);
-            let _ = <Delayed<Self, 0>>::schedule(this, patience);
+            Ok(()) => {
+                let slice = this.patience.slice();
+                let _ = <Delayed<Self, 0>>::schedule(this, slice);
+            }
+            Err(why) => this.fail(why),
         }
     }
 }

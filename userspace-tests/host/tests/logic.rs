@@ -8,6 +8,7 @@ use srp_host::logic::{
     channels::{self, Machine},
     credit::{self, OutOfRange},
     registration::{way, Limits, Regions, Transfer, Way},
+    removal::{self, Next},
     send_queue::{DeviceLimits, Sizes},
     session::{self, Step},
     slot::{self, Word},
@@ -30,6 +31,20 @@ fn credits() {
     assert_eq!(credit::give(0, i32::MIN, 64), Err(OutOfRange));
     assert_eq!(credit::give(u32::MAX, i32::MAX, u32::MAX), Err(OutOfRange));
     assert_eq!(credit::give(0, i32::MAX, credit::MAX), Err(OutOfRange));
+}
+
+#[test]
+fn a_removal_asks_before_it_gives_up() {
+    let (patience, request) = (10_000, 30_000);
+    let (slice, limit) = (removal::slice_ms(patience), removal::limit_ms(request));
+    // A flush may take twice the time of a request, and then there is the error handler.
+    assert!(limit >= 2 * request + 30_000);
+    assert_eq!(removal::limit_ms(u32::MAX), u32::MAX);
+    // An answer is missed when all the patience is over, not before.
+    assert_eq!(removal::next(slice, slice, limit), Next::Ask);
+    assert_eq!(removal::next(patience, slice, limit), Next::AskAgain);
+    assert_eq!(removal::next(limit, slice, limit), Next::AskAgain);
+    assert_eq!(removal::next(limit + 1, slice, limit), Next::GiveUp);
 }
 
 #[test]

@@ -48,8 +48,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.released, 1)?;
     // Another login follows at once, so that the loss may be over before anybody sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
-    within(|| session.state() == State::Live)?;
-    check!(!session.is_lost());
+    within(|| session.state() == State::Live && !session.is_lost())?;
     check_eq!(
         log.count("connection lost: connection event Disconnected"),
         1

@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Sessions end while the target takes its time for SYNCHRONIZE CACHE: a log-out, and the removal of the device, wait
+# for a target that answers otherwise, and no longer than the midlayer. A target that is gone they do not wait for.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 400
+fabric_pair 1
+short_tcp
+speed
+# What was flushed is in a file.
+back_user disk 16 cache
+target 0
+lun 0 0 disk
+
+# enter: a login and what was written through it, but not flushed.
+enter() {
+	local cache
+	rule disk pass
+	attach 0 ,ch_count=2
+	udevadm settle -t 10
+	queue=/sys/block/${dev#/dev/}
+	for cache in /sys/bus/scsi/devices/${host#host}:0:0:0/scsi_disk/*/cache_type; do is "the disk" $cache "write back"; done
+	truncate -s 0 $tmp/disk.stable && truncate -s 16M $tmp/disk.stable || fail "cannot empty the file"
+	journal $dev
+	alive 1
+	kill -TERM $journal
+	wait $journal || fail "what was read is wrong: $(<$tmp/journal.out)"
+	quiet $dev
+}
+log_out() { echo 1 >$rport/delete || fail "cannot log out"; }
+unplug() { timeout 100 rdma link delete $(initiator 0) || fail "rdma link delete"; }
+# leave HOW SECONDS: the last flush is held for so long. When the host is gone, everything must be in the file.
+leave() {
+	local checked
+	note "$1, with a flush of $2 s"
+	enter
+	rule disk 'flush 1'
+	sleep 0.5
+	clock; t0=$now
+	$1 &
+	leaving=$!
+	(sleep $2; rule disk pass) &
+	within $(($2 + 30)) "$host gone" gone $host
+	clock
+	checked=$(python3 "$here/journal.py" check $tmp/disk.stable $tmp/journal 2>$tmp/check) ||
+		fail "$1: what was acknowledged was lost with the cache, $(ms $((now - t0))) after its begin: $checked $(head -n 3 $tmp/check)"
+	say "$1: $(ms $((now - t0))), $checked"
+	bound "$1" $((now - t0)) 3 $2
+	again $1
+}
+# again HOW: the device is there again.
+again() {
+	wait $leaving
+	[ $1 = log_out ] || { within 30 "the device gone" test ! -e "$(add_target 0)"; pair_device 0; }
+}
+leave log_out 15
+# A deleted rxe has closed its socket before anybody hears of it.
+[ $kind = rxe ] || leave unplug 7
+
+# never HOW: the target answers everything but a flush. The midlayer's error handler ends the connection then.
+never() {
+	note "$1, without an end of the flush"
+	enter
+	echo 2 >$queue/device/timeout
+	echo 5 >$queue/device/eh_timeout
+	rule disk 'flush 1'
+	sleep 0.5
+	clock; t0=$now
+	$1 &
+	leaving=$!
+	within 60 "$host gone" gone $host
+	clock
+	bound "$1" $((now - t0)) 6 25
+	rule disk pass
+	again $1
+}
+if [ $kind = rxe ]; then never log_out; else never unplug; fi
+
+# silent HOW SECONDS WHY...: the target answers nothing any more, because of what WHY does.
+silent() {
+	note "$1, from a target that answers nothing: ${*:3}"
+	enter
+	rule disk 'flush 1'
+	sleep 0.5
+	"${@:3}"
+	sleep 0.5
+	clock; t0=$now
+	$1 &
+	leaving=$!
+	within $(($2 + 30)) "$host gone" gone $host
+	clock
+	bound "$1" $((now - t0)) 4 $2
+	heal 0
+	rule disk pass
+	again $1
+	# It was not told, and would take a new connection for the old one.
+	echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
+}
+silent log_out 10 rule disk 'all 1'
+silent unplug 4 hole both 0
+dev=
+clean
+ok "$kind"
