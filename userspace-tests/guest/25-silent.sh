@@ -51,6 +51,21 @@ login 0
 logout "$host"
 clean
 
+# A further channel whose connection nobody opens is left out, and the login goes on without it, once.
+if [ $kind = siw ]; then
+	mark
+	hole target 0 'tcp flags & (syn | ack) == syn limit rate over 1/hour burst 1 packets'
+	t=${EPOCHREALTIME/./}
+	login 0 ,ch_count=2
+	took "login without the second channel" 14000
+	equal "channels" "$(</sys/class/scsi_host/$host/ch_count)" 1
+	logged '1 of 2 channels: no end in time'
+	equal "logins" "$(log_since | grep -c 'ib_srp: .*1 of 2 channels')" 1
+	heal 0
+	logout "$host"
+	clean
+fi
+
 # dead N: rmmod when N targets, each at a device of its own, do not answer any more; took `ms`.
 dead() {
 	local i t

@@ -19,8 +19,9 @@ pub const LOGIN_TIMEOUT_MS: u32 = 10_000;
 pub const RECONNECT_TIMEOUT_MS: u32 = 30_000;
 /// A task management request that is not answered in this many milliseconds has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
-/// An address or route that is not found in this many milliseconds is given up.
-pub const RESOLVE_TIMEOUT_MS: u32 = 1_000;
+/// An address or route that is not found in this many milliseconds is given up. ARP asks three times, a second
+/// apart.
+pub const RESOLVE_TIMEOUT_MS: u32 = 3_500;
 
 /// A logout that has not been sent in this many milliseconds is not waited for.
 pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
