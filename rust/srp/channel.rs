@@ -10,6 +10,7 @@
 mod counts;
 mod incoming;
 mod recall;
+mod starving;
 
 use super::{
     error::{
@@ -108,6 +109,7 @@ pub struct Channel {
     session: Arc<Session>,
     slots: KVec<Cell>,
     counts: Counts,
+    starving: starving::Watch,
     /// Bytes of immediate data that the target takes.
     immediate: Atomic<u32>,
     /// Task management.
@@ -172,6 +174,7 @@ impl Channel {
             session: session.clone(),
             slots,
             counts: Counts::new(),
+            starving: starving::Watch::new(),
             immediate: Atomic::new(0),
             task,
             probe,
@@ -246,6 +249,7 @@ impl Channel {
         }
         self.sweep();
         self.counts.credits.store(0, Relaxed);
+        self.starving.reset();
         self.task.reset();
         self.probe.reset();
         self.replies.reset();
@@ -276,7 +280,7 @@ impl Channel {
         let before = self.failed.xchg(true, Full);
         match why {
             _ if self.is_open() => self.session.fail(why),
-            Lost::Violation(_) if !before => self.session.strike(&why),
+            _ if why.is_strike() && !before => self.session.strike(&why),
             _ => {}
         }
     }
@@ -378,8 +382,7 @@ impl Channel {
     ) -> Result<(), Rejected> {
         if !self.take_credit(credit::RESERVE_COMMAND) {
             slot.release_after(Event::Cancel);
-            self.counts.zero_req_lim.add(1, Relaxed);
-            return busy(cmd);
+            return self.without_credit(cmd);
         }
         if let Err(cmd) = slot.handle.attach(cmd) {
             let _ = self.give_credits(1);
@@ -487,6 +490,8 @@ impl Channel {
             return;
         };
         trace::done(self, &slot, slot.word(), result);
+        // Before the slot is free, so that an end is counted for whoever finds none outstanding.
+        self.counts.ended.add(1, Relaxed);
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
@@ -495,7 +500,6 @@ impl Channel {
         if let Some(cmd) = cmd {
             cmd.done(result);
         }
-        self.counts.ended.add(1, Relaxed);
         if self.waiters.load(Relaxed) != 0 {
             self.settled.complete_all();
         }

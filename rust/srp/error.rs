@@ -47,6 +47,15 @@ pub enum Lost {
     Device(DeviceEvent),
     /// The disks did not go, and no command ended.
     RemovalTimeout,
+    /// Commands have waited for a credit on this channel for so many seconds, with none outstanding.
+    Starved(u16, u32),
+}
+
+impl Lost {
+    /// The target does what no good one does, and is not to be asked again at once.
+    pub const fn is_strike(&self) -> bool {
+        matches!(self, Self::Violation(_) | Self::Starved(..))
+    }
 }
 
 /// A breach of the protocol by the target.
@@ -80,6 +89,10 @@ impl fmt::Display for Lost {
             Self::KeepAlive => f.write_str("no answer to a test of the idle connection"),
             Self::Device(event) => write!(f, "device event {event:?}"),
             Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
+            Self::Starved(channel, seconds) => write!(
+                f,
+                "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding"
+            ),
         }
     }
 }

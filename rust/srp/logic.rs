@@ -15,5 +15,6 @@ pub mod registration;
 pub mod send_queue;
 pub mod session;
 pub mod slot;
+pub mod starving;
 pub mod strikes;
 pub mod tag;
