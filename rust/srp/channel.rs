@@ -10,6 +10,7 @@
 mod counts;
 mod incoming;
 mod recall;
+mod starving;
 
 use super::{
     error::{
@@ -74,9 +75,7 @@ use crate::{
         ScsiResult, //
     },
     sync::Completion,
-    sys::{
-        random_u16, //
-    }, //
+    sys::random_u16,
     trace::trace,
     workqueue::Crew, //
 };
@@ -109,6 +108,7 @@ pub struct Channel {
     session: Arc<Session>,
     slots: KVec<Cell>,
     counts: Counts,
+    starving: starving::Watch,
     /// Bytes of immediate data that the target takes.
     immediate: Atomic<u32>,
     /// Task management.
@@ -173,6 +173,7 @@ impl Channel {
             session: session.clone(),
             slots,
             counts: Counts::new(),
+            starving: starving::Watch::new(),
             immediate: Atomic::new(0),
             task,
             probe,
@@ -252,6 +253,7 @@ impl Channel {
         }
         self.sweep();
         self.counts.credits.store(0, Relaxed);
+        self.starving.reset();
         self.task.reset();
         self.probe.reset();
         self.replies.reset();
@@ -282,7 +284,7 @@ impl Channel {
         let before = self.failed.xchg(true, Full);
         match why {
             _ if self.is_open() => self.session.fail(why),
-            Lost::Violation(_) if !before => self.session.strike(&why),
+            _ if why.is_strike() && !before => self.session.strike(&why),
             _ => {}
         }
     }
@@ -384,8 +386,7 @@ impl Channel {
     ) -> Result<(), Rejected> {
         if !self.take_credit(credit::RESERVE_COMMAND) {
             slot.release_after(Event::Cancel);
-            self.counts.zero_req_lim.add(1, Relaxed);
-            return busy(cmd);
+            return self.without_credit(cmd);
         }
         if let Err(cmd) = slot.handle.attach(cmd) {
             let _ = self.give_credits(1);
@@ -493,6 +494,8 @@ impl Channel {
             return;
         };
         trace::done(self, &slot, slot.word(), result);
+        // Before the slot is free, so that an end is counted for whoever finds none outstanding.
+        self.counts.ended.add(1, Relaxed);
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
@@ -501,7 +504,6 @@ impl Channel {
         if let Some(cmd) = cmd {
             cmd.done(result);
         }
-        self.counts.ended.add(1, Relaxed);
         if self.waiters.load(Relaxed) != 0 {
             self.settled.complete_all();
         }

@@ -49,6 +49,15 @@ pub enum Lost {
     RemovalSilence,
     /// The disks did not go, and no command ended in the time that the midlayer gives one.
     RemovalTimeout,
+    /// Commands have waited for a credit on this channel for so many seconds, with none outstanding.
+    Starved(u16, u32),
+}
+
+impl Lost {
+    /// The target does what no good one does, and is not to be asked again at once.
+    pub const fn is_strike(&self) -> bool {
+        matches!(self, Self::Violation(_) | Self::Starved(..))
+    }
 }
 
 /// A breach of the protocol by the target.
@@ -83,6 +92,10 @@ impl fmt::Display for Lost {
             Self::Device(event) => write!(f, "device event {event:?}"),
             Self::RemovalSilence => f.write_str("no sign of life while the disks went"),
             Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
+            Self::Starved(channel, seconds) => write!(
+                f,
+                "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding"
+            ),
         }
     }
 }

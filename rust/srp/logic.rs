@@ -16,5 +16,6 @@ pub mod removal;
 pub mod send_queue;
 pub mod session;
 pub mod slot;
+pub mod starving;
 pub mod strikes;
 pub mod tag;

@@ -13,6 +13,7 @@
 
 mod ending;
 mod loss;
+mod starving;
 mod watch;
 
 pub use ending::{
@@ -213,6 +214,8 @@ pub struct Session {
     /// The next try to reconnect.
     #[pin]
     pub(super) reconnect: Delayed<Session, 6>,
+    #[pin]
+    credit_watch: Delayed<Session, 7>,
     /// How often channels that are missing have been tried to add.
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
@@ -238,6 +241,7 @@ impl_has_delayed! {
     impl HasDelayed<4> for Session { self.waiting_timeout }
     impl HasDelayed<5> for Session { self.watch }
     impl HasDelayed<6> for Session { self.reconnect }
+    impl HasDelayed<7> for Session { self.credit_watch }
 }
 
 /// How a session is called in the log.
@@ -261,6 +265,7 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let (to_end, to_beat) = (queues.ending.clone(), queues.ending.clone());
         let (to_hurry, to_watch) = (queues.ending.clone(), queues.ending.clone());
+        let to_feed = queues.ending.clone();
         let (to_scan, to_fill) = (queues.removal.clone(), queues.reconnect.clone());
         let to_connect = queues.reconnect.clone();
         let hands = geometry.all_channels().saturating_sub(1);
@@ -315,6 +320,7 @@ impl Session {
                 waiting_timeout <- new_delayed!(to_hurry, "Session::waiting_timeout"),
                 watch <- new_delayed!(to_watch, "Session::watch"),
                 reconnect <- new_delayed!(to_connect, "Session::reconnect"),
+                credit_watch <- new_delayed!(to_feed, "Session::credit_watch"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),

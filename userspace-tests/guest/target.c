@@ -18,6 +18,8 @@
  * login reject REASON        with an SRP_LOGIN_REJ (hexadecimal)
  * login bytes OFFSET HEX     these bytes of the SRP_LOGIN_RSP are other ones
  * login length N             of the answer's private data
+ * grant all|none [CHANNEL]   answers return their credits, or not; on this channel only, or on all
+ * grant every SECONDS        answers do not, but the first channel gets one in so many seconds
  * receive off                what arrives from now on finds no buffer, after those that are posted
  * luns N                     LUNs 0 to N - 1
  * disconnect                 all channels
@@ -63,7 +65,12 @@ static long login_reject = -1;
 static uint8_t login_bytes[32];
 static int n_login_bytes;
 
+/* Credits that come back with an answer; the only channel that this is for, or -1; or seconds for one. */
+static int grant = 1, grant_channel = -1, grant_every;
+static time_t granted_at;
+
 static int number(const struct channel *c) { return c - channels; }
+static int grants(const struct channel *c) { return grant_channel < 0 || grant_channel == number(c) ? grant : 1; }
 static uint8_t *receive(struct channel *c, int i) { return c->memory + i * IU; }
 static uint8_t *message(struct channel *c, int i) { return c->memory + (RECEIVES + i) * IU; }
 static uint8_t *data(struct channel *c, int i) { return c->memory + (RECEIVES + SENDS + i) * IU; }
@@ -141,7 +148,7 @@ static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense,
 	uint8_t *rsp = message(c, i);
 
 	rsp[0] = RSP;
-	put(rsp + 4, 4, 1);
+	put(rsp + 4, 4, grants(c));
 	put(rsp + 8, 8, tag);
 	rsp[19] = status;
 	if (unused_in) {
@@ -151,11 +158,7 @@ static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense,
 	if (sense) {
 		rsp[18] |= 1 << 1;
 		put(rsp + 28, 4, 18);
-		rsp[36] = 0x70;
-		rsp[38] = sense >> 16;
-		rsp[43] = 10;
-		rsp[48] = sense >> 8;
-		rsp[49] = sense;
+		fixed_sense(rsp + 36, sense);
 		len += 18;
 	}
 	send_message(c, i, len);
@@ -293,7 +296,7 @@ static void task(struct channel *c, const uint8_t *iu)
 	i = take(c);
 	rsp = message(c, i);
 	rsp[0] = RSP;
-	put(rsp + 4, 4, 1);
+	put(rsp + 4, 4, grants(c));
 	put(rsp + 8, 8, tag);
 	rsp[18] = 1 << 0;
 	put(rsp + 32, 4, 4);
@@ -438,11 +441,7 @@ static bool send_to_first(const char *what, const char *args)
 	} else if (!strcmp(what, "report") && sscanf(args, "%x %x %x", &a, &b, &d) == 3) {
 		m[0] = AER_REQ;
 		put(m + 28, 4, 18);
-		m[36] = 0x70;
-		m[38] = a;
-		m[43] = 10;
-		m[48] = b;
-		m[49] = d;
+		fixed_sense(m + 36, a << 16 | b << 8 | d);
 		len = 36 + 18;
 	} else {
 		say("FAILED: send %s %s", what, args);
@@ -532,6 +531,11 @@ static void told(char *line)
 		n_login_bytes = strlen(rest) / 2;
 		check(n_login_bytes <= (int)sizeof(login_bytes), line);
 		put(login_bytes, n_login_bytes, strtoull(rest, NULL, 16));
+	} else if (!strncmp(line, "grant ", 6) && n >= 1) {
+		grant = !strcmp(a, "all");
+		grant_every = !strcmp(a, "every") ? atoi(b) : 0;
+		grant_channel = *b && !grant_every ? atoi(b) : -1;
+		granted_at = time(NULL);
 	} else if (!strncmp(line, "receive off", 11)) {
 		no_receives = true;
 	} else if (!strncmp(line, "luns ", 5) && n >= 1) {
@@ -572,7 +576,11 @@ int main(int argc, char **argv)
 		struct ibv_cq *cq;
 		void *c;
 
-		check(poll(fds, 3, -1) >= 0, "poll");
+		check(poll(fds, 3, grant_every ? 500 : -1) >= 0, "poll");
+		if (grant_every && time(NULL) - granted_at >= grant_every) {
+			granted_at = time(NULL);
+			send_to_first("credits", "1");
+		}
 		if (fds[2].revents)
 			while (!ibv_get_cq_event(completions, &cq, &c)) {
 				ibv_ack_cq_events(cq, 1);

@@ -55,6 +55,16 @@ static void put(uint8_t *p, int bytes, uint64_t value)
 	}
 }
 
+/* 18 bytes of sense data: key, ASC, ASCQ. */
+static void fixed_sense(uint8_t *p, uint32_t sense)
+{
+	p[0] = 0x70;
+	p[2] = sense >> 16;
+	p[7] = 10;
+	p[12] = sense >> 8;
+	p[13] = sense;
+}
+
 /* How many bytes the command has room for. */
 static uint32_t room(const uint8_t *iu)
 {

@@ -71,7 +71,7 @@ use kernel::{
 
 /// A command to a disk may take this long, or as long as the transport tries; error handling begins
 /// then.
-const DISK_TIMEOUT_MS: Msecs = 30_000;
+pub const DISK_TIMEOUT_MS: Msecs = 30_000;
 /// A reset of the host waits so long for the next connection: for its turn, and for a target that is silent.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
@@ -316,7 +316,7 @@ impl Driver for Io {
 
     fn sdev_configure(&self, dev: &Device) -> Result {
         if dev.is_disk() {
-            dev.set_request_timeout(DISK_TIMEOUT_MS.max(self.session.time_allowed()));
+            dev.set_request_timeout(self.session.command_time());
         }
         Ok(())
     }

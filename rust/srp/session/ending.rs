@@ -116,6 +116,9 @@ impl Session {
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.waiting.interrupt();
         Delayed::<Self, 1>::cancel_sync(self);
+        // What it knows belongs to this connection. If it is set once more, by a command that is just being
+        // refused, it finds the connection lost, or the next one.
+        Delayed::<Self, 7>::cancel_sync(self);
         if let Some(channels) = &channels {
             end_connections(channels);
         }
@@ -161,6 +164,8 @@ impl Session {
         Delayed::<Self, 2>::cancel_sync(self);
         Delayed::<Self, 3>::cancel_sync(self);
         Delayed::<Self, 5>::cancel_sync(self);
+        // Nobody posts any more, who could set it.
+        Delayed::<Self, 7>::cancel_sync(self);
         for connection in channels.iter().flat_map(|all| all.iter()) {
             // What goes below then has one grace period for all.
             let _ = connection.finish();

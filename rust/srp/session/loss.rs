@@ -55,7 +55,7 @@ impl Session {
             phase.broken = true;
             drop(phase);
             match why.filter(|_| news) {
-                Some(why @ Lost::Violation(_)) => self.strike(&why),
+                Some(why) if why.is_strike() => self.strike(&why),
                 Some(why) => self.say_lost(&why),
                 None => {}
             }
@@ -67,7 +67,7 @@ impl Session {
         }
         let now = monotonic_ns();
         let loss = match why {
-            Some(Lost::Violation(_)) => {
+            Some(why) if why.is_strike() => {
                 phase.strikes.add(now);
                 Loss::Violation
             }

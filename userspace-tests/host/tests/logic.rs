@@ -12,6 +12,7 @@ use srp_host::logic::{
     send_queue::{DeviceLimits, Sizes},
     session::{self, Step},
     slot::{self, Word},
+    starving::{period_ms, Look, Starving, Verdict},
     strikes::{self, Strikes},
     tag::{Kind, Tag, MAX_SLOTS},
 };
@@ -201,6 +202,70 @@ fn five_violations_in_a_minute_are_too_many() {
     assert!(strikes.is_out());
     strikes.add(i64::MAX);
     assert!(strikes.is_out());
+}
+
+/// One look at a channel, `(stuck, ended, refused)`.
+fn look(starving: &mut Starving, (stuck, ended, refused): (bool, i32, i32)) -> Verdict {
+    let verdict;
+    (*starving, verdict) = starving.look(Look {
+        stuck,
+        ended,
+        refused,
+    });
+    verdict
+}
+
+#[test]
+fn a_channel_starves_after_the_limit() {
+    assert_eq!(period_ms(30_000), 3_000);
+    assert_eq!(period_ms(30_001), 3_001);
+    for held_back in [false, true] {
+        let mut starving = Starving::default();
+        for n in 1..=10 {
+            // The midlayer may not even try while it waits for a command on another channel.
+            let refused = if held_back { 1 } else { n };
+            assert_eq!(
+                look(&mut starving, (true, 7, refused)),
+                Verdict::Again,
+                "{n}"
+            );
+        }
+        assert_eq!(look(&mut starving, (true, 7, 10)), Verdict::Starved);
+    }
+}
+
+#[test]
+fn progress_and_outstanding_commands_keep_a_channel() {
+    // A command each ten seconds ends, which three looks in a row do not see.
+    let mut starving = Starving::default();
+    for n in 1..1000 {
+        assert_eq!(look(&mut starving, (true, n / 3, n)), Verdict::Again, "{n}");
+    }
+    // One that is outstanding, or a credit that has come, or an end after nine looks.
+    for progress in [(false, 0, 20), (true, 1, 20), (true, i32::MIN, 20)] {
+        let mut starving = Starving::default();
+        for n in 1..=10 {
+            assert_eq!(look(&mut starving, (true, 0, n)), Verdict::Again);
+        }
+        let (_, ended, _) = progress;
+        assert_eq!(look(&mut starving, progress), Verdict::Again);
+        for n in 21..=29 {
+            assert_eq!(
+                look(&mut starving, (true, ended, n)),
+                Verdict::Again,
+                "{progress:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_looks_at_a_channel_where_no_command_waits() {
+    let mut starving = Starving::default();
+    assert_eq!(look(&mut starving, (true, 3, 0)), Verdict::Rest);
+    assert_eq!(look(&mut starving, (true, 3, 1)), Verdict::Again);
+    assert_eq!(look(&mut starving, (false, 9, 1)), Verdict::Rest);
+    assert_eq!(look(&mut starving, (true, 9, 1)), Verdict::Rest);
 }
 
 const SECOND: i64 = 1_000_000_000;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Looking after commands that wait for a credit.
+//!
+//! If none is outstanding, nothing times out: neither the midlayer nor the transport would ever notice.
+
+use super::Session;
+use crate::{
+    srp::{
+        error::Lost,
+        front::scsi::DISK_TIMEOUT_MS,
+        logic::starving::{
+            period_ms,
+            Verdict, //
+        }, //
+    },
+    workqueue::{
+        Delayed,
+        DelayedItem, //
+    }, //
+};
+use kernel::{
+    sync::Arc,
+    time::Msecs, //
+};
+
+impl Session {
+    /// Milliseconds that a command to a disk may take.
+    pub(in crate::srp) fn command_time(&self) -> Msecs {
+        DISK_TIMEOUT_MS.max(self.time_allowed())
+    }
+
+    /// A command was refused for want of a credit: begins to look whether credits come, until no
+    /// command waits, or the connection is lost. Any context.
+    pub(in crate::srp) fn watch_credits(self: &Arc<Self>) {
+        // If it is set already, that will do.
+        let _ = <Delayed<Self, 7>>::schedule(self.clone(), period_ms(self.command_time()));
+    }
+}
+
+impl DelayedItem<7> for Session {
+    fn run(this: Arc<Self>) {
+        if this.is_lost() {
+            // The next connection has credits; if it has too few, a command is refused there.
+            return;
+        }
+        let (Some(channels), _) = this.parts() else {
+            return;
+        };
+        let mut wait = false;
+        for connection in channels.iter() {
+            let channel = connection.handler();
+            match channel.look_for_credits() {
+                Verdict::Rest => {}
+                Verdict::Again => wait = true,
+                Verdict::Starved => {
+                    let seconds = this.command_time() / 1000;
+                    return this.fail(Lost::Starved(channel.index(), seconds));
+                }
+            }
+        }
+        if wait {
+            this.watch_credits();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# A target that answers all commands and grants no more credits: nothing is outstanding, so nothing times out. The
+# connection ends when that has lasted as long as a command may take, on any channel, and the commands are done on the
+# next one. One credit in 10 s is enough to keep it.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 400
+polls=/sys/module/ib_srp/parameters/poll_queues
+undo() { echo 0 >$polls; } 2>/dev/null
+rust_driver || skip "with the C driver the commands wait for ever"
+odd_target
+
+# reads COUNT: so many of 4 KiB, in the background.
+reads() {
+	timeout 200 dd if=$dev of=/dev/null bs=4k count=$1 iflag=direct 2>$tmp/dd &
+	reader=$!
+}
+# starves WHAT: the order was given, the commands are sent. The target grants again on the next connection only.
+starves() {
+	sleep 20
+	running || fail "$1: ended after 20 s"
+	within 30 "$1: the end of the connection" log_has 'connection lost: no credit on channel [0-9]+ for 3[0-9] s'
+	[ $((SECONDS - asked)) -ge 30 ] || fail "$1: ended after $((SECONDS - asked)) s"
+	say "$1: ended after $((SECONDS - asked)) s"
+	within 15 "$1: another connection" running
+	equal "$1: logins" $(times 'login multi=0') 1
+	equal "$1: losses" $(log_since | grep -c 'connection lost') 1
+}
+# ask [CHANNEL]: no more credits, when udev has what it wants.
+ask() { quiet $dev; mark; tell grant none "$@"; asked=$SECONDS; }
+
+enter ,ch_count=1
+ask
+reads 100
+hears "the last command that has a credit" 'command channel=0' 20
+sleep 2
+sent=$(times 'command channel=0')
+[ $sent -lt 40 ] || fail "$sent commands with 32 credits"
+# What was granted does not come back.
+echo "grant all" >&$telling
+starves "one channel"
+wait $reader || fail "the reads: $(<$tmp/dd)"
+block write
+block read
+
+# The commands wait 10 s each, for longer than the limit together.
+quiet $dev
+mark
+tell grant every 10
+t=$SECONDS
+reads 36
+wait $reader || fail "the reads: $(<$tmp/dd), $(times 'command channel=0') commands"
+[ $((SECONDS - t)) -ge 40 ] || fail "36 reads took $((SECONDS - t)) s only"
+stayed "one credit in 10 s"
+say "one credit in 10 s: 36 reads in $((SECONDS - t)) s"
+no_reports
+logout $host
+clean
+
+# A channel for polled I/O has no credit, the other one is in use all the time.
+tell grant all
+echo 1 >$polls || fail "poll_queues"
+enter ,ch_count=1
+is "channels" /sys/class/scsi_host/$host/ch_count 2
+ask 1
+timeout 150 fio --allow_file_create=0 --eta=never --name=p --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --rw=read --bs=4k --iodepth=2 \
+	--number_ios=100 --thinktime=0 --output=$tmp/polled >/dev/null 2>&1 &
+reader=$!
+hears "polled I/O" 'command channel=1' 20
+verified 50 --offset=4m --thinktime=20ms --thinktime_blocks=8 &
+fio=$!
+sleep 2
+echo "grant all" >&$telling
+sent=$(times 'command channel=1')
+starves "a polled channel beside one in use"
+wait $reader || fail "polled reads: $(grep -iE err $tmp/polled)"
+wait $fio || exit 1
+[ $sent -lt 40 ] || fail "$sent polled commands with 32 credits"
+block read
+logout $host
+clean
+echo 0 >$polls
+
+if [ -n "${LONG-}" ]; then
+	# Another connection begins anew: that one is not ended when the time of the last one is over.
+	enter ,ch_count=1
+	ask
+	reads 100
+	sleep 25
+	tell grant all
+	tell disconnect
+	wait $reader || fail "the reads: $(<$tmp/dd)"
+	sleep 15
+	equal "logins" $(times 'login multi=0') 1
+	running || fail "not running"
+	block read
+
+	# A log-out does not wait for that: the disks go, and what waits for a credit with them.
+	ask
+	reads 100
+	sleep 2
+	t=$SECONDS
+	logout $host 30
+	! wait $reader || fail "reads after the log-out"
+	[ $((SECONDS - t)) -le 20 ] || fail "the log-out took $((SECONDS - t)) s"
+	clean
+fi
+no_complaints
+ok "$kind"
