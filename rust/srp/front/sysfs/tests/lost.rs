@@ -16,7 +16,6 @@ use crate::{
             Target, //
         },
         tests::{
-            check,
             check_eq,
             log::Log,
             peer::within,
