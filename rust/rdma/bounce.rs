@@ -257,6 +257,13 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Makes the first `len` bytes 0, so that what the peer does not write shows nothing. For before [`Piece::give`].
+    #[cold]
+    #[inline(never)]
+    pub fn clear(&mut self, len: u32) {
+        self.place(len).clear_from(0);
+    }
+
     /// Lets the peer write the first `len` bytes, and says what it needs for that.
     ///
     /// # Errors

@@ -418,6 +418,9 @@ impl<E: EventHandler> Id<E> {
         let mut mask = 0;
         // SAFETY: The identifier is valid by the type invariant, the others for writing.
         to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), &mut *attr, &mut mask) })?;
+        if mask & bindings::ib_qp_attr_mask_IB_QP_TIMEOUT as c_int != 0 {
+            attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
+        }
         // SAFETY: The caller holds the lock of the queue pair, so it is valid; `attr` has what
         // `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;

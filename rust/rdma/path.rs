@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     bindings,
-    errno::EOPNOTSUPP, //
+    errno::EOPNOTSUPP,
+    srp::logic::cm, //
 };
 use core::ptr::{
     null_mut,
@@ -131,7 +132,8 @@ pub struct Path {
 }
 
 impl Path {
-    pub(super) fn new(record: bindings::sa_path_rec, sgid: Option<SgidAttr>) -> Self {
+    pub(super) fn new(mut record: bindings::sa_path_rec, sgid: Option<SgidAttr>) -> Self {
+        record.packet_life_time = cm::packet_life_time(record.packet_life_time);
         Self { record, sgid }
     }
 

@@ -200,6 +200,23 @@ impl Command {
         flags & MASK != 0
     }
 
+    /// Says whether the block layer reads blocks with this command, for a file or for direct I/O. What a user sends
+    /// himself, what the midlayer wants to know, and what the error handler sends with the request of another command, is
+    /// none.
+    #[inline(always)]
+    pub fn is_block_read(&self) -> bool {
+        const SUBMITTED: bindings::scsi_cmnd_submitter =
+            bindings::scsi_cmnd_submitter_SUBMITTED_BY_BLOCK_LAYER;
+        const OPERATION: u32 = (1 << bindings::REQ_OP_BITS) - 1;
+        // SAFETY: By the type invariant the command is alive.
+        let submitter = unsafe { (*self.as_raw()).submitter };
+        // SAFETY: By the type invariant the command is part of a request, which precedes it.
+        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
+        // SAFETY: As above; the operation does not change while the driver owns the command.
+        let flags = unsafe { (*rq).cmd_flags };
+        flags & OPERATION == bindings::req_op_REQ_OP_READ && submitter == SUBMITTED
+    }
+
     /// Says whether `other` is this command.
     pub fn is(&self, other: &CommandRef<'_>) -> bool {
         self.0 == other.0

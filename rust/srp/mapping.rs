@@ -107,7 +107,12 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             head.build_immediate(iu.bytes_mut(), len)
         }
         Way::Static => {
-            let piece = bounce.as_mut().ok_or(EINVAL)?.give(len)?;
+            let piece = bounce.as_mut().ok_or(EINVAL)?;
+            if !cmd.is_block_read() {
+                // Targets answer these with less than there is room for, and do not always say so.
+                piece.clear(len);
+            }
+            let piece = piece.give(len)?;
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }

@@ -210,11 +210,12 @@ impl Cell {
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// The slot has the command of this owner, in whatever state; returns that.
+    /// The slot has the command of this owner, which has been sent or was to be; returns its state. A slot in Building may
+    /// still have the owner of the command before.
     pub fn of_owner(&self, owner: Owner) -> Option<Word> {
         let word = self.word();
-        let ours = word.state() != State::Free && self.owner.load(Relaxed) == owner.number();
-        ours.then_some(word)
+        let built = !matches!(word.state(), State::Free | State::Building);
+        (built && self.owner.load(Relaxed) == owner.number()).then_some(word)
     }
 
     /// The slot has a command for the unit `lun`, in whatever state; returns that.

@@ -4,8 +4,10 @@
  * kernel's target never does. It says on standard output what arrives, and does what standard input tells:
  *
  * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
- *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), or with the status
- *                            BUSY (`busy`)
+ *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), with the status
+ *                            BUSY (`busy`), with GOOD and no more than 8 bytes of zeros (`short`), with a MEDIUM
+ *                            ERROR and no data (`fail`), or with all data and a RECOVERED ERROR (`recovered`);
+ *                            none of the last three says how much data there is
  * answer                     the commands that are held are answered as if they were done, in their order
  * tmf CODE|drop [keep]       task management requests get this response code (0 at first), or no answer; with
  *                            `keep` the commands that they end stay held
@@ -33,7 +35,7 @@
 
 enum { CHANNELS = 16, CREDITS = 32, RECEIVES = CREDITS + 8, SENDS = 64, IU = 1024, BLOCK = 512, HELD = 64 };
 enum { DISK = 16 << 20 };
-enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS };
+enum action { NORMAL, HOLD, TWICE, ASTRAY, SHORT, FAIL, RECOVERED, BUSY_STATUS };
 
 struct channel {
 	struct rdma_cm_id *id;
@@ -176,12 +178,13 @@ static uint32_t reply(struct channel *c, const uint8_t *iu, const uint8_t *bytes
 	return space - transfer(c, iu, true, data(c, i), c->mr->lkey, len < space ? len : space);
 }
 
-static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t tag)
+/* `sense` if there is none of the command's own. */
+static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t tag, uint32_t sense)
 {
 	const uint8_t *cdb = iu + 32;
 	uint8_t b[IU] = { 0 };
 	uint64_t lba = 0, blocks = 0;
-	uint32_t sense = 0, unused = 0;
+	uint32_t unused = 0;
 	int lun = get(iu + 20, 2) & 0x3fff;
 
 	switch (cdb[0]) {
@@ -241,6 +244,7 @@ static void command(struct channel *c, const uint8_t *iu)
 {
 	uint64_t tag = get(iu + 8, 8);
 	enum action action = NORMAL;
+	uint8_t none[8] = { 0 };
 
 	for (struct rule *r = rules; r < rules + 4 && action == NORMAL; r++)
 		if (r->left && r->opcode == iu[32]) {
@@ -258,8 +262,16 @@ static void command(struct channel *c, const uint8_t *iu)
 	case BUSY_STATUS:
 		respond(c, tag, BUSY, 0, 0);
 		break;
+	case SHORT:
+		reply(c, iu, none, sizeof(none));
+		respond(c, tag, GOOD, 0, 0);
+		break;
+	case FAIL:
+		respond(c, tag, CHECK_CONDITION, 0x31100, 0);
+		break;
 	default:
-		carry_out(c, iu, action == TWICE ? 2 : 1, action == ASTRAY ? tag ^ 1ULL << 40 : tag);
+		carry_out(c, iu, action == TWICE ? 2 : 1, action == ASTRAY ? tag ^ 1ULL << 40 : tag,
+			  action == RECOVERED ? 0x11701 : 0);
 	}
 }
 
@@ -496,7 +508,9 @@ static void told(char *line)
 
 	line[strcspn(line, "\n")] = 0;
 	if (!strncmp(line, "on ", 3) && n >= 2) {
-		static const char *const names[] = { "", "hold", "twice", "astray", "busy" };
+		static const char *const names[] = {
+			"", "hold", "twice", "astray", "short", "fail", "recovered", "busy",
+		};
 
 		struct rule *r = rules;
 

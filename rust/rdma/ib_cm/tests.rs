@@ -159,6 +159,7 @@ suite!(
         in_every_order,
         rejects,
         connects_and_disconnects,
+        bounds_what_the_peer_says_of_time,
         is_disconnected,
         is_rejected,
         nobody_listens,
@@ -265,8 +266,13 @@ impl Attempt {
     }
 
     fn request(&self, soft: &Soft, service_id: u64, qpn: Option<u32>) -> Result {
+        let path = path(soft, &ends_of(soft, service_id))?;
+        self.request_along(path, service_id, qpn)
+    }
+
+    fn request_along(&self, mut path: Path, service_id: u64, qpn: Option<u32>) -> Result {
         self.id.request(
-            &mut path(soft, &ends_of(soft, service_id))?,
+            &mut path,
             &Request {
                 service_id,
                 private_data: &[PATTERN; 64],
@@ -280,14 +286,18 @@ impl Attempt {
 
     /// The state of the queue pair.
     fn state(&self) -> Result<bindings::ib_qp_state> {
+        Ok(self.query(bindings::ib_qp_attr_mask_IB_QP_STATE)?.qp_state)
+    }
+
+    fn query(&self, what: bindings::ib_qp_attr_mask) -> Result<KBox<bindings::ib_qp_attr>> {
         let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
         let mut init = KBox::new(bindings::ib_qp_init_attr::default(), GFP_KERNEL)?;
-        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
+        let mask = what as c_int;
         // SAFETY: By the type invariant the queue pair is valid; the others are valid for writing.
         kernel::error::to_result(unsafe {
             bindings::ib_query_qp(self.qp.as_ptr(), &mut *attr, mask, &mut *init)
         })?;
-        Ok(attr.qp_state)
+        Ok(attr)
     }
 }
 
@@ -334,6 +344,25 @@ fn connects_and_disconnects(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.refused, 0)?;
     check_eq!(target.requests(), 1);
     Ok(())
+}
+
+/// A path of 17 s is to the queue pair what a target with as large a `target_ack_delay` is: the connection manager takes the
+/// larger one.
+fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, yes)?;
+    let attempt = Attempt::new(soft)?;
+    let mut slow = path(soft, &ends_of(soft, target.service_id()))?;
+    // SAFETY: The record is valid for writing.
+    unsafe { (*slow.as_raw()).packet_life_time = 22 };
+    attempt.request_along(slow, target.service_id(), None)?;
+    attempt.record.wait(&attempt.record.answers)?;
+    let allowed = attempt.id.confirm()?;
+    // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two is above 120 s.
+    check_eq!(allowed, 86_899);
+    let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
+    check_eq!(attr.timeout, 20);
+    attempt.id.disconnect();
+    target.has_heard(|heard| &heard.disconnected, 1)
 }
 
 fn is_disconnected(soft: &Soft) -> Result {

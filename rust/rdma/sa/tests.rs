@@ -24,6 +24,7 @@ suite!(
     [
         is_refused_on_roce,
         answers,
+        a_path_takes_seconds_at_most,
         the_first_answer_counts,
         waits_for_an_answer,
     ]
@@ -128,6 +129,28 @@ fn answers(soft: &Soft) -> Result {
     let empty = query(soft)?;
     bring_count(&empty, 0, Some(record(soft, 9)?), 0);
     check_eq!(empty.wait(0)?.ok_or(ENOENT)?.err(), Some(EIO));
+    Ok(())
+}
+
+/// The connection manager waits for twice the time that a message is on its way.
+fn a_path_takes_seconds_at_most(soft: &Soft) -> Result {
+    for (life, taken) in [
+        (0, 0),
+        (18, 18),
+        (20, 20),
+        (21, 20),
+        (31, 20),
+        (63, 20),
+        (255, 20),
+    ] {
+        let found = query(soft)?;
+        let mut record = record(soft, 1)?;
+        record.packet_life_time = life;
+        bring(&found, 0, Some(record));
+        let mut path = found.wait(0)?.ok_or(ENOENT)??;
+        // SAFETY: The record is valid.
+        check_eq!(unsafe { (*path.as_raw()).packet_life_time }, taken);
+    }
     Ok(())
 }
 

@@ -204,11 +204,15 @@ impl Channel {
             return ScsiResult::DID_ERROR;
         };
         match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
-            Ok(outcome) => {
-                cmd.set_resid(outcome.resid);
+            Ok(mut outcome) => {
                 if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
+                    // What did not arrive would be what the piece has of an earlier command.
+                    if cmd.is_block_read() && !outcome.resid_is_known() {
+                        outcome.resid = cmd.data_len();
+                    }
                     cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
                 }
+                cmd.set_resid(outcome.resid);
                 if !outcome.sense.is_empty() {
                     cmd.set_sense(outcome.sense);
                 }

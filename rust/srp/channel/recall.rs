@@ -46,6 +46,10 @@ impl Channel {
 
     /// Says that the command is going to be aborted, if its state is still `word`, Posted or
     /// Aborting, and the connection is not lost.
+    ///
+    /// The command was handed over before its doorbell, so its sender may still be at work on the slot when it is Posted. A
+    /// command that has timed out has no sender any more: `blk_mq_timeout_work()` waits for a grace period
+    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it calls for the error handler.
     pub fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
         let _posting = rcu::read_lock();
         !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))

@@ -26,6 +26,10 @@ use super::{
         ProtocolError, //
     },
     opcode,
+    sense::{
+        Sense,
+        RECOVERED_ERROR, //
+    },
     tmf::TmfStatus, //
 };
 
@@ -160,6 +164,18 @@ impl fmt::Display for RspFault {
             Self::Residual(resid) => write!(f, "residual of {resid} bytes is more than the data"),
             Self::Status(status) => write!(f, "undefined SCSI status {status:#04x}"),
         }
+    }
+}
+
+impl Outcome<'_> {
+    /// True if all data but `resid` bytes has been transferred, as far as the target says. A command that failed without a
+    /// residual may have transferred any part of it, unless the error was recovered.
+    pub fn resid_is_known(&self) -> bool {
+        let recovered = || {
+            let sense = Sense::parse(self.sense);
+            sense.is_some_and(|sense| sense.key == RECOVERED_ERROR && !sense.deferred)
+        };
+        self.status == 0 || self.resid > 0 || self.overrun || recovered()
     }
 }
 

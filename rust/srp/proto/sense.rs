@@ -16,6 +16,9 @@ mod response_code {
 /// In both formats the last byte of the header, which counts the bytes behind the header.
 const ADDITIONAL_LEN: usize = 7;
 
+/// The sense key of a command that was carried out as a whole, in the end.
+pub const RECOVERED_ERROR: u8 = 1;
+
 /// The number of a condition: additional sense code and its qualifier.
 const REPORTED_LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
 

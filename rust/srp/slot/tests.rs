@@ -482,6 +482,32 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     }
 }
 
+/// Whoever looks for a command by its owner finds no slot that is being built: until `claim` is done that has the owner of
+/// the command before.
+fn owner_of_a_new_command(soft: &Soft) -> Result {
+    let shared = new(soft, 1)?;
+    let cell = &shared.cell;
+    let slot = cell.claim(0, LUN, OWNER).ok_or(EINVAL)?;
+    let mut good = cell.of_owner(OWNER).is_none();
+    slot.release_after(Event::Post);
+    good &= cell.of_owner(OWNER) == Some(Word::new(State::Posted, 1));
+    let slot = cell.take(Event::Answer).ok_or(EINVAL)?;
+    slot.release_after(Event::Finish);
+    good &= cell.of_owner(OWNER).is_none();
+
+    // As in the middle of `claim`.
+    let free = cell.word();
+    let slot = cell.acquire(free, free.claim(0).ok_or(EINVAL)?);
+    let slot = slot.ok_or(EINVAL)?;
+    good &= cell.of_owner(OWNER).is_none();
+    slot.release_after(Event::Post);
+    if good {
+        Ok(())
+    } else {
+        Err(EINVAL)
+    }
+}
+
 /// A generation is never that of a command before, whatever is random in it.
 fn generations_differ(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
@@ -511,6 +537,11 @@ mod cases {
     #[test]
     fn one_owner() -> Result {
         soft::on(Kind::Rxe, held_slot_is_left_alone)
+    }
+
+    #[test]
+    fn found_by_its_owner() -> Result {
+        soft::on(Kind::Rxe, owner_of_a_new_command)
     }
 
     #[test]

@@ -7,7 +7,10 @@ mod common;
 use common::hex;
 use srp_host::{
     logic::{
-        cm::{next, request_timeout_ms, response_timeout, Event, Report, State},
+        cm::{
+            ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout, Event,
+            Report, State,
+        },
         redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
     },
     proto::{
@@ -140,8 +143,8 @@ fn an_attempt() {
 #[test]
 fn timeouts() {
     assert_eq!(
-        [0, 14, 16, 18, 29, 30, 255].map(response_timeout),
-        [18, 18, 18, 20, 31, 31, 31]
+        [0, 14, 16, 18, 19, 20, 21, 31, 255].map(response_timeout),
+        [18, 18, 18, 20, 21, 22, 22, 22, 22]
     );
     // 7 retries of 4.096 us * 2^20, times four, and a second.
     assert_eq!(request_timeout_ms(20, 7), 121_259);
@@ -149,6 +152,32 @@ fn timeouts() {
     assert_eq!(request_timeout_ms(20, 0), 1_000);
     assert_eq!(request_timeout_ms(31, 7), 246_291_604);
     assert_eq!(request_timeout_ms(255, 255), 246_291_604);
+}
+
+/// Nothing that comes over the wire makes a command take more than two minutes.
+#[test]
+fn bounds() {
+    for timeout in 0..=u8::MAX {
+        let life = packet_life_time(timeout);
+        assert_eq!(life, timeout.min(20));
+        for retry_count in 0..=u8::MAX {
+            let bounded = ack_timeout(timeout, retry_count);
+            // 0 is for ever.
+            assert!((1..=22).contains(&bounded));
+            let takes = request_timeout_ms(bounded, retry_count);
+            assert!(takes <= 120_000, "{timeout} {retry_count}: {takes}");
+            // What is asked for is granted, if it is no more than that.
+            if (1..=31).contains(&timeout) && bounded != timeout {
+                assert!(bounded < timeout);
+                let retries = if retry_count & 7 == 0 { 1 } else { retry_count };
+                assert!(request_timeout_ms(bounded + 1, retries) > 120_000);
+            }
+        }
+    }
+    // As large fabrics have it: 2.1 s, seven times.
+    assert_eq!(ack_timeout(19, 7), 19);
+    assert_eq!([20, 31, 0].map(|timeout| ack_timeout(timeout, 7)), [19; 3]);
+    assert_eq!(ack_timeout(31, 0), 22);
 }
 
 /// A `ClassPortInfo` that names all there is.

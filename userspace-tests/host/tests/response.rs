@@ -84,6 +84,39 @@ fn golden() {
 }
 
 #[test]
+fn what_has_arrived() {
+    let known = |flags, status, in_res, data: &[u8]| {
+        let fields = Fields {
+            flags,
+            status,
+            in_res,
+            sense_len: data.len() as u32,
+            data,
+            ..Default::default()
+        };
+        let bytes = message(fields);
+        let rsp = Rsp::parse(&bytes).unwrap();
+        rsp.outcome(4096, FromDevice).unwrap().resid_is_known()
+    };
+    let sense = |code, key| [code, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x17, 1];
+    assert!(known(0, 0, 0, &[]));
+    assert!(known(DIUNDER, 2, 512, &[]));
+    assert!(known(DIOVER, 2, 512, &[]));
+    assert!(known(SNSVALID, 2, 0, &sense(0x70, 1)));
+    // NO SENSE, MEDIUM ERROR, ILLEGAL REQUEST; of an earlier command; and none at all.
+    for key in [0, 3, 5] {
+        assert!(!known(SNSVALID, 2, 0, &sense(0x70, key)));
+        assert!(known(SNSVALID | DIUNDER, 2, 4096, &sense(0x70, key)));
+    }
+    assert!(!known(SNSVALID, 2, 0, &sense(0x71, 1)));
+    assert!(!known(0, 2, 0, &[]));
+    // BUSY, TASK SET FULL, TASK ABORTED
+    for status in [0x08, 0x28, 0x40] {
+        assert!(!known(0, status, 0, &[]));
+    }
+}
+
+#[test]
 fn too_short() {
     let bytes = message(Fields::default());
     for len in 0..36 {
