@@ -146,24 +146,9 @@ static uint32_t transfer(struct channel *c, const uint8_t *iu, bool in, void *at
 
 static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
 {
-	int i = take(c), len = 36;
-	uint8_t *rsp = message(c, i);
+	int i = take(c);
 
-	rsp[0] = RSP;
-	put(rsp + 4, 4, grants(c));
-	put(rsp + 8, 8, tag);
-	rsp[19] = status;
-	if (unused_in) {
-		rsp[18] |= 1 << 5;
-		put(rsp + 24, 4, unused_in);
-	}
-	if (sense) {
-		rsp[18] |= 1 << 1;
-		put(rsp + 28, 4, 18);
-		fixed_sense(rsp + 36, sense);
-		len += 18;
-	}
-	send_message(c, i, len);
+	send_message(c, i, response(message(c, i), grants(c), tag, status, sense, unused_in));
 }
 
 /* Answers with `len` bytes, or as many as are wanted; returns whether they are fewer than there is room for. */

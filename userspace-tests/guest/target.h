@@ -65,6 +65,25 @@ static void fixed_sense(uint8_t *p, uint32_t sense)
 	p[13] = sense;
 }
 
+/* An SRP_RSP, in memory that is zero; returns its length. */
+static int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
+{
+	rsp[0] = RSP;
+	put(rsp + 4, 4, grant);
+	put(rsp + 8, 8, tag);
+	rsp[19] = status;
+	if (unused_in) {
+		rsp[18] |= 1 << 5;
+		put(rsp + 24, 4, unused_in);
+	}
+	if (!sense)
+		return 36;
+	rsp[18] |= 1 << 1;
+	put(rsp + 28, 4, 18);
+	fixed_sense(rsp + 36, sense);
+	return 36 + 18;
+}
+
 /* How many bytes the command has room for. */
 static uint32_t room(const uint8_t *iu)
 {
