@@ -73,6 +73,7 @@ struct Static {
     size: u32,
     pages: u32,
     page_size: u32,
+    iova_mask: u64,
 }
 
 // SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the one
@@ -193,6 +194,7 @@ impl Static {
             size,
             pages,
             page_size: limits.mr_page_size,
+            iova_mask: limits.iova_mask,
         };
         this.renew(pd)?;
         Ok(this)
@@ -230,7 +232,7 @@ impl Static {
             return Err(EINVAL);
         }
         // SAFETY: The region is valid and ours.
-        let (key, base) = unsafe { name_anew(mr, crate::sys::random_u64()) };
+        let (key, base) = unsafe { name_anew(mr, self.iova_mask, crate::sys::random_u64()) };
         self.key.store(key, Relaxed);
         self.base.store(base, Relaxed);
         Ok(())

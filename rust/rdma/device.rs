@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+use super::mr::raw::iova_mask;
 use crate::bindings;
 use core::{
     ops::Deref,
@@ -71,6 +72,8 @@ pub struct Limits {
     pub max_pages_per_mr: u32,
     /// A region may have gaps between its segments.
     pub sg_gaps: bool,
+    /// The bits of a region's address that may be other ones than those of its memory.
+    pub iova_mask: u64,
     /// Bytes of the longest DMA segment.
     pub max_segment_size: u32,
     /// Completion vectors, at least 1.
@@ -206,6 +209,8 @@ impl Device {
             attrs.max_fast_reg_page_list_len.min(by_size).min(512)
         };
         let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+        // SAFETY: As above; the driver has set its operations.
+        let driver = unsafe { (*self.as_raw()).ops.driver_id };
         Limits {
             max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
             max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
@@ -214,6 +219,7 @@ impl Device {
             mr_page_size: page_size,
             max_pages_per_mr: pages,
             sg_gaps: attrs.kernel_cap_flags & gaps != 0,
+            iova_mask: iova_mask(driver),
             // SAFETY: The device is registered.
             max_segment_size: unsafe { bindings::srp_helper_ib_dma_max_seg_size(self.as_raw()) },
             num_comp_vectors: u32::try_from(vectors).unwrap_or(0).max(1),

@@ -47,7 +47,7 @@ pub unsafe trait ScatterList {
 /// What a peer needs to reach one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The address to use with the key. Its upper half is random, so it tells nothing.
+    /// The address to use with the key. Where the driver can do it, its upper half is random and tells nothing.
     pub addr: u64,
     /// The remote key.
     pub key: u32,

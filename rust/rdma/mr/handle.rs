@@ -215,7 +215,7 @@ impl<T: ScatterList> Handle<T> {
         let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
         let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
         // SAFETY: The region is valid and ours.
-        unsafe { name_anew(mr, random) };
+        unsafe { name_anew(mr, self.regions.iova_mask, random) };
         // SAFETY: The region is valid, and only its handle changes it.
         Ok((done, unsafe { (*mr).length }))
     }

@@ -149,6 +149,8 @@ pub struct Regions {
     pub(super) page_size: u32,
     /// Entries of a scatter list that one region takes.
     pub(super) pages: u32,
+    /// See [`Limits::iova_mask`].
+    pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
     /// Names the regions and the queue pair that they are bound to; no other ever has the same.
@@ -192,6 +194,7 @@ impl Regions {
             kind,
             page_size: limits.mr_page_size,
             pages: limits.max_pages_per_mr,
+            iova_mask: limits.iova_mask,
             bound: Atomic::new(false),
             binding: Atomic::new(0),
             dead: Atomic::new(true),

@@ -279,6 +279,48 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     Ok(())
 }
 
+/// The address of a region for a list that begins within a page, with the device of this driver, and that of the
+/// page.
+fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
+    // SAFETY: The device is registered. Nobody else looks at this meanwhile.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.driver_id };
+    // SAFETY: As above.
+    let before = unsafe { place.read() };
+    // SAFETY: As above.
+    unsafe { place.write(driver) };
+    let handle = mapped(soft, 1, List::new(1, &[(100, 200)])?);
+    // SAFETY: As above.
+    unsafe { place.write(before) };
+    let mut handle = handle?;
+    let address = handle.segment().ok_or(EINVAL)?.addr;
+    let list = handle.detach()?.ok_or(EINVAL)?;
+    let page = list.address(0).ok_or(EINVAL)? & !(PAGE_SIZE - 1);
+    Ok((address, page as u64))
+}
+
+fn addresses_are_what_the_driver_takes(soft: &Soft) -> Result {
+    for driver in [
+        bindings::rdma_driver_id_RDMA_DRIVER_OCRDMA,
+        bindings::rdma_driver_id_RDMA_DRIVER_UNKNOWN,
+        bindings::rdma_driver_id_RDMA_DRIVER_IONIC + 1,
+    ] {
+        for _ in 0..4 {
+            let (address, page) = address_with(soft, driver)?;
+            // What ocrdma tells its device: the offset of the address in the first page.
+            check!(address.wrapping_sub(page) < PAGE_SIZE as u64);
+        }
+    }
+    let mut others = 0;
+    for _ in 0..4 {
+        let (address, page) = address_with(soft, bindings::rdma_driver_id_RDMA_DRIVER_MLX5)?;
+        others += usize::from(address >> 32 != page >> 32);
+        check_eq!(address as u32, page as u32 + 100);
+    }
+    // 31 random bits.
+    check!(others > 0);
+    Ok(())
+}
+
 fn reachable_memory_is_kept(soft: &Soft) -> Result {
     let (regions, mut handles) = regions(soft, 2, 3)?;
     let (mut other, mut handle) = (
@@ -366,6 +408,7 @@ macro_rules! suites {
                 regions_are_checked,
                 each_use_has_its_own_key,
                 access_is_what_the_direction_needs,
+                addresses_are_what_the_driver_takes,
                 reachable_memory_is_kept,
                 longest_command_fits,
             ]);
