@@ -100,6 +100,7 @@ u64 srp_helper_ib_dma_map_single(struct ib_device *dev, void *cpu_addr, size_t s
 	enum dma_data_direction dir);
 int srp_helper_ib_dma_mapping_error(struct ib_device *dev, u64 addr);
 unsigned int srp_helper_ib_dma_max_seg_size(struct ib_device *dev);
+bool srp_helper_ib_dma_bounces(struct ib_device *dev, u32 page_mask);
 void srp_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr, size_t size,
 	enum dma_data_direction dir);
 void srp_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr, size_t size,

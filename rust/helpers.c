@@ -206,6 +206,13 @@ unsigned int srp_helper_ib_dma_max_seg_size(struct ib_device *dev)
 	return ib_dma_max_seg_size(dev);
 }
 
+/* With swiotlb there is a longest mapping, and of an address stays what the driver of the device wants to keep. */
+bool srp_helper_ib_dma_bounces(struct ib_device *dev, u32 page_mask)
+{
+	return !ib_uses_virt_dma(dev) && dma_max_mapping_size(dev->dma_device) != SIZE_MAX &&
+		~dma_get_min_align_mask(dev->dma_device) & page_mask;
+}
+
 void srp_helper_ib_dma_sync_single_for_cpu(struct ib_device *dev, u64 addr, size_t size,
 	enum dma_data_direction dir)
 {

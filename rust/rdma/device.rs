@@ -72,6 +72,8 @@ pub struct Limits {
     pub max_pages_per_mr: u32,
     /// A region may have gaps between its segments.
     pub sg_gaps: bool,
+    /// What the device sees is a copy of the memory (swiotlb), whose segments begin elsewhere in their pages.
+    pub bounces: bool,
     /// The bits of a region's address that may be other ones than those of its memory.
     pub iova_mask: u64,
     /// Bytes of the longest DMA segment.
@@ -219,6 +221,8 @@ impl Device {
             mr_page_size: page_size,
             max_pages_per_mr: pages,
             sg_gaps: attrs.kernel_cap_flags & gaps != 0,
+            // SAFETY: The device is registered.
+            bounces: unsafe { bindings::srp_helper_ib_dma_bounces(self.as_raw(), page_size - 1) },
             iova_mask: iova_mask(driver),
             // SAFETY: The device is registered.
             max_segment_size: unsafe { bindings::srp_helper_ib_dma_max_seg_size(self.as_raw()) },

@@ -252,6 +252,7 @@ fn regions(device: &device::Limits) -> Regions {
         page_size: device.mr_page_size,
         pages: device.max_pages_per_mr,
         gaps: device.sg_gaps,
+        bounced: device.bounces,
     }
 }
 

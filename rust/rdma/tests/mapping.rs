@@ -117,6 +117,18 @@ fn whole_pages_are_one_region(soft: &Soft) -> Result {
     becomes(soft, List::scattered(4)?, &[4 * PAGE])
 }
 
+/// As swiotlb lays out a list that had no gaps: the end of a page, two pages, the beginning of one.
+fn a_bounced_list_takes_two_regions_more(soft: &Soft) -> Result {
+    let bounced = [
+        (0, 2560),
+        (2 * PAGE_SIZE, 2 * PAGE_SIZE),
+        (6 * PAGE_SIZE + 2048, 512),
+    ];
+    too_big(soft, 1, List::new(8, &bounced)?)?;
+    too_big(soft, 2, List::new(8, &bounced)?)?;
+    becomes(soft, List::new(8, &bounced)?, &[2560, 2 * PAGE, 512])
+}
+
 fn first_and_last_may_be_partial(soft: &Soft) -> Result {
     let pieces = [
         (512, PAGE_SIZE - 512),
@@ -379,6 +391,7 @@ fn longest_command_fits(soft: &Soft) -> Result {
         page_size: PAGE,
         pages: PAGES,
         gaps: false,
+        bounced: false,
     };
     for count in 1..=5 {
         let sectors = shape.max_sectors(count);
@@ -409,6 +422,7 @@ macro_rules! suites {
                 each_use_has_its_own_key,
                 access_is_what_the_direction_needs,
                 addresses_are_what_the_driver_takes,
+                a_bounced_list_takes_two_regions_more,
                 reachable_memory_is_kept,
                 longest_command_fits,
             ]);

@@ -54,7 +54,14 @@ pub struct Regions {
     pub pages: u32,
     /// True if a region may have gaps between its pages (`IB_MR_TYPE_SG_GAPS`).
     pub gaps: bool,
+    /// True if the memory that the device sees is a copy, whose segments begin elsewhere in their pages.
+    pub bounced: bool,
 }
+
+/// Regions more for a command whose memory is bounced. Its first and its last segment may be parts of pages; the
+/// copy of the one does not end with its page, that of the other does not begin with one. So there are gaps behind the
+/// first and before the last, where there were none.
+const SPARE: u32 = 2;
 
 impl Regions {
     /// Regions that the longest command takes, at least 1: for lists without gaps by its 512-byte
@@ -65,6 +72,20 @@ impl Regions {
     /// does not use its last page, see `ib_sg_to_pages()`. The table of several regions needs none
     /// of its own, as the message holds all of it.
     pub const fn per_command(self, max_sectors: u32, sg_tablesize: u32) -> u32 {
+        self.least(max_sectors, sg_tablesize)
+            .saturating_add(self.spare())
+    }
+
+    const fn spare(self) -> u32 {
+        if self.bounced && !self.gaps {
+            SPARE
+        } else {
+            0
+        }
+    }
+
+    /// [`Self::per_command`] for memory that is not bounced.
+    const fn least(self, max_sectors: u32, sg_tablesize: u32) -> u32 {
         if self.pages < 2 || self.page_size == 0 {
             return u32::MAX;
         }
@@ -86,6 +107,7 @@ impl Regions {
         if self.gaps {
             return u32::MAX;
         }
+        let count = count.saturating_sub(self.spare());
         let pages = (self.pages as u64).saturating_sub(1) * count as u64;
         let sectors = pages.saturating_mul(self.page_size as u64) / 512;
         if sectors > u32::MAX as u64 {
