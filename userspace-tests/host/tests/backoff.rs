@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When a session tries again, and how much it says of it.
+
+use srp_host::logic::{
+    backoff::{self, Backoff, Loss, Pause},
+    budget::{self, Budget},
+};
+
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn pauses_double_up_to_reconnect_delay() {
+    let mut backoff = Backoff::new();
+    backoff.lost(5 * SECOND, Loss::Plain);
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        pauses.push(backoff.pause(10, 0));
+        backoff.failed();
+    }
+    let own = [0, 1000, 2000, 4000, 8000].map(Pause::Ms);
+    assert_eq!(pauses[..5], own);
+    assert_eq!(pauses[5..], [Pause::ReconnectDelay; 2]);
+    assert_eq!(backoff.tries(), 7);
+    for _ in 0..100 {
+        backoff.failed();
+    }
+    assert!(matches!(backoff.pause(u32::MAX, u16::MAX), Pause::Ms(ms) if ms >= 1 << 30));
+    backoff.connected();
+    assert_eq!(backoff.tries(), 0);
+}
+
+#[test]
+fn pauses_are_spread_by_a_quarter() {
+    let mut backoff = Backoff::new();
+    backoff.lost(5 * SECOND, Loss::Plain);
+    assert_eq!(backoff.pause(10, u16::MAX), Pause::Ms(0));
+    backoff.failed();
+    for random in [0, 1, 0x8000, u16::MAX] {
+        let Pause::Ms(ms) = backoff.pause(10, random) else {
+            panic!("{random}");
+        };
+        assert!((1000..1250).contains(&ms), "{random} {ms}");
+    }
+    assert_eq!(backoff.pause(10, 0x8000), Pause::Ms(1125));
+    assert_eq!(backoff.pause(1, 0), Pause::ReconnectDelay);
+    assert_eq!(backoff::spread_ms(10, 0), 0);
+    assert_eq!(backoff::spread_ms(8, 0x8000), 250);
+    assert!(backoff::spread_ms(u32::MAX, u16::MAX) < 1000);
+}
+
+/// The pauses after losses of connections that lived for `life`.
+fn flap(backoff: &mut Backoff, life: i64, losses: usize) -> Vec<Pause> {
+    let one = |backoff: &mut Backoff| {
+        backoff.lost(life, Loss::Plain);
+        let pause = backoff.pause(60, 0);
+        backoff.connected();
+        pause
+    };
+    (0..losses).map(|_| one(backoff)).collect()
+}
+
+#[test]
+fn a_try_at_once_is_earned_by_a_life_that_doubles() {
+    let at_once = Pause::Ms(0);
+    let mut backoff = Backoff::new();
+    let pauses = flap(&mut backoff, SECOND + SECOND / 100, 8);
+    let grow = [0, 2000, 4000, 8000, 16_000, 32_000].map(Pause::Ms);
+    assert_eq!(pauses[..6], grow);
+    assert_eq!(pauses[6..], [Pause::ReconnectDelay; 2]);
+    // 64 s are enough, from then on.
+    assert_eq!(flap(&mut backoff, 64 * SECOND, 3), [at_once; 3]);
+    assert_eq!(
+        flap(&mut backoff, 64 * SECOND - 1, 1),
+        [Pause::ReconnectDelay]
+    );
+    // Ten minutes are forgiven.
+    assert_eq!(flap(&mut backoff, 600 * SECOND, 1), [at_once]);
+    assert_eq!(
+        flap(&mut backoff, SECOND, 2),
+        [Pause::Ms(2000), Pause::Ms(4000)]
+    );
+    // Dead at once: not tried at once even the first time.
+    assert_eq!(flap(&mut Backoff::new(), 0, 1), [Pause::Ms(1000)]);
+}
+
+#[test]
+fn violations_wait_and_resets_do_not() {
+    let mut backoff = Backoff::new();
+    backoff.lost(100 * SECOND, Loss::Violation);
+    assert_eq!(backoff.pause(10, 0), Pause::ReconnectDelay);
+    backoff.hurry();
+    assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
+    for _ in 0..20 {
+        backoff.lost(0, Loss::Reset);
+        assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
+        backoff.connected();
+    }
+    // Resets have cost nothing; the violation has.
+    assert_eq!(flap(&mut backoff, SECOND, 1), [Pause::Ms(2000)]);
+}
+
+#[test]
+fn ten_losses_a_minute_are_told() {
+    let mut budget = Budget::new();
+    for n in 0..i64::from(budget::MAX) {
+        assert_eq!(budget.spend(n * SECOND), Some(0), "{n}");
+    }
+    for n in 10..60 {
+        assert_eq!(budget.spend(n * SECOND), None, "{n}");
+    }
+    assert_eq!(budget.spend(61 * SECOND), Some(50));
+    assert_eq!(budget.spend(62 * SECOND), Some(0));
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of which the device sees a copy, and the regions that it takes.
+
+use srp_host::logic::registration::Regions;
+
+/// A list of one command, as `(address, bytes)`.
+type List = Vec<(u64, u64)>;
+
+/// What swiotlb makes of a list: a copy of a page or more begins at the beginning of a page, a smaller one at
+/// one of its slots of 2 KiB, here the second. Nothing follows on anything else.
+fn bounced(list: &List) -> List {
+    let mut end = 0;
+    let copy = |&(_, len): &(u64, u64)| {
+        let page = (end + 8192) & !4095;
+        let at = page + if len < 4096 { 2048 } else { 0 };
+        end = at + len;
+        (at, len)
+    };
+    list.iter().map(copy).collect()
+}
+
+/// How many regions `ib_sg_to_pages()` makes of a list, each of so many pages of 4 KiB.
+fn regions_of(list: &List, pages: u64) -> u32 {
+    let mut left: std::collections::VecDeque<_> = list.iter().copied().collect();
+    let mut count = 0;
+    while !left.is_empty() {
+        count += 1;
+        let (mut used, mut end) = (0, None);
+        while let Some(&(at, len)) = left.front() {
+            let follows = end.is_none_or(|end| end == at || (end % 4096 == 0 && at % 4096 == 0));
+            // One that goes on in the page of the one before takes no page for it.
+            let shared = end.is_some_and(|end| end == at && at % 4096 != 0);
+            if !follows {
+                break;
+            }
+            let first = at / 4096 + u64::from(shared);
+            let fits = ((first + pages - used) * 4096).saturating_sub(at).min(len);
+            if fits == 0 {
+                break;
+            }
+            left.pop_front();
+            used += (at + fits).div_ceil(4096) - first;
+            end = Some(at + fits);
+            if fits < len {
+                left.push_front((at + fits, len - fits));
+                break;
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn bounced_memory_has_enough_regions() {
+    let mut worst = 0;
+    for pages in [2, 4, 256] {
+        for offset in (0..4096).step_by(512) {
+            for sectors in (1..200).chain([1024, 2040]) {
+                // As the block layer makes it: parts of pages at both ends only, what lies between in one segment
+                // or in many.
+                let (begin, end) = (offset, offset + sectors * 512);
+                for step in [4096, 5 * 4096, 1 << 20] {
+                    let mut list = List::new();
+                    let mut at = begin;
+                    while at < end {
+                        let next = ((at / 4096) * 4096 + step).min(end);
+                        // Each elsewhere in memory.
+                        list.push((at + (list.len() as u64) * (1 << 24), next - at));
+                        at = next;
+                    }
+                    let shape = Regions {
+                        page_size: 4096,
+                        pages: pages as u32,
+                        gaps: false,
+                        bounced: true,
+                    };
+                    let direct = Regions {
+                        bounced: false,
+                        ..shape
+                    };
+                    let sectors = sectors as u32;
+                    let least = direct.per_command(sectors, 0);
+                    assert!(regions_of(&list, pages) <= least, "{list:?}");
+                    let needed = regions_of(&bounced(&list), pages);
+                    assert!(needed <= shape.per_command(sectors, 0), "{list:?}");
+                    worst = worst.max(needed.saturating_sub(least));
+                }
+            }
+        }
+    }
+    // With none to spare there are lists that do not fit.
+    assert_eq!(worst, 2);
+}
