@@ -81,9 +81,9 @@ impl Geometry {
         }
         let regions = regions(&device);
         let most = (MAX_PER_HANDLE as u32).min(u32::from(options.cmd_sg_entries));
-        let wanted = options
-            .max_sect
-            .unwrap_or(DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS))));
+        let wanted = options.max_sect.unwrap_or(
+            DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS + regions.spare()))),
+        );
         let max_sectors = wanted.min(regions.max_sectors(most));
         if max_sectors < wanted {
             pr_warn!(
@@ -93,7 +93,7 @@ impl Geometry {
         let per_command = regions
             .per_command(max_sectors, options.sg_tablesize)
             .min(most);
-        let entries = per_command.saturating_mul(regions.pages);
+        let entries = regions.sg_tablesize(per_command);
         let sg_tablesize = match options.sg_tablesize {
             // Nobody said: as many as the regions take.
             0 => entries,

@@ -76,7 +76,8 @@ impl Regions {
             .saturating_add(self.spare())
     }
 
-    const fn spare(self) -> u32 {
+    /// Regions of a command that are there for gaps which bouncing makes.
+    pub const fn spare(self) -> u32 {
         if self.bounced && !self.gaps {
             SPARE
         } else {
@@ -102,12 +103,28 @@ impl Regions {
         }
     }
 
+    /// Most scatter-gather entries of a command with `count` regions.
+    pub const fn sg_tablesize(self, count: u32) -> u32 {
+        if self.spare() > 0 && count <= self.spare() {
+            count
+        } else {
+            count.saturating_mul(self.pages)
+        }
+    }
+
     /// Most 512-byte sectors that `count` regions hold, wherever the data starts in its first page.
     pub const fn max_sectors(self, count: u32) -> u32 {
         if self.gaps {
             return u32::MAX;
         }
-        let count = count.saturating_sub(self.spare());
+        let count = if count > self.spare() {
+            count - self.spare()
+        } else if count > 0 {
+            // None to spare: each segment has a region of its own, see `sg_tablesize()`.
+            1
+        } else {
+            0
+        };
         let pages = (self.pages as u64).saturating_sub(1) * count as u64;
         let sectors = pages.saturating_mul(self.page_size as u64) / 512;
         if sectors > u32::MAX as u64 {

@@ -329,7 +329,12 @@ fn regions() {
         ..rxe
     };
     assert_eq!(bounced.per_command(1024, 128), 3);
-    assert_eq!((bounced.max_sectors(2), bounced.max_sectors(3)), (0, 4088));
+    let sectors = [0, 1, 2, 3, 4].map(|count| bounced.max_sectors(count));
+    assert_eq!(sectors, [0, 4088, 4088, 4088, 8176]);
+    // Too few for that: each segment has one of its own.
+    let entries = [0, 1, 2, 3].map(|count| bounced.sg_tablesize(count));
+    assert_eq!(entries, [0, 1, 2, 3 * 512]);
+    assert_eq!(rxe.sg_tablesize(2), 1024);
     let with_gaps = Regions {
         bounced: true,
         ..gaps
