@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 pub mod channel;
+pub mod channels;
 pub mod connect;
 pub mod error;
 pub mod events;

@@ -99,9 +99,6 @@ use kernel::{
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
 
-/// The channels of a session, one for each hardware queue.
-pub type Channels = KVec<Arc<Connection>>;
-
 /// One connection of a session.
 pub struct Channel {
     index: u16,

@@ -10,15 +10,16 @@
 //! answers others it is busy, and is waited for.
 
 mod attempt;
+mod connecting;
 mod ib;
 mod rdma;
 
 use super::{
     channel::{
         Channel,
-        Channels,
         Connection, //
     },
+    channels::Channels,
     error::LoginFailure,
     events::Response,
     log::session_log,
@@ -52,6 +53,10 @@ use crate::{
 use attempt::{
     Attempt,
     Terms, //
+};
+use connecting::{
+    Connecting,
+    Retired, //
 };
 use core::cell::Cell;
 use kernel::{
@@ -162,26 +167,6 @@ struct Resolving<'a> {
     attempt: Arc<dyn Attempt>,
 }
 
-/// A channel that waits for the answer to its login request. It is disconnected if it is dropped.
-struct Connecting {
-    attempt: Arc<dyn Attempt>,
-    connection: Option<Arc<Connection>>,
-    requested: Requested,
-    /// When the request was sent, in nanoseconds of the monotonic clock.
-    since: i64,
-}
-
-impl Drop for Connecting {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.attempt.events().go_dead();
-            connection.hang_up();
-            connection.disconnect();
-            connection.handler().close();
-        }
-    }
-}
-
 /// A login on its way.
 pub struct Login<'a> {
     session: &'a Arc<Session>,
@@ -193,6 +178,7 @@ pub struct Login<'a> {
     turn: Cell<Option<Turn>>,
     /// When its first request was sent, in nanoseconds of the monotonic clock.
     asked: Cell<Option<i64>>,
+    retired: Retired,
 }
 
 impl<'a> Login<'a> {
@@ -228,6 +214,7 @@ impl<'a> Login<'a> {
             patience,
             turn: Cell::new(None),
             asked: Cell::new(None),
+            retired: Retired::new(),
         };
         while !this.is_over() {
             // Whoever ends the session ends the wait.
@@ -266,13 +253,11 @@ impl<'a> Login<'a> {
         let memory = |_| LoginFailure::Step("channel list", ENOMEM);
         let leader = self.lead(Seat::New(0))?;
         let mut channels = Channels::new();
-        channels
-            .push(leader.0.clone(), GFP_KERNEL)
-            .map_err(memory)?;
+        channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.session.geometry.all_channels() {
             let channel = Channel::new(self.session, index, &self.pd)
                 .map_err(|e| LoginFailure::Step("channel", e))?;
-            channels.push(channel, GFP_KERNEL).map_err(memory)?;
+            channels.push(channel).map_err(memory)?;
         }
         let others = channels.iter().skip(1).map(Seat::Old);
         let mut granted = KVec::new();
@@ -350,6 +335,7 @@ impl<'a> Login<'a> {
             let step = self.accept(channel);
             self.keep(&mut channels, step, &mut lost)?;
         }
+        self.retired.clear();
         self.turn.set(None);
         match lost {
             Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
@@ -398,7 +384,7 @@ impl<'a> Login<'a> {
         &self,
         channel: Resolving<'_>,
         multichannel: MultiChannel,
-    ) -> Result<Connecting, LoginFailure> {
+    ) -> Result<Connecting<'_>, LoginFailure> {
         let (geometry, plan) = (&self.session.geometry, &self.session.plan);
         let Resolving { seat, attempt } = channel;
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
@@ -421,6 +407,7 @@ impl<'a> Login<'a> {
                 target: plan.target,
             },
             since: monotonic_ns(),
+            retired: &self.retired,
         };
         let terms = Terms {
             responder_resources: geometry.device.max_qp_rd_atom.min(RESPONDER_RESOURCES),
@@ -473,7 +460,11 @@ impl<'a> Login<'a> {
     }
 
     /// Asks at the port that the target redirects to. Memory and regions stay.
-    fn redirect(&self, mut from: Connecting, to: &Redirect) -> Result<Connecting, LoginFailure> {
+    fn redirect(
+        &self,
+        mut from: Connecting<'_>,
+        to: &Redirect,
+    ) -> Result<Connecting<'_>, LoginFailure> {
         let attempt = from.attempt.redirect(to)?;
         let connection = from.connection.take().ok_or(LoginFailure::Removed)?;
         connection.disconnect();
@@ -489,7 +480,10 @@ impl<'a> Login<'a> {
     }
 
     /// The target's response, from wherever it sends us.
-    fn response(&self, mut channel: Connecting) -> Result<(Connecting, Response), LoginFailure> {
+    fn response<'b>(
+        &'b self,
+        mut channel: Connecting<'b>,
+    ) -> Result<(Connecting<'b>, Response), LoginFailure> {
         loop {
             match self.wait_for(&*channel.attempt, "login response", channel.since) {
                 Ok(response) => return Ok((channel, response.unwrap_or_default())),
@@ -500,7 +494,7 @@ impl<'a> Login<'a> {
     }
 
     /// Waits for the login response and opens the channel.
-    fn accept(&self, channel: Connecting) -> Result<(Arc<Connection>, Granted), LoginFailure> {
+    fn accept(&self, channel: Connecting<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
         let (mut channel, response) = self.response(channel)?;
         let attempt = channel.attempt.clone();
         let granted = self

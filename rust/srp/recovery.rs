@@ -12,10 +12,8 @@
 //! completion queues are those of the login; what has to be allocated on the way is so without I/O.
 
 use super::{
-    channel::{
-        Channels,
-        Connection, //
-    },
+    channel::Connection,
+    channels::Channels,
     connect::{
         Login,
         Purpose, //
@@ -41,7 +39,6 @@ use super::{
         strikes, //
     },
     session::{
-        end_connections,
         Attempt,
         Session,
         Told, //
@@ -285,7 +282,7 @@ impl Session {
                 if !matches!(why, LoginFailure::Removed) {
                     session_log!(Warning, self, "reconnect failed: {}", format_args!("{why}"));
                 }
-                end_connections(channels);
+                channels.end();
                 self.try_failed(wanted, host);
                 return;
             }
@@ -313,7 +310,7 @@ impl Session {
                         taken.err().map_or(0, |e| e.to_errno())
                     );
                 }
-                end_connections(channels);
+                channels.end();
                 self.try_failed(wanted, host);
                 if hopeless || self.is_failing() {
                     self.settle();

@@ -16,15 +16,12 @@ mod loss;
 mod starving;
 mod watch;
 
-pub use ending::{
-    end_connections,
-    LOG_OUT_PATIENCE_MS, //
-};
+pub use ending::LOG_OUT_PATIENCE_MS;
 
 use ending::Patience;
 
 use super::{
-    channel::Channels,
+    channels::Channels,
     connect::Plan,
     error::LoginFailure,
     front::scsi::Io,

@@ -49,7 +49,8 @@ impl Channel {
     ///
     /// The command was handed over before its doorbell, so its sender may still be at work on the slot when it is Posted. A
     /// command that has timed out has no sender any more: `blk_mq_timeout_work()` waits for a grace period
-    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it calls for the error handler.
+    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it calls for the error handler. That is one
+    /// of RCU, as the tag set of a SCSI host whose `queuecommand()` never sleeps is not `BLK_MQ_F_BLOCKING`.
     pub fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
         let _posting = rcu::read_lock();
         !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))

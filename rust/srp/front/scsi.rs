@@ -21,10 +21,8 @@ use crate::{
         Rejected, //
     },
     srp::{
-        channel::{
-            Channels,
-            Connection, //
-        },
+        channel::Connection,
+        channels::Channels,
         connect::Way,
         error::Lost,
         log::session_log_ratelimited,

@@ -21,7 +21,7 @@ use crate::{
         Host, //
     },
     srp::{
-        channel::Channels,
+        channels::Channels,
         connect::{
             Address,
             Login,

@@ -22,11 +22,7 @@ use crate::{
             }, //
         }, //
     },
-    sync::NoIo,
-    sys::{
-        monotonic_ns,
-        synchronize_rcu, //
-    },
+    sys::monotonic_ns,
     workqueue::{
         Delayed,
         DelayedItem, //
@@ -120,7 +116,7 @@ impl Session {
         // refused, it finds the connection lost, or the next one.
         Delayed::<Self, 7>::cancel_sync(self);
         if let Some(channels) = &channels {
-            end_connections(channels);
+            channels.end();
         }
         let state = {
             // Together: whoever sees it may reconnect at once.
@@ -166,10 +162,6 @@ impl Session {
         Delayed::<Self, 5>::cancel_sync(self);
         // Nobody posts any more, who could set it.
         Delayed::<Self, 7>::cancel_sync(self);
-        for connection in channels.iter().flat_map(|all| all.iter()) {
-            // What goes below then has one grace period for all.
-            let _ = connection.finish();
-        }
         drop(channels);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());
@@ -238,36 +230,6 @@ fn log_out(channels: &[Arc<Connection>]) {
             .handler()
             .end_log_out(Msecs::try_from(left).unwrap_or(0));
     }
-}
-
-/// Ends connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
-///
-/// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
-/// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
-pub fn end_connections(channels: &[Arc<Connection>]) {
-    let Some(first) = channels.first() else {
-        return;
-    };
-    let crew = first.handler().crew();
-    let all = |step: fn(&Connection)| {
-        crew.each(channels, |connection| {
-            // Memory that is reclaimed by writing to these very disks would not come before this is done.
-            let _noio = NoIo::enter();
-            step(connection);
-        })
-    };
-    for connection in channels {
-        connection.handler().task.wake();
-    }
-    all(Connection::hang_up);
-    // Whoever has not seen that the session is lost has posted after this.
-    synchronize_rcu();
-    all(|connection| {
-        connection.shutdown();
-        connection.handler().close();
-        connection.retire();
-    });
-    all(Connection::disconnect);
 }
 
 impl WorkItem<0> for Session {

@@ -34,7 +34,7 @@ use crate::{
         },
     },
     srp::{
-        channel::Channels,
+        channels::Channels,
         connect::{
             Login,
             Purpose, //

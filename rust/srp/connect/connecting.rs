@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Channels between their request and the answer, and those to which none came that is of use.
+
+use super::attempt::Attempt;
+use crate::srp::{
+    channel::Connection,
+    proto::login::Requested, //
+};
+use core::cell::Cell;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A channel that waits for the answer to its login request. Its connection ends when it is dropped.
+pub(super) struct Connecting<'a> {
+    pub(super) attempt: Arc<dyn Attempt>,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) requested: Requested,
+    /// When the request was sent, in nanoseconds of the monotonic clock.
+    pub(super) since: i64,
+    pub(super) retired: &'a Retired,
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.attempt.events().go_dead();
+            connection.hang_up();
+            connection.shutdown();
+            connection.handler().close();
+            connection.retire();
+            self.retired.add(connection);
+        }
+    }
+}
+
+/// Connections that came to nothing. Their queue pairs go together, in one grace period.
+pub(super) struct Retired(Cell<KVec<Arc<Connection>>>);
+
+impl Retired {
+    pub(super) const fn new() -> Self {
+        Self(Cell::new(KVec::new()))
+    }
+
+    fn add(&self, connection: Arc<Connection>) {
+        let mut all = self.0.take();
+        if all.push(connection.clone(), GFP_KERNEL).is_err() {
+            connection.disconnect();
+        }
+        self.0.set(all);
+    }
+
+    /// Disconnects them. Sleeps.
+    pub(super) fn clear(&self) {
+        for connection in self.0.take() {
+            connection.disconnect();
+        }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
