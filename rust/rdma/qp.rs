@@ -479,15 +479,11 @@ impl<H: Handler> Qp<H> {
 
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
-        let grace_period = self.finish();
-        if !self.cq.is_null() {
-            // A softirq for an old completion looks at the queue once more after it has said that it is done,
-            // which is all that `ib_free_cq()` waits for.
-            grace_period.wait();
-            // SAFETY: By the type invariant the queue is valid, and no queue pair uses it any more. The last
-            // softirq has ended, and there is no other one.
-            unsafe { bindings::ib_free_cq(self.cq) };
-        }
+        // A softirq for an old completion looks at the queue once more after it has said that it is done,
+        // which is all that `ib_free_cq()` waits for.
+        self.finish().wait();
+        // SAFETY: No queue pair uses it any more. The last softirq has ended, and there is no other one.
+        unsafe { self.free() };
         self.notice.wait();
     }
 }

@@ -75,7 +75,7 @@ impl Notice {
 
 impl<H: Handler> Qp<H> {
     /// No new interrupt and no new softirq, and waits for the last interrupt. There is no queue pair any more, but
-    /// some devices tell of old completions until the queue is freed. Must not be called with interrupts off.
+    /// some devices tell of old completions until the queue is freed. Sleeps. Called once.
     pub(super) fn silence(&self) {
         if !self.cq.is_null() {
             // SAFETY: By the type invariant the queue is valid. A device reads this at any time, and either
@@ -83,6 +83,37 @@ impl<H: Handler> Qp<H> {
             unsafe { (&raw mut (*self.cq).comp_handler).write_volatile(Some(Notice::nothing)) };
         }
         self.notice.wait();
+        if let Some(iop) = self.iop() {
+            // A device may have read the handler before, and call it now.
+            // SAFETY: The queue has it and is valid. It stays disabled until the queue is freed.
+            unsafe { bindings::irq_poll_disable(iop) };
+        }
+    }
+
+    /// Frees the completion queue, if there is one. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// [`Self::silence`] has been called, a grace period ago, and nobody uses the queue after this.
+    pub(super) unsafe fn free(&self) {
+        if let Some(iop) = self.iop() {
+            // `ib_free_cq()` disables it once more, which waits until it is enabled.
+            // SAFETY: By this function's contract it is disabled.
+            unsafe { bindings::irq_poll_enable(iop) };
+        }
+        if !self.cq.is_null() {
+            // SAFETY: By the type invariant and this function's contract.
+            unsafe { bindings::ib_free_cq(self.cq) };
+        }
+    }
+
+    /// What has the queue looked at by a softirq, if it is not polled.
+    fn iop(&self) -> Option<*mut bindings::irq_poll> {
+        if self.cq.is_null() || self.sizes.polled {
+            return None;
+        }
+        // SAFETY: By the type invariant the queue is valid, and one with a softirq has this of the two.
+        Some(unsafe { &raw mut (*self.cq).__bindgen_anon_1.iop }.cast())
     }
 
     /// Has completions that a thread reports taken by an interrupt, where the CPU can send one to itself.

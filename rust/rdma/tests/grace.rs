@@ -50,6 +50,10 @@ use kernel::{
             Release, //
         },
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 
@@ -145,7 +149,7 @@ fn grace_periods() -> usize {
 }
 
 fn many_share_a_grace_period(soft: &Soft) -> Result {
-    const MANY: usize = 16;
+    const MANY: usize = 64;
     let mut all = KVec::new();
     for _ in 0..MANY {
         let qp = bare(soft)?;
@@ -245,6 +249,60 @@ fn posting_races_with_connecting(soft: &Soft) -> Result {
     Ok(())
 }
 
+/// How often a completion queue has been looked at.
+static LOOKS: Atomic<u32> = Atomic::new(0);
+/// What looks at it.
+static POLL: Atomic<usize> = Atomic::new(0);
+
+type Poll = unsafe extern "C" fn(*mut bindings::ib_cq, c_int, *mut bindings::ib_wc) -> c_int;
+
+/// # Safety
+///
+/// As for the `poll_cq` of the device.
+unsafe extern "C" fn look(
+    cq: *mut bindings::ib_cq,
+    count: c_int,
+    wc: *mut bindings::ib_wc,
+) -> c_int {
+    LOOKS.fetch_add(1, Full);
+    // SAFETY: It was stored below.
+    let poll: Poll = unsafe { core::mem::transmute(POLL.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { poll(cq, count, wc) }
+}
+
+fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
+    let qp = bare(soft)?;
+    connect(&qp, false)?;
+    // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
+    let cq = unsafe { (*qp.as_raw()).send_cq };
+    // SAFETY: As above. A device may have read it just before it is taken away.
+    let (event, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
+    let event = event.ok_or(EINVAL)?;
+    // SAFETY: The device is registered; no other test uses it meanwhile.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.poll_cq };
+    // SAFETY: As above.
+    let before = unsafe { place.read() };
+    POLL.store(before.ok_or(EINVAL)? as usize, Release);
+    // SAFETY: As above.
+    unsafe { place.write(Some(look)) };
+    let looks = || {
+        LOOKS.store(0, Release);
+        // SAFETY: The queue is valid, and this is its handler, or has been.
+        unsafe { event(cq, context) };
+        fsleep(Delta::from_millis(100));
+        LOOKS.load(Acquire)
+    };
+    let connected = looks();
+    let _ = qp.finish();
+    let finished = looks();
+    // SAFETY: As above.
+    unsafe { place.write(before) };
+    check!(connected > 0);
+    check_eq!(finished, 0);
+    Ok(())
+}
+
 /// How often a device refuses to stop a queue pair.
 static REFUSALS: Atomic<i32> = Atomic::new(0);
 /// What it does otherwise.
@@ -307,6 +365,7 @@ suite!(
     [
         many_share_a_grace_period,
         a_finished_one_is_not_connected,
+        nobody_looks_after_a_late_event,
         posting_races_with_connecting,
         memory_is_kept_until_the_device_stops,
     ]
