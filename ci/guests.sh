@@ -17,12 +17,15 @@ for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/u
 
 # A group: its tests, each with the deadline that it sets itself and some more.
 group() {
-	local name=$1 kernel=$2 seconds=$3 memory=$4 t limit list=() parameters=() module=()
+	local name=$1 kernel=$2 seconds=$3 memory=$4 t limit list=() parameters=() module=() smp=2
 	shift 4
 	# What the kernel does not know of its parameters is the environment of init, and so of the tests.
 	[ -z "${LONG-}" ] || parameters+=("LONG=1")
 	for t; do
-		case $t in *=*) parameters+=("$t"); continue ;; esac
+		case $t in
+		ncpus=*) smp=${t#*=}; continue ;;
+		*=*) parameters+=("$t"); continue ;;
+		esac
 		read -r _ limit long < <(grep '^begin ' "$tests/${t%:*}.sh") || true
 		[ -z "${LONG-}" ] || limit=${long:-$limit}
 		list+=("$t:$((${limit:-300} + 60))")
@@ -31,7 +34,7 @@ group() {
 	module+=(--module "$top/build/slow_qp-$kernel/slow_qp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
-		--append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
+		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
 }
 
 # SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set.

@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# 64 channels of a lost connection end in about the time of one, and so does a log-out: what each of them waits for,
+# RCU above all, they wait for together. What the target needs for 64 logins is not counted.
+. "$(dirname "$0")/lib.sh"
+. "$here/rport.sh"
+. "$here/faults.sh"
+
+begin 500
+rounds 3 8
+many=64
+[ $(nproc) -ge $many ] || fail "$many channels need as many CPUs"
+fabric 1
+back_null disk 16
+target 0
+lun 0 0 disk
+
+# From the loss to the first request of the next login, in ms.
+ending() {
+	log_since | tr -d '[]' | awk '/connection lost/ && !from {from = $1} /Received SRP_LOGIN_REQ/ && from {printf "%d", ($1 - from) * 1000; exit}'
+}
+least() { [ $2 -gt ${took[$1]-999999} ] || took[$1]=$2; }
+declare -A took
+for n in 1 $many; do
+	for ((i = 0; i < rounds; i++)); do
+		login 0 ,ch_count=$n
+		is channels /sys/class/scsi_host/$host/ch_count $n
+		dev=$(disk "$host" 0)
+		mark
+		timeout 100 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
+		within 60 "running" in_state $host running
+		least "reset $n" $(ending)
+		mark
+		clock; t=$now
+		logout "$host" 60
+		clock; least "logout $n" $(((now - t) / 1000))
+	done
+done
+for what in reset logout; do
+	one=${took[$what 1]} all=${took[$what $many]}
+	say "$what: $one ms with one channel, $all ms with $many"
+	# A grace period takes 5 ms at least.
+	[ $((all - one)) -lt $((many * 5)) ] || fail "$what: channels wait one after the other: $one and $all ms"
+done
+clean
+ok "$kind"
