@@ -33,8 +33,7 @@ use super::{
             fill_delay_ms,
             Event,
             State,
-            LOGIN_TIMEOUT_MS,
-            RECONNECT_TIMEOUT_MS, //
+            LOGIN_TIMEOUT_MS, //
         },
         strikes, //
     },
@@ -274,7 +273,7 @@ impl Session {
             }
             wanted
         };
-        let result = Login::new(self, Purpose::Again, RECONNECT_TIMEOUT_MS)
+        let result = Login::new(self, Purpose::Again, LOGIN_TIMEOUT_MS)
             .and_then(|login| login.again(channels));
         let count = match result {
             Ok(count) => count,

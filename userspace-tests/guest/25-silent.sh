@@ -31,7 +31,7 @@ times=
 nobody_there
 t=${EPOCHREALTIME/./}
 equal "login" "$(write_login 0 "$string")" "Connection timed out"
-took "login" 12000
+took "login" 33000
 no_hosts || fail "a host is left"
 
 begin_login
@@ -57,7 +57,7 @@ if [ $kind = siw ]; then
 	hole target 0 'tcp flags & (syn | ack) == syn limit rate over 1/hour burst 1 packets'
 	t=${EPOCHREALTIME/./}
 	login 0 ,ch_count=2
-	took "login without the second channel" 14000
+	took "login without the second channel" 34000
 	equal "channels" "$(</sys/class/scsi_host/$host/ch_count)" 1
 	logged '1 of 2 channels: no end in time'
 	equal "logins" "$(log_since | grep -c 'ib_srp: .*1 of 2 channels')" 1

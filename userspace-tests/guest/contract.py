@@ -308,7 +308,7 @@ def logins(add_target, ids):
     log_out(host)
     for suffix in SUFFIXES:
         # Ours gives up after 10 s.
-        longest = 14 if "10.0.0.99:" in suffix else LONGEST
+        longest = 34 if "10.0.0.99:" in suffix else LONGEST
         result, host = log_in(add_target, ids.encode() + plain(suffix.replace("@", ids)), longest)
         say(f"login {suffix}", result)
         if host:

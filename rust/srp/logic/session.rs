@@ -12,11 +12,10 @@
 //!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
 //! ```
 
-/// A login at a target that has said nothing for this many milliseconds is given up.
-pub const LOGIN_TIMEOUT_MS: u32 = 10_000;
-/// The same for a session that has lost its connection. The connection managers repeat a request each 4 s
-/// or so; a new one would only find a target that is at the same address, but not the same machine any longer.
-pub const RECONNECT_TIMEOUT_MS: u32 = 30_000;
+/// A login at a target that has said nothing for this many milliseconds is given up. The connection managers
+/// repeat a request each 4 s or so; another login would only find a target that is at the same address, but not
+/// the same machine any longer.
+pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// A task management request that is not answered in this many milliseconds has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
 /// An address or route that is not found in this many milliseconds is given up. ARP asks three times, a second

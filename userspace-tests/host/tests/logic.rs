@@ -172,7 +172,7 @@ fn session_table() {
             assert!(next(state, Remove).is_some());
         }
     }
-    assert_eq!(session::LOGIN_TIMEOUT_MS, 10_000);
+    assert_eq!(session::LOGIN_TIMEOUT_MS, 30_000);
 }
 
 #[test]
