@@ -138,11 +138,11 @@ TRACE_EVENT(srp_task_done,
 );
 
 TRACE_EVENT(srp_channel,
-	TP_PROTO(u32 host, u16 channel, bool open, u32 credits),
+	TP_PROTO(u32 host, u16 channel, bool open, s32 credits),
 	TP_ARGS(host, channel, open, credits),
 	TP_STRUCT__entry(
 		__field(u32, host)
-		__field(u32, credits)
+		__field(s32, credits)
 		__field(u16, channel)
 		__field(bool, open)
 	),
@@ -152,7 +152,7 @@ TRACE_EVENT(srp_channel,
 		__entry->channel = channel;
 		__entry->open = open;
 	),
-	TP_printk("host=%u channel=%u %s credits=%u", __entry->host, __entry->channel,
+	TP_printk("host=%u channel=%u %s credits=%d", __entry->host, __entry->channel,
 		  __entry->open ? "open" : "closed", __entry->credits)
 );
 

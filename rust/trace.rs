@@ -107,7 +107,7 @@ events! {
         host: u32, channel: u16, tag: u64, status: i32);
     /// A channel may be used, or not any more.
     channel = __tracepoint_srp_channel, rust_do_trace_srp_channel(
-        host: u32, channel: u16, open: bool, credits: u32);
+        host: u32, channel: u16, open: bool, credits: i32);
     /// A session has gone from one state to another.
     session = __tracepoint_srp_session, rust_do_trace_srp_session(
         host: u32, id_ext: u64, ioc_guid: u64, from: u8, to: u8);

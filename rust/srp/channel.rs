@@ -297,7 +297,7 @@ impl Channel {
     }
 
     /// Unused credits.
-    pub fn credits(&self) -> u32 {
+    pub fn credits(&self) -> i32 {
         self.counts.credits.load(Relaxed)
     }
 
@@ -308,7 +308,7 @@ impl Channel {
 
     /// Takes a credit unless only `reserve` are left.
     #[inline]
-    pub fn take_credit(&self, reserve: u32) -> bool {
+    pub fn take_credit(&self, reserve: i32) -> bool {
         self.counts.take_credit(reserve)
     }
 

@@ -79,7 +79,7 @@ impl Probe {
         self.send_beside(connection, RESERVE_TSK_MGMT)
     }
 
-    fn send_beside(&self, connection: &Connection, reserve: u32) -> Result<bool, Lost> {
+    fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
         let channel = connection.handler();
         let _posting = rcu::read_lock();
         if channel.is_lost() || !channel.is_open() {

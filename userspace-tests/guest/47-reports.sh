@@ -43,6 +43,22 @@ for change in 5 -7 2; do
 	hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
 	equal "the request limit after a change by $change" $(limit) $((before + change))
 done
+# What is taken back may be in use already. Nothing is sent until it is there again.
+before=$(limit)
+tell send credits -$((before + 10))
+hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
+equal "the request limit, all and ten more taken back" $(limit) -10
+dd if=$dev of=/dev/null bs=4k count=1 iflag=direct 2>$tmp/dd &
+reader=$!
+for back in 5 5 1; do
+	tell send credits $back
+	hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
+	sleep 0.5
+	kill -0 $reader 2>/dev/null || fail "a read without a credit: $(<$tmp/dd)"
+done
+tell send credits $((before - 1))
+wait $reader || fail "the read: $(<$tmp/dd)"
+within 5 "the request limit as it was" eval '[ $(limit) = $before ]'
 verified 2
 
 within 40 "the third unit" there 2

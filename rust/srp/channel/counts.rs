@@ -19,7 +19,7 @@ use kernel::sync::atomic::{
 #[repr(align(64))]
 pub(super) struct Counts {
     /// What may be sent; see [`credit`].
-    pub(super) credits: Atomic<u32>,
+    pub(super) credits: Atomic<i32>,
     /// Sends that nothing else recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
     /// Commands that have ended, modulo 2^32.
@@ -41,7 +41,7 @@ impl Counts {
 
     /// Takes a credit unless only `reserve` are left.
     #[inline]
-    pub(super) fn take_credit(&self, reserve: u32) -> bool {
+    pub(super) fn take_credit(&self, reserve: i32) -> bool {
         let mut unused = self.credits.load(Relaxed);
         while let Some(left) = credit::take(unused, reserve) {
             match self.credits.cmpxchg(unused, left, Relaxed) {

@@ -121,8 +121,9 @@ impl Io {
         self.connections.iter().filter(|c| c.handler().is_open())
     }
 
-    /// The unused credits of the connected channel that has the fewest; 0 if none is.
-    pub fn least_credits(&self) -> u32 {
+    /// The unused credits of the connected channel that has the fewest, below 0 if the target has taken back what is in
+    /// use; 0 if none is.
+    pub fn least_credits(&self) -> i32 {
         let credits = self.open().map(|c| c.handler().credits());
         credits.min().unwrap_or(0)
     }

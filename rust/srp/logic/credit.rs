@@ -3,24 +3,25 @@
 //! Credits of a channel: how many more messages the target has buffers for.
 //!
 //! The counter holds what is unused. Sending takes one, every message from the target carries a
-//! signed change. Credits only gate sending; the depth of queues never depends on them after the
-//! login.
+//! signed change. A target that takes credits back cannot know how many of them are in use by then, so the
+//! counter may be below 0: answers bring it back. Credits only gate sending; the depth of queues never depends
+//! on them after the login.
 
-/// Most credits that can be unused; more is a protocol violation.
-pub const MAX: u32 = 65_535;
+/// Most credits that can be unused, or owed; more is a protocol violation.
+pub const MAX: i32 = 65_535;
 
 /// Credits that commands leave, so that a task management request can always be sent.
-pub const RESERVE_COMMAND: u32 = 1;
+pub const RESERVE_COMMAND: i32 = 1;
 
 /// Credits that a task management request leaves.
-pub const RESERVE_TSK_MGMT: u32 = 0;
+pub const RESERVE_TSK_MGMT: i32 = 0;
 
-/// A change that leaves the counter below 0 or above its limit.
+/// A change that leaves the counter beyond its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfRange;
 
 /// The counter after taking one credit, or `None` if only `reserve` are left.
-pub const fn take(unused: u32, reserve: u32) -> Option<u32> {
+pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     if unused > reserve {
         unused.checked_sub(1)
     } else {
@@ -28,10 +29,10 @@ pub const fn take(unused: u32, reserve: u32) -> Option<u32> {
     }
 }
 
-/// The counter after a change by the target, which must be within `0..=limit`.
-pub const fn give(unused: u32, delta: i32, limit: u32) -> Result<u32, OutOfRange> {
-    match unused.checked_add_signed(delta) {
-        Some(sum) if sum <= limit => Ok(sum),
+/// The counter after a change by the target, which must be within `-limit..=limit`.
+pub const fn give(unused: i32, delta: i32, limit: i32) -> Result<i32, OutOfRange> {
+    match unused.checked_add(delta) {
+        Some(sum) if -limit <= sum && sum <= limit => Ok(sum),
         _ => Err(OutOfRange),
     }
 }

@@ -21,14 +21,18 @@ fn credits() {
     assert_eq!(credit::take(1, credit::RESERVE_TSK_MGMT), Some(0));
     assert_eq!(credit::take(1, credit::RESERVE_COMMAND), None);
     assert_eq!(credit::take(2, credit::RESERVE_COMMAND), Some(1));
-    assert_eq!(credit::take(u32::MAX, u32::MAX), None);
+    assert_eq!(credit::take(-1, credit::RESERVE_TSK_MGMT), None);
+    assert_eq!(credit::take(i32::MIN, credit::RESERVE_TSK_MGMT), None);
     assert_eq!(credit::give(0, 0, 64), Ok(0));
     assert_eq!(credit::give(63, 1, 64), Ok(64));
     assert_eq!(credit::give(64, 1, 64), Err(OutOfRange));
     assert_eq!(credit::give(15, -15, 64), Ok(0));
-    assert_eq!(credit::give(15, -16, 64), Err(OutOfRange));
-    assert_eq!(credit::give(0, i32::MIN, 64), Err(OutOfRange));
-    assert_eq!(credit::give(u32::MAX, i32::MAX, u32::MAX), Err(OutOfRange));
+    // 60 of 62 are in use, and the target takes ten back; eight answers later one may be sent again.
+    assert_eq!(credit::give(2, -10, 64), Ok(-8));
+    assert_eq!(credit::give(-8, 9, 64), Ok(1));
+    assert_eq!(credit::give(0, -64, 64), Ok(-64));
+    assert_eq!(credit::give(0, -65, 64), Err(OutOfRange));
+    assert_eq!(credit::give(-1, i32::MIN, credit::MAX), Err(OutOfRange));
     assert_eq!(credit::give(0, i32::MAX, credit::MAX), Err(OutOfRange));
 }
 

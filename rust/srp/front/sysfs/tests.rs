@@ -301,7 +301,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let channel = channels.first().ok_or(ENOENT)?.handler();
     check!(channel.is_open() && channels.len() == 1);
     // Each command gave back the credit that it took.
-    check_eq!(channel.credits(), REQ_LIM);
+    check_eq!(channel.credits(), REQ_LIM as i32);
     // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
     check!(session.time_allowed() >= 7 * 4 * 536 + 1000);
     let reached = session.plan.way.service().map(|service| service.reached());
