@@ -68,7 +68,7 @@ struct Static {
     key: Atomic<u32>,
     base: Atomic<u64>,
     /// An entry for each piece.
-    list: KVec<bindings::scatterlist>,
+    list: KVVec<bindings::scatterlist>,
     /// Bytes of each.
     size: u32,
     pages: u32,
@@ -97,7 +97,7 @@ impl Bounce {
         count: usize,
         size: usize,
         reach: usize,
-    ) -> Result<(Self, KVec<Piece>)> {
+    ) -> Result<(Self, KVVec<Piece>)> {
         let page_size = limits.mr_page_size as usize;
         let reached = count.checked_mul(reach).ok_or(EINVAL)?;
         let pages = reached.checked_div(page_size).ok_or(EINVAL)?;
@@ -118,7 +118,7 @@ impl Bounce {
         };
         let pd = pd.clone();
         let memory = Arc::new(Memory { region, pool, pd }, GFP_KERNEL)?;
-        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut pieces = KVVec::with_capacity(count, GFP_KERNEL)?;
         for (index, chunk) in chunks.into_iter().enumerate() {
             // INVARIANT: The list has the chunks in their order.
             let piece = Piece {
@@ -176,7 +176,7 @@ impl Bounce {
 
 impl Static {
     fn new(pd: &Pd, chunks: &[Chunk], size: u32, pages: u32, limits: &Limits) -> Result<Self> {
-        let mut list = KVec::new();
+        let mut list = KVVec::new();
         list.extend_with(chunks.len(), bindings::scatterlist::default(), GFP_KERNEL)?;
         // SAFETY: The table has this many entries.
         unsafe { bindings::sg_init_table(list.as_mut_ptr(), list.len() as u32) };

@@ -116,7 +116,7 @@ impl Drop for Block {
 
 /// Memory for messages of one size, cut into [`Chunk`]s.
 pub struct Pool {
-    blocks: KVec<Block>,
+    blocks: KVVec<Block>,
     direction: Direction,
     pd: Arc<Pd>,
     /// No other pool of this module ever has the same.
@@ -142,13 +142,13 @@ impl Pool {
         count: usize,
         size: usize,
         direction: Direction,
-    ) -> Result<(Arc<Self>, KVec<Chunk>)> {
+    ) -> Result<(Arc<Self>, KVVec<Chunk>)> {
         if size == 0 || size > MAX_CHUNK {
             return Err(EINVAL);
         }
         let stride = size.next_multiple_of(ALIGN);
         let per_block = (BLOCK / stride).max(1);
-        let mut blocks = KVec::new();
+        let mut blocks = KVVec::new();
         let mut left = count;
         while left > 0 {
             let n = left.min(per_block);
@@ -164,7 +164,7 @@ impl Pool {
             },
             GFP_KERNEL,
         )?;
-        let mut chunks = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut chunks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for block in &pool.blocks {
             for offset in (0..block.len).step_by(stride) {
                 chunks.push(

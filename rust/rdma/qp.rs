@@ -138,8 +138,8 @@ pub struct Qp<H: Handler> {
     control_cqe: bindings::ib_cqe,
     last_cqe: bindings::ib_cqe,
     /// One for each handle, by number.
-    invalidate_cqes: KVec<bindings::ib_cqe>,
-    receives: KVec<Receive>,
+    invalidate_cqes: KVVec<bindings::ib_cqe>,
+    receives: KVVec<Receive>,
     /// Whose turn it is to look at a polled completion queue.
     turn: Turn,
     /// Only used by the callback of a receive, which runs once at a time.
@@ -183,14 +183,14 @@ impl<H: Handler> Qp<H> {
         {
             return Err(EINVAL);
         }
-        let mut list = KVec::with_capacity(receives.len(), GFP_KERNEL)?;
+        let mut list = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for chunk in receives {
             let cqe = bindings::ib_cqe {
                 done: Some(Self::receive_done),
             };
             list.push(Receive { cqe, chunk }, GFP_KERNEL)?;
         }
-        let mut invalidate_cqes = KVec::with_capacity(sizes.handles, GFP_KERNEL)?;
+        let mut invalidate_cqes = KVVec::with_capacity(sizes.handles, GFP_KERNEL)?;
         for _ in 0..sizes.handles {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;

@@ -103,7 +103,7 @@ pub type Connection = Qp<Channel>;
 pub struct Channel {
     index: u16,
     session: Arc<Session>,
-    slots: KVec<Cell>,
+    slots: KVVec<Cell>,
     counts: Counts,
     starving: starving::Watch,
     /// Bytes of immediate data that the target takes.
@@ -146,14 +146,14 @@ impl Channel {
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
         let (bounce, pieces) = match geometry.bounce() {
-            (0, _) => (None, KVec::new()),
+            (0, _) => (None, KVVec::new()),
             (size, reach) => {
                 let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, size, reach)?;
                 (Some(bounce), pieces)
             }
         };
         let mut pieces = pieces.into_iter();
-        let mut slots = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let mut slots = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
             let slot = Slot::new(index, iu, handle, pieces.next());
             slots.push(Cell::new(slot), GFP_KERNEL)?;

@@ -143,7 +143,7 @@ impl Group {
 ///
 /// Every region was allocated from `pd`.
 pub struct Regions {
-    groups: KVec<Group>,
+    groups: KVVec<Group>,
     kind: bindings::ib_mr_type,
     /// Bytes of a region's page.
     pub(super) page_size: u32,
@@ -177,7 +177,7 @@ impl Regions {
         limits: &Limits,
         handles: usize,
         per_handle: usize,
-    ) -> Result<(Arc<Self>, KVec<Handle<T>>)> {
+    ) -> Result<(Arc<Self>, KVVec<Handle<T>>)> {
         if limits.max_pages_per_mr == 0 {
             return Err(crate::errno::EOPNOTSUPP);
         }
@@ -190,7 +190,7 @@ impl Regions {
             bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
         };
         let mut this = Self {
-            groups: KVec::with_capacity(handles, GFP_KERNEL)?,
+            groups: KVVec::with_capacity(handles, GFP_KERNEL)?,
             kind,
             page_size: limits.mr_page_size,
             pages: limits.max_pages_per_mr,
@@ -206,7 +206,7 @@ impl Regions {
             this.groups.push(group, GFP_KERNEL)?;
         }
         let this = Arc::new(this, GFP_KERNEL)?;
-        let mut list = KVec::with_capacity(handles, GFP_KERNEL)?;
+        let mut list = KVVec::with_capacity(handles, GFP_KERNEL)?;
         for (number, group) in (0u32..).zip(&this.groups) {
             // INVARIANT: Each group goes into one handle.
             let handle = Handle::new(this.clone(), NonNull::from(group), number);

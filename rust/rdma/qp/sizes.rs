@@ -11,7 +11,7 @@ use crate::rdma::{
     mr::Regions, //
 };
 use kernel::{
-    alloc::KVec,
+    alloc::KVVec,
     sync::Arc, //
 };
 
@@ -35,7 +35,7 @@ pub struct Sizes {
 /// The memory of a [`Qp`](super::Qp).
 pub struct Memory {
     /// Chunks of one pool for incoming messages.
-    pub receives: KVec<Chunk>,
+    pub receives: KVVec<Chunk>,
     /// The pool of the outgoing messages.
     pub messages: Arc<Pool>,
     /// What data is registered with.

@@ -67,7 +67,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    pub(super) fn new(chunks: &mut KVec<Chunk>) -> Result<Self> {
+    pub(super) fn new(chunks: &mut KVVec<Chunk>) -> Result<Self> {
         let mut memory = KVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
         for _ in 0..ANSWERS {
             let chunk = chunks.pop().ok_or(ENOMEM)?;
