@@ -4,40 +4,72 @@
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 200
+begin 300
 odd_target
 enter ,ch_count=1
 yes "another user's data" | head -c 1M >$tmp/pattern
 dd if=$tmp/pattern of=$dev bs=1M oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
+head -c 4096 /dev/urandom >$tmp/own
+dd if=$tmp/own of=$dev bs=4k seek=512 oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
 
 # leave: each piece of memory for small reads has it.
 leave() {
+	tell on 28 normal
 	timeout 60 fio --allow_file_create=0 --eta=never --name=r --filename=$dev --ioengine=libaio --direct=1 --rw=randread --bs=4k \
 		--iodepth=32 --size=1m --number_ios=400 --loops=4 --output=$tmp/fio >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
 	quiet $dev
 }
-# shows NAME WHAT: one of the commands shows it.
+# shows NAME WHAT...: all commands show what they must.
 shows() {
-	said=$(timeout 100 python3 $here/stale.py $dev "another user's data" $2 2>&1) || fail "$1: $said"
+	said=$(timeout 100 python3 $here/stale.py $dev "another user's data" "${@:2}" 2>&1) || fail "$1: $said"
 	stayed "$1"
+}
+# reads WHERE FILE COMMANDS WHAT: 4 KiB are right, after so many commands.
+reads() {
+	timeout 20 dd if=$dev of=$tmp/read bs=4k skip=$1 count=1 iflag=direct 2>$tmp/dd ||
+		fail "$4: $(tail -n 1 $tmp/dd), after $(times 'command .*opcode=28') commands"
+	cmp -n 4096 $2 $tmp/read || fail "$4: wrong data"
+	equal "commands of $4" $(times 'command .*opcode=28') $3
 }
 for cdb in "INQUIRY 12 0000100000" "LOG_SENSE 4d 000000000000100000" "READ(10) 28 000000000000000800"; do
 	read -r command opcode rest <<<"$cdb"
 	leave
-	tell on $opcode short 40
-	shows $command $opcode$rest
+	tell on $opcode short:e1e2e3e4e5e6e7e8 40
+	shows $command answer $opcode$rest e1e2e3e4e5e6e7e8
 done
+
+# The error handler asks for the sense of a command that comes without any: of a user's command, who sees all of it, and of a
+# large read, where it shows in the log. HARDWARE ERROR, with bytes that do not come.
+leave
+tell on 12 check:0: 40
+tell on 03 short:7000040000000058 40
+shows "REQUEST SENSE" sense 120000100000 7000040000000058
+tell on 12 normal
+leave
+mark
+tell on 03 short:7000040000000058 40
+tell on 28 check:0: 40
+timeout 60 dd if=$dev of=$tmp/read bs=64k count=1 iflag=direct 2>$tmp/dd && fail "a read without sense is good"
+logged 'Sense Key : Hardware Error'
+logged 'Add\. Sense: No additional sense information'
+log_since | grep -E 'Add\. Sense|ASC=' | grep -v 'No additional' && fail "sense of another user"
+tell on 28 normal
+tell on 03 normal
+
 # An error does not say how much has arrived.
 leave
-tell on 28 fail 40
+tell on 28 check:0:700003000000000a000000001100 40
 shows "a read that fails" fail
 equal "reads" $(times 'command .*opcode=28') 40
 
-# This one says that all has arrived.
-tell on 28 recovered
-dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd || fail "a recovered read: $(<$tmp/dd)"
-cmp -n 4096 $tmp/pattern $tmp/read || fail "a recovered read is wrong"
-has_said 'command .*opcode=28' || fail "no read"
+tell on 28 normal
+
+# These say that all has arrived, in either format.
+for sense in 700001000000000a000000001701 7201170100000000; do
+	tell on 28 check:4096:$sense 1000
+	reads 0 $tmp/pattern 1 "a recovered read"
+done
+tell on 28 normal
 
 # Reads that are answered in full show all.
 dd if=$dev of=$tmp/read bs=4k iflag=direct count=256 2>$tmp/dd || fail "read: $(<$tmp/dd)"
