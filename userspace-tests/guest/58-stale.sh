@@ -64,8 +64,8 @@ equal "reads" $(times 'command .*opcode=28') 40
 
 tell on 28 normal
 
-# These say that all has arrived, in either format.
-for sense in 700001000000000a000000001701 7201170100000000; do
+# These say that all has arrived, in each format that the midlayer takes for sense.
+for sense in 700001000000000a000000001701 7201170100000000 7401170100000000 7e01170100000000; do
 	tell on 28 check:4096:$sense 1000
 	reads 0 $tmp/pattern 1 "a recovered read"
 done

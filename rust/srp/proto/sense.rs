@@ -5,12 +5,12 @@
 //! The layouts are those of T10 SPC-5, section 4.4. C header:
 //! [`include/scsi/scsi_common.h`](srctree/include/scsi/scsi_common.h).
 
-/// The code in the low 7 bits of the first byte.
+/// The code in the low 7 bits of the first byte. Odd ones are deferred.
 mod response_code {
     pub(super) const FIXED: u8 = 0x70;
-    pub(super) const FIXED_DEFERRED: u8 = 0x71;
     pub(super) const DESCRIPTOR: u8 = 0x72;
-    pub(super) const DESCRIPTOR_DEFERRED: u8 = 0x73;
+    /// Reserved, as those from 0x74 on. The midlayer reads them as descriptor format.
+    pub(super) const LAST: u8 = 0x7f;
 }
 
 /// In both formats the last byte of the header, which counts the bytes behind the header.
@@ -42,11 +42,10 @@ impl Sense {
     /// behind the end is 0, and so is what the data itself does not count as its own. `None` if
     /// there is no sense key, or for any other format.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (deferred, fixed) = match bytes.first()? & 0x7f {
-            response_code::FIXED => (false, true),
-            response_code::FIXED_DEFERRED => (true, true),
-            response_code::DESCRIPTOR => (false, false),
-            response_code::DESCRIPTOR_DEFERRED => (true, false),
+        let code = bytes.first()? & 0x7f;
+        let fixed = match code {
+            response_code::FIXED..response_code::DESCRIPTOR => true,
+            response_code::DESCRIPTOR..=response_code::LAST => false,
             _ => return None,
         };
         let (key, asc, ascq) = if fixed { (2, 12, 13) } else { (1, 2, 3) };
@@ -56,7 +55,7 @@ impl Sense {
         };
         let at = |index: usize| bytes.get(index).filter(|_| index < counted).copied();
         Some(Self {
-            deferred,
+            deferred: code & 1 != 0,
             key: at(key)? & 0x0f,
             asc: at(asc).unwrap_or(0),
             ascq: at(ascq).unwrap_or(0),

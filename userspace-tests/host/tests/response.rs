@@ -103,6 +103,11 @@ fn what_has_arrived() {
     assert!(known(DIUNDER, 2, 512, &[]));
     assert!(known(DIOVER, 2, 512, &[]));
     assert!(known(SNSVALID, 2, 0, &sense(0x70, 1)));
+    // Each format that the midlayer knows.
+    for code in 0x72..=0x7f {
+        let sense = [code, 1, 0x17, 1, 0, 0, 0, 0];
+        assert_eq!(known(SNSVALID, 2, 0, &sense), code & 1 == 0, "{code:#x}");
+    }
     // NO SENSE, MEDIUM ERROR, ILLEGAL REQUEST; of an earlier command; and none at all.
     for key in [0, 3, 5] {
         assert!(!known(SNSVALID, 2, 0, &sense(0x70, key)));
