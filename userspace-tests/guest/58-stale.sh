@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A target that writes less than was asked for, and does not say so: nobody sees what somebody else has read.
+# A target that writes less than was asked for, and does not say so: nobody sees what somebody else has read, and what was
+# written is not lost.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -62,6 +63,24 @@ tell on 28 check:0:700003000000000a000000001100 40
 shows "a read that fails" fail
 equal "reads" $(times 'command .*opcode=28') 40
 
+# An error that names the block: those before it are good, if the target has sent them.
+for sent in 5 2 0; do
+	leave
+	tell on 28 check:$((sent * 512)):f00003000010050a000000001100 100
+	shows "a bad block" blocks $tmp/own $sent 5
+	equal "reads" $(times 'command .*opcode=28') 80
+done
+# None is: block 0x1000 is the first. The same in the other format; and a block of somewhere else.
+for sense in f00003000010000a000000001100 720311000000000c000a80000000000000001000 f00003000000050a000000001100; do
+	leave
+	tell on 28 check:0:$sense 40
+	shows "all blocks bad" blocks $tmp/own 0 0
+	equal "reads" $(times 'command .*opcode=28') 40
+done
+leave
+tell on 28 check:2560:720311000000000c000a80000000000000001005 100
+shows "a bad block in descriptor format" blocks $tmp/own 5 5
+
 tell on 28 normal
 
 # These say that all has arrived, in each format that the midlayer takes for sense.
@@ -69,6 +88,11 @@ for sense in 700001000000000a000000001701 7201170100000000 7401170100000000 7e01
 	tell on 28 check:4096:$sense 1000
 	reads 0 $tmp/pattern 1 "a recovered read"
 done
+# So does this, when the error handler asks.
+tell on 03 short:700001000000000a000000001701 1000
+tell on 28 check:4096: 1000
+reads 512 $tmp/own 2 "a read recovered without sense"
+tell on 03 normal
 tell on 28 normal
 
 # Reads that are answered in full show all.
