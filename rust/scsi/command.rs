@@ -187,17 +187,21 @@ impl Command {
         unsafe { tag_of(self.as_raw()) }
     }
 
+    #[inline(always)]
+    fn cmd_flags(&self) -> u32 {
+        // SAFETY: By the type invariant the command is part of a request, which precedes it.
+        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
+        // SAFETY: As above; the flags do not change while the driver owns the command.
+        unsafe { (*rq).cmd_flags }
+    }
+
     /// Says whether whoever made the request wants to hear of a failed transport instead of having the
     /// command tried again, as multipath software does.
     pub fn is_failfast(&self) -> bool {
         const MASK: u32 = 1 << bindings::req_flag_bits___REQ_FAILFAST_DEV
             | 1 << bindings::req_flag_bits___REQ_FAILFAST_TRANSPORT
             | 1 << bindings::req_flag_bits___REQ_FAILFAST_DRIVER;
-        // SAFETY: By the type invariant the command is part of a request, which precedes it.
-        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
-        // SAFETY: As above; the flags do not change while the driver owns the command.
-        let flags = unsafe { (*rq).cmd_flags };
-        flags & MASK != 0
+        self.cmd_flags() & MASK != 0
     }
 
     /// Says whether the block layer reads blocks with this command, for a file or for direct I/O. What a user sends
@@ -210,11 +214,45 @@ impl Command {
         const OPERATION: u32 = (1 << bindings::REQ_OP_BITS) - 1;
         // SAFETY: By the type invariant the command is alive.
         let submitter = unsafe { (*self.as_raw()).submitter };
+        self.cmd_flags() & OPERATION == bindings::req_op_REQ_OP_READ && submitter == SUBMITTED
+    }
+
+    /// Says whether the command has used up none of its retries, and has some. If it ends with
+    /// [`ScsiResult::DID_SOFT_ERROR`] and is none of [`is_failfast_driver`](Self::is_failfast_driver), it comes again, and this
+    /// is false.
+    #[inline(always)]
+    pub fn is_first_try(&self) -> bool {
+        let cmd = self.as_raw();
+        // SAFETY: By the type invariant the command is alive; the midlayer counts when it has the command back.
+        let retries = unsafe { (*cmd).retries };
+        // SAFETY: As above.
+        let allowed = unsafe { (*cmd).allowed };
+        // Without a limit, which is -1, the midlayer does not count.
+        retries == 0 && allowed > 0
+    }
+
+    /// Says whether the request is not to be tried again for an error of the driver; the block layer's readahead is such.
+    pub fn is_failfast_driver(&self) -> bool {
+        self.cmd_flags() & 1 << bindings::req_flag_bits___REQ_FAILFAST_DRIVER != 0
+    }
+
+    /// Returns how many bytes of the data of a block layer's command come before a logical block of the device: 0 if the
+    /// block is the first, or is none of the command's.
+    pub fn len_up_to(&self, block: u64) -> u32 {
         // SAFETY: By the type invariant the command is part of a request, which precedes it.
         let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
-        // SAFETY: As above; the operation does not change while the driver owns the command.
-        let flags = unsafe { (*rq).cmd_flags };
-        flags & OPERATION == bindings::req_op_REQ_OP_READ && submitter == SUBMITTED
+        // SAFETY: As above; it does not change while the driver owns the command.
+        let sector = unsafe { (*rq).__sector };
+        let size = u64::from(self.device().block_size());
+
+        let Some(first) = sector.checked_mul(512).and_then(|at| at.checked_div(size)) else {
+            return 0;
+        };
+        let len = block.saturating_sub(first).saturating_mul(size);
+        u32::try_from(len)
+            .ok()
+            .filter(|len| *len < self.data_len())
+            .unwrap_or(0)
     }
 
     /// Says whether `other` is this command.

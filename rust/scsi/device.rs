@@ -64,6 +64,14 @@ impl Device {
         u32::from(self.device_type()) == bindings::TYPE_DISK
     }
 
+    /// Returns the length of a logical block in bytes, as the driver of the disk has set it; 0 before that.
+    pub fn block_size(&self) -> u32 {
+        // SAFETY: By the type invariant the device is alive.
+        let size = unsafe { &raw const (*self.as_raw()).sector_size };
+        // SAFETY: As above. A look at the disk may change it meanwhile, as a whole.
+        unsafe { size.read_volatile() }
+    }
+
     /// Sets after how many milliseconds a command of the block layer times out.
     pub fn set_request_timeout(&self, msecs: Msecs) {
         let jiffies = msecs_to_jiffies(msecs).try_into().unwrap_or(u32::MAX);

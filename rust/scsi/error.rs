@@ -24,6 +24,8 @@ impl ScsiResult {
     pub const DID_ABORT: Self = Self::host(bindings::scsi_host_status_DID_ABORT);
     /// An error inside the host adapter; retried as long as the command has retries left.
     pub const DID_ERROR: Self = Self::host(bindings::scsi_host_status_DID_ERROR);
+    /// The data is in doubt; retried as long as the command has retries left, which this uses up.
+    pub const DID_SOFT_ERROR: Self = Self::host(bindings::scsi_host_status_DID_SOFT_ERROR);
     /// A reset ended the command; retried.
     pub const DID_RESET: Self = Self::host(bindings::scsi_host_status_DID_RESET);
     /// Queue the command again without using up one of its retries.

@@ -56,6 +56,16 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
     }
 }
 
+/// Says whether the piece for the data of a read is made 0 before the target gets it. If so, all of it can be handed over; if
+/// not, what the target does not write is what an earlier command has read.
+///
+/// Targets answer with less than there is room for, and do not always say so. Reads of blocks are the exception, as clearing
+/// costs time and their length is known. One that fails so that a part may be good is tried again, and cleared then.
+#[inline(always)]
+pub fn is_cleared(cmd: &scsi::Command) -> bool {
+    !(cmd.is_block_read() && cmd.is_first_try())
+}
+
 /// Writes the message for the command that is attached to `slot`, and maps its data if the policy
 /// says so.
 ///
@@ -108,8 +118,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         }
         Way::Static => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
-            if !cmd.is_block_read() {
-                // Targets answer these with less than there is room for, and do not always say so.
+            if is_cleared(cmd) {
                 piece.clear(len);
             }
             let piece = piece.give(len)?;

@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""stale.py DEVICE PATTERN WHAT [COUNT]: what a command shows of memory that the target did not write. WHAT is a CDB in
-hexadecimal (4 KiB by SG_IO, answered with GOOD), or `fail`: a direct read of the first 4 KiB, answered with a MEDIUM ERROR. Exits with a
-text if PATTERN (text) is in the buffer of one of COUNT (40) of them."""
-import ctypes, errno, fcntl, mmap, os, sys
+"""stale.py DEVICE PATTERN WHAT...: what a command shows of memory that the target did not write, 40 times. Exits with a text
+if PATTERN (text) is in it, or if it is not what it must be. WHAT is
 
-SG_IO, SIZE = 0x2285, 4096
+answer CDB HEX          4 KiB by SG_IO, answered with GOOD: HEX, and zeros
+sense CDB HEX           the same, with CHECK CONDITION: the sense is HEX and zeros
+fail                    a direct read of the first 4 KiB, which ends with a MEDIUM ERROR
+blocks FILE SENT GOOD   eight direct reads of 512 bytes at 2 MiB, which is one command: the first SENT bring what FILE has,
+                        those from there to GOOD zeros, and all others a MEDIUM ERROR"""
+import ctypes, errno, fcntl, mmap, os, platform, struct, sys
+
+SG_IO, SIZE, BLOCK, OFFSET = 0x2285, 4096, 512, 2 << 20
+# io_setup, io_submit, io_getevents
+CALLS = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}
 
 class Hdr(ctypes.Structure):
     _fields_ = [("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
@@ -16,35 +23,84 @@ class Hdr(ctypes.Structure):
                 ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
                 ("duration", ctypes.c_uint), ("info", ctypes.c_uint)]
 
-def sg(fd, cdb, memory):
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+def syscall(number, *args):
+    result = libc.syscall(ctypes.c_long(number), *args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "aio")
+    return result
+
+def address(buf):
+    return ctypes.addressof(ctypes.c_char.from_buffer(buf))
+
+def sg(fd, cdb, buf, status):
+    """Returns the sense data."""
     cdb = ctypes.create_string_buffer(cdb, len(cdb))
     sense = ctypes.create_string_buffer(96)
     h = Hdr(interface_id=ord("S"), dxfer_direction=-3, cmd_len=len(cdb), mx_sb_len=96, dxfer_len=SIZE, timeout=20000,
-            dxferp=memory, cmdp=ctypes.addressof(cdb), sbp=ctypes.addressof(sense))
+            dxferp=address(buf), cmdp=ctypes.addressof(cdb), sbp=ctypes.addressof(sense))
     fcntl.ioctl(fd, SG_IO, h)
-    if h.status or h.host_status or h.resid:
+    if h.status != status or h.host_status or h.resid:
         sys.exit(f"status {h.status:#x} host {h.host_status:#x} resid {h.resid}")
+    return sense.raw[:h.sb_len_wr]
 
-device, pattern, what = sys.argv[1:4]
-count = int(sys.argv[4]) if len(sys.argv) > 4 else 40
+def expect(what, got, start):
+    """`got` is `start`, and zeros."""
+    if got != start + bytes(len(got) - len(start)):
+        at = next(i for i in range(len(got)) if got[i] != (start[i] if i < len(start) else 0))
+        sys.exit(f"{what}: {bytes(got[at:at + 32])} at {at} of {len(got)} bytes")
+
+def together(fd, buf):
+    """Reads the blocks, all submitted before one is sent; returns what each of them returned."""
+    setup, submit, getevents = CALLS[platform.machine()]
+    n = SIZE // BLOCK
+    context = ctypes.c_ulong()
+    syscall(setup, n, ctypes.byref(context))
+    iocbs = [ctypes.create_string_buffer(struct.pack("=QIIHhIQQqQII", i, 0, 0, 0, 0, fd, address(buf) + i * BLOCK, BLOCK,
+                                                     OFFSET + i * BLOCK, 0, 0, 0), 64) for i in range(n)]
+    pointers = (ctypes.c_void_p * n)(*map(ctypes.addressof, iocbs))
+    syscall(submit, context, ctypes.c_long(n), pointers)
+    events = ctypes.create_string_buffer(32 * n)
+    syscall(getevents, context, ctypes.c_long(n), ctypes.c_long(n), events, None)
+    return [result for _, _, result, _ in sorted(struct.iter_unpack("=QQqq", events.raw))]
+
+device, pattern, what, *args = sys.argv[1:]
 fd = os.open(device, os.O_RDONLY | os.O_DIRECT)
 shown = 0
-for _ in range(count):
+for _ in range(40):
     # Pages of its own, aligned for the direct read.
     buf = mmap.mmap(-1, SIZE)
     buf.write(b"\xa5" * SIZE)
-    if what == "fail":
-        try:
-            os.preadv(fd, [buf], 0)
-            sys.exit("the read did not fail")
-        except OSError as e:
-            # As the block layer names a MEDIUM ERROR.
-            if e.errno != errno.ENODATA:
-                raise
-    else:
-        sg(fd, bytes.fromhex(what), ctypes.addressof(ctypes.c_char.from_buffer(buf)))
-        if buf[:8] != bytes(8):
-            sys.exit(f"what the target wrote is not there: {buf[:16].hex()}")
-    shown += pattern.encode() in buf[:]
+    wrong = None
+    try:
+        if what == "answer":
+            sg(fd, bytes.fromhex(args[0]), buf, 0)
+            expect("the answer", buf[:], bytes.fromhex(args[1]))
+        elif what == "sense":
+            expect("the sense", sg(fd, bytes.fromhex(args[0]), buf, 2), bytes.fromhex(args[1]))
+        elif what == "fail":
+            try:
+                os.preadv(fd, [buf], 0)
+                sys.exit("the read did not fail")
+            except OSError as e:
+                # As the block layer names a MEDIUM ERROR.
+                if e.errno != errno.ENODATA:
+                    raise
+        else:
+            sent, good = map(int, args[1:])
+            results = together(fd, buf)
+            expected = [BLOCK if i < good else -errno.ENODATA for i in range(SIZE // BLOCK)]
+            if results != expected:
+                sys.exit(f"the blocks end with {results}")
+            with open(args[0], "rb") as f:
+                expect("the blocks", buf[:good * BLOCK], f.read(sent * BLOCK))
+    except SystemExit as e:
+        wrong = e.code
+    if pattern.encode()[:8] in buf[:]:
+        shown += 1
+    elif wrong:
+        sys.exit(wrong)
 if shown:
-    sys.exit(f"{shown} of {count} show another user's data")
+    sys.exit(f"{shown} of 40 show another user's data: {wrong}")

@@ -5,9 +5,10 @@
  *
  * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
  *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), with the status
- *                            BUSY (`busy`), with GOOD and no more than 8 bytes of zeros (`short`), with a MEDIUM
- *                            ERROR and no data (`fail`), or with all data and a RECOVERED ERROR (`recovered`);
- *                            none of the last three says how much data there is
+ *                            BUSY (`busy`), with GOOD and no more than these bytes (`short:HEX`), or with CHECK
+ *                            CONDITION, this sense, and so many bytes of what the disk has (`check:BYTES:HEX`; no
+ *                            sense without HEX); the last two do not say how much data there is. It is instead of
+ *                            what there was for this code, of which nothing is left with `normal`
  * answer                     the commands that are held are answered as if they were done, in their order
  * tmf CODE|drop [keep]       task management requests get this response code (0 at first), or no answer; with
  *                            `keep` the commands that they end stay held
@@ -32,10 +33,10 @@
 #include <unistd.h>
 
 #include "target.h"
+#include "target-rules.h"
 
 enum { CHANNELS = 16, CREDITS = 32, RECEIVES = CREDITS + 8, SENDS = 64, IU = 1024, BLOCK = 512, HELD = 64 };
 enum { DISK = 16 << 20 };
-enum action { NORMAL, HOLD, TWICE, ASTRAY, SHORT, FAIL, RECOVERED, BUSY_STATUS };
 
 struct channel {
 	struct rdma_cm_id *id;
@@ -60,7 +61,6 @@ static struct ibv_mr *disk_mr;
 static struct ibv_comp_channel *completions;
 static struct rdma_event_channel *events;
 
-static struct rule { int opcode, left; enum action action; } rules[4];
 static int tmf_code, abort_code = -1, luns = 1, login_only = CHANNELS, login_offset = -1, login_length = 52;
 static bool tmf_drop, tmf_keep, login_silent, login_break, no_receives;
 static long login_reject = -1;
@@ -163,13 +163,12 @@ static uint32_t reply(struct channel *c, const uint8_t *iu, const uint8_t *bytes
 	return space - transfer(c, iu, true, data(c, i), c->mr->lkey, len < space ? len : space);
 }
 
-/* `sense` if there is none of the command's own. */
-static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t tag, uint32_t sense)
+static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t tag)
 {
 	const uint8_t *cdb = iu + 32;
 	uint8_t b[IU] = { 0 };
 	uint64_t lba = 0, blocks = 0;
-	uint32_t unused = 0;
+	uint32_t unused = 0, sense = 0;
 	int lun = get(iu + 20, 2) & 0x3fff;
 
 	switch (cdb[0]) {
@@ -225,17 +224,25 @@ static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t 
 		respond(c, tag, sense ? CHECK_CONDITION : GOOD, sense, unused);
 }
 
+/* CHECK CONDITION with the sense of a rule, and the first bytes of a READ(10). */
+static void fail(struct channel *c, const uint8_t *iu, const struct rule *rule)
+{
+	uint64_t at = get(iu + 34, 4) * BLOCK;
+	int i, len;
+
+	if (rule->sent && iu[32] == 0x28 && at + rule->sent <= DISK)
+		transfer(c, iu, true, disk + at, disk_mr->lkey, rule->sent);
+	i = take(c);
+	len = response(message(c, i), grants(c), get(iu + 8, 8), CHECK_CONDITION, 0, 0);
+	send_message(c, i, len + add_sense(message(c, i), rule->bytes, rule->length));
+}
+
 static void command(struct channel *c, const uint8_t *iu)
 {
 	uint64_t tag = get(iu + 8, 8);
-	enum action action = NORMAL;
-	uint8_t none[8] = { 0 };
+	const struct rule *rule = rule_for(iu[32]);
+	enum action action = rule ? rule->action : NORMAL;
 
-	for (struct rule *r = rules; r < rules + 4 && action == NORMAL; r++)
-		if (r->left && r->opcode == iu[32]) {
-			r->left--;
-			action = r->action;
-		}
 	say("command channel=%d opcode=%02x lun=%d tag=%016llx%s", number(c), iu[32], (int)get(iu + 20, 2) & 0x3fff,
 	    (unsigned long long)tag, action == HOLD ? " held" : "");
 	switch (action) {
@@ -248,15 +255,14 @@ static void command(struct channel *c, const uint8_t *iu)
 		respond(c, tag, BUSY, 0, 0);
 		break;
 	case SHORT:
-		reply(c, iu, none, sizeof(none));
+		reply(c, iu, rule->bytes, rule->length);
 		respond(c, tag, GOOD, 0, 0);
 		break;
-	case FAIL:
-		respond(c, tag, CHECK_CONDITION, 0x31100, 0);
+	case CHECK:
+		fail(c, iu, rule);
 		break;
 	default:
-		carry_out(c, iu, action == TWICE ? 2 : 1, action == ASTRAY ? tag ^ 1ULL << 40 : tag,
-			  action == RECOVERED ? 0x11701 : 0);
+		carry_out(c, iu, action == TWICE ? 2 : 1, action == ASTRAY ? tag ^ 1ULL << 40 : tag);
 	}
 }
 
@@ -493,19 +499,7 @@ static void told(char *line)
 
 	line[strcspn(line, "\n")] = 0;
 	if (!strncmp(line, "on ", 3) && n >= 2) {
-		static const char *const names[] = {
-			"", "hold", "twice", "astray", "short", "fail", "recovered", "busy",
-		};
-
-		struct rule *r = rules;
-
-		while (r < rules + 3 && r->left)
-			r++;
-		r->opcode = strtol(a, NULL, 16);
-		r->left = *rest ? atoi(rest) : 1;
-		for (r->action = BUSY_STATUS; r->action && strcmp(b, names[r->action]); r->action--)
-			;
-		check(r->action, line);
+		check(add_rule(a, b, rest), line);
 	} else if (!strncmp(line, "answer", 6)) {
 		for (int i = 0; i < n_held; i++)
 			respond(held[i].channel, get(held[i].iu + 8, 8), GOOD, 0, 0);

@@ -65,9 +65,22 @@ static void fixed_sense(uint8_t *p, uint32_t sense)
 	p[13] = sense;
 }
 
+/* Sense data to the end of an SRP_RSP without any; returns its length. */
+static int add_sense(uint8_t *rsp, const uint8_t *sense, int length)
+{
+	if (length) {
+		rsp[18] |= 1 << 1;
+		put(rsp + 28, 4, length);
+		memcpy(rsp + 36, sense, length);
+	}
+	return length;
+}
+
 /* An SRP_RSP, in memory that is zero; returns its length. */
 static int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
 {
+	uint8_t fixed[18] = { 0 };
+
 	rsp[0] = RSP;
 	put(rsp + 4, 4, grant);
 	put(rsp + 8, 8, tag);
@@ -76,12 +89,9 @@ static int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint3
 		rsp[18] |= 1 << 5;
 		put(rsp + 24, 4, unused_in);
 	}
-	if (!sense)
-		return 36;
-	rsp[18] |= 1 << 1;
-	put(rsp + 28, 4, 18);
-	fixed_sense(rsp + 36, sense);
-	return 36 + 18;
+	if (sense)
+		fixed_sense(fixed, sense);
+	return 36 + add_sense(rsp, fixed, sense ? sizeof(fixed) : 0);
 }
 
 /* How many bytes the command has room for. */

@@ -42,7 +42,8 @@ use crate::{
             },
             rsp::{
                 Good,
-                Rsp, //
+                Rsp,
+                Transferred, //
             },
             sense::Sense, //
         },
@@ -206,9 +207,23 @@ impl Channel {
         match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
             Ok(mut outcome) => {
                 if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
-                    // What did not arrive would be what the piece has of an earlier command.
-                    if cmd.is_block_read() && !outcome.resid_is_known() {
-                        outcome.resid = cmd.data_len();
+                    if !mapping::is_cleared(cmd) {
+                        let known = outcome.transferred();
+                        if known != Transferred::AllButResid {
+                            // The rest may be of another user.
+                            outcome.resid = cmd.data_len();
+                        }
+                        let again = match known {
+                            Transferred::UpTo(block) => {
+                                cmd.len_up_to(block) > 0 && !cmd.is_failfast_driver()
+                            }
+                            Transferred::NoSense => true,
+                            Transferred::AllButResid | Transferred::Unknown => false,
+                        };
+                        if again {
+                            cmd.set_resid(outcome.resid);
+                            return ScsiResult::DID_SOFT_ERROR;
+                        }
                     }
                     cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
                 }

@@ -26,10 +26,7 @@ use super::{
         ProtocolError, //
     },
     opcode,
-    sense::{
-        Sense,
-        RECOVERED_ERROR, //
-    },
+    sense::Sense,
     tmf::TmfStatus, //
 };
 
@@ -167,15 +164,37 @@ impl fmt::Display for RspFault {
     }
 }
 
+/// What a response says about the data that has been transferred.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transferred {
+    /// All but [`Outcome::resid`].
+    AllButResid,
+    /// Any part. The command failed at this block, and the upper layer takes those before it for sent.
+    UpTo(u64),
+    /// Any part, and there is no sense data. The error handler asks for it, and the answer may be that all is well.
+    NoSense,
+    /// Any part.
+    Unknown,
+}
+
 impl Outcome<'_> {
-    /// True if all data but `resid` bytes has been transferred, as far as the target says. A command that failed without a
-    /// residual may have transferred any part of it, unless the error was recovered.
-    pub fn resid_is_known(&self) -> bool {
-        let recovered = || {
-            let sense = Sense::parse(self.sense);
-            sense.is_some_and(|sense| sense.key == RECOVERED_ERROR && !sense.deferred)
-        };
-        self.status == 0 || self.resid > 0 || self.overrun || recovered()
+    /// What has been transferred. A command that failed without a residual may have transferred any part of its data,
+    /// unless the error was recovered.
+    pub fn transferred(&self) -> Transferred {
+        if self.status == 0 || self.resid > 0 || self.overrun {
+            return Transferred::AllButResid;
+        }
+        if self.status != CHECK_CONDITION {
+            return Transferred::Unknown;
+        }
+        match Sense::parse(self.sense) {
+            None => Transferred::NoSense,
+            Some(sense) if sense.is_recovered() => Transferred::AllButResid,
+            Some(sense) => match sense.bad_block() {
+                Some(block) => Transferred::UpTo(block),
+                None => Transferred::Unknown,
+            },
+        }
     }
 }
 
@@ -300,6 +319,9 @@ impl<'a> Lists<'a> {
         Some(Self { response, sense })
     }
 }
+
+/// The status that comes with sense data.
+const CHECK_CONDITION: u8 = 2;
 
 /// True for the status codes of SAM, including those that later revisions made obsolete.
 const fn is_sam_status(status: u8) -> bool {

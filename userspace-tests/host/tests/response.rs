@@ -11,7 +11,7 @@ use srp_host::proto::{
     ids::Lun,
     message::Message,
     misc::CredReq,
-    rsp::{flag::*, Good, Outcome, Rsp, RspFault},
+    rsp::{flag::*, Good, Outcome, Rsp, RspFault, Transferred},
     tmf::TmfStatus,
 };
 
@@ -84,8 +84,10 @@ fn golden() {
 }
 
 #[test]
-fn what_has_arrived() {
-    let known = |flags, status, in_res, data: &[u8]| {
+fn what_has_been_transferred() {
+    use Transferred::{AllButResid, NoSense, Unknown, UpTo};
+
+    let transferred = |flags, status, in_res, data: &[u8]| {
         let fields = Fields {
             flags,
             status,
@@ -96,23 +98,55 @@ fn what_has_arrived() {
         };
         let bytes = message(fields);
         let rsp = Rsp::parse(&bytes).unwrap();
-        rsp.outcome(4096, FromDevice).unwrap().resid_is_known()
+        rsp.outcome(4096, FromDevice).unwrap().transferred()
     };
-    let sense = |code, key| [code, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x17, 1];
-    assert!(known(0, 0, 0, &[]));
-    assert!(known(DIUNDER, 2, 512, &[]));
-    assert!(known(DIOVER, 2, 512, &[]));
-    assert!(known(SNSVALID, 2, 0, &sense(0x70, 1)));
-    // NO SENSE, MEDIUM ERROR, ILLEGAL REQUEST; of an earlier command; and none at all.
-    for key in [0, 3, 5] {
-        assert!(!known(SNSVALID, 2, 0, &sense(0x70, key)));
-        assert!(known(SNSVALID | DIUNDER, 2, 4096, &sense(0x70, key)));
+    let sense = |code, key, asc| [code, 0, key, 0, 0, 0, 9, 10, 0, 0, 0, 0, asc, 1];
+    let check = |sense: &[u8]| transferred(SNSVALID, 2, 0, sense);
+    assert_eq!(transferred(0, 0, 0, &[]), AllButResid);
+    assert_eq!(transferred(DIUNDER, 2, 512, &[]), AllButResid);
+    assert_eq!(transferred(DIOVER, 2, 512, &[]), AllButResid);
+    // Recovered, in each format that the midlayer knows; odd codes are of an earlier command.
+    assert_eq!(check(&sense(0x70, 1, 0x17)), AllButResid);
+    assert_eq!(check(&sense(0x71, 1, 0x17)), Unknown);
+    for code in 0x72..=0x7f {
+        let expected = if code & 1 == 0 { AllButResid } else { Unknown };
+        assert_eq!(
+            check(&[code, 1, 0x17, 1, 0, 0, 0, 0]),
+            expected,
+            "{code:#x}"
+        );
     }
-    assert!(!known(SNSVALID, 2, 0, &sense(0x71, 1)));
-    assert!(!known(0, 2, 0, &[]));
+    // NO SENSE, MEDIUM ERROR, ILLEGAL REQUEST, without a block.
+    for key in [0, 3, 5] {
+        let sense = sense(0x70, key, 0x17);
+        assert_eq!(check(&sense), Unknown);
+        assert_eq!(
+            transferred(SNSVALID | DIUNDER, 2, 4096, &sense),
+            AllButResid
+        );
+    }
+    // With one; and protection that does not match.
+    for (key, asc, expected) in [
+        (3, 0x11, UpTo(9)),
+        (4, 0x44, UpTo(9)),
+        (5, 0x10, UpTo(9)),
+        (11, 0x10, UpTo(9)),
+        (5, 0x21, Unknown),
+        (11, 0x47, Unknown),
+        (2, 4, Unknown),
+        (6, 0x29, Unknown),
+    ] {
+        assert_eq!(check(&sense(0xf0, key, asc)), expected, "{key} {asc:#x}");
+        assert_eq!(check(&sense(0xf1, key, asc)), Unknown, "{key} {asc:#x}");
+    }
+    // None at all, and what is none.
+    assert_eq!(transferred(0, 2, 0, &[]), NoSense);
+    for code in [0, 0x0f, 0x60, 0x6f, 0x80, 0xef] {
+        assert_eq!(check(&sense(code, 1, 0x17)), NoSense, "{code:#x}");
+    }
     // BUSY, TASK SET FULL, TASK ABORTED
     for status in [0x08, 0x28, 0x40] {
-        assert!(!known(0, status, 0, &[]));
+        assert_eq!(transferred(0, status, 0, &[]), Unknown);
     }
 }
 

@@ -45,6 +45,7 @@ fn both_formats() {
             key,
             asc: 0x3f,
             ascq: 0x0e,
+            information: sense.information,
         };
         assert_eq!(sense, expected, "{text}");
         assert!(sense.is_reported_luns_changed(), "{text}");
@@ -73,8 +74,17 @@ fn other_codes() {
     let mut bytes = hex(FIXED);
     for code in 0..=255u8 {
         bytes[0] = code;
-        let known = (0x70..=0x73).contains(&(code & 0x7f));
-        assert_eq!(Sense::parse(&bytes).is_some(), known, "{code:#04x}");
+        let sense = Sense::parse(&bytes);
+        // As scsi_normalize_sense() reads reserved codes.
+        assert_eq!(sense.is_some(), code & 0x70 == 0x70, "{code:#04x}");
+        if let Some(sense) = sense {
+            let key = if code & 0x7f < 0x72 { 6 } else { 0 };
+            assert_eq!(
+                (sense.deferred, sense.key),
+                (code & 1 != 0, key),
+                "{code:#04x}"
+            );
+        }
         assert_eq!(Sense::parse(&bytes[..1]), None);
     }
     assert_eq!(Sense::parse(&[]), None);
@@ -95,6 +105,7 @@ fn broken_off() {
                 key: 6,
                 asc: if len > asc { 0x3f } else { 0 },
                 ascq: if len > ascq { 0x0e } else { 0 },
+                information: None,
             };
             assert_eq!(sense, Some(expected), "{len} bytes of {text}");
         }
@@ -116,6 +127,46 @@ fn additional_length() {
     for more in 0..=255 {
         bytes[7] = more;
         assert!(Sense::parse(&bytes).unwrap().is_reported_luns_changed());
+    }
+}
+
+#[test]
+fn information() {
+    let last = "72 03 11 00 000000 12 02 04 0000 8000 00 0a 80 00 0000000100000007";
+    for (text, expected) in [
+        (
+            "f0 00 03 12345678 0a 00000000 11 00 00 000000",
+            Some(0x1234_5678),
+        ),
+        ("f1 00 03 00000000 0a 00000000 11 00 00 000000", Some(0)),
+        ("70 00 03 12345678 0a 00000000 11 00 00 000000", None),
+        (
+            "72 03 11 00 000000 0c 00 0a 80 00 ffffffffffffffff",
+            Some(u64::MAX),
+        ),
+        (
+            "73 03 11 00 000000 0c 00 0a 80 00 0000000000001234",
+            Some(0x1234),
+        ),
+        (last, Some(0x1_0000_0007)),
+        // Not counted, another length, too short, none; and where the midlayer does not look.
+        ("72 03 11 00 000000 00 00 0a 80 00 0000000000001234", None),
+        ("72 03 11 00 000000 0c 00 0b 80 00 0000000000001234", None),
+        ("72 03 11 00 000000 0c 00 0a 80 00 00000000000012", None),
+        ("72 03 11 00 000000 02 02 ff", None),
+        ("72 03 11 00 000000 01 00", None),
+        ("72 03 11 00 000000 00", None),
+        ("f2 03 11 00 000000 0c 00 0a 80 00 0000000000001234", None),
+        ("74 03 11 00 000000 0c 00 0a 80 00 0000000000001234", None),
+    ] {
+        let sense = Sense::parse(&hex(text)).expect(text);
+        assert_eq!(sense.information, expected, "{text}");
+        let bad = expected.filter(|_| !sense.deferred);
+        assert_eq!(sense.bad_block(), bad, "{text}");
+    }
+    let bytes = hex(last);
+    for len in 3..bytes.len() {
+        assert_eq!(Sense::parse(&bytes[..len]).unwrap().information, None);
     }
 }
 
