@@ -9,9 +9,10 @@ begin 300
 rust_driver || skip "the C driver waits for reconnect_delay each time"
 odd_target
 
+losses=0
 # flap SECONDS: the target logs us out each time when the session has lived for 1.05 s; `logins` and `lines` meanwhile.
 flap() {
-	local end=$((SECONDS + $1))
+	local n end=$((SECONDS + $1))
 	mark_said
 	while [ $SECONDS -lt $end ]; do
 		until running; do
@@ -21,6 +22,7 @@ flap() {
 		sleep 1.05
 		# Not `tell`, which begins to count anew.
 		echo "send logout 0" >&$telling
+		losses=$((losses + 1))
 		for ((n = 0; n < 100; n++)); do running || break; sleep 0.02; done
 	done
 	logins=$(times 'login multi=0')
@@ -43,7 +45,25 @@ flap 60
 say "reconnect_delay 1: $logins logins in 60 s, $lines losses in the log"
 [ $logins -ge 15 ] || fail "$logins logins in 60 s"
 [ $lines -le 21 ] || fail "$lines losses in the log"
-log_has 'losses before it were not told' || [ $lines -le 11 ] || fail "the log does not say what it leaves out"
+told() { log_has 'losses before it were not told'; }
+if [ $lines -lt $losses ] && ! told; then
+	# The next minute has ten of its own.
+	sleep 60
+	flap 3
+	told || fail "the log does not say what it leaves out: $lines of $losses"
+fi
+block write
+block read
+
+# With no other timeout the class tries again by itself, for ever; the port says running all the time.
+for tmo in fast_io_fail_tmo dev_loss_tmo; do echo off >$(rport_of $host)/$tmo || fail "$tmo"; done
+more() { [ $(times 'login multi=0') -gt $n ]; }
+mark_said
+for n in 0 1 2 3 4 5; do
+	sleep 1.05
+	echo "send logout 0" >&$telling
+	within 20 "no timeouts: login $((n + 1))" more
+done
 block write
 block read
 logout $host
