@@ -15,14 +15,10 @@ use kernel::{
 };
 
 /// The channels of a session, one for each hardware queue.
+#[derive(Default)]
 pub struct Channels(KVec<Arc<Connection>>);
 
 impl Channels {
-    /// None yet.
-    pub const fn new() -> Self {
-        Self(KVec::new())
-    }
-
     /// Adds a channel. May sleep.
     pub fn push(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
         self.0.push(connection, GFP_KERNEL)

@@ -252,7 +252,7 @@ impl<'a> Login<'a> {
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let memory = |_| LoginFailure::Step("channel list", ENOMEM);
         let leader = self.lead(Seat::New(0))?;
-        let mut channels = Channels::new();
+        let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.session.geometry.all_channels() {
             let channel = Channel::new(self.session, index, &self.pd)

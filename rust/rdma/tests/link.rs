@@ -259,9 +259,9 @@ pub(super) struct Link {
     // First, so that a test that fails leaves nothing reachable.
     pub(super) qp: Arc<Qp<Record>>,
     pub(super) peer: Peer,
-    pub(super) handles: KVec<Handle<List>>,
-    pieces: KVec<Piece>,
-    chunks: KVec<Chunk>,
+    pub(super) handles: KVVec<Handle<List>>,
+    pieces: KVVec<Piece>,
+    chunks: KVVec<Chunk>,
     sent: u32,
     events: Arc<Events>,
     pub(super) regions: Arc<Regions>,

@@ -38,7 +38,7 @@ use kernel::{
 /// Pages of a region in these tests.
 const PAGES: u32 = 4;
 
-type Handles = KVec<Handle<List>>;
+type Handles = KVVec<Handle<List>>;
 
 /// Regions of [`PAGES`] pages for `handles` handles.
 fn regions(soft: &Soft, handles: usize, per_handle: usize) -> Result<(Arc<Regions>, Handles)> {

@@ -100,7 +100,7 @@ struct Inner {
     receive_cqe: bindings::ib_cqe,
     send_cqe: bindings::ib_cqe,
     transfer_cqe: bindings::ib_cqe,
-    receives: KVec<Chunk>,
+    receives: KVVec<Chunk>,
     received: Atomic<u32>,
     /// Received messages that were not numbered one above the last.
     disordered: Atomic<u32>,
@@ -128,7 +128,7 @@ unsafe impl Sync for Inner {}
 pub(super) struct Peer {
     listener: NonNull<bindings::rdma_cm_id>,
     inner: Arc<Inner>,
-    messages: KVec<Chunk>,
+    messages: KVVec<Chunk>,
     posted: u32,
     source: Chunk,
     sink: Chunk,

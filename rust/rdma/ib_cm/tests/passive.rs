@@ -60,7 +60,7 @@ const REPLY: usize = 128;
 pub(super) struct Ear {
     script: Arc<dyn Script>,
     /// The memory of the replies, which are few at a time, and how many there were.
-    replies: Pin<KBox<SpinLockIrq<(KVec<Chunk>, usize)>>>,
+    replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
 }
 
 impl Ear {
