@@ -272,6 +272,35 @@ enum Queue {
     Gone,
 }
 
+/// Lets a queue pair receive and send, with the attributes that `agreed` says, within the bounds of what was asked for: the
+/// peer's answer goes into them as it is. Returns the milliseconds after which a command on it has certainly ended.
+///
+/// # Errors
+///
+/// Those of `agreed` and of the device driver.
+///
+/// # Safety
+///
+/// The queue pair must be valid.
+unsafe fn establish(
+    qp: NonNull<bindings::ib_qp>,
+    agreed: impl Fn(&mut bindings::ib_qp_attr, &mut c_int) -> Result,
+) -> Result<u32> {
+    let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
+    for state in [
+        bindings::ib_qp_state_IB_QPS_RTR,
+        bindings::ib_qp_state_IB_QPS_RTS,
+    ] {
+        attr.qp_state = state;
+        let mut mask = 0;
+        agreed(&mut attr, &mut mask)?;
+        attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
+        // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
+        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
+    }
+    Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
+}
+
 /// An attempt to connect from one port, with its event handler.
 ///
 /// # Invariants
@@ -395,36 +424,17 @@ impl<E: EventHandler> Id<E> {
             .shared
             .note(cm::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
-        self.modify(qp, bindings::ib_qp_state_IB_QPS_RTR)?;
-        let attr = self.modify(qp, bindings::ib_qp_state_IB_QPS_RTS)?;
+        // SAFETY: By the type invariant the queue pair is valid while the lock is held.
+        let allowed = unsafe { establish(qp, |attr, mask| self.agreed(attr, mask)) }?;
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
-        Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
+        Ok(allowed)
     }
 
-    /// Moves the queue pair to a state with the attributes that were agreed on.
-    fn modify(
-        &self,
-        qp: NonNull<bindings::ib_qp>,
-        state: bindings::ib_qp_state,
-    ) -> Result<KBox<bindings::ib_qp_attr>> {
-        let mut attr = KBox::new(
-            bindings::ib_qp_attr {
-                qp_state: state,
-                ..Default::default()
-            },
-            GFP_KERNEL,
-        )?;
-        let mut mask = 0;
+    /// The attributes that request and answer make for the state in `attr`, and which they are.
+    fn agreed(&self, attr: &mut bindings::ib_qp_attr, mask: &mut c_int) -> Result {
         // SAFETY: The identifier is valid by the type invariant, the others for writing.
-        to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), &mut *attr, &mut mask) })?;
-        if mask & bindings::ib_qp_attr_mask_IB_QP_TIMEOUT as c_int != 0 {
-            attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
-        }
-        // SAFETY: The caller holds the lock of the queue pair, so it is valid; `attr` has what
-        // `mask` says.
-        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
-        Ok(attr)
+        to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), attr, mask) })
     }
 
     /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
