@@ -58,6 +58,9 @@ const PSN: u32 = 0x00ff_ffff;
 /// Response timeout of a port that cannot be asked: n in 4.096 us * 2^n.
 const SUBNET_TIMEOUT: u8 = 18;
 
+/// RDMA reads and atomic operations of ours on the peer's memory.
+const READS: u8 = 0;
+
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -266,8 +269,8 @@ impl<E: EventHandler> Drop for Raw<E> {
 enum Queue {
     /// There was none yet.
     None,
-    /// It is there.
-    Made(NonNull<bindings::ib_qp>),
+    /// It is there, and answers so many RDMA reads of the peer at a time.
+    Made(NonNull<bindings::ib_qp>, u8),
     /// It was destroyed.
     Gone,
 }
@@ -284,6 +287,7 @@ enum Queue {
 /// The queue pair must be valid.
 unsafe fn establish(
     qp: NonNull<bindings::ib_qp>,
+    reads: u8,
     agreed: impl Fn(&mut bindings::ib_qp_attr, &mut c_int) -> Result,
 ) -> Result<u32> {
     let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
@@ -294,6 +298,8 @@ unsafe fn establish(
         attr.qp_state = state;
         let mut mask = 0;
         agreed(&mut attr, &mut mask)?;
+        attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(reads);
+        attr.max_rd_atomic = READS;
         attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
         // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
@@ -361,8 +367,8 @@ impl<E: EventHandler> Id<E> {
     /// `ENOTCONN` without a queue pair, `EINVAL` the second time or if the private data is too long,
     /// otherwise what the connection manager says of the path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
-        let queue = self.queue.lock();
-        let Queue::Made(qp) = *queue else {
+        let mut queue = self.queue.lock();
+        let Queue::Made(qp, _) = *queue else {
             return Err(ENOTCONN);
         };
         let private_data_len = u8::try_from(what.private_data.len()).map_err(|_| EINVAL)?;
@@ -372,6 +378,8 @@ impl<E: EventHandler> Id<E> {
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
         let timeout = cm::response_timeout(subnet_timeout);
         self.raw.shared.note(cm::Event::Ask)?;
+        // INVARIANT: It is the same one.
+        *queue = Queue::Made(qp, what.responder_resources);
         if let Some(qpn) = what.remote_cm_qpn {
             // SAFETY: The identifier is valid, and nobody else uses it before the request.
             unsafe { (*self.as_raw()).remote_cm_qpn = qpn };
@@ -388,7 +396,7 @@ impl<E: EventHandler> Id<E> {
             private_data: what.private_data.as_ptr().cast(),
             private_data_len,
             responder_resources: what.responder_resources,
-            initiator_depth: 0,
+            initiator_depth: READS,
             remote_cm_response_timeout: timeout,
             flow_control: 1,
             local_cm_response_timeout: timeout,
@@ -416,7 +424,7 @@ impl<E: EventHandler> Id<E> {
     /// device driver or the connection manager says; the peer should be [refused](Self::refuse) then.
     pub fn confirm(&self) -> Result<u32> {
         let queue = self.queue.lock();
-        let Queue::Made(qp) = *queue else {
+        let Queue::Made(qp, reads) = *queue else {
             return Err(ENOTCONN);
         };
         // Before the peer is told, as it may disconnect at once.
@@ -425,7 +433,7 @@ impl<E: EventHandler> Id<E> {
             .note(cm::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
         // SAFETY: By the type invariant the queue pair is valid while the lock is held.
-        let allowed = unsafe { establish(qp, |attr, mask| self.agreed(attr, mask)) }?;
+        let allowed = unsafe { establish(qp, reads, |attr, mask| self.agreed(attr, mask)) }?;
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
         Ok(allowed)
@@ -502,7 +510,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
             return Err(e);
         }
         // INVARIANT: It is valid until `destroy_qp`, which takes it out.
-        *queue = Queue::Made(qp);
+        *queue = Queue::Made(qp, 0);
         Ok(qp)
     }
 
@@ -515,7 +523,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
     fn disconnect(&self) {
         let _ = self.raw.shared.note(cm::Event::Hangup);
         let queue = self.queue.lock();
-        if let Queue::Made(qp) = *queue {
+        if let Queue::Made(qp, _) = *queue {
             let attr = KBox::new(
                 bindings::ib_qp_attr {
                     qp_state: bindings::ib_qp_state_IB_QPS_ERR,

@@ -40,6 +40,7 @@ use crate::{
 };
 use answer::{
     bounds_every_ack_delay,
+    bounds_rdma_depths,
     bounds_what_the_peer_says_of_time, //
 };
 use core::ptr::{
@@ -166,6 +167,7 @@ suite!(
         connects_and_disconnects,
         bounds_what_the_peer_says_of_time,
         bounds_every_ack_delay,
+        bounds_rdma_depths,
         is_disconnected,
         is_rejected,
         nobody_listens,

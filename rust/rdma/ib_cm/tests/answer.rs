@@ -5,9 +5,14 @@
 use super::{
     ends_of,
     path,
-    target::Target,
+    target::{
+        Answer,
+        Asked,
+        Target, //
+    },
     yes,
-    Attempt, //
+    Attempt,
+    PATTERN, //
 };
 use crate::{
     bindings,
@@ -76,12 +81,51 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
             Ok(())
         };
         // SAFETY: It is that of the attempt, which has an answer.
-        let allowed = unsafe { establish(attempt.qp, agreed) }?;
+        let allowed = unsafe { establish(attempt.qp, 3, agreed) }?;
         let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
         // 5 retries, as asked for: 4.3 s each are the most.
         check_eq!((delay, attr.timeout), (delay, said.get().min(20)));
         check_eq!(allowed, request_timeout_ms(attr.timeout, 5));
         check!(allowed <= 120_000);
+    }
+    Ok(())
+}
+
+/// A target that begins or answers more RDMA reads than it was asked to has as many as it was asked to.
+pub(super) fn bounds_rdma_depths(soft: &Soft) -> Result {
+    for (said, reads) in [
+        // As LIO and the InfiniBand specification have it.
+        ([4, 4], 3),
+        ([3, 0], 3),
+        ([2, 0], 2),
+        ([0, 0], 0),
+        // More than any device has.
+        ([255, 0], 3),
+        ([3, 255], 3),
+        ([255, 255], 3),
+    ] {
+        let script = move |_: usize, _: &Asked| Answer::Accept([PATTERN; 196], 196, said);
+        let target = Target::new(&soft.device, script)?;
+        let attempt = Attempt::new(soft)?;
+        attempt.request(soft, target.service_id(), None)?;
+        attempt.record.wait(&attempt.record.answers)?;
+        check_eq!(
+            (said, attempt.id.confirm().map_err(Error::to_errno).err()),
+            (said, None)
+        );
+        let attr = attempt.query(
+            bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC
+                | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC,
+        )?;
+        // rxe takes the next power of two.
+        let reads = match reads {
+            0 => 0,
+            reads => u8::next_power_of_two(reads),
+        };
+        check_eq!(
+            (said, attr.max_dest_rd_atomic, attr.max_rd_atomic),
+            (said, reads, 0)
+        );
     }
     Ok(())
 }
