@@ -58,6 +58,9 @@ const PSN: u32 = 0x00ff_ffff;
 /// Response timeout of a port that cannot be asked: n in 4.096 us * 2^n.
 const SUBNET_TIMEOUT: u8 = 18;
 
+/// RDMA reads and atomic operations of ours on the peer's memory.
+const READS: u8 = 0;
+
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -266,10 +269,42 @@ impl<E: EventHandler> Drop for Raw<E> {
 enum Queue {
     /// There was none yet.
     None,
-    /// It is there.
-    Made(NonNull<bindings::ib_qp>),
+    /// It is there, and answers so many RDMA reads of the peer at a time.
+    Made(NonNull<bindings::ib_qp>, u8),
     /// It was destroyed.
     Gone,
+}
+
+/// Lets a queue pair receive and send, with the attributes that `agreed` says, within the bounds of what was asked for: the
+/// peer's answer goes into them as it is. Returns the milliseconds after which a command on it has certainly ended.
+///
+/// # Errors
+///
+/// Those of `agreed` and of the device driver.
+///
+/// # Safety
+///
+/// The queue pair must be valid.
+unsafe fn establish(
+    qp: NonNull<bindings::ib_qp>,
+    reads: u8,
+    agreed: impl Fn(&mut bindings::ib_qp_attr, &mut c_int) -> Result,
+) -> Result<u32> {
+    let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
+    for state in [
+        bindings::ib_qp_state_IB_QPS_RTR,
+        bindings::ib_qp_state_IB_QPS_RTS,
+    ] {
+        attr.qp_state = state;
+        let mut mask = 0;
+        agreed(&mut attr, &mut mask)?;
+        attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(reads);
+        attr.max_rd_atomic = READS;
+        attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
+        // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
+        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
+    }
+    Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
 }
 
 /// An attempt to connect from one port, with its event handler.
@@ -332,8 +367,8 @@ impl<E: EventHandler> Id<E> {
     /// `ENOTCONN` without a queue pair, `EINVAL` the second time or if the private data is too long,
     /// otherwise what the connection manager says of the path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
-        let queue = self.queue.lock();
-        let Queue::Made(qp) = *queue else {
+        let mut queue = self.queue.lock();
+        let Queue::Made(qp, _) = *queue else {
             return Err(ENOTCONN);
         };
         let private_data_len = u8::try_from(what.private_data.len()).map_err(|_| EINVAL)?;
@@ -343,6 +378,8 @@ impl<E: EventHandler> Id<E> {
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
         let timeout = cm::response_timeout(subnet_timeout);
         self.raw.shared.note(cm::Event::Ask)?;
+        // INVARIANT: It is the same one.
+        *queue = Queue::Made(qp, what.responder_resources);
         if let Some(qpn) = what.remote_cm_qpn {
             // SAFETY: The identifier is valid, and nobody else uses it before the request.
             unsafe { (*self.as_raw()).remote_cm_qpn = qpn };
@@ -359,7 +396,7 @@ impl<E: EventHandler> Id<E> {
             private_data: what.private_data.as_ptr().cast(),
             private_data_len,
             responder_resources: what.responder_resources,
-            initiator_depth: 0,
+            initiator_depth: READS,
             remote_cm_response_timeout: timeout,
             flow_control: 1,
             local_cm_response_timeout: timeout,
@@ -387,7 +424,7 @@ impl<E: EventHandler> Id<E> {
     /// device driver or the connection manager says; the peer should be [refused](Self::refuse) then.
     pub fn confirm(&self) -> Result<u32> {
         let queue = self.queue.lock();
-        let Queue::Made(qp) = *queue else {
+        let Queue::Made(qp, reads) = *queue else {
             return Err(ENOTCONN);
         };
         // Before the peer is told, as it may disconnect at once.
@@ -395,36 +432,17 @@ impl<E: EventHandler> Id<E> {
             .shared
             .note(cm::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
-        self.modify(qp, bindings::ib_qp_state_IB_QPS_RTR)?;
-        let attr = self.modify(qp, bindings::ib_qp_state_IB_QPS_RTS)?;
+        // SAFETY: By the type invariant the queue pair is valid while the lock is held.
+        let allowed = unsafe { establish(qp, reads, |attr, mask| self.agreed(attr, mask)) }?;
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
-        Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
+        Ok(allowed)
     }
 
-    /// Moves the queue pair to a state with the attributes that were agreed on.
-    fn modify(
-        &self,
-        qp: NonNull<bindings::ib_qp>,
-        state: bindings::ib_qp_state,
-    ) -> Result<KBox<bindings::ib_qp_attr>> {
-        let mut attr = KBox::new(
-            bindings::ib_qp_attr {
-                qp_state: state,
-                ..Default::default()
-            },
-            GFP_KERNEL,
-        )?;
-        let mut mask = 0;
+    /// The attributes that request and answer make for the state in `attr`, and which they are.
+    fn agreed(&self, attr: &mut bindings::ib_qp_attr, mask: &mut c_int) -> Result {
         // SAFETY: The identifier is valid by the type invariant, the others for writing.
-        to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), &mut *attr, &mut mask) })?;
-        if mask & bindings::ib_qp_attr_mask_IB_QP_TIMEOUT as c_int != 0 {
-            attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
-        }
-        // SAFETY: The caller holds the lock of the queue pair, so it is valid; `attr` has what
-        // `mask` says.
-        to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
-        Ok(attr)
+        to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), attr, mask) })
     }
 
     /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
@@ -492,7 +510,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
             return Err(e);
         }
         // INVARIANT: It is valid until `destroy_qp`, which takes it out.
-        *queue = Queue::Made(qp);
+        *queue = Queue::Made(qp, 0);
         Ok(qp)
     }
 
@@ -505,7 +523,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
     fn disconnect(&self) {
         let _ = self.raw.shared.note(cm::Event::Hangup);
         let queue = self.queue.lock();
-        if let Queue::Made(qp) = *queue {
+        if let Queue::Made(qp, _) = *queue {
             let attr = KBox::new(
                 bindings::ib_qp_attr {
                     qp_state: bindings::ib_qp_state_IB_QPS_ERR,

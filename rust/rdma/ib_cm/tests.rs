@@ -3,6 +3,7 @@
 //! KUnit tests of connections by the InfiniBand connection manager: events that it might bring, in
 //! every order, handed to the callback that it calls; and real connections along RoCE.
 
+mod answer;
 mod events;
 mod passive;
 pub(crate) mod target;
@@ -36,6 +37,11 @@ use crate::{
             suite, //
         }, //
     },
+};
+use answer::{
+    bounds_every_ack_delay,
+    bounds_rdma_depths,
+    bounds_what_the_peer_says_of_time, //
 };
 use core::ptr::{
     null_mut,
@@ -160,6 +166,8 @@ suite!(
         rejects,
         connects_and_disconnects,
         bounds_what_the_peer_says_of_time,
+        bounds_every_ack_delay,
+        bounds_rdma_depths,
         is_disconnected,
         is_rejected,
         nobody_listens,
@@ -344,25 +352,6 @@ fn connects_and_disconnects(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.refused, 0)?;
     check_eq!(target.requests(), 1);
     Ok(())
-}
-
-/// A path of 17 s is to the queue pair what a target with as large a `target_ack_delay` is: the connection manager takes the
-/// larger one.
-fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
-    let target = Target::new(&soft.device, yes)?;
-    let attempt = Attempt::new(soft)?;
-    let mut slow = path(soft, &ends_of(soft, target.service_id()))?;
-    // SAFETY: The record is valid for writing.
-    unsafe { (*slow.as_raw()).packet_life_time = 22 };
-    attempt.request_along(slow, target.service_id(), None)?;
-    attempt.record.wait(&attempt.record.answers)?;
-    let allowed = attempt.id.confirm()?;
-    // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two is above 120 s.
-    check_eq!(allowed, 86_899);
-    let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
-    check_eq!(attr.timeout, 20);
-    attempt.id.disconnect();
-    target.has_heard(|heard| &heard.disconnected, 1)
 }
 
 fn is_disconnected(soft: &Soft) -> Result {

@@ -63,8 +63,8 @@ pub(crate) struct Asked {
 /// What is said to a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
-    /// Yes, with this private data.
-    Accept([u8; 196], u8),
+    /// Yes, with this private data; and so many RDMA reads at a time are begun and are answered.
+    Accept([u8; 196], u8, [u8; 2]),
     /// No, for a reason, with additional information and private data.
     Reject(u16, ([u8; 72], u8), [u8; 148]),
     /// Nothing.
@@ -84,7 +84,7 @@ fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
 
 impl Answer {
     pub(crate) fn accept(data: &[u8]) -> Self {
-        Self::Accept(filled(data), data.len().min(196) as u8)
+        Self::Accept(filled(data), data.len().min(196) as u8, [3, 0])
     }
 
     pub(crate) fn reject(reason: u16, info: &[u8], data: &[u8]) -> Self {
@@ -397,7 +397,7 @@ impl Inner {
     /// `id` must be that of the connection, and have a request to be answered.
     unsafe fn answer(&self, id: *mut bindings::ib_cm_id, number: usize, answer: &Answer) -> Result {
         match answer {
-            Answer::Accept(data, len) => {
+            Answer::Accept(data, len, [begun, answered]) => {
                 let passive = Arc::new(Passive::new(NonNull::new(id).ok_or(EINVAL)?)?, GFP_KERNEL)?;
                 let qp = Ear::listen(&self.pd, self.script.clone())?;
                 qp.connect(passive.clone())?;
@@ -412,7 +412,8 @@ impl Inner {
                     starting_psn: 0,
                     private_data: data.as_ptr().cast(),
                     private_data_len: *len,
-                    initiator_depth: 3,
+                    initiator_depth: *begun,
+                    responder_resources: *answered,
                     rnr_retry_count: 7,
                     ..Default::default()
                 };
