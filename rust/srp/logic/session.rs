@@ -12,7 +12,8 @@
 //!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
 //! ```
 
-/// A login at a target that has said nothing for this many milliseconds is given up.
+/// A login at a target that has said nothing for this many milliseconds is given up, unless the target has asked for more
+/// time.
 pub const LOGIN_TIMEOUT_MS: u32 = 10_000;
 /// The same for a session that has lost its connection. The connection managers repeat a request each 4 s
 /// or so; a new one would only find a target that is at the same address, but not the same machine any longer.
