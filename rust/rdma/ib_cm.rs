@@ -64,6 +64,8 @@ const READS: u8 = 0;
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
+    /// The peer has the request, and asks for so many milliseconds to answer it: 70,000 at most.
+    Later(u32),
     /// The peer has answered the request; the private data is its answer, and zeros after it.
     Answered(&'a [u8]),
     /// The peer said no.
@@ -85,7 +87,8 @@ pub enum Event<'a> {
 
 /// Takes the events of an [`Id`].
 pub trait EventHandler: Send + Sync + 'static {
-    /// An event arrived: one of the first three at most, and then one end of the connection at most.
+    /// An event arrived: one that is an answer, a no or the lack of one at most, and then one end of the connection at
+    /// most. A peer asks for time before all of these.
     ///
     /// Called from a work queue of the connection manager. May sleep, but must not drop the last
     /// reference to its own id.
@@ -155,6 +158,11 @@ impl<E: EventHandler> Shared<E> {
         let report = self.note(what).unwrap_or(Report::Nothing);
         self.handler.event(match report {
             Report::Nothing => return report,
+            Report::Later => {
+                // SAFETY: It is an MRA.
+                let mra = unsafe { event.param.mra_rcvd.as_ref() };
+                Event::Later(cm::service_timeout_ms(mra.service_timeout))
+            }
             Report::Answer => {
                 let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
                 // SAFETY: It is an answer, whose private data has this length.

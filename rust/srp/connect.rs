@@ -7,7 +7,7 @@
 //!
 //! A request that was sent ends with its answer, when the connection manager gives up, or when the
 //! target has been silent for long; then the connection manager tells the target. While the target
-//! answers others it is busy, and is waited for.
+//! answers others, or for the time that it asks for, it is busy, and is waited for.
 
 mod attempt;
 mod connecting;
@@ -562,7 +562,7 @@ impl<'a> Login<'a> {
                 Ok(None) => {}
             }
             let silence = self.session.turns.silence(since);
-            if silence >= self.patience {
+            if silence >= self.patience && !attempt.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }
             if silence >= SILENT_TURN_MS {

@@ -23,7 +23,8 @@ use crate::{
         },
         ib_cm, //
     },
-    sync::Completion, //
+    sync::Completion,
+    sys::monotonic_ns, //
 };
 use kernel::{
     new_spinlock,
@@ -32,6 +33,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
@@ -81,6 +83,8 @@ pub struct Events {
     session: Arc<Session>,
     /// The channel is in use.
     live: Atomic<bool>,
+    /// Until when the target has asked to wait for its answer, in nanoseconds of the monotonic clock, or 0.
+    until: Atomic<i64>,
     #[pin]
     outcome: SpinLock<Option<Outcome>>,
     #[pin]
@@ -94,6 +98,7 @@ impl Events {
             pin_init!(Self {
                 session,
                 live: Atomic::new(false),
+                until: Atomic::new(0),
                 outcome <- new_spinlock!(None, "Events::outcome"),
                 ended <- Completion::new(),
             }),
@@ -114,6 +119,19 @@ impl Events {
                 // next wait, which finds nothing then and waits again.
                 Ok(self.outcome.lock().take())
             }
+        }
+    }
+
+    /// The target has asked for time to answer, and it is not over. Any context.
+    pub fn is_deferred(&self) -> bool {
+        monotonic_ns() < self.until.load(Relaxed)
+    }
+
+    /// The target asks for so many milliseconds. It has them once, so that it has to answer.
+    fn defer(&self, ms: u32) {
+        let until = monotonic_ns().saturating_add(i64::from(ms).saturating_mul(1_000_000));
+        if self.until.cmpxchg(0, until, Relaxed).is_ok() {
+            self.session.turns.hear();
         }
     }
 
@@ -201,6 +219,7 @@ impl EventHandler for Events {
 impl ib_cm::EventHandler for Events {
     fn event(&self, event: ib_cm::Event<'_>) {
         let (outcome, kind) = match event {
+            ib_cm::Event::Later(ms) => return self.defer(ms),
             ib_cm::Event::Answered(data) => (Ok(Some(Response::new(data))), EventKind::Established),
             ib_cm::Event::Rejected {
                 reason,

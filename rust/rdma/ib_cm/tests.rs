@@ -86,6 +86,9 @@ struct Record {
     silences: Atomic<u32>,
     ends: Atomic<u32>,
     exits: Atomic<u32>,
+    /// How often the target has asked for time, and for how many milliseconds the last time.
+    delays: Atomic<u32>,
+    delay: Atomic<u32>,
     /// Of the last reject.
     reason: Atomic<u32>,
     info: Atomic<u32>,
@@ -103,6 +106,8 @@ impl Record {
                 silences: zero(),
                 ends: zero(),
                 exits: zero(),
+                delays: zero(),
+                delay: zero(),
                 reason: zero(),
                 info: zero(),
                 wrong: zero(),
@@ -134,6 +139,10 @@ impl EventHandler for Record {
             bytes.len() == len && bytes.iter().take(8).all(|byte| *byte == PATTERN)
         };
         let (count, good) = match event {
+            Event::Later(ms) => {
+                self.delay.store(ms, Relaxed);
+                (&self.delays, true)
+            }
             Event::Answered(data) => (&self.answers, good(data, 196)),
             Event::Rejected {
                 reason,
@@ -457,6 +466,8 @@ fn target_needs_time(soft: &Soft) -> Result {
         let state = unsafe { (&raw const (*attempt.id.as_raw()).state).read_volatile() };
         state == bindings::ib_cm_state_IB_CM_MRA_REQ_RCVD
     })?;
+    attempt.record.wait(&attempt.record.delays)?;
+    check_eq!(attempt.record.delay.load(Relaxed), 68_719);
     check_eq!(attempt.record.counts(), [0; 5]);
     target.answer(0, &yes(0, &target.request(0)?))?;
     attempt.record.wait(&attempt.record.answers)?;

@@ -70,6 +70,7 @@ use crate::{
             stand::Stand, //
         },
     },
+    sys::monotonic_ns, //
 };
 use kernel::{
     prelude::*,
@@ -95,6 +96,7 @@ suite!(
         the_first_failure_counts,
         an_end_before_it_is_live,
         an_end_after_it_is_dead,
+        a_target_that_asks_for_time,
         a_late_waiter,
         the_first_report,
         violations_of_a_new_connection,
@@ -297,7 +299,8 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
     let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;
     let acl = "SrpReject(ChannelLimitReached)";
     let short = "BadRedirect(Short { need: 72, got: 71 })";
-    let cases: [(Event<'_>, &str, Option<EventKind>); 14] = [
+    let cases: [(Event<'_>, &str, Option<EventKind>); 15] = [
+        (Event::Later(1), "nothing", None),
         (Event::Answered(&long), "response 7 to 9, 64", None),
         (Event::Answered(&[5]), "response 5 to 5, 1", None),
         (rejected(28, &[], &rej), acl, Some(E::Rejected)),
@@ -414,6 +417,29 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
         events.go_dead();
         told(events, ib_cm::Event::Disconnected);
         check!(!session.is_lost());
+        Ok(())
+    })
+}
+
+/// It has the time that it asks for first, and no more.
+fn a_target_that_asks_for_time(soft: &Soft) -> Result {
+    Scene::new(soft)?.with("", |session, events| {
+        let begun = monotonic_ns();
+        let passed = || (monotonic_ns() - begun) / 1_000_000;
+        check!(!events.is_deferred());
+        told(events, ib_cm::Event::Later(200));
+        check!(events.is_deferred());
+        // It is heard, once.
+        check!(session.turns.silence(i64::MIN) < 200);
+        while events.is_deferred() {
+            told(events, ib_cm::Event::Later(70_000));
+            fsleep(Delta::from_millis(10));
+            check!(passed() < 10_000);
+        }
+        check!(passed() >= 200);
+        check!(session.turns.silence(i64::MIN) >= 200);
+        told(events, ib_cm::Event::Later(70_000));
+        check!(!events.is_deferred());
         Ok(())
     })
 }

@@ -67,7 +67,8 @@ pub enum Event {
     Rej,
     /// Nobody answered the REQ.
     Unanswered,
-    /// The peer needs more time; the connection manager waits longer.
+    /// The peer needs more time. The kernel's connection manager takes one for a request (`cm_mra_handler()`: the state
+    /// must be REQ_SENT) and waits longer.
     Mra,
     /// The peer disconnects.
     Dreq,
@@ -102,6 +103,8 @@ impl Event {
 pub enum Report {
     /// Nothing.
     Nothing,
+    /// The peer asks for time.
+    Later,
     /// The peer has answered; its private data comes with it.
     Answer,
     /// The peer has refused.
@@ -126,6 +129,7 @@ pub const fn next(state: State, event: Event) -> Option<(State, Report)> {
         (_, E::Ask | E::Confirm) => return None,
         (_, E::Hangup) => (S::Over, Report::Nothing),
 
+        (S::Asked, E::Mra) => (S::Asked, Report::Later),
         (_, E::Mra | E::Other) => (state, Report::Nothing),
         (S::Over, E::TimewaitExit) => (S::Over, Report::TimewaitExit),
         // Nothing was asked, or it is a message from before the end.
@@ -161,6 +165,14 @@ pub const fn response_timeout(subnet_timeout: u8) -> u8 {
     } else {
         timeout
     }
+}
+
+/// The milliseconds that a peer has which asks for 4.096 us * 2^`timeout`: 70 s at most, as Linux asks for 68.7 s.
+pub const fn service_timeout_ms(timeout: u8) -> u32 {
+    const MAX: u64 = 70_000;
+    let ms = (4096u64 << (timeout & 31)) / 1_000_000;
+    // CAST: At most 70,000.
+    (if ms > MAX { MAX } else { ms }) as u32
 }
 
 /// How long a message may be on its way, as n in 4.096 us * 2^n, when the subnet administrator says `life`: 4 s at most, more than

@@ -12,9 +12,9 @@
 //!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
 //! ```
 
-/// A login at a target that has said nothing for this many milliseconds is given up. The connection managers
-/// repeat a request each 4 s or so; another login would only find a target that is at the same address, but not
-/// the same machine any longer.
+/// A login at a target that has said nothing for this many milliseconds is given up, unless the target has asked
+/// for more time. The connection managers repeat a request each 4 s or so; another login would only find a target
+/// that is at the same address, but not the same machine any longer.
 pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// A task management request that is not answered in this many milliseconds has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;

@@ -8,8 +8,8 @@ use common::hex;
 use srp_host::{
     logic::{
         cm::{
-            ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout, Event,
-            Report, State,
+            ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout,
+            service_timeout_ms, Event, Report, State,
         },
         redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
     },
@@ -34,6 +34,7 @@ impl Told {
         self.hung_up |= event == Event::Hangup;
         match report {
             Report::Nothing => {}
+            Report::Later => assert_eq!((before, event), (State::Asked, Event::Mra)),
             Report::Answer => {
                 self.answers += 1;
                 assert_eq!(
@@ -57,7 +58,12 @@ impl Told {
         if self.ends == 1 {
             assert_eq!(after, State::Over);
         }
-        assert!(event != Event::Mra || (after, report) == (before, Report::Nothing));
+        if event == Event::Mra {
+            assert_eq!(
+                (after, report == Report::Later),
+                (before, before == State::Asked)
+            );
+        }
     }
 }
 
@@ -106,7 +112,7 @@ fn an_attempt() {
             State::Over,
             vec![
                 R::Nothing,
-                R::Nothing,
+                R::Later,
                 R::Answer,
                 R::Nothing,
                 R::Disconnected,
@@ -174,6 +180,11 @@ fn bounds() {
             }
         }
     }
+    // Linux asks for 2^24.
+    assert_eq!(
+        [0, 8, 18, 23, 24, 25, 31, 32, 255].map(service_timeout_ms),
+        [0, 1, 1_073, 34_359, 68_719, 70_000, 70_000, 0, 70_000]
+    );
     // As large fabrics have it: 2.1 s, seven times.
     assert_eq!(ack_timeout(19, 7), 19);
     assert_eq!([20, 31, 0].map(|timeout| ack_timeout(timeout, 7)), [19; 3]);

@@ -35,12 +35,13 @@ use kernel::{
     },
 };
 
-/// What the handler is told, by the place of its count in [`Record::counts`].
+/// What the handler is told, by the place of its count in [`all_counts`].
 const ANSWER: Option<usize> = Some(0);
 const REFUSAL: Option<usize> = Some(1);
 const SILENCE: Option<usize> = Some(2);
 const END: Option<usize> = Some(3);
 const EXIT: Option<usize> = Some(4);
+const DELAY: Option<usize> = Some(5);
 
 /// What an event tells and leaves behind.
 type Effect = (Option<usize>, State);
@@ -103,7 +104,10 @@ const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
             (EXIT, State::Over),
         ],
     ),
-    (bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED, NOTHING),
+    (
+        bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED,
+        only(State::Asked, (DELAY, State::Asked)),
+    ),
     // What an active side does not get.
     (bindings::ib_cm_event_type_IB_CM_REQ_RECEIVED, NOTHING),
     (bindings::ib_cm_event_type_IB_CM_REP_ERROR, NOTHING),
@@ -155,6 +159,13 @@ fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> 
     Ok((record, id))
 }
 
+/// [`Record::counts`], and how often the target has asked for time.
+fn all_counts(record: &Record) -> [u32; 6] {
+    let [answers, refusals, silences, ends, exits] = record.counts();
+    let delays = record.delays.load(Acquire);
+    [answers, refusals, silences, ends, exits, delays]
+}
+
 /// Every sequence of three events in each state that we can bring an attempt to.
 pub(super) fn in_every_order(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
@@ -162,7 +173,7 @@ pub(super) fn in_every_order(soft: &Soft) -> Result {
         for sequence in 0..EFFECTS.len().pow(3) {
             let (record, id) = attempt(soft, begin)?;
             let mut state = begin;
-            let mut counts = [0; 5];
+            let mut counts = [0; 6];
             let mut left = sequence;
             for _ in 0..3 {
                 let (kind, effects) = EFFECTS.get(left % EFFECTS.len()).ok_or(EINVAL)?;
@@ -174,7 +185,7 @@ pub(super) fn in_every_order(soft: &Soft) -> Result {
                 }
                 state = *after;
                 check_eq!(
-                    (kind, record.counts(), id.raw.shared.state.load(Acquire)),
+                    (kind, all_counts(&record), id.raw.shared.state.load(Acquire)),
                     (kind, counts, state as u32)
                 );
             }

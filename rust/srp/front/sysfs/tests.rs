@@ -2,6 +2,7 @@
 
 //! KUnit tests of logins by the InfiniBand connection manager, to a target that is the test's.
 
+mod busy;
 mod lost;
 mod redirect;
 
@@ -66,6 +67,7 @@ use crate::{
         },
     },
 };
+use busy::target_asks_for_time;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -105,6 +107,7 @@ suite!(
         target_refuses,
         responses_of_no_use,
         target_is_silent,
+        target_asks_for_time,
         session_goes_meanwhile,
         lost_by_the_target,
         lost_while_it_looks_for_disks,
