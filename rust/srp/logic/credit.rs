@@ -8,7 +8,7 @@
 //! on them after the login.
 
 /// Most credits that can be unused, or owed; more is a protocol violation.
-pub const MAX: i32 = 65_535;
+pub const MAX: u32 = 65_535;
 
 /// Credits that commands leave, so that a task management request can always be sent.
 pub const RESERVE_COMMAND: i32 = 1;
@@ -30,9 +30,9 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
 }
 
 /// The counter after a change by the target, which must be within `-limit..=limit`.
-pub const fn give(unused: i32, delta: i32, limit: i32) -> Result<i32, OutOfRange> {
+pub const fn give(unused: i32, delta: i32, limit: u32) -> Result<i32, OutOfRange> {
     match unused.checked_add(delta) {
-        Some(sum) if -limit <= sum && sum <= limit => Ok(sum),
+        Some(sum) if sum.unsigned_abs() <= limit => Ok(sum),
         _ => Err(OutOfRange),
     }
 }
