@@ -415,7 +415,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes back what was done for a command that could not be mapped.
+    /// Takes back what was done for a command that could not be mapped, or is not to be sent.
     #[cold]
     fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
         // What was ours cannot exceed the maximum.
@@ -428,7 +428,7 @@ impl Channel {
                 session_log_ratelimited!(
                     Warning,
                     self.session,
-                    "command of {} bytes in {} segments cannot be mapped: error {}",
+                    "command of {} bytes in {} segments cannot be sent: error {}",
                     cmd.data_len(),
                     cmd.segments(),
                     why.to_errno()

@@ -66,6 +66,17 @@ pub fn is_cleared(cmd: &scsi::Command) -> bool {
     !(cmd.is_block_read() && cmd.is_first_try())
 }
 
+/// A REPORT LUNS with room for less than one LUN.
+///
+/// The standard has no room below 16 bytes; the midlayer's scan sends such a command when a target says that its list has
+/// nearly 2^32 bytes (`scsi_scan.c:1569-1574`: the sum is cut to 32 bits). After one without room it reads through a
+/// pointer that is none, after one with up to 7 bytes it asks again, without end.
+fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
+    const REPORT_LUNS: u8 = 0xa0;
+    const ROOM: u32 = 16;
+    cmd.data_len() < ROOM && cmd.cdb().first() == Some(&REPORT_LUNS)
+}
+
 /// Writes the message for the command that is attached to `slot`, and maps its data if the policy
 /// says so.
 ///
@@ -73,8 +84,8 @@ pub fn is_cleared(cmd: &scsi::Command) -> bool {
 ///
 /// # Errors
 ///
-/// `EINVAL` if no command is attached or the message does not fit, otherwise those of
-/// [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
+/// `EINVAL` if no command is attached, the message does not fit, or it asks for a list of LUNs without room for one, otherwise
+/// those of [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
 #[inline(always)]
 pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     let Slot {
@@ -109,6 +120,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     };
     let mut part = None;
     let length = match way {
+        Way::None if asks_for_no_lun(cmd) => return Err(EINVAL),
         Way::None => head.build(iu.bytes_mut()),
         Way::Immediate => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
@@ -119,6 +131,9 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         Way::Static => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
             if is_cleared(cmd) {
+                if asks_for_no_lun(cmd) {
+                    return Err(EINVAL);
+                }
                 piece.clear(len);
             }
             let piece = piece.give(len)?;

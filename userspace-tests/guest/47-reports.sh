@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # What a target sends without being asked: reports of events and changes of the request limit. Each is answered.
-# That the list of units has changed is followed by a scan, one in half a minute.
+# That the list of units has changed is followed by a scan, one in half a minute. Lists of nearly 2^32 bytes.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -68,6 +68,15 @@ say "three reports: one scan, $t ms after the first"
 sleep 2
 equal "scans in all" $(scans) 1
 stayed "all that"
+
+# The midlayer adds 8 to it, and asks again for as many: none, or too few to have anything in them.
+for size in fffffff8 fffffff9 ffffffff; do
+	tell luns 3 $size
+	echo "- - -" >/sys/class/scsi_host/$host/scan || fail "scan"
+	equal "questions for a list of 0x$size bytes" $(scans) 1
+	verified 2
+	stayed "a list of 0x$size bytes"
+done
 logout $host
 clean
 no_complaints

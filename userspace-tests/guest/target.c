@@ -24,7 +24,7 @@
  * grant all|none [CHANNEL]   answers return their credits, or not; on this channel only, or on all
  * grant every SECONDS        answers do not, but the first channel gets one in so many seconds
  * receive off                what arrives from now on finds no buffer, after those that are posted
- * luns N                     LUNs 0 to N - 1
+ * luns N [SIZE]              LUNs 0 to N - 1, in a list that says it has SIZE bytes (hexadecimal)
  * disconnect                 all channels
  */
 #include <fcntl.h>
@@ -61,6 +61,7 @@ static struct ibv_mr *disk_mr;
 static struct ibv_comp_channel *completions;
 static struct rdma_event_channel *events;
 
+static uint32_t luns_size = 8;
 static int tmf_code, abort_code = -1, luns = 1, login_only = CHANNELS, login_offset = -1, login_length = 52;
 static bool tmf_drop, tmf_keep, login_silent, login_break, no_receives;
 static long login_reject = -1;
@@ -206,7 +207,7 @@ static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t 
 		unused = reply(c, iu, b, 8);
 		break;
 	case 0xa0:
-		put(b, 4, luns * 8);
+		put(b, 4, luns_size);
 		for (int i = 0; i < luns; i++)
 			b[9 + 8 * i] = i;
 		unused = reply(c, iu, b, 8 + 8 * luns);
@@ -533,6 +534,7 @@ static void told(char *line)
 		no_receives = true;
 	} else if (!strncmp(line, "luns ", 5) && n >= 1) {
 		luns = atoi(a);
+		luns_size = *b ? strtoul(b, NULL, 16) : 8ul * luns;
 	} else if (!strncmp(line, "disconnect", 10)) {
 		for (int i = 0; i < CHANNELS; i++)
 			if (channels[i].id)
