@@ -8,6 +8,7 @@
 #![crate_name = "ib_srp"]
 
 pub mod bindings;
+pub mod compat;
 pub mod deadline;
 pub mod errno;
 pub mod net;
@@ -59,7 +60,7 @@ impl Drop for Ending {
 /// The module. Its fields go in their order: first the devices with their sessions, which need the
 /// others to end. Devices go one after the other, but their sessions end together.
 #[pin_data]
-struct Module {
+pub struct Module {
     _end: Ending,
     #[pin]
     _sleep: Notifier<AllPorts>,

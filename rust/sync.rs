@@ -12,6 +12,10 @@ pub(crate) mod race;
 pub mod state_cell;
 pub mod wait_queue;
 
+pub use crate::compat::{
+    smp_rmb,
+    smp_wmb, //
+};
 pub use completion::Completion;
 pub use grace_period::GracePeriod;
 pub use interrupt::Interrupt;

@@ -5,7 +5,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), the `ib_dma_*` calls.
 
 use super::pd::Pd;
-use crate::bindings;
+use crate::{
+    bindings,
+    compat::dma_direction, //
+};
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
@@ -35,9 +38,9 @@ pub enum Direction {
 impl Direction {
     pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
         match self {
-            Direction::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
-            Direction::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
-            Direction::Bidirectional => bindings::dma_data_direction_DMA_BIDIRECTIONAL,
+            Direction::ToDevice => dma_direction::TO_DEVICE,
+            Direction::FromDevice => dma_direction::FROM_DEVICE,
+            Direction::Bidirectional => dma_direction::BIDIRECTIONAL,
         }
     }
 }

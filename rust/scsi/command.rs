@@ -42,6 +42,7 @@ use super::{
 };
 use crate::{
     bindings,
+    compat::dma_direction,
     rdma::{
         dma::{
             DeviceBytes,
@@ -291,8 +292,8 @@ impl Command {
     pub fn direction(&self) -> Direction {
         // SAFETY: By the type invariant the command is alive.
         match unsafe { (*self.as_raw()).sc_data_direction } {
-            bindings::dma_data_direction_DMA_TO_DEVICE => Direction::ToDevice,
-            bindings::dma_data_direction_DMA_FROM_DEVICE => Direction::FromDevice,
+            dma_direction::TO_DEVICE => Direction::ToDevice,
+            dma_direction::FROM_DEVICE => Direction::FromDevice,
             _ => Direction::None,
         }
     }
@@ -302,7 +303,7 @@ impl Command {
         // SAFETY: By the type invariant the command is alive.
         let direction = unsafe { (*self.as_raw()).sc_data_direction };
 
-        direction == bindings::dma_data_direction_DMA_BIDIRECTIONAL
+        direction == dma_direction::BIDIRECTIONAL
     }
 
     /// Returns the length of the data in bytes.

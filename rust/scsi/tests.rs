@@ -130,7 +130,7 @@ impl Fake {
 
 #[vtable]
 impl Driver for Fake {
-    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
     const NAME: &'static CStr = c"fake SRP target";
     const PROC_NAME: &'static CStr = c"srp_fake";
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);

@@ -27,18 +27,18 @@ use crate::{
         Command,
         ScsiResult, //
     },
-    sync::state_cell::{
-        Guard,
-        StateCell, //
+    sync::{
+        smp_rmb,
+        smp_wmb,
+        state_cell::{
+            Guard,
+            StateCell, //
+        }, //
     }, //
 };
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
-};
-use kernel::sync::barrier::{
-    smp_rmb,
-    smp_wmb, //
 };
 
 /// What a slot owns.

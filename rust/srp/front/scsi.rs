@@ -202,7 +202,7 @@ impl Io {
 
 #[vtable]
 impl Driver for Io {
-    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
     const NAME: &'static CStr = c"InfiniBand SRP initiator";
     const PROC_NAME: &'static CStr = c"ib_srp";
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&HOST_ATTRIBUTES);
