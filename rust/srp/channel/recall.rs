@@ -88,10 +88,10 @@ impl Channel {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn all_out(&self, lun: Lun) -> Result<KVec<(&Cell, Word)>> {
+    pub fn all_out(&self, lun: Lun) -> Result<KVVec<(&Cell, Word)>> {
         // Memory may be reclaimed by writing to this very disk.
         let _noio = NoIo::enter();
-        let mut all = KVec::new();
+        let mut all = KVVec::new();
         for cell in &self.slots {
             if let Some(word) = cell.for_unit(lun).filter(is_out) {
                 all.push((cell, word), GFP_KERNEL)?;
