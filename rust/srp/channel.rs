@@ -219,12 +219,14 @@ impl Channel {
     ///
     /// `ENOTCONN` if the connection has failed already.
     pub fn open(&self, granted: &Granted) -> Result {
+        // CAST: At most 65535. The target may have changed them already.
+        if let Err(violation) = self.give_credits(granted.req_lim as i32) {
+            self.fail(Lost::Violation(violation));
+        }
         if self.failed.load(Acquire) {
             return Err(ENOTCONN);
         }
         self.immediate.store(granted.immediate, Relaxed);
-        // At most 65535, to which the target may have added already.
-        let _ = self.give_credits(granted.req_lim as i32);
         // Whoever fails the connection does it the other way round, so one of the two sees it. A command
         // may have been sent already, so that only the end of the session's connection ends it.
         self.open.xchg(true, Full);
