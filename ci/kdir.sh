@@ -10,19 +10,24 @@ set -euo pipefail
 
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
+has_rust() {
+	grep -qx CONFIG_RUST=y "$1/.config" ||
+		die "The kernel of $1 was built without CONFIG_RUST=y, which this module needs: with trixie-backports in the sources of apt, run \`apt install linux-image-amd64/trixie-backports\`, boot that kernel, and go on as README says."
+}
+
 check() {
 	local k=$1 want have
 	[ -e "$k/Makefile" ] && [ -e "$k/.config" ] ||
 		die "$k is not a prepared kernel tree (no Makefile or no .config there): name one with KDIR=, or use KDIR=stock."
-	grep -qx CONFIG_RUST=y "$k/.config" ||
-		die "The kernel of $k was built without CONFIG_RUST=y, which this module needs: take a kernel that has it, such as Debian 13 backports' (KDIR=stock)."
+	has_rust "$k"
+	{ [ -e "$k/rust/libcore.rmeta" ] && [ -e "$k/rust/libkernel.rmeta" ] && [ -e "$k/rust/libmacros.so" ]; } ||
+		die "$k lacks the Rust metadata of its kernel (rust/libkernel.rmeta, rust/libmacros.so), which kernel packages do not ship: run \`make kdir\`, then \`make\` again."
 	command -v rustc >/dev/null || die "There is no rustc here: install Debian 13's rustc, rust-src and bindgen, or use KDIR=stock, which brings its own."
-	want=$(sed -n 's/^CONFIG_RUSTC_VERSION_TEXT="\(.*\)"/\1/p' "$k/.config")
+	# What made the metadata is written in it; .config may be of another build.
+	want=$(grep -aom1 'rustc [0-9][^)]*)\( ([^)]*)\)\?' "$k/rust/libcore.rmeta") || die "$k/rust/libcore.rmeta does not say which rustc made it: make the metadata again."
 	have=$(rustc --version)
 	[ "$want" = "$have" ] ||
-		die "The kernel of $k was built by $want, but this machine's is $have, and Rust crates of different compilers do not fit: put the kernel's rustc first in PATH, or use KDIR=stock."
-	{ [ -e "$k/rust/libkernel.rmeta" ] && [ -e "$k/rust/libmacros.so" ]; } ||
-		die "$k lacks the Rust metadata of its kernel (rust/libkernel.rmeta, rust/libmacros.so), which kernel packages do not ship: run \`make kdir\`, then \`make\` again."
+		die "The Rust metadata of $k is of $want, but this machine's compiler is $have, and Rust crates of different compilers do not fit: put the kernel's rustc first in PATH, or use KDIR=stock."
 }
 
 # Debian's linux-headers has .config and Module.symvers, linux-source the rest.
@@ -47,6 +52,7 @@ make)
 	headers=/usr/src/linux-headers-$release
 	series=$(cut -d. -f1,2 <<<"$release")
 	tarball=/usr/src/linux-source-$series.tar.xz
+	[ ! -e "$headers/.config" ] || has_rust "$headers"
 	if [ -e "$headers/.config" ] && [ -e "$tarball" ]; then
 		native "$release" "$headers" "$tarball"
 	elif grep -qs '^ID=debian' /etc/os-release && [[ $release == *+deb13* ]]; then
