@@ -91,6 +91,7 @@ struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned i
 /* net/net_namespace.h */
 struct net *srp_helper_current_net(void);
 void srp_helper_get_net(struct net *net);
+struct ns_common *srp_helper_net_ns_common(struct net *net);
 void srp_helper_put_net(struct net *net);
 
 /* rdma/ib_verbs.h */
@@ -115,6 +116,7 @@ int srp_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	const struct ib_send_wr **bad);
 struct device *srp_helper_ib_device_parent(struct ib_device *dev);
 bool srp_helper_ib_device_try_get(struct ib_device *dev);
+struct net *srp_helper_rdma_dev_net(struct ib_device *dev);
 unsigned int srp_helper_rdma_end_port(const struct ib_device *dev);
 unsigned int srp_helper_rdma_start_port(const struct ib_device *dev);
 bool srp_helper_rdma_cap_ib_cm(const struct ib_device *dev, u32 port);

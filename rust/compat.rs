@@ -17,6 +17,10 @@ pub const THIS_MODULE: &ThisModule = kernel::module::this_module::<crate::Module
 #[cfg(not(SRP_HAS_MODULE_METADATA))]
 pub const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
+/// The ports of the kernel's own driver are in the network namespace of their RDMA device: `/sys/class/infiniband_srp`
+/// has those of the reader's namespace only.
+pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
+
 /// Loads before this come before those after it, for other CPUs. Any context.
 ///
 /// C header: [`include/asm-generic/barrier.h`](srctree/include/asm-generic/barrier.h)

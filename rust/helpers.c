@@ -178,6 +178,11 @@ void srp_helper_get_net(struct net *net)
 	get_net(net);
 }
 
+struct ns_common *srp_helper_net_ns_common(struct net *net)
+{
+	return to_ns_common(net);
+}
+
 void srp_helper_put_net(struct net *net)
 {
 	put_net(net);
@@ -257,6 +262,11 @@ struct device *srp_helper_ib_device_parent(struct ib_device *dev)
 bool srp_helper_ib_device_try_get(struct ib_device *dev)
 {
 	return ib_device_try_get(dev);
+}
+
+struct net *srp_helper_rdma_dev_net(struct ib_device *dev)
+{
+	return rdma_dev_net(dev);
 }
 
 unsigned int srp_helper_rdma_end_port(const struct ib_device *dev)

@@ -64,9 +64,25 @@ impl Namespace {
         ARef::from(unsafe { &*net })
     }
 
+    /// Returns the namespace of a `struct net`.
+    ///
+    /// # Safety
+    ///
+    /// `net` is valid, and counted, for `'a`.
+    pub(crate) unsafe fn from_raw<'a>(net: *mut bindings::net) -> &'a Self {
+        // SAFETY: By the safety requirements; `Self` is a transparent wrapper.
+        unsafe { &*net.cast() }
+    }
+
     /// Returns the `struct net`.
     pub(crate) fn as_raw(&self) -> *mut bindings::net {
         self.0.get()
+    }
+
+    /// Returns what namespaces of all kinds have in common, `struct ns_common`: how sysfs tells them apart.
+    pub(crate) fn common(&self) -> *const bindings::ns_common {
+        // SAFETY: The namespace is valid.
+        unsafe { bindings::srp_helper_net_ns_common(self.as_raw()) }
     }
 
     /// Returns the index of the network interface `name`, if there is one now. Takes RCU's read

@@ -2,7 +2,7 @@
 
 //! sysfs: attributes of devices as a table, device classes, and devices of a class.
 //!
-//! Not supported: binary attributes, attribute visibility, subdirectories, namespaces.
+//! Not supported: binary attributes, attribute visibility, subdirectories.
 //!
 //! C headers: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h),
 //! [`include/linux/device.h`](srctree/include/linux/device.h)
@@ -46,7 +46,8 @@ pub use attribute::{
 };
 pub use class::{
     Class,
-    ClassDevice, //
+    ClassDevice,
+    Namespaced, //
 };
 
 #[doc(hidden)]

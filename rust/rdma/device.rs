@@ -5,7 +5,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
 use super::mr::raw::iova_mask;
-use crate::bindings;
+use crate::{
+    bindings,
+    net::Namespace, //
+};
 use core::{
     ops::Deref,
     ptr::NonNull, //
@@ -130,6 +133,16 @@ impl Device {
         }
         // SAFETY: A device that is registered holds a reference to its parent.
         Some(unsafe { device::Device::from_raw(parent) })
+    }
+
+    /// The network namespace that the device is in: the first one, unless `rdma system` says that namespaces have
+    /// devices of their own. It is the same as long as the device is registered.
+    pub fn namespace(&self) -> &Namespace {
+        // SAFETY: The device is valid.
+        let net = unsafe { bindings::srp_helper_rdma_dev_net(self.as_raw()) };
+        // SAFETY: A device that is registered is in a namespace. When that goes, or when the device gets another,
+        // all clients have let the device go before.
+        unsafe { Namespace::from_raw(net) }
     }
 
     /// Entry `index` of the GID table of `port`.

@@ -15,6 +15,8 @@ use super::{
     turns::Turns, //
 };
 use crate::{
+    compat,
+    net::Namespace,
     pm::SleepHandler,
     rdma::{
         client::Client,
@@ -32,7 +34,8 @@ use crate::{
     scsi::Transport,
     sysfs::{
         Class,
-        ClassDevice, //
+        ClassDevice,
+        Namespaced, //
     },
     workqueue::Handle, //
 };
@@ -120,11 +123,21 @@ impl Initiator {
     /// `EEXIST` if the C driver is loaded, `ENOMEM`.
     pub fn new(transport: Arc<Transport<Io>>, queues: Queues, all: Arc<AllPorts>) -> Result<Self> {
         Ok(Self {
-            class: Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?,
+            class: if compat::PORTS_IN_NAMESPACES {
+                Class::in_namespaces(c"infiniband_srp", &PORT_ATTRIBUTES)?
+            } else {
+                Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?
+            },
             transport,
             queues,
             all,
         })
+    }
+}
+
+impl Namespaced for Arc<Port> {
+    fn namespace(&self) -> &Namespace {
+        self.device.namespace()
     }
 }
 

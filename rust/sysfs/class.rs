@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     bindings,
+    net::Namespace,
     sync::Completion, //
 };
 use core::{
@@ -55,12 +56,42 @@ impl<T: Send + Sync + 'static> Class<T> {
         name: &'static CStr,
         attributes: &'static AttributeGroup<ClassDevice<T>>,
     ) -> Result<Arc<Self>> {
+        Self::register(name, attributes, None)
+    }
+
+    /// The same as [`new`](Self::new), but each device is in a network namespace: others do not see it, and may have
+    /// one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn in_namespaces(
+        name: &'static CStr,
+        attributes: &'static AttributeGroup<ClassDevice<T>>,
+    ) -> Result<Arc<Self>>
+    where
+        T: Namespaced,
+    {
+        Self::register(name, attributes, Some(namespace::<T>))
+    }
+
+    fn register(
+        name: &'static CStr,
+        attributes: &'static AttributeGroup<ClassDevice<T>>,
+        namespace: Option<
+            unsafe extern "C" fn(*const bindings::device) -> *const bindings::ns_common,
+        >,
+    ) -> Result<Arc<Self>> {
         let init = try_pin_init!(Self {
             // INVARIANT: It is registered here, at its final address, with these attributes.
             class <- Opaque::try_ffi_init(|slot: *mut bindings::class| {
                 let mut class: bindings::class = pin_init::zeroed();
                 class.name = name.as_char_ptr();
                 class.dev_groups = attributes.as_raw();
+                if namespace.is_some() {
+                    class.ns_type = &raw const bindings::net_ns_type_operations;
+                    class.namespace = namespace;
+                }
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(class) };
                 // SAFETY: It has been initialised, and stays where it is until it is unregistered.
@@ -79,6 +110,12 @@ impl<T> PinnedDrop for Class<T> {
         // reference until it is released.
         unsafe { bindings::class_unregister(self.class.get()) };
     }
+}
+
+/// What devices of a class [in namespaces](Class::in_namespaces) are about.
+pub trait Namespaced {
+    /// The network namespace of its device, always the same. Any context.
+    fn namespace(&self) -> &Namespace;
 }
 
 /// The memory of a [`ClassDevice`].
@@ -240,6 +277,19 @@ unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
     let dev: *const Opaque<bindings::device> = Opaque::cast_from(dev);
     // SAFETY: By the safety requirements and the type invariant of `ClassDevice`.
     unsafe { container_of!(dev.cast_mut(), Inner<T>, dev) }
+}
+
+/// The namespace of the device in an [`Inner`].
+///
+/// # Safety
+///
+/// `dev` is the device of a `ClassDevice<T>` whose data has not been dropped.
+unsafe extern "C" fn namespace<T: Namespaced>(
+    dev: *const bindings::device,
+) -> *const bindings::ns_common {
+    // SAFETY: By the safety requirements.
+    let inner = unsafe { &*inner_of::<T>(dev.cast_mut()) };
+    inner.data.namespace().common()
 }
 
 /// The release function of the device in an [`Inner`].

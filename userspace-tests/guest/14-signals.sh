@@ -33,7 +33,7 @@ logout_all
 run() {
 	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0
 	for ((t = from; t <= to; t += step)); do
-		said=$(timeout 100 $([ $kind = siw ] || echo ip netns exec $ns) python3 $here/login-signal.py "$(add_target 0)" "$string" $t) || fail "$what, signal after $t ms: $said"
+		said=$(timeout 100 $([ $kind = siw ] || echo "${in_ns[@]}") python3 $here/login-signal.py "$(add_target 0)" "$string" $t) || fail "$what, signal after $t ms: $said"
 		read -r ms result <<<"$said"
 		# The C driver waits for the end of an address lookup.
 		[ $ms -le $limit ] || { ! rust_driver && [ $ms -le 5000 ]; } || fail "$what: login returned $ms ms after the signal at $t ms ($result)"

@@ -37,7 +37,7 @@ host=
 alone() {
 	echo 0x7 >$tmp/sm_lid
 	echo InfiniBand >$tmp/link_layer
-	timeout ${seconds-60} ip netns exec $ns unshare -m bash -c '
+	timeout ${seconds-60} "${in_ns[@]}" unshare -m bash -c '
 		for f in sm_lid link_layer; do
 			for d in rxe0 rxe10; do mount --bind "$1/$f" /sys/class/infiniband/$d/ports/1/$f || exit 90; done
 		done

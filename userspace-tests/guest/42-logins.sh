@@ -25,7 +25,7 @@ memory() { shrink; awk '$1 == "SUnreclaim:" {print $2}' /proc/meminfo; }
 # loop SECONDS CYCLES: sets done, took, broken, in, out.
 loop() {
 	local run=()
-	[ -z "$paired" ] || [ $kind = siw ] || run=(ip netns exec $ns)
+	[ -z "$paired" ] || [ $kind = siw ] || run=("${in_ns[@]}")
 	# udevd is slower than this, and its events would fill the memory.
 	udevadm control --exit --timeout=60 || fail "udevd does not end"
 	timeout $(($1 + 100)) "${run[@]}" python3 $here/login-loop.py "$1" "$2" "${pairs[@]}" >$tmp/said 2>&1

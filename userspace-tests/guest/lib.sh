@@ -172,8 +172,9 @@ fabric_pair() {
 	baseline
 }
 
-# ini COMMAND...: as the initiator's host.
-ini() { if [ $kind = siw ]; then "$@"; else ip netns exec $ns "$@"; fi; }
+# ini COMMAND...: as the initiator's host. Its /sys stays that of the first namespace, where the RDMA devices are.
+in_ns=(nsenter --net=/run/netns/$ns)
+ini() { if [ $kind = siw ]; then "$@"; else "${in_ns[@]}" "$@"; fi; }
 
 # Who is where; a loaded guest does not always learn it within the second that
 # RDMA/CM gives. Routes go with the link.
@@ -380,7 +381,7 @@ write_login() {
 	if [ -z "$paired" ]; then
 		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
 	else
-		out=$(timeout -k 5 60 $([ $kind = siw ] || echo ip netns exec $ns) bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
+		out=$(timeout -k 5 60 $([ $kind = siw ] || echo "${in_ns[@]}") bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
 	fi
 	out=${out##*: }		# "bash: line 1: printf: write error: File exists"
 	printf '%s' "$out"
