@@ -14,29 +14,30 @@ INSTALL_MOD_PATH ?=
 DESTDIR ?= $(INSTALL_MOD_PATH)
 
 ours := $(filter stock test,$(KDIR))
-out := $(here)/build/$(or $(ours),native)
-MODULE := $(out)/rust/ib_srp.ko
+out = $(here)/build/$(if $(ours),$(shell ci/series.sh pick)/$(ours),native)
+MODULE = $(out)/rust/ib_srp.ko
 
 .PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long bench bench-peers papers demo shell clean help
 
 modules:
 ifneq ($(ours),)
-	@ci/module.sh $(KDIR) $(out)
+	@out=$(out); ci/module.sh $(KDIR) $$out && ls $$out/rust/ib_srp.ko
 else
 	@ci/kdir.sh check $(KDIR)
 	@mkdir -p $(out)
 	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) modules
-endif
 	@ls $(MODULE)
+endif
 
 kdir:
 	@ci/kdir.sh make
 
 # No prerequisite: the module is built by the user and installed by root.
 install:
-	@[ -e $(MODULE) ] || { echo "there is no $(MODULE) yet: run make first" >&2; exit 1; }
-	@release=$$(modinfo -F vermagic $(MODULE) | cut -d' ' -f1) && \
-	install -D -m 644 $(MODULE) $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
+	@module=$(MODULE); \
+	[ -e $$module ] || { echo "there is no $$module yet: run make first" >&2; exit 1; }; \
+	release=$$(modinfo -F vermagic $$module | cut -d' ' -f1) && \
+	install -D -m 644 $$module $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
 	install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d rust/udev/60-srp.rules && \
 	install -D -m 755 -t $(DESTDIR)/usr/lib/udev rust/udev/srp-name && \
 	depmod -b $(or $(INSTALL_MOD_PATH),/) $$release && echo "ib_srp installed for $$release"
@@ -74,7 +75,8 @@ clean:
 
 help:
 	@echo 'make [modules]  ib_srp.ko, in build/; KDIR=DIR for another kernel than the running one,'
-	@echo '                KDIR=stock for the Debian 13 backports kernel, KDIR=test for the test kernel'
+	@echo '                KDIR=stock for the newest Debian 13 backports kernel, or that of SERIES'
+	@echo '                (7.2, say), KDIR=test for the test kernel'
 	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo 'make install    the module to updates/, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
 	@echo 'make clippy     lints; no warning is allowed'

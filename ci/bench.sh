@@ -13,6 +13,7 @@
 bench=$top/userspace-tests/bench
 out=$top/build/bench
 logs=$top/build/log
+[ "${MODE-}" = wall ] || { pick_series; logs=$built/log; }
 mkdir -p "$out" "$logs"
 
 # Those that SHORT or ONLY leave, with commas; nothing for all.
@@ -28,7 +29,7 @@ build_counts() {
 prepare() {
 	root=$("$top/ci/root.sh")
 	counts=$(step counts "1 $root $(sha256sum <"$bench/counts.c")" build_counts)
-	"$top/ci/module.sh" stock "$top/build/stock" >&2
+	"$top/ci/module.sh" stock "$built/stock" >&2
 }
 
 # guest NAME CPUS PROGRAM [OPTION]...: the drivers take turns in one boot. What measure.py says is on the
@@ -48,7 +49,7 @@ once() {
 	"$top/ci/vm.sh" stock "${clock[@]}" --log "$name" --timeout "${TIMEOUT:-21600}" --append "${MTU:+MTU=$MTU}" \
 		--qemu=-drive --qemu="file=/log/$name.disk,if=virtio,format=raw" \
 		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/$name.counts" \
-		--module "$top/build/stock/rust/ib_srp.ko" \
+		--module "$built/stock/rust/ib_srp.ko" \
 		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" "$@" \
 		-- bash /srp/guest.sh rxe "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
 }
@@ -60,7 +61,7 @@ died_with_c() {
 		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp( |$)' >/dev/null
 }
 
-# report ARGUMENT...: report.py, with build/log in /log and build/bench in /out.
+# report ARGUMENT...: report.py, with the logs in /log and build/bench in /out.
 report() {
 	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
 		python3 /bench/report.py "$@"
@@ -118,11 +119,11 @@ peers() {
 	for f in "$iscsi"/*; do files+=(--file "$f"); done
 	# Debian's kernel has no rnbd.
 	linux=$("$top/ci/linux.sh")
-	"$top/ci/module.sh" stock "$top/build/rnbd/rtrs" "$linux/source/drivers/infiniband/ulp/rtrs" modules \
+	"$top/ci/module.sh" stock "$built/rnbd/rtrs" "$linux/source/drivers/infiniband/ulp/rtrs" modules \
 		CONFIG_INFINIBAND_RTRS=m CONFIG_INFINIBAND_RTRS_CLIENT=m CONFIG_INFINIBAND_RTRS_SERVER=m >&2
-	"$top/ci/module.sh" stock "$top/build/rnbd" "$linux/source/drivers/block/rnbd" modules \
+	"$top/ci/module.sh" stock "$built/rnbd" "$linux/source/drivers/block/rnbd" modules \
 		CONFIG_BLK_DEV_RNBD_CLIENT=m CONFIG_BLK_DEV_RNBD_SERVER=m KBUILD_EXTRA_SYMBOLS=/out/rtrs/Module.symvers >&2
-	for f in "$top"/build/rnbd/{,rtrs/}*.ko; do files+=(--module "$f"); done
+	for f in "$built"/rnbd/{,rtrs/}*.ko; do files+=(--module "$f"); done
 	only=${only:-$(awk '/^(4k|16k|128k|1m)-/ {print $1}' "$bench/workloads.tsv" | paste -sd,)}
 	guest peers 1 peers --file "$bench/peers.sh" --file "$bench/peers.py" "${files[@]}"
 	report --peers --out /out/peers.json /log/bench-peers

@@ -11,6 +11,7 @@ tests=$top/userspace-tests/guest
 at_once=${GUESTS:-$((jobs * 3 / 2))}
 failed_before=0
 tools=$("$top/ci/tools.sh")
+pick_series
 # What tests use beside those in their folder; 27-wall runs the bench.
 files=(--file "$tools/fake-umad.so" --file "$tools/target" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh")
 for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
@@ -30,8 +31,8 @@ group() {
 		[ -z "${LONG-}" ] || limit=${long:-$limit}
 		list+=("$t:$((${limit:-300} + 60))")
 	done
-	[ "${DRIVER-}" = c ] || module=(--module "$top/build/$kernel/rust/ib_srp.ko")
-	module+=(--module "$top/build/slow_qp-$kernel/slow_qp.ko")
+	[ "${DRIVER-}" = c ] || module=(--module "$built/$kernel/rust/ib_srp.ko")
+	module+=(--module "$built/slow_qp-$kernel/slow_qp.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
 		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
@@ -65,8 +66,8 @@ fi
 
 for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
-	"$top/ci/module.sh" "$k" "$top/build/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
-	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$top/build/$k" >&2
+	"$top/ci/module.sh" "$k" "$built/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
+	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$built/$k" >&2
 done
 
 out=$(mktemp -d)
@@ -86,7 +87,7 @@ count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\
 again() {
 	local w words name=$1 failed head=()
 	read -ra words <<<"$2"
-	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)' "$top/build/log/$name.log"; then return 0; fi
+	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)' "$built/log/$name.log"; then return 0; fi
 	mapfile -t failed < <(sed -n "s|^fail $name/\([0-9][0-9]-[^:]*:[a-z]*\): .*|\1|p" "$out/$name")
 	[ ${#failed[@]} -gt 0 ] || return 0
 	head=("$name")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|test|kasan: prints a folder with `vmlinuz`, `release` and
+# initramfs.sh stock|test|kasan|kunit: prints a folder with `vmlinuz`, `release` and
 # `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
 # What changes from run to run (our module, the tests) is in a second archive
 # that vm.py appends.
@@ -49,6 +49,7 @@ pack() {
 }
 
 root=$("$top/ci/root.sh")
+pick_series
 linux=$("$top/ci/linux.sh")
 kind=${1-}
 case $kind in
@@ -57,13 +58,13 @@ stock)
 	modules=$linux/image/usr/lib/modules
 	vmlinuz=$modules/$release/vmlinuz
 	;;
-test|kasan)
+test|kasan|kunit)
 	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
-	vmlinuz=$tree/arch/x86/boot/bzImage
-	[ $kind = test ] || vmlinuz=$tree/vmlinux
+	vmlinuz=$tree/vmlinux
+	[ $kind != test ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|test|kasan" ;;
+*) die "usage: initramfs.sh stock|test|kasan|kunit" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

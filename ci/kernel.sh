@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|test|kasan: prints the build folder of a kernel that modules can
+# kernel.sh stock|test|kasan|kunit: prints the build folder of a kernel that modules can
 # be built against. `stock` is Debian's own kernel, its Rust metadata made again
-# from its source and .config; `test` and `kasan` are ours (test.config, kasan.config),
+# from its source and .config; `test`, `kasan` and `kunit` are ours (see fragments),
 # with their modules installed under modules/, and patches/ applied: repairs of soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
+pick_series
 linux=$("$top/ci/linux.sh")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
@@ -26,10 +27,21 @@ stock() {
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' stock "$release" "$jobs"
 }
 
-# ours KERNEL TARGET... FOLDER: common.config and KERNEL.config on top of allnoconfig.
+# Of *.config.
+fragments() {
+	case $1 in
+	test) echo common guests test ;;
+	kasan) echo common guests um kasan ;;
+	kunit) echo common um ;;
+	esac
+}
+
+merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done; }
+
+# ours KERNEL TARGET... FOLDER: its fragments on top of allnoconfig.
 ours() {
 	local kernel=$1 dir=${*: -1} d binds=()
-	cat "$top/ci/common.config" "$top/ci/$kernel.config" >"$dir/fragment"
+	merged "$kernel" >"$dir/fragment"
 	for d in "${patched[@]}"; do
 		mkdir -p "$dir/patched/$d"
 		cp -r "$linux/source/$d/." "$dir/patched/$d"
@@ -53,11 +65,12 @@ ours() {
 		m -s INSTALL_MOD_PATH=/build/modules INSTALL_MOD_STRIP=1 modules_install
 		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
-options() { cat "$top/ci/common.config" "$top/ci/$1.config" "$top"/ci/patches/*.patch | sha256sum; }
+options() { { merged "$1"; cat "$top"/ci/patches/*.patch; } | sha256sum; }
 
 case ${1-} in
 stock) step kernel-stock "1 $linux" stock ;;
 test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|test|kasan" ;;
+kunit) step kernel-kunit "1 $(make_flags kunit) $linux $(options kunit)" ours kunit vmlinux ;;
+*) die "usage: kernel.sh stock|test|kasan|kunit" ;;
 esac

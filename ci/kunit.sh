@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kunit.sh [test|kasan]: builds the module with its KUnit suites, loads it in a guest
+# kunit.sh [test|kasan|kunit]: builds the module with its KUnit suites, loads it in a guest
 # with that kernel (kasan) and counts what the suites say.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-kasan}
-out=$top/build/kunit-$kernel
+pick_series
+out=$built/kunit-$kernel
 "$top/ci/module.sh" "$kernel" "$out" "$top" modules SRP_KUNIT=1 >&2
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT

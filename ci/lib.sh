@@ -4,7 +4,6 @@ set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/srp-rs
-series=${SERIES:-7.2}
 jobs=$(nproc)
 mkdir -p "$cache"
 
@@ -78,6 +77,30 @@ mirror() {
 	printf '%s\n' "$m"
 }
 
+# The kernel series, SERIES or the newest that trixie-backports has, also for what this script calls.
+# What is built for it goes to `built`.
+pick_series() {
+	[ -n "${SERIES-}" ] || SERIES=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
+	[ -n "$SERIES" ] || die "no kernel series"
+	export SERIES
+	built=$top/build/$SERIES
+}
+
+# For scripts inside the root: `use_sources next` lets apt see unstable and experimental instead, with
+# `$apt`. A mirror that lags is as good for what only warns.
+# shellcheck disable=SC2016
+apt_sources='
+	apt=
+	use_sources() {
+		[ "$1" = next ] || return 0
+		mkdir -p /tmp/apt/lists/partial
+		sed -n "s/ trixie main$/ sid main/p" /etc/apt/sources.list >/tmp/apt/list
+		sed -n "s/ trixie main$/ experimental main/p" /etc/apt/sources.list >>/tmp/apt/list
+		apt="-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent -o Dir::State::Lists=/tmp/apt/lists"
+		apt="$apt -o Dir::Cache=/tmp/apt -o Acquire::Languages=none -o Acquire::Check-Valid-Until=false"
+	}
+'
+
 # mmdebstrap; its mounts end with it, whatever ends it.
 bootstrap() {
 	host_needs mmdebstrap debian-archive-keyring util-linux
@@ -89,7 +112,7 @@ bootstrap() {
 make_flags() {
 	case $1 in
 	# The stub's return from a signal must have nothing on its stack, so no frame pointer there.
-	kasan) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang" CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"' ;;
+	kasan|kunit) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang" CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"' ;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac
 }

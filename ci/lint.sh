@@ -1,22 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy|fmt|fmt-check|doc|unsafe|abi: checks of the source, with the
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi: checks of the source, with the
 # toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
-# Both kernels: what is dead code or a useless cast in one may not be in the other.
+# Two kernels: what is dead code or a useless cast in one may not be in the other.
 clippy() {
 	local k log bad=0
-	for k in kasan stock; do
+	pick_series
+	[ $# -gt 0 ] || set -- kasan stock
+	for k; do
 		log=$(mktemp)
-		rm -f "$top/build/clippy-$k/rust/srp_main.o"
-		"$top/ci/module.sh" $k "$top/build/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= >"$log" 2>&1 || bad=1
+		rm -f "$built/clippy-$k/rust/srp_main.o"
+		"$top/ci/module.sh" "$k" "$built/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= >"$log" 2>&1 || bad=1
 		! grep -Eq '^(warning|error)' "$log" || bad=1
 		[ $bad = 0 ] || sed -n '/^\(warning\|error\)/,$p' "$log"
 		rm -f "$log"
 	done
-	[ $bad = 0 ] && echo "clippy: no warning"
+	[ $bad = 0 ] && echo "clippy: no warning for Linux $SERIES"
 }
 
 # The kernel's own format, which files outside of it would not find.
@@ -31,7 +33,9 @@ fmt() {
 
 # rustdoc with the flags that the kernel gave rustc for the module.
 doc() {
-	local root linux build out=$top/build/kasan log
+	local root linux build out log
+	pick_series
+	out=$built/kasan
 	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh" kasan)
 	"$top/ci/module.sh" kasan "$out" "$src" >&2
 	log=$(mktemp)
@@ -87,7 +91,8 @@ abi() {
 }
 
 case ${1-} in
-clippy|doc|unsafe|abi) "$1" ;;
+doc|unsafe|abi) "$1" ;;
+clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
 *) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi" ;;

@@ -1,19 +1,36 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
+# module.sh stock|test|kasan|kunit OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
 # against one of our kernels, object files in OUT. SRC is this checkout unless given.
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 2 ] || die "usage: module.sh stock|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
+[ $# -ge 2 ] || die "usage: module.sh stock|test|kasan|kunit OUT [SRC [TARGET [VAR=VALUE]...]]"
 root=$("$top/ci/root.sh")
+pick_series
 linux=$("$top/ci/linux.sh")
 kernel=$1
-build=$("$top/ci/kernel.sh" "$kernel")
 mkdir -p "$2" "$cache/ccache"
 out=$(cd "$2" && pwd)
 src=$(cd "${3:-$top}" && pwd)
 target=${4:-modules}
 shift $(($# < 4 ? $# : 4))
+
+# Where the source is as it was committed, what does not build is the kernel's news: says so, with the newest
+# kernel for which it does.
+other_series() {
+	local s
+	[ "$src" = "$top" ] && [ "$kernel $target $*" = "stock modules " ] && [ -z "${TRIED-}" ] &&
+		[ -z "$(git -C "$top" status --porcelain rust include 2>/dev/null)" ] || exit 1
+	export TRIED=$SERIES
+	while read -r s _; do
+		[ "$s" != "$SERIES" ] || continue
+		! SERIES=$s "$0" stock "$top/build/$s/stock" >/dev/null 2>&1 ||
+			die "this module does not build for Linux $SERIES yet; the newest kernel that it builds for is $s: say SERIES=$s."
+	done < <("$top/ci/series.sh")
+	die "this module builds for no kernel of trixie-backports."
+}
+
+build=$("$top/ci/kernel.sh" "$kernel") || other_series "$@"
 
 # Two builds in one folder would take each other's files away.
 exec {lock}>"$out/.lock"
@@ -22,4 +39,4 @@ in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$ou
 	export CCACHE_DIR=/ccache
 	flags=$1
 	shift
-	eval "make -C /linux O=/build M=/srp MO=/out $flags \"\$@\""' module "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&-
+	eval "make -C /linux O=/build M=/srp MO=/out $flags \"\$@\""' module "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&- || other_series "$@"

@@ -6,12 +6,13 @@
 
 bench=$top/userspace-tests/bench
 out=$top/build/bench
+pick_series
 mkdir -p "$out"
 
 # Debian's kernel has no siw.
-"$top/ci/module.sh" stock "$top/build/papers" "$top" modules SRP_BENCH=1 >&2
-"$top/ci/module.sh" stock "$top/build/siw" "$("$top/ci/linux.sh")/source/drivers/infiniband/sw/siw" modules CONFIG_RDMA_SIW=m >&2
-"$top/ci/module.sh" stock "$top/build/stock" >&2
+"$top/ci/module.sh" stock "$built/papers" "$top" modules SRP_BENCH=1 >&2
+"$top/ci/module.sh" stock "$built/siw" "$("$top/ci/linux.sh")/source/drivers/infiniband/sw/siw" modules CONFIG_RDMA_SIW=m >&2
+"$top/ci/module.sh" stock "$built/stock" >&2
 
 # guest PART KIND [OPTION]...
 logs=()
@@ -22,8 +23,8 @@ guest() {
 		--file "$bench/papers-guest.sh" --file "$bench/papers-io.py" -- bash /srp/papers-guest.sh "$kind" "$part"
 	logs+=("/log/papers-$part-$kind.log")
 }
-guest micro rxe --module "$top/build/papers/rust/ib_srp.ko" --module "$top/build/siw/siw.ko"
-guest io rxe --module "$top/build/stock/rust/ib_srp.ko"
-guest reads rxe --module "$top/build/stock/rust/ib_srp.ko"
-guest reads siw --module "$top/build/stock/rust/ib_srp.ko" --module "$top/build/siw/siw.ko"
+guest micro rxe --module "$built/papers/rust/ib_srp.ko" --module "$built/siw/siw.ko"
+guest io rxe --module "$built/stock/rust/ib_srp.ko"
+guest reads rxe --module "$built/stock/rust/ib_srp.ko"
+guest reads siw --module "$built/stock/rust/ib_srp.ko" --module "$built/siw/siw.ko"
 "$top/ci/plot.sh" papers.py /out "${logs[@]}"

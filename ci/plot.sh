@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # plot.sh SCRIPT ARGUMENT...: runs a script of userspace-tests/bench where there is a plotting library;
-# /out is build/bench there, and /log build/log.
+# /out is build/bench there, and /log where the console's logs are.
 . "$(dirname "$0")/lib.sh"
 
 make_root() {
@@ -12,5 +12,7 @@ make_root() {
 script=$1
 shift
 root=$(step plot 1 make_root)
-in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$top/build/log:/log:ro" -- \
+logs=$top/build/log
+[ "${MODE-}" = wall ] || { pick_series; logs=$built/log; }
+in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$logs:/log:ro" -- \
 	env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 "/bench/$script" "$@"

@@ -3,8 +3,9 @@
 # shell.sh [stock|test]: a guest to play in, with a target and a login.
 . "$(dirname "$0")/lib.sh"
 kernel=${1:-stock}
-"$top/ci/module.sh" "$kernel" "$top/build/$kernel" >&2
-"$top/ci/vm.sh" "$kernel" --log shell --shell --module "$top/build/$kernel/rust/ib_srp.ko" -- '
+pick_series
+"$top/ci/module.sh" "$kernel" "$built/$kernel" >&2
+"$top/ci/vm.sh" "$kernel" --log shell --shell --module "$built/$kernel/rust/ib_srp.ko" -- '
 	. /srp/tests/lib.sh; set +u; tmp=/tmp
 	load_target; load_srp; fabric 1; back_null disk 256; target 0; lun 0 0 disk
 	echo "login: echo $(login_string 0) > $(add_target 0)"

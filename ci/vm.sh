@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm.sh stock|test|kasan [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
+# vm.sh stock|test|kasan|kunit [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
 # of our kernels; vm.sh KERNEL --help shows the options. Files given to
-# --module and --file are host paths; the console's log is build/log/NAME.log
+# --module and --file are host paths; the console's log is build/SERIES/log/NAME.log
 # (--log NAME).
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 1 ] || die "usage: vm.sh stock|test|kasan [OPTION]... [--] COMMAND..."
+[ $# -ge 1 ] || die "usage: vm.sh stock|test|kasan|kunit [OPTION]... [--] COMMAND..."
 root=$("$top/ci/root.sh")
+pick_series
 guest=$("$top/ci/guest.sh")
 kernel=$("$top/ci/initramfs.sh" "$1")
 shift
 
-logs=$top/build/log log=guest
+logs=$built/log log=guest
 binds=() args=()
 bind() {
 	local f; f=$(realpath -e "$1")

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# series.sh: prints the kernel series that trixie-backports has, the newest first, a line each: series, release of
+# the stock kernel, version of its packages. The archive is asked once a day.
+# series.sh pick: prints the series that is built for.
+# series.sh next: the same of the newest kernel of unstable and experimental, or nothing if it is no newer than that
+# (or than NEWER_THAN, a version).
+. "$(dirname "$0")/lib.sh"
+
+root=$("$top/ci/root.sh")
+
+# A series counts if it has a kernel and the source of that very version.
+list() {
+	in_root "$root" "$3:/out" -- bash -euo pipefail -c "$apt_sources"'
+		use_sources "$1"
+		apt-get $apt update -qq
+		apt-cache $apt search --names-only "^linux-image-[0-9.]+(\+deb[0-9]+)?-amd64$" | sed "s/ .*//" | sort >/tmp/images
+		apt-cache $apt search --names-only "^linux-source-[0-9]+\.[0-9]+$" | sed "s/ .*//" >/tmp/sources
+		xargs -r apt-cache $apt madison </tmp/sources | tr -d " " | grep -E "$2" | sort -t "|" -k 2,2Vr >/tmp/versions
+		declare -A seen=()
+		while IFS="|" read -r source version _; do
+			series=${source#linux-source-} upstream=${version%%[-~]*}
+			[ -z "${seen[$series]-}" ] || continue
+			image=$(grep -Ex "linux-image-($upstream|$series)(\+deb[0-9]+)?-amd64" /tmp/images | tail -n 1) || continue
+			apt-cache $apt madison "$image" | tr -d " " | grep -F "|$version|" >/dev/null || continue
+			seen[$series]=1
+			echo "$series ${image#linux-image-} $version"
+		done </tmp/versions | sort -k 3,3Vr >/out/list
+		[ -s /out/list ]' list "$1" "$2"
+}
+
+case ${1-} in
+pick) pick_series; echo "$SERIES" ;;
+'')
+	# Without the archive the last answer is good enough.
+	if ! found=$(step series "1 $(date +%F) $root" list '' 'trixie-backports/main' 2>"$cache/series.err"); then
+		found=$(find "$cache" -maxdepth 1 -name 'series-????????????????' -printf '%T@ %p\n' | sort -n | sed -n '$s/[^ ]* //p')
+		[ -n "$found" ] || { cat "$cache/series.err" >&2; die "trixie-backports could not be asked for its kernels"; }
+		say "trixie-backports could not be asked for its kernels (see $cache/series.err): its last answer is used"
+	fi
+	cat "$found/list"
+	;;
+next)
+	newest=${NEWER_THAN:-$("$0" | sed -n '1s/.* //p')}
+	found=$(step series-next "1 $(date +%F) $root" list next '(sid|experimental)/main')
+	read -r series release version <"$found/list"
+	! dpkg --compare-versions "${version%-*}" gt "${newest%-*}" || echo "$series $release $version"
+	;;
+*) die "usage: series.sh [pick|next]" ;;
+esac
