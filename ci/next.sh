@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Builds the module for the newest kernel of unstable and experimental, if that is newer than what trixie-backports
-# has: an early warning, which fails nothing. Nobody has run that kernel here.
+# has: an early warning, which fails nothing. It is not run: that kernel has the symbols of another rustc.
 . "$(dirname "$0")/lib.sh"
 
 skipped() { printf 'next: skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"; exit 0; }
@@ -11,7 +11,7 @@ mkdir -p "${log%/*}"
 packages=$("$top/ci/series.sh" next 2>"$log") || { cat "$log"; skipped "unstable could not be asked for its kernel"; }
 [ -n "$packages" ] || skipped "unstable and experimental have no newer kernel than trixie-backports"
 read -r _ _ version <<<"$packages"
-if TRIED=next SERIES=next "$top/ci/module.sh" stock "$top/build/next/stock" "$top" modules >"$log" 2>&1; then
+if TRIED=next SERIES=next "$top/ci/module.sh" stock "$top/build/next/stock" "$top" modules KBUILD_MODPOST_WARN=1 >"$log" 2>&1; then
 	echo "next: builds for Linux $version"
 	echo "1 passed, 0 failed, 0 skipped"
 else
