@@ -148,13 +148,13 @@ undo() {
 # command.
 writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
 
-# journal DEVICE [OPTION]...: starts it and waits until it has done something.
+# journal DEVICE [OPTION]...: starts it and waits until it has written.
 journal() {
 	# What an earlier one wrote must not pass for this one's.
 	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none || fail "cannot empty the back end"
 	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
 	journal=$!
-	within 20 "I/O" eval '[ -s $tmp/journal.events ] || ! kill -0 $journal'
+	within 20 "the first write" eval "grep -qs ' wrote$' $tmp/journal.events || ! kill -0 $journal"
 	sleep 0.5
 }
 # until_event SECONDS SINCE PATTERN: waits for an event of at least that time whose text fits the
