@@ -104,7 +104,7 @@ if [ -n "${LONG-}" ]; then
 	clock; t=$now
 	logout $host 30
 	! wait $reader || fail "reads after the log-out"
-	clock; in_time "the log-out" $t $now 20000000
+	clock; in_time "the log-out" $t $now 21000000
 	clean
 fi
 no_complaints
