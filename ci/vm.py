@@ -3,7 +3,9 @@
 """Boots a guest and watches its console. vm.sh runs this in the toolchain root."""
 
 import argparse
+import contextlib
 import ctypes
+import glob
 import hashlib
 import os
 import re
@@ -85,6 +87,8 @@ class Guest:
         with open(f"{kernel}/vmlinuz", "rb") as f:
             self.uml = f.read(4) == b"\x7fELF"
         self.peer = None
+        # The deadline has ended it, on a machine that gave it too little.
+        self.too_slow = False
 
     def initramfs(self, job):
         files = tree("/srp/ci/guest", "payload/ci")
@@ -175,6 +179,15 @@ class Guest:
             return 0
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def starved(self):
+        """Whether the running guest waited for a CPU for at least half of the time that it wanted one."""
+        ran = waited = 0
+        for path in glob.glob(f"/proc/{self.pid}/task/*/schedstat"):
+            with contextlib.suppress(OSError), open(path) as f:
+                on, off, _ = map(int, f.read().split())
+                ran, waited = ran + on, waited + off
+        return waited > ran
+
     def watch(self, command, limit, log, tries=3):
         """Yields what happens on the console: ("report", text), ("line", text),
         (word, rest) for a line of our protocol, and at last ("ended", why)."""
@@ -190,7 +203,9 @@ class Guest:
             while True:
                 left = end - time.monotonic()
                 if left <= 0:
-                    why = why or f"deadline of {limit:.0f} s"
+                    if not why:
+                        why = f"deadline of {limit:.0f} s"
+                        self.too_slow = self.starved()
                     break
                 if booted and time.monotonic() > booted:
                     why = "hung in early boot"
@@ -292,7 +307,7 @@ def run_tests(guest, name, tests):
     a = guest.args
     wanted = [f"{n}:{k}" for n, k, _ in tests]
     results = {}
-    current, began, output, reports, cpu = None, 0, [], [], 0
+    current, began, output, reports, cpu, why = None, 0, [], [], 0, None
 
     def result(test, verdict, why=""):
         results[test] = verdict
@@ -317,13 +332,15 @@ def run_tests(guest, name, tests):
                 elif verdict == "fail":
                     result(test, "fail", seconds)
                 else:
-                    result(test, verdict, next((o for o in output if "skipped:" in o), "") if verdict == "skip" else seconds)
+                    result(test, verdict, seconds if verdict == "ok" else next((o for o in output if "skipped:" in o), ""))
                 output, reports = [], []
                 began = 1
             elif word == "peer":
                 guest.peer.order(text)
             elif word == "ended":
-                if current and current not in results:
+                if guest.too_slow and not reports:
+                    why = f"skipped: machine too slow: {text} of the guest"
+                elif current and current not in results:
                     result(current, "fail", reports[0] if reports else text)
                 elif text != "end" or reports:
                     result("end", "fail", reports[0] if reports else text)
@@ -336,9 +353,10 @@ def run_tests(guest, name, tests):
         result("peer", "fail", guest.peer.reports[0])
     for test in wanted:
         if test not in results:
-            result(test, "fail", "did not run")
+            result(test, *(("slow", why) if why else ("fail", "did not run")))
     count = list(results.values()).count
-    print(f"{count('ok')} passed, {count('fail')} failed, {count('skip')} skipped")
+    # A machine that was too slow to judge has skipped it, too.
+    print(f"{count('ok')} passed, {count('fail')} failed, {count('skip') + count('slow')} skipped")
     return 0 if count("fail") == 0 and began else 1
 
 

@@ -31,12 +31,15 @@ say "a login takes $took ms, so a signal must end it within $limit ms"
 logout_all
 
 run() {
-	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0
+	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0 began
 	for ((t = from; t <= to; t += step)); do
+		clock; began=$now
 		said=$(timeout 100 $([ $kind = siw ] || echo "${in_ns[@]}") python3 $here/login-signal.py "$(add_target 0)" "$string" $t) || fail "$what, signal after $t ms: $said"
 		read -r ms result <<<"$said"
 		# The C driver waits for the end of an address lookup.
-		[ $ms -le $limit ] || { ! rust_driver && [ $ms -le 5000 ]; } || fail "$what: login returned $ms ms after the signal at $t ms ($result)"
+		clock
+		[ $ms -le $limit ] || { ! rust_driver && [ $ms -le 5000 ]; } ||
+			exceeded $(((ms - limit) * 1000)) $began $now "$what: login returned $ms ms after the signal at $t ms ($result)"
 		[ $ms -le $most ] || most=$ms
 		[ "$result" = done ] || count=$((count + 1))
 		logout_all

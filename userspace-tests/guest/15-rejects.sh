@@ -15,18 +15,19 @@ where=src=$src,dest=$dest:$port
 
 # refused WHAT STRING ERROR... : ERROR is one of the texts that are right.
 refused() {
-	local what=$1 string=$2 t=${EPOCHREALTIME/./} error before e
+	local what=$1 string=$2 t error before e
 	shift 2
 	before=$(hosts)
 	mark
+	clock; t=$now
 	error=$(write_login 0 "$string")
-	t=$(((${EPOCHREALTIME/./} - t) / 1000))
+	clock
 	[ -n "$error" ] || fail "$what: was accepted"
 	for e; do [ "$error" = "$e" ] && break; done
 	[ "$error" = "$e" ] || fail "$what: got '$error', wanted one of: $*"
 	equal "hosts after '$what'" "$(hosts)" "$before"
-	[ $t -le 15000 ] || fail "$what took $t ms"
-	say "$what: $error after $t ms"
+	in_time "$what" $t $now 15000000
+	say "$what: $error after $(ms $((now - t)))"
 }
 # named REGEX: our driver's line. siw loses what the target sends along with a
 # rejection: it reports a reset, and rdma_consumer_reject_data() has nothing.

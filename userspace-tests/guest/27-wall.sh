@@ -38,14 +38,15 @@ refused 'no RDMA port rxe0/2' DEVICE=rxe0/2 OVERWRITE=1
 loaded ib_srp || fail "the module has gone"
 [ -z "$(hosts)" ] || fail "it has logged in"
 
-began_at=$EPOCHSECONDS
+clock; since=$now
 wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write ||
 	fail "the bench: $(tail -n 5 $tmp/out $tmp/err)"
 cat $tmp/out
 # Three with two drivers, twice, of 1 s or more; 16 LUNs are not there.
-[ $((EPOCHSECONDS - began_at)) -ge 12 ] || fail "it took only $((EPOCHSECONDS - began_at)) s"
+clock; until=$now
+[ $((until - since)) -ge 12000000 ] || fail "it took only $(ms $((until - since)))"
 same && fail "nothing was written"
-python3 -B - $tmp/tree/build/bench/wall.json $tmp/out <<'EOF' || fail "the figures are wrong"
+python3 -B - $tmp/tree/build/bench/wall.json $tmp/out >$tmp/lacking <<'EOF' || fail "the figures are wrong: $(<$tmp/lacking)"
 import json, re, sys
 with open(sys.argv[1]) as f:
     workloads = json.load(f)["workloads"]
@@ -64,7 +65,10 @@ for name, entry in io.items():
         depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
         for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
             seconds = latency / 1e9
-            assert 0.6 * depth < iops * seconds < (1.1 + seconds) * depth, (name, iops, seconds)
+            assert iops * seconds < (1.1 + seconds) * depth, (name, iops, seconds)
+            # The time for which that was not so, of the second, is fio's own: it sends nothing while it waits for a CPU.
+            if (lacking := 0.6 - iops * seconds / depth) >= 0:
+                print(int(lacking * 1e6) + 1, name, iops, seconds)
     for variant in drivers - {"rust"}:
         title = name if variant == "c" else f"{name} {variant}"
         line = next(line for line in intervals.splitlines() if line.startswith(f"{title:22}"))
@@ -79,6 +83,7 @@ for name, entry in io.items():
         row = next(line for line in text.splitlines() if line.startswith(f"{title:22}")).split()
         assert abs(float(row[row.index(title.split()[-1]) + 3]) - mean) < 0.001, (row, mean)
 EOF
+while read -r lacking what; do exceeded $lacking $since $until "too little was under way: $what"; done <$tmp/lacking
 [ -z "$(hosts)" ] || fail "a login is left"
 load_srp
 clean

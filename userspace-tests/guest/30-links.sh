@@ -22,18 +22,18 @@ outage() {
 	detected "$seconds s"
 	if [ $seconds -gt $fast_io_fail ]; then
 		until_event 20 $t0 '^error'
-		bound "$seconds s: errors" $((at - hurt)) 10
+		bound "$seconds s: errors" $hurt $at 10
 	fi
 	clock
 	[ $((now - hurt)) -ge ${seconds}000000 ] || sleep $(((hurt + ${seconds}000000 - now) / 1000000)).5
 	clock; t1=$now
 	$3
 	until_event 20 $t1 '^ok'
-	bound "$seconds s: I/O resumed" $((at - t1)) 10
+	bound "$seconds s: I/O resumed" $t1 $at 10
 	until_event 20 $t1 '^state running$'
 	if [ $seconds -lt $fast_io_fail ]; then
 		errors $t0
-		[ $errors = 0 ] || fail "$errors errors after an outage of $seconds s"
+		[ $errors = 0 ] || exceeded $((at - t0 - fast_io_fail * 1000000)) $t0 $at "$errors errors after an outage of $seconds s"
 	fi
 }
 pull() { cable down 0; }
@@ -67,7 +67,7 @@ clock; t1=$now
 goes_on 20
 within $((20 * factor / 1000)) "running after the bad contact" state running
 clock
-bound "bad contact: running again" $((now - t1)) 10
+bound "bad contact: running again" $t1 $now 10
 alive 2
 settle
 once

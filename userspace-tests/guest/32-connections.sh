@@ -30,7 +30,7 @@ broken() {
 	"$@"
 	until_event 30 $t1 '^state running$'
 	until_event 20 $at '^(ok|state running)'
-	bound "$what: running again" $((at - t1)) 10
+	bound "$what: running again" $t1 $at 10
 }
 reset() {
 	nft "add table inet resets; add chain inet resets in { type filter hook input priority 0; };

@@ -44,9 +44,9 @@ restart() {
 	clock; t1=$now
 	within $((40 * factor / 1000)) "running again" state running
 	clock
-	bound "$1: running again" $((now - t1)) 10
+	bound "$1: running again" $t1 $now 10
 	goes_on 20
-	bound "$1: I/O resumed" $((at - t1)) 10
+	bound "$1: I/O resumed" $t1 $at 10
 }
 for ((i = 0; i < ${LONG:+5} + 1; i++)); do
 	restart "target switched off and on" off on

@@ -28,9 +28,9 @@ for how in disabled unreachable; do
 	if [ $how = disabled ]; then hit off; else hit hole both 0; fi
 	detected "$how"
 	until_event 30 $t0 '^error'
-	bound "$how: errors" $((at - hurt)) 5 $fast_io_fail
+	bound "$how: errors" $hurt $at 5 $fast_io_fail
 	until_event $((dev_loss + 30)) $t0 '^gone$'
-	bound "$how: gone" $((at - hurt)) 5 $dev_loss
+	bound "$how: gone" $hurt $at 5 $dev_loss
 	within $((20 * factor / 1000)) "the host is gone" gone $host
 	# An attempt to connect again passes through no state of its own.
 	states $t0
@@ -46,7 +46,7 @@ for how in disabled unreachable; do
 	clock; t0=$now
 	unload_srp || fail "rmmod ib_srp: $(cat $tmp/rmmod)"
 	clock
-	if [ $how = disabled ]; then bound "rmmod" $((now - t0)) 10; else bound "rmmod without the target" $((now - t0)) 20; fi
+	if [ $how = disabled ]; then bound "rmmod" $t0 $now 10; else bound "rmmod without the target" $t0 $now 20; fi
 	heal 0
 	load_srp
 done

@@ -23,12 +23,12 @@ timeout 60 dd if=$dev of=$tmp/block bs=4k count=1 iflag=direct 2>$tmp/dd &
 dd=$!
 within $((9 * factor / 1000)) "detected" eval '! state running || ! kill -0 $dd 2>/dev/null'
 clock
-bound "detected" $((now - t0)) 3
+bound "detected" $t0 $now 3
 heal 0
 clock; t0=$now
 wait $dd || fail "the first command: $(cat $tmp/dd)"
 clock
-bound "the first command" $((now - t0)) 10
+bound "the first command" $t0 $now 10
 state running || fail "the state is $now_state"
 trace $host
 journal $dev --rport port-${host#host}:1
@@ -55,7 +55,7 @@ clock; t0=$now
 within $((15 * factor / 1000)) "found dead" eval '! state running'
 clock
 # A test each two seconds, which must be answered by the next.
-bound "found dead without I/O" $((now - t0)) 3 4
+bound "found dead without I/O" $t0 $now 3 4
 equal "commands meanwhile" "$(requests)" "$before"
 heal 0
 within $((15 * factor / 1000)) "running again" state running

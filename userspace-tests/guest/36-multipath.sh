@@ -62,6 +62,7 @@ for ((n = 0; n < failures; n++)); do
 	esac
 	within $((15 * factor / 1000)) "path $i failed ($way, $n)" eval '[ $(active) = 1 ]'
 	clock; [ $((now - t0)) -le $slowest_fail ] || slowest_fail=$((now - t0))
+	bound "failover ($way, $n)" $t0 $now 10
 	# The other path alone carries the I/O.
 	acked; was=$acked
 	within 10 "I/O on the other path ($way, $n)" eval 'acked; [ $acked -gt $was ]'
@@ -73,10 +74,8 @@ for ((n = 0; n < failures; n++)); do
 	esac
 	within $((25 * factor / 1000)) "path $i back ($way, $n)" eval '[ $(active) = 2 ]'
 	clock; [ $((now - t0)) -le $slowest_back ] || slowest_back=$((now - t0))
+	bound "return ($way, $n)" $t0 $now 10
 done
-speed
-bound "slowest failover" $slowest_fail 10
-bound "slowest return" $slowest_back 10
 alive 1
 errors
 [ $errors = 0 ] || fail "$errors errors above dm"

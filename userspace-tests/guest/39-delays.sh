@@ -15,24 +15,28 @@ back_null disk 16
 target 0
 lun 0 0 disk
 
-now() { echo $((${EPOCHREALTIME/./} / 1000)); }
-# From the target's first line of a login to the initiator's last, in ms.
+# From the target's first line of a login to the initiator's last: in ms, and when that was.
 connected() {
-	log_since | sed 's/^\[ *//' | awk '/Received SRP_LOGIN_REQ/ && !from {from = $1} /logged in at/ {printf "%d", ($1 - from) * 1000; exit}'
+	local uptime
+	read -r uptime _ </proc/uptime
+	clock
+	read -r took[$1] from[$1] to[$1] < <(log_since | sed 's/^\[ *//' | awk -v now=$now -v up=$uptime '/Received SRP_LOGIN_REQ/ && !from {from = $1}
+		/logged in at/ {printf "%d %.0f %.0f\n", ($1 - from) * 1000, now + (from - up) * 1e6, now + ($1 - up) * 1e6; exit}')
 }
 for n in 2 4; do
 	mark
 	login 0 ,ch_count=$n
 	is channels /sys/class/scsi_host/$host/ch_count $n
 	dev=$(disk "$host" 0)
-	took[$n]=$(connected)
+	connected $n
 	reset[$n]=999999
 	for ((i = 0; i < rounds; i++)); do
 		mark
-		t=$(now)
+		clock; t=$now
 		timeout 30 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
-		t=$(($(now) - t))
-		[ $t -gt ${reset[n]} ] || reset[$n]=$t
+		clock
+		ms=$(((now - t) / 1000))
+		[ $ms -gt ${reset[n]} ] || reset[$n]=$ms reset_from[$n]=$t reset_to[$n]=$now
 		within 10 "running" in_state $host running
 		logged "reconnected, $n of $n channels|reconnect succeeded"
 	done
@@ -43,7 +47,11 @@ say "$times"
 [ ${took[2]} -ge 600 ] && [ ${reset[2]} -ge 1200 ] || fail "faster than the network: $times"
 # One after the other two more take 1.2 s more.
 if rust_driver; then
-	[ $((took[4] - took[2])) -lt 600 ] && [ $((reset[4] - reset[2])) -lt 600 ] || fail "channels wait for each other: $times"
+	why="channels wait for each other: $times"
+	over=$((took[4] - took[2] - 600))
+	[ $over -lt 0 ] || exceeded $((over * 1000 + 1)) ${from[4]} ${to[4]} "$why"
+	over=$((reset[4] - reset[2] - 600))
+	[ $over -lt 0 ] || exceeded $((over * 1000 + 1)) ${reset_from[4]} ${reset_to[4]} "$why"
 fi
 clean
 ok "$kind: $times"

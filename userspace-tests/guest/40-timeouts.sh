@@ -59,8 +59,8 @@ read_failed() {
 	local end
 	end=$(tail -n 1 $tmp/reader.$1)
 	least= most=
-	[ "$end" = reading ] || read -r least most < <(awk -v end="$end" \
-		'$3 == "blocked" {printf "%d %d\n", (end - $2) * 1000, (end - $1) * 1000; exit}' $tmp/states.$1)
+	[ "$end" = reading ] || read -r least most since until < <(awk -v end="$end" \
+		'$3 == "blocked" {printf "%d %d %.0f %.0f\n", (end - $2) * 1000, (end - $1) * 1000, $1 * 1e6, end * 1e6; exit}' $tmp/states.$1)
 }
 over() { ! kill -0 "$1" 2>/dev/null; }
 reads() { ! over ${reader[$1]}; }

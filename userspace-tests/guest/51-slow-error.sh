@@ -36,7 +36,7 @@ errors
 # Late data, into memory that must still be that of the command.
 rule disk pass
 goes_on 100
-bound "all $channels queue pairs" $((at - t0)) 15 70
+bound "all $channels queue pairs" $t0 $at 15 70
 is "the disk after that" $queue/device/state running
 echo 30 >$queue/device/timeout
 settle

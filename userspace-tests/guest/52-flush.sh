@@ -47,7 +47,7 @@ leave() {
 	checked=$(python3 "$here/journal.py" check $tmp/disk.stable $tmp/journal 2>$tmp/check) ||
 		fail "$1: what was acknowledged was lost with the cache, $(ms $((now - t0))) after its begin: $checked $(head -n 3 $tmp/check)"
 	say "$1: $(ms $((now - t0))), $checked"
-	bound "$1" $((now - t0)) 3 $2
+	bound "$1" $t0 $now 3 $2
 	again $1
 }
 # again HOW: the device is there again.
@@ -72,7 +72,7 @@ never() {
 	leaving=$!
 	within 60 "$host gone" gone $host
 	clock
-	bound "$1" $((now - t0)) 6 25
+	bound "$1" $t0 $now 6 25
 	rule disk pass
 	again $1
 }
@@ -91,7 +91,7 @@ silent() {
 	leaving=$!
 	within $(($2 + 30)) "$host gone" gone $host
 	clock
-	bound "$1" $((now - t0)) 4 $2
+	bound "$1" $t0 $now 4 $2
 	heal 0
 	rule disk pass
 	again $1

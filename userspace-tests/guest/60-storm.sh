@@ -52,7 +52,7 @@ peak() {
 	done
 }
 
-# off_and_on WHAT [SECONDS]: the port of the target; `took` is the time from its return to the last session's first read.
+# off_and_on WHAT [SECONDS]: the port of the target; from its return to the last session's first read it is `t` to `now`.
 off_and_on() {
 	echo 0 >${tpg[0]}/enable
 	sleep 2
@@ -61,15 +61,17 @@ off_and_on() {
 	clock; t=$now
 	within ${2-180} "$who: all sessions running, $1" running
 	first_reads
-	clock; took=$(((now - t) / 1000))
+	clock
 }
+# took WHAT: from `t` to `now`.
+took() { times[$1]=$(((now - t) / 1000)) since[$1]=$t until[$1]=$now; }
 
 # turn NAME MODULE SESSIONS CHANNELS: times in milliseconds in `times`, the most queue pairs in `peak`, the KiB that are
 # gone in `kept`.
 turn() {
-	local n=$3 ch=$4 before i t took
+	local n=$3 ch=$4 before i t
 	who=$1
-	declare -gA times=()
+	declare -gA times=() since=() until=()
 	before=$(free_memory)
 	none=$(pairs)
 	insmod $2 || fail "insmod $2"
@@ -79,7 +81,7 @@ turn() {
 		write_login 0 "$(login_string 0 ,initiator_ext=$(printf %x $((i + 3))),ch_count=$ch)" >$tmp/login.$i &
 	done
 	wait $(jobs -p | grep -vx $watchdog)
-	clock; times[login]=$(((now - t) / 1000))
+	clock; took login
 	for ((i = 1; i <= n; i++)); do
 		[ ! -s $tmp/login.$i ] || { dmesg | grep 'ib_srp: .*failed' | tail -n 3; fail "$who: login $i of $n at once: $(cat $tmp/login.$i)"; }
 	done
@@ -89,23 +91,25 @@ turn() {
 	: >$tmp/watch
 	peak &
 	off_and_on "its port was off"
-	times[storm]=$took
+	took storm
 	rm $tmp/watch
 	wait $!
 	peak=$(cat $tmp/peak)
 
+	gauge_off
 	clock; t=$now
 	echo devices >/sys/power/pm_test && echo freeze >/sys/power/state || fail "cannot sleep"
+	gauge_on
 	echo none >/sys/power/pm_test
 	first_reads
-	clock; times[resume]=$(((now - t) / 1000))
+	clock; took resume
 	running || fail "$who: not all sessions run after the sleep"
 
 	# Debian's rxe loses connections by itself when packets are lost, so that C takes 12 s or a minute, by chance.
 	if [ $who = Rust ]; then
 		netem 0 loss 2%
 		off_and_on "2 % of the packets are lost" 400
-		times[loss]=$took
+		took loss
 		netem 0 loss 0%
 	fi
 
@@ -113,7 +117,7 @@ turn() {
 	clock; t=$now
 	timeout 120 rdma link delete $(initiator 0) || fail "$who: rdma link delete"
 	within 120 "$who: all hosts gone" no_hosts
-	clock; times[unplug]=$(((now - t) / 1000))
+	clock; took unplug
 	timeout 60 rmmod ib_srp || fail "rmmod $who"
 	say "$who: $n sessions of $ch:$(for i in login storm resume loss unplug; do echo " $i ${times[$i]-no} ms,"; done | tr -d '\n') $peak queue pairs"
 	ini rdma link add $(initiator 0) type $kind netdev w0 || fail "rdma link add"
@@ -127,10 +131,10 @@ for shape in "${shapes[@]}"; do
 	turn C $theirs $1 $2
 	for t in ${!times[@]}; do eval "c_$t=${times[$t]}"; done
 	turn Rust $ours $1 $2
-	[ ${times[storm]} -le $c_storm ] || fail "$1 sessions of $2: the last read after ${times[storm]} ms, C $c_storm ms"
+	in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((c_storm + 1) * 1000))
 	for t in login resume unplug; do
 		eval "limit=\$((c_$t * 5 / 4 + 2000))"
-		[ ${times[$t]} -le $limit ] || fail "$1 sessions of $2: $t took ${times[$t]} ms, at most $limit ms"
+		in_time "$1 sessions of $2: $t" ${since[$t]} ${until[$t]} $(((limit + 1) * 1000))
 	done
 	[ $peak -le $((none + 2 * $1 * $2)) ] || fail "$1 sessions of $2: $peak queue pairs"
 	[ $kept -le 65536 ] || fail "$1 sessions of $2: $kept KiB are gone"

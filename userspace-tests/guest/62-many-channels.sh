@@ -19,28 +19,36 @@ lun 0 0 disk
 ending() {
 	log_since | tr -d '[]' | awk '/connection lost/ && !from {from = $1} /Received SRP_LOGIN_REQ/ && from {printf "%d", ($1 - from) * 1000; exit}'
 }
-least() { [ $2 -gt ${took[$1]-999999} ] || took[$1]=$2; }
-declare -A took
+# least WHAT FROM TO
+least() {
+	local t=$((($3 - $2) / 1000))
+	[ $t -gt ${took[$1]-999999} ] || took[$1]=$t from[$1]=$2 to[$1]=$3
+}
+declare -A took from to
 for n in 1 $many; do
 	for ((i = 0; i < rounds; i++)); do
 		login 0 ,ch_count=$n
 		is channels /sys/class/scsi_host/$host/ch_count $n
 		dev=$(disk "$host" 0)
 		mark
+		clock; t=$now
 		timeout 100 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
 		within 60 "running" in_state $host running
-		least "reset $n" $(ending)
+		ending=$(ending)
+		[ -n "$ending" ] || fail "no end and no login: $(log_since | tail)"
+		least "reset $n" $t $((t + ending * 1000))
 		mark
 		clock; t=$now
 		logout "$host" 60
-		clock; least "logout $n" $(((now - t) / 1000))
+		clock; least "logout $n" $t $now
 	done
 done
 for what in reset logout; do
 	one=${took[$what 1]} all=${took[$what $many]}
 	say "$what: $one ms with one channel, $all ms with $many"
 	# A grace period takes 5 ms at least.
-	[ $((all - one)) -lt $((many * 5)) ] || fail "$what: channels wait one after the other: $one and $all ms"
+	over=$((all - one - many * 5))
+	[ $over -lt 0 ] || exceeded $((over * 1000 + 1)) ${from[$what $many]} ${to[$what $many]} "$what: channels wait one after the other: $one and $all ms"
 done
 clean
 ok "$kind"

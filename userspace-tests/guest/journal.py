@@ -7,7 +7,7 @@ journal.py run DEVICE JOURNAL [--rport PORT] [--threads N] [--mib N] [--pause SE
     JOURNAL, prints one line of name=value words and ends with status 1 if a
     read returned what it must not. JOURNAL.events has a line for each event:
     `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms
-    without any, `count N` successes so far, `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport,
+    without any, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport,
     `state STATE` for each state of the remote port and `gone` at its end.
 journal.py check DEVICE JOURNAL
     compares the target's back end with JOURNAL; prints one line as above.
@@ -98,6 +98,8 @@ class Run:
             gap, self.last = t - self.last, t
             self.longest = max(self.longest, gap)
             self.count[what] += 1
+            if what == "writes" and self.count[what] == 1:
+                print(t, "wrote", file=self.out)
             if gap > 200000:
                 print(t, "ok", gap, file=self.out)
 

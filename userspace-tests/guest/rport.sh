@@ -40,11 +40,11 @@ states() { awk '{printf "%s%s", (NR > 1 ? " " : ""), $3}' "$tmp/states.$1"; }
 
 # between HOST FROM TO: how long it took from the first time that it was in state FROM to the first
 # time after that in state TO, a regular expression: at least and at most, `least` and `most`, in
-# milliseconds; nothing if it never was.
+# milliseconds, and `since` and `until`, in microseconds of the clock; nothing if it never was.
 between() {
-	read -r least most < <(awk -v a="$2" -v b="^($3)\$" '
+	read -r least most since until < <(awk -v a="$2" -v b="^($3)\$" '
 		since == "" && $3 == a {since = $2; earliest = $1}
-		since != "" && $3 ~ b {printf "%d %d\n", ($1 - since) * 1000, ($2 - earliest) * 1000; exit}' "$tmp/states.$1")
+		since != "" && $3 ~ b {printf "%d %d %.0f %.0f\n", ($1 - since) * 1000, ($2 - earliest) * 1000, earliest * 1e6, $2 * 1e6; exit}' "$tmp/states.$1")
 	[ -n "$least" ]
 }
 
@@ -52,6 +52,8 @@ between() {
 # kernel's timers may be a tick early.
 expires() {
 	[ -n "$least" ] || fail "$1: never"
-	[ "$most" -ge $(($2 * 1000 - 50)) ] && [ "$least" -le $(($2 * 1000 + 1000)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"
+	[ "$most" -ge $(($2 * 1000 - 50)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"
+	[ "$least" -le $(($2 * 1000 + 1000)) ] ||
+		exceeded $(((least - $2 * 1000 - 1000) * 1000)) $since $until "$said; $1 after $least to $most ms, wanted $2 s"
 	said+="; $1 after $least to $most ms"
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """states.py RPORT: prints "BEFORE AT STATE" whenever the state of a remote port in
 sysfs changes, until the port is gone; then "BEFORE AT gone". It changed between the
-two times, in seconds of the monotonic clock: the reads before and after."""
+two times, in seconds of the wall clock: the reads before and after."""
 
 import os
 import sys
@@ -11,16 +11,16 @@ import time
 path = f"/sys/class/srp_remote_ports/{sys.argv[1]}/state"
 os.nice(-20)
 last = None
-before = time.monotonic()
+before = time.time()
 while last != "gone":
-    began = time.monotonic()
+    began = time.time()
     try:
         with open(path) as f:
             state = f.read().strip()
     except OSError:  # ENODEV from an attribute that is going
         state = "gone"
     if state != last:
-        print(f"{before:.3f} {time.monotonic():.3f} {state}", flush=True)
+        print(f"{before:.3f} {time.time():.3f} {state}", flush=True)
         last = state
     before = began
     time.sleep(0.005)
