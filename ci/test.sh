@@ -100,7 +100,8 @@ cpu_now() {
 stage() {
 	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS took cpu before last p=0 f=0 s=0
 	local -a command; read -ra command <<<"$(command_of "$name")"
-	local SERIES; SERIES=$(series_of "$name")
+	local series; series=$(series_of "$name")
+	local SERIES=$series
 	say "$name: ${command[*]}"
 	cpu_now
 	before=$cpu
