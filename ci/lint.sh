@@ -15,7 +15,7 @@ clippy() {
 		rm -f "$built/clippy-$k/rust/srp_main.o"
 		"$top/ci/module.sh" "$k" "$built/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= >"$log" 2>&1 || bad=1
 		! grep -Eq '^(warning|error)' "$log" || bad=1
-		[ $bad = 0 ] || sed -n '/^\(warning\|error\)/,$p' "$log"
+		[ $bad = 0 ] || grep -E -A 1000 '^(warning|error)' "$log" || tail -n 20 "$log"
 		rm -f "$log"
 	done
 	[ $bad = 0 ] && echo "clippy: no warning for Linux $SERIES"

@@ -111,7 +111,7 @@ stage() {
 	*) "${command[@]}" 2>&1 </dev/null | tee "$log" || status=$? ;;
 	esac
 	cpu_now
-	last=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1)
+	last=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 || true)
 	if [[ $last =~ (^|[^0-9])([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
 		p=${BASH_REMATCH[2]} f=${BASH_REMATCH[3]} s=${BASH_REMATCH[5]:-0}
 		[ $status = 0 ] || [ $f -gt 0 ] || f=1

@@ -17,6 +17,11 @@ pub const THIS_MODULE: &ThisModule = kernel::module::this_module::<crate::Module
 #[cfg(not(SRP_HAS_MODULE_METADATA))]
 pub const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
+/// A count that C keeps in an `int` in one kernel and in a `u32` in another; 0 if it is below that.
+pub fn count(n: impl TryInto<u32>) -> u32 {
+    n.try_into().unwrap_or(0)
+}
+
 /// The ports of the kernel's own driver are in the network namespace of their RDMA device: `/sys/class/infiniband_srp`
 /// has those of the reader's namespace only.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);

@@ -7,6 +7,7 @@
 use super::mr::raw::iova_mask;
 use crate::{
     bindings,
+    compat,
     net::Namespace, //
 };
 use core::{
@@ -227,9 +228,9 @@ impl Device {
         // SAFETY: As above; the driver has set its operations.
         let driver = unsafe { (*self.as_raw()).ops.driver_id };
         Limits {
-            max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
-            max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
-            max_send_sge: u32::try_from(attrs.max_send_sge).unwrap_or(0),
+            max_qp_wr: compat::count(attrs.max_qp_wr),
+            max_cqe: compat::count(attrs.max_cqe),
+            max_send_sge: compat::count(attrs.max_send_sge),
             max_qp_rd_atom: u8::try_from(attrs.max_qp_rd_atom.clamp(0, 255)).unwrap_or(0),
             mr_page_size: page_size,
             max_pages_per_mr: pages,

@@ -5,7 +5,7 @@
 #[cfg(SRP_KUNIT)]
 use super::check_eq;
 use crate::{
-    bindings,
+    bindings, compat,
     net::Namespace,
     rdma::device::{
         Device,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 /// How many objects of each type that can be tracked a device has.
-type Resources = [i32; 5];
+type Resources = [u32; 5];
 
 /// A device with the address of its network interface.
 pub(crate) struct Soft {
@@ -91,7 +91,11 @@ impl Soft {
             bindings::rdma_restrack_type_RDMA_RESTRACK_MR,
         ]
         // SAFETY: The device is registered while `self` holds it.
-        .map(|kind| unsafe { bindings::rdma_restrack_count(self.device.as_raw(), kind, true) })
+        .map(|kind| {
+            compat::count(unsafe {
+                bindings::rdma_restrack_count(self.device.as_raw(), kind, true)
+            })
+        })
     }
 }
 
