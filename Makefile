@@ -6,7 +6,8 @@
 ifeq ($(KERNELRELEASE),)
 
 here := $(CURDIR)
-running := /lib/modules/$(shell uname -r)/build
+RELEASE ?= $(shell uname -r)
+running := /lib/modules/$(RELEASE)/build
 KDIR ?= $(firstword $(wildcard $(here)/build/kdir/Makefile $(running)/Makefile) stock)
 override KDIR := $(patsubst %/Makefile,%,$(KDIR))
 KERNEL ?= stock
@@ -16,32 +17,59 @@ DESTDIR ?= $(INSTALL_MOD_PATH)
 ours := $(filter stock test,$(KDIR))
 out = $(here)/build/$(if $(ours),$(shell ci/series.sh pick)/$(ours),native)
 MODULE = $(out)/rust/ib_srp.ko
+version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
+dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install clippy fmt fmt-check doc kunit test test-long bench bench-peers papers demo shell clean help
+.PHONY: modules kdir install install-tools dkms dkms-source deb clippy fmt fmt-check doc kunit test test-long bench bench-peers papers demo shell clean help
 
 modules:
 ifneq ($(ours),)
 	@out=$(out); ci/module.sh $(KDIR) $$out && ls $$out/rust/ib_srp.ko
 else
-	@ci/kdir.sh check $(KDIR)
+	@tools/kdir check $(KDIR)
 	@mkdir -p $(out)
 	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) modules
 	@ls $(MODULE)
 endif
 
+# Where this machine does not run Debian's kernel, that is prepared in the toolchain root, for KDIR=stock.
 kdir:
-	@ci/kdir.sh make
+	@if [ -e /usr/src/linux-headers-$(RELEASE)/.config ] || dpkg -s linux-image-$(RELEASE) >/dev/null 2>&1; then \
+		tools/kdir make $(RELEASE) $(here)/build/kdir; \
+	else \
+		ci/kernel.sh stock >/dev/null && echo "prepared: Debian's kernel in the toolchain root; build for it with make KDIR=stock"; \
+	fi
 
 # No prerequisite: the module is built by the user and installed by root.
-install:
+install: install-tools
 	@module=$(MODULE); \
 	[ -e $$module ] || { echo "there is no $$module yet: run make first" >&2; exit 1; }; \
 	release=$$(modinfo -F vermagic $$module | cut -d' ' -f1) && \
 	install -D -m 644 $$module $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
-	install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d rust/udev/60-srp.rules && \
-	install -D -m 755 -t $(DESTDIR)/usr/lib/udev rust/udev/srp-name && \
 	depmod -b $(or $(INSTALL_MOD_PATH),/) $$release && echo "ib_srp installed for $$release"
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
+	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+
+install-tools:
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules
+	@install -D -m 755 -t $(DESTDIR)/usr/lib/udev tools/udev/srp-name
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srp-connect
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/srp-connect@.service
+	@install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 tools/srp-connect.8
+
+# What dkms builds from.
+dkms-source:
+	@install -d $(DESTDIR)$(dkms)
+	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)
+	@install -D -t $(DESTDIR)$(dkms)/tools tools/kdir
+	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >$(DESTDIR)$(dkms)/dkms.conf
+
+dkms: dkms-source install-tools
+	@dkms status -m ib-srp-rs -v $(version) | grep -q . || dkms add -m ib-srp-rs -v $(version)
+	@dkms install -m ib-srp-rs -v $(version) -k $(RELEASE)
+
+deb:
+	@ci/deb.sh
 
 clippy fmt fmt-check doc:
 	@ci/lint.sh $@
@@ -78,7 +106,9 @@ help:
 	@echo '                KDIR=stock for the newest Debian 13 backports kernel, or that of SERIES'
 	@echo '                (7.2, say), KDIR=test for the test kernel'
 	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
-	@echo 'make install    the module to updates/, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
+	@echo 'make install    the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
+	@echo 'make dkms       instead: the tools, and the source, which dkms builds for each new kernel'
+	@echo 'make deb        the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
 	@echo 'make clippy     lints; no warning is allowed'
 	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'
 	@echo 'make doc        documentation of the crate, private items included, in build/doc'

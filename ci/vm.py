@@ -94,8 +94,8 @@ class Guest:
         files = tree("/srp/ci/guest", "payload/ci")
         if os.path.isdir("/srp/userspace-tests/guest"):
             files |= tree("/srp/userspace-tests/guest", "payload/tests")
-        if os.path.isdir("/srp/rust/udev"):
-            files |= tree("/srp/rust/udev", "payload/udev")
+        if os.path.isdir("/srp/tools/udev"):
+            files |= tree("/srp/tools/udev", "payload/udev")
         table = "/srp/userspace-tests/bad-logins.tsv"
         if os.path.exists(table):
             with open(table, "rb") as f:

@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# make deb: the Debian packages of what is committed, in build/deb, looked at by lintian.
+. "$(dirname "$0")/lib.sh"
+
+packages=(dpkg-dev debhelper dh-dkms lintian man-db shellcheck)
+
+make_root() {
+	local m; m=$(mirror)
+	bootstrap --variant=apt --include="$(IFS=,; echo "${packages[*]}")" trixie "$1" "deb $m trixie main"
+}
+
+build() {
+	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "${*: -1}"
+	in_root "$1" "${*: -1}:/out" -- bash -euc '
+		cd /out/source
+		shellcheck -S warning tools/srp-connect tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
+		dpkg-buildpackage -d -us -uc
+		lintian --allow-root --fail-on error,warning ../*.changes'
+	rm -rf "${*: -1}/source"
+}
+
+git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
+root=$(step deb-root "1 ${packages[*]}" make_root)
+debs=$(step deb "1 $root $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
+rm -rf "$top/build/deb"
+mkdir -p "$top/build/deb"
+cp "$debs"/* "$top/build/deb"
+du -h "$top"/build/deb/*.deb
