@@ -115,7 +115,8 @@ class Guest:
         f.flush()
         return f
 
-    def command(self, initrd, extra, kvm):
+    def parameters(self, extra):
+        """Those of the kernel."""
         a = self.args
         append = (
             f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
@@ -123,16 +124,12 @@ class Guest:
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
-        if self.uml:
-            # nohz=off: an idle CPU may miss that there is something to do, and then sleeps until its next
-            # timer. What the guest writes to its disk goes beside the initramfs. `c`: without a lock on the
-            # image, which QEMU would wait for.
-            return [
-                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off", f"initrd={initrd.name}",
-                f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *append.split(),
-            ]  # fmt: skip
         # The kernel gives up if its timer has not ticked in time, which says nothing in a guest without a CPU.
-        append += " no_timer_check"
+        return append if self.uml else append + " no_timer_check"
+
+    def machine(self, kvm):
+        """QEMU's arguments for a machine whose console is our pipe."""
+        a = self.args
         if kvm:
             accel = ["-accel", "kvm", "-cpu", "host"]
         elif a.icount:
@@ -142,10 +139,23 @@ class Guest:
         return [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-machine", "q35", *accel, "-smp", "1" if a.icount else str(a.smp), "-m", str(a.memory),
-            "-kernel", f"{self.kernel}/vmlinuz", "-initrd", initrd.name, "-append", append,
-            "-drive", "file=/guest/root.ext4,if=virtio,format=raw,snapshot=on",
             "-device", "virtio-rng-pci", "-chardev", "stdio,id=console,signal=off",
             "-serial", "chardev:console", *a.qemu,
+        ]  # fmt: skip
+
+    def command(self, initrd, extra, kvm):
+        a = self.args
+        if self.uml:
+            # nohz=off: an idle CPU may miss that there is something to do, and then sleeps until its next
+            # timer. What the guest writes to its disk goes beside the initramfs. `c`: without a lock on the
+            # image, which QEMU would wait for.
+            return [
+                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off", f"initrd={initrd.name}",
+                f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *self.parameters(extra).split(),
+            ]  # fmt: skip
+        return self.machine(kvm) + [
+            "-kernel", f"{self.kernel}/vmlinuz", "-initrd", initrd.name, "-append", self.parameters(extra),
+            "-drive", "file=/guest/root.ext4,if=virtio,format=raw,snapshot=on",
         ]  # fmt: skip
 
     def kvm(self):
@@ -366,8 +376,8 @@ def run_shell(guest):
         return subprocess.run(command).returncode
 
 
-def main():
-    p = argparse.ArgumentParser(prog="vm.sh", description="Runs a command or tests in a guest.")
+def arguments(prog, description):
+    p = argparse.ArgumentParser(prog=prog, description=description)
     p.add_argument("--memory", type=int, default=3072, help="MiB")
     p.add_argument("--smp", type=int, default=2)
     p.add_argument("--timeout", type=float, default=600, help="seconds until the guest is ended")
@@ -383,7 +393,11 @@ def main():
     p.add_argument("--group", help="run TESTS, NAME:KIND:SECONDS each, under this name")
     p.add_argument("--shell", action="store_true", help="an interactive shell; the command is what it does first")
     p.add_argument("command", nargs="*")
-    a = p.parse_args()
+    return p
+
+
+def main():
+    a = arguments("vm.sh", "Runs a command or tests in a guest.").parse_args()
     guest = Guest(a, "/kernel")
     # A parameter of the kernel, so that a group of tests can have it.
     if m := re.search(r"\bpeer=(\S+)", a.append):
@@ -399,4 +413,5 @@ def main():
             guest.peer.end()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Boots a machine with a disk of its own until its plan is done. node.sh runs this in the toolchain root.
+
+A boot loader would take what /vmlinuz and /initrd.img of the disk are, and so does this. The disk's plan
+(userspace-tests/node/run) says what happens in each boot."""
+
+import re
+import subprocess
+import sys
+
+import vm
+
+DISK = "/disk/node.ext4"
+BOOT_SECONDS = 300
+
+
+def debugfs(command):
+    return subprocess.run(["debugfs", "-R", command, DISK], capture_output=True, text=True, check=True).stdout
+
+
+class Node(vm.Guest):
+    def command(self, initrd, extra, kvm):
+        if initrd:
+            return super().command(initrd, extra, kvm)
+        return self.machine(kvm) + [
+            "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
+            "-append", self.parameters("root=/dev/vda rw systemd.getty_auto=no"),
+            "-drive", f"file={DISK},if=virtio,format=raw", "-drive", "file=/disk/rig.ext4,if=virtio,format=raw,readonly=on",
+        ]  # fmt: skip
+
+    def load(self):
+        """Takes the kernel from the disk, which the last boot must have left clean; its release."""
+        check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
+        if check.returncode:
+            sys.exit(f"node.py: the disk was not left clean: {check.stdout}{check.stderr}")
+        release = None
+        for link in "vmlinuz", "initrd.img":
+            to = re.search(r'Fast link dest: "(.*)"', debugfs(f"stat /{link}"))
+            if not to:
+                sys.exit(f"node.py: the disk has no /{link} to boot")
+            debugfs(f"dump /{to[1]} /tmp/{link}")
+            release = to[1].partition("-")[2]
+        return release
+
+
+def main():
+    p = vm.arguments("node.py", "Boots a disk until its plan is done.")
+    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot` ends a boot")
+    a = p.parse_args()
+    node = Node(a, "/kernel")
+    boots, wanted = [[]], []
+    for name, seconds in (word.split(":") for word in a.plan.split(",")):
+        if name == "reboot":
+            boots.append([])
+        else:
+            boots[-1].append((name, int(seconds)))
+            wanted.append(name)
+    # The same act in two boots is two tests.
+    results, why, slow = [], "", False
+
+    def result(name, verdict, text):
+        results.append(verdict)
+        print(f"{verdict:4} node/{name}: {text}", flush=True)
+
+    kvm = node.kvm()
+    with open(a.console, "wb") as log:
+        for acts in boots:
+            release = node.load()
+            print(f"boot:  Linux {release}{', KVM' if kvm else ''}", flush=True)
+            current, reports, output, cpu, after = "boot", [], [], 0, None
+            limit = BOOT_SECONDS + sum(s for _, s in acts)
+            for word, text in node.watch(node.command(None, "", kvm), limit, log):
+                if word == "test":
+                    name, verdict, *seconds = text.split()
+                    if verdict == "begin":
+                        current, output, cpu = name, [], node.cpu()
+                        continue
+                    if reports and verdict == "ok":
+                        verdict, seconds = "fail", [f"kernel report: {reports[0]}"]
+                    else:
+                        seconds = [f"{seconds[0]} s, CPU {node.cpu() - cpu:.0f} s"]
+                    result(name, verdict, seconds[0])
+                    if verdict != "ok":
+                        for line in output[-100:]:
+                            print("    | " + line)
+                    current, output, reports = f"after {name}", [], []
+                elif word == "node":
+                    after = text
+                elif word == "ended":
+                    why = text
+                elif word == "report":
+                    reports.append(text)
+                    output.append(text)
+                else:
+                    output.append(text)
+                    if a.verbose:
+                        print(text, flush=True)
+            slow = node.too_slow and not reports
+            if reports or after is None or not why.endswith("without a word"):
+                if not slow:
+                    result(current, "fail", reports[0] if reports else why)
+                    vm.tail(a.console)
+                break
+            if after == "end":
+                break
+    done = results.count("ok")
+    missing = len(wanted) - len(results)
+    if missing > 0 and slow:
+        print(f"node: skipped: machine too slow: {why}")
+    elif missing > 0:
+        print(f"fail node: {missing} of {len(wanted)} acts did not run")
+    failed = results.count("fail") + (0 if slow else max(missing, 0))
+    print(f"{done} passed, {failed} failed, {max(missing, 0) if slow else 0} skipped")
+    return 0 if not failed and done else 1
+
+
+sys.exit(main())

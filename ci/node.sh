@@ -1,0 +1,190 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# node.sh: does on a clean Debian 13, with systemd and a disk of its own, what README.md says under "On a Debian 13
+# node", with its very commands, and looks at what an administrator would expect then: userspace-tests/node.
+# A build takes an emulated CPU some ten times as long. So the short form has apt and the build run in the root folder
+# of the disk, on this machine's CPUs, before the disk boots, with the newest kernel. LONG=1 has all of it done by the
+# running guest, beginning with Debian's own kernel; its archive is a second disk, where backports has the kernel series
+# before the newest one first.
+. "$(dirname "$0")/lib.sh"
+
+root=$("$top/ci/root.sh")
+pick_series
+work=$top/build/node
+logs=$built/log
+mkdir -p "$work" "$logs"
+
+# What every Debian has, and a kernel.
+make_base() {
+	local m; m=$(mirror)
+	bootstrap --variant=important --include=linux-image-amd64,initramfs-tools,zstd trixie "$1/tree" \
+		"deb $m trixie main" "deb $m trixie-backports main"
+	rm -rf "$1"/tree/var/cache/apt/archives/*.deb
+}
+
+# What the test adds to it: a disk at /rig, the storage, and who does what is planned.
+put_rig() {
+	local tree=$1
+	mkdir -p "$tree/rig" "$tree/var/lib/rig"
+	echo node >"$tree/etc/hostname"
+	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro 0 0\n' >"$tree/etc/fstab"
+	echo 'APT::Get::Assume-Yes "true"; APT::Color "0"; Dpkg::Use-Pty "0";' >"$tree/etc/apt/apt.conf.d/99rig"
+	cat >"$tree/etc/systemd/system/rig-target.service" <<-'E'
+		[Unit]
+		RequiresMountsFor=/rig
+		[Service]
+		Type=oneshot
+		RemainAfterExit=yes
+		ExecStart=/bin/bash /rig/target
+	E
+	cat >"$tree/etc/systemd/system/rig.service" <<-'E'
+		[Unit]
+		RequiresMountsFor=/rig
+		Requires=rig-target.service
+		After=rig-target.service systemd-udev-settle.service network.target
+		[Service]
+		Environment=HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+		ExecStart=/bin/bash /rig/run
+		StandardOutput=tty
+		StandardError=tty
+		TTYPath=/dev/ttyS0
+		TimeoutStopSec=30
+	E
+	mkdir -p "$tree/etc/systemd/system/multi-user.target.wants"
+	ln -sfn /etc/systemd/system/rig.service "$tree/etc/systemd/system/multi-user.target.wants/rig.service"
+}
+
+# The rig's disk: the tests, README, our packages and their source.
+make_rig() {
+	local to=$1
+	rm -rf --one-file-system "$to"
+	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
+	cp "$top"/userspace-tests/node/* "$top/userspace-tests/guest/lib.sh" "$top/README.md" "$top"/build/deb/*.deb "$to"
+	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
+	# For what asks in the root folder of a disk which kernel it runs.
+	cat >"$to/root-bin/uname" <<-'E'
+		#!/bin/sh
+		[ "$*" = -r ] || exec /usr/bin/uname "$@"
+		find /lib/modules -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -V | tail -n 1
+	E
+	ln -s /bin/true "$to/bin/reboot"
+	chmod +x "$to/root-bin/uname"
+}
+
+# The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
+# depend on. The packages that name the current kernel have one more version, of the day when that was the older one.
+make_pool() {
+	local old_release=$1 old_version=$2 old_series=$3 to=$4
+	mkdir -p "$to/pool"
+	cp -a "$base/tree" "$to/tree"
+	in_root "$to/tree" "$to/pool:/pool" "$work/rig:/rig:ro" -- bash -euc '
+		release=$1 version=$2 series=$3
+		metas="linux-image-amd64 linux-headers-amd64 linux-source"
+		apt-get update -qq
+		old=
+		for p in linux-image-$release linux-binary-$release linux-modules-$release linux-headers-$release linux-source-$series; do
+			! apt-cache show "$p" >/dev/null 2>&1 || old+=" $p"
+		done
+		apt-get install -qq -y -d -o APT::Keep-Downloaded-Packages=1 ${metas// //trixie-backports }/trixie-backports $old \
+			/rig/*.deb autopkgtest fio
+		mv /var/cache/apt/archives/*.deb /pool
+		cd /tmp
+		for p in $metas; do
+			newest=$(dpkg-deb -f "$(find /pool -name "${p}_*bpo*")" Depends | grep -o "[0-9][^ ,]*" | head -n 1)
+			dpkg-deb -R /pool/${p}_*bpo*.deb $p
+			new=$release
+			[ $p != linux-source ] || new=$series
+			newest=${newest%-amd64} new=${new%-amd64}
+			sed -i "s/^Version: .*/Version: $version/; /^Depends:/s/$newest/$new/g; /^Depends:/s/ (= [^)]*)//" $p/DEBIAN/control
+			dpkg-deb -b $p "/pool/${p}_old.deb"
+		done' pool "$old_release" "$old_version" "$old_series"
+	rm -rf --one-file-system "$to/tree"
+}
+
+# publish DAY [PACKAGES]: an archive as apt wants it, of the pool but for those PACKAGES (a pattern of their first lines).
+publish() {
+	in_root "$base/tree" "$work/rig:/rig" "$pool/pool:/rig/pool:ro" -- bash -euc '
+		cd /rig
+		apt-ftparchive packages pool >/tmp/all
+		for suite in trixie trixie-backports; do
+			at=$1/dists/$suite
+			mkdir -p "$at/main/binary-amd64"
+			awk -v suite=$suite -v but="$2" "BEGIN {RS = \"\"; ORS = \"\n\n\"}
+				(but == \"\" || \$0 !~ but) && (/\nVersion: [^\n]*~bpo/ ? \"trixie-backports\" : \"trixie\") == suite" \
+				/tmp/all | sed "s|^Filename: |&../|" >"$at/main/binary-amd64/Packages"
+			set -- "$@"
+			more=
+			[ $suite = trixie ] || more="NotAutomatic=yes ButAutomaticUpgrades=yes"
+			options=()
+			for o in Origin=Debian Suite=$suite Codename=$suite Components=main Architectures=amd64 $more; do
+				options+=(-o "APT::FTPArchive::Release::$o")
+			done
+			apt-ftparchive "${options[@]}" release "$at" >/tmp/release
+			mv /tmp/release "$at/Release"
+		done' publish "$1" "${2-}"
+}
+
+# planned ACT:SECONDS...: what the disk in $tree is to do.
+planned() { printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
+
+tree=$work/tree
+"$top/ci/deb.sh" >&2
+base=$(step node-base "1 $(date +%Y-%m)" make_base)
+make_rig "$work/rig"
+rm -rf --one-file-system "$tree"
+cp -a "$base/tree" "$tree"
+put_rig "$tree"
+passed=0 failed=0
+
+if [ -z "${LONG-}" ]; then
+	ahead=(kernel:1200 packages:1800)
+	plan=(login:300 at_boot:300 reboot:0 back:300 remove:600 c_driver:300)
+	planned "${ahead[@]}"
+	in_root "$tree" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive bash /rig/run root >"$logs/node-root.log" 2>&1 || true
+	while read -r name verdict seconds; do
+		case $verdict in
+		ok) passed=$((passed + 1)) ;;
+		fail) failed=$((failed + 1)) ;;
+		*) continue ;;
+		esac
+		printf '%-4s node/%s: %s s\n' "$verdict" "$name" "$seconds"
+	done < <(sed -n 's/^::test //p' "$logs/node-root.log")
+	if [ $passed != ${#ahead[@]} ]; then
+		tail -n 80 "$logs/node-root.log" | sed 's/^/    | /'
+		echo "$passed passed, $((${#ahead[@]} + 6 - passed)) failed"
+		exit 1
+	fi
+else
+	plan=(kernel:7200 reboot:0 packages:14400 login:600 at_boot:600 reboot:0)
+	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
+	[ -z "$old_series" ] || plan+=(back:300 upgrade_kernel:14400 reboot:0)
+	plan+=(back:300 upgrade_package:7200 tests:1800 remove:1200 c_driver:600 from_source:14400)
+	pool=$(step node-pool "1 $base $("$top/ci/series.sh") $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" \
+		make_pool "${old_release:-}" "${old_version:-}" "${old_series:-}")
+	newest=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
+	mkdir "$work/rig/pool"
+	publish day1 "${old_series:+^Package: linux-[a-z]+-${newest//./[.]}|^Package: linux-(image-amd64|headers-amd64|source)\\n.*Version: ${newest//./[.]}}"
+	publish day2
+	ln "$pool"/pool/*.deb "$work/rig/pool" || cp "$pool"/pool/*.deb "$work/rig/pool"
+	sed -i '/^deb/d' "$tree/etc/apt/sources.list"
+	printf 'deb [trusted=yes] file:/rig/day1 %s main\n' trixie trixie-backports >>"$tree/etc/apt/sources.list"
+fi
+
+planned "${plan[@]}"
+in_root "$root" "$work:/disk" -- bash -euc '
+	cd /disk
+	rm -f ./*.ext4
+	mke2fs -q -t ext4 -d tree node.ext4 16G
+	mke2fs -q -t ext4 -O ^has_journal -m 0 -d rig rig.ext4 6G'
+rm -rf --one-file-system "$tree"
+
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+guest=$("$top/ci/guest.sh")
+kernel=$("$top/ci/initramfs.sh" stock)
+in_root "$root" "$top:/srp:ro" "$logs:/log" "$cache:/cache" "$kernel:/kernel:ro" "$guest:/guest:ro" "$work:/disk" -- \
+	python3 /srp/ci/node.py --console /log/node.log --memory 4096 --plan "$(IFS=,; echo "${plan[*]}")" | tee "$out" || true
+read -r p f s < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$out") || { p=0 f=1 s=0; }
+rm -f "$work"/*.ext4
+echo "node: $((passed + p)) passed, $f failed, $s skipped"
+[ "$f" = 0 ]
