@@ -55,7 +55,7 @@ once() {
 }
 
 # The C driver, which is not marked as out of tree, may free a completion queue that a softirq of another
-# CPU still uses, see docs/architecture.md.
+# CPU still uses, see docs/testing.md.
 died_with_c() {
 	grep -a 'ib_poll_handler+' "$logs/$name.log" >/dev/null &&
 		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp( |$)' >/dev/null

@@ -12,7 +12,7 @@ pick_series
 stages=${STAGES-} on_others="stock clippy kunit demo" other_kernel=kunit
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" other_kernel=kasan
 if [ -z "$stages" ]; then
-	stages="fmt unsafe abi host stock ${LONG:+test} kasan clippy doc kunit ${LONG:+kunit-test} demo bench"
+	stages="fmt unsafe abi host stock ${LONG:+test} kasan clippy doc kunit ${LONG:+kunit-test} demo deb node bench"
 	while read -r s _; do
 		[ "$s" = "$SERIES" ] || for k in $on_others; do stages+=" $k@$s"; done
 	done < <("$top/ci/series.sh")
@@ -39,6 +39,8 @@ command_of() {
 	kunit) echo ci/kunit.sh ;;
 	demo*) echo ci/demo.sh ;;
 	bench*) echo "env SHORT=1 ci/bench.sh" ;;
+	deb) echo ci/deb.sh ;;
+	node) echo ci/node.sh ;;
 	next) echo ci/next.sh ;;
 	guests*) echo ci/guests.sh ;;
 	*) die "no stage $1" ;;
@@ -64,7 +66,7 @@ start_ahead() {
 	for s in $stages; do
 		kernels=
 		case $s in
-		stock*|demo*|bench*) kernels=stock ;;
+		stock*|demo*|bench*|node) kernels=stock ;;
 		test*|kunit-test*) kernels=test ;;
 		clippy@*) kernels="stock $other_kernel" ;;
 		kunit@*) kernels=$other_kernel ;;
@@ -72,7 +74,7 @@ start_ahead() {
 		kasan*|doc|kunit) kernels=kasan ;;
 		guests*) kernels="stock kasan ${LONG:+test}" ;;
 		esac
-		case $s in demo*|bench*|kunit*|guests*) need+=("0 $SERIES guest.sh") ;; esac
+		case $s in demo*|bench*|kunit*|guests*|node) need+=("0 $SERIES guest.sh") ;; esac
 		n=1
 		[ "$(series_of "$s")" = "$SERIES" ] || n=2
 		for k in $kernels; do need+=("$n $(series_of "$s") kernel.sh $k"); done

@@ -140,7 +140,7 @@ class Guest:
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-machine", "q35", *accel, "-smp", "1" if a.icount else str(a.smp), "-m", str(a.memory),
             "-device", "virtio-rng-pci", "-chardev", "stdio,id=console,signal=off",
-            "-serial", "chardev:console", *a.qemu,
+            "-serial", "chardev:console",
         ]  # fmt: skip
 
     def command(self, initrd, extra, kvm):
@@ -155,7 +155,7 @@ class Guest:
             ]  # fmt: skip
         return self.machine(kvm) + [
             "-kernel", f"{self.kernel}/vmlinuz", "-initrd", initrd.name, "-append", self.parameters(extra),
-            "-drive", "file=/guest/root.ext4,if=virtio,format=raw,snapshot=on",
+            "-drive", "file=/guest/root.ext4,if=virtio,format=raw,snapshot=on", *a.qemu,
         ]  # fmt: skip
 
     def kvm(self):
