@@ -12,7 +12,7 @@ die() { printf '%s\n' "$*" >&2; exit 1; }
 
 has_rust() {
 	grep -qx CONFIG_RUST=y "$1/.config" ||
-		die "The kernel of $1 was built without CONFIG_RUST=y, which this module needs: with trixie-backports in the sources of apt, run \`apt install linux-image-amd64/trixie-backports\`, boot that kernel, and go on as README says."
+		die "The kernel of $1 was built without CONFIG_RUST=y, which this module needs: with trixie-backports in the sources of apt, run \`apt install linux-image-amd64/trixie-backports\`, boot that kernel, and go on as README says; or, for Debian 13's own kernel, \`make KDIR=stock\` with SERIES=6.12 in the environment."
 }
 
 check() {
