@@ -34,7 +34,7 @@ if [ "$SERIES" = next ]; then
 	packages=$("$top/ci/series.sh" next)
 	[ -n "$packages" ] || die "unstable and experimental have no newer kernel than trixie-backports"
 else
-	packages=$("$top/ci/series.sh" | grep "^$SERIES ") ||
+	packages=$("$top/ci/series.sh" | grep "^$SERIES ") || packages=$("$top/ci/series.sh" stable | grep "^$SERIES ") ||
 		die "trixie-backports has no kernel series $SERIES; it has $("$top/ci/series.sh" | cut -d' ' -f1 | paste -sd' ')"
 fi
 read -r series release version <<<"$packages"

@@ -32,11 +32,22 @@ other_series() {
 
 build=$("$top/ci/kernel.sh" "$kernel") || other_series "$@"
 
+# A kernel without Rust gets the kernel crate of the newest series. It may be too old for MO=, so its objects are beside
+# links to the sources.
+crate=$linux/source where='M=/srp MO=/out'
+if ! grep -qx CONFIG_RUST=y "$build/.config"; then
+	crate=$(SERIES='' "$top/ci/linux.sh")/source where='M=/out SRP_CRATE=/crate'
+fi
+
 # Two builds in one folder would take each other's files away.
 exec {lock}>"$out/.lock"
 flock "$lock"
-in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$cache/ccache:/ccache" -- bash -euc '
+in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" "$cache/ccache:/ccache" -- bash -euc '
 	export CCACHE_DIR=/ccache
-	flags=$1
-	shift
-	eval "make -C /linux O=/build M=/srp MO=/out $flags \"\$@\""' module "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&- || other_series "$@"
+	flags="$1 $2"
+	shift 2
+	if [[ $flags == M=/out* ]]; then
+		find /out -lname "/srp/*" -delete
+		cp -rs /srp/{Kbuild,include,rust} /out
+	fi
+	eval "make -C /linux O=/build $flags \"\$@\""' module "$where" "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&- || other_series "$@"

@@ -3,6 +3,7 @@
 # series.sh: prints the kernel series that trixie-backports has, the newest first, a line each: series, release of
 # the stock kernel, version of its packages. The archive is asked once a day.
 # series.sh pick: prints the series that is built for.
+# series.sh stable: the same of Debian 13's own kernel, which has no Rust.
 # series.sh next: the same of the newest kernel of unstable and experimental, or nothing if it is no newer than that
 # (or than NEWER_THAN, a version).
 . "$(dirname "$0")/lib.sh"
@@ -46,5 +47,9 @@ next)
 	read -r series release version <"$found/list"
 	! dpkg --compare-versions "${version%-*}" gt "${newest%-*}" || echo "$series $release $version"
 	;;
-*) die "usage: series.sh [pick|next]" ;;
+stable)
+	found=$(step series-stable "1 $(date +%F) $root" list '' 'trixie/main')
+	cat "$found/list"
+	;;
+*) die "usage: series.sh [pick|stable|next]" ;;
 esac

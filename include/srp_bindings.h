@@ -20,6 +20,6 @@
 
 #include "srp_helpers.h"
 #include "srp_params.h"
-#include "srp_trace.h"
+#include "srp_trace_calls.h"
 
 #endif

@@ -22,6 +22,7 @@
 #include <linux/workqueue.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_addr.h>
+#include <rdma/ib_cm.h>
 #include <rdma/ib_sa.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
@@ -91,7 +92,7 @@ struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned i
 /* net/net_namespace.h */
 struct net *srp_helper_current_net(void);
 void srp_helper_get_net(struct net *net);
-struct ns_common *srp_helper_net_ns_common(struct net *net);
+const void *srp_helper_net_sysfs_tag(struct net *net);
 void srp_helper_put_net(struct net *net);
 
 /* rdma/ib_verbs.h */
@@ -125,6 +126,9 @@ bool srp_helper_rdma_protocol_roce(const struct ib_device *dev, u32 port);
 
 /* rdma/ib_addr.h */
 void srp_helper_rdma_gid2ip(struct sockaddr *out, const union ib_gid *gid);
+
+/* rdma/ib_cm.h */
+int srp_helper_ib_prepare_cm_mra(struct ib_cm_id *id);
 
 /* rdma/ib_sa.h */
 void srp_helper_sa_path_set_dlid(struct sa_path_rec *rec, u32 dlid);

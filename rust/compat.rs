@@ -5,6 +5,9 @@
 //! `Kbuild` asks the tree of the kernel what it has (`srp_has`), and says it as `SRP_HAS_...`. Only this file looks
 //! at that; whatever the kernel is, it has the same names.
 
+use crate::bindings;
+#[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
+use kernel::ffi;
 use kernel::{
     sync::barrier,
     ThisModule, //
@@ -76,4 +79,149 @@ pub mod dma_direction {
         FROM_DEVICE,
         TO_DEVICE, //
     };
+}
+
+/// How sysfs tells the namespaces of a class's devices apart.
+#[cfg(SRP_HAS_NAMESPACE_TAG_TYPE)]
+pub type NamespaceTag = bindings::ns_common;
+/// How sysfs tells the namespaces of a class's devices apart.
+#[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
+pub type NamespaceTag = ffi::c_void;
+
+/// The number of a driver that not all kernels have; else that of no driver.
+#[cfg(SRP_HAS_RDMA_DRIVER_IONIC)]
+pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_IONIC;
+/// The number of a driver that not all kernels have; else that of no driver.
+#[cfg(not(SRP_HAS_RDMA_DRIVER_IONIC))]
+pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id::MAX;
+
+/// What `queuecommand` returns: a type of its own, or an integer.
+pub mod queue_status {
+    #[cfg(SRP_HAS_QUEUE_STATUS_TYPE)]
+    mod values {
+        pub use crate::bindings::{
+            scsi_qc_status as Status,
+            scsi_qc_status_SCSI_MLQUEUE_DEVICE_BUSY as DEVICE_BUSY,
+            scsi_qc_status_SCSI_MLQUEUE_HOST_BUSY as HOST_BUSY, //
+        };
+    }
+    #[cfg(not(SRP_HAS_QUEUE_STATUS_TYPE))]
+    mod values {
+        use crate::bindings;
+
+        /// The outcome; 0 if the command was taken.
+        pub type Status = kernel::ffi::c_int;
+        /// No command for the device now.
+        // CAST: The values are below 0x2000.
+        pub const DEVICE_BUSY: Status = bindings::SCSI_MLQUEUE_DEVICE_BUSY as Status;
+        /// No command for the host now.
+        // CAST: As above.
+        pub const HOST_BUSY: Status = bindings::SCSI_MLQUEUE_HOST_BUSY as Status;
+    }
+
+    pub use values::{
+        Status,
+        DEVICE_BUSY,
+        HOST_BUSY, //
+    };
+}
+
+/// `struct scsi_host_template`.
+pub mod template {
+    use crate::bindings;
+    use kernel::ffi;
+
+    /// Bytes of its bit fields.
+    pub const FLAG_BYTES: usize = if cfg!(SRP_HAS_TAG_ALLOC_POLICY_BIT) {
+        2
+    } else {
+        1
+    };
+    /// The position of `track_queue_depth` in the first of them.
+    pub const TRACK_QUEUE_DEPTH: u32 = if cfg!(SRP_HAS_TAG_ALLOC_POLICY_BIT) {
+        1
+    } else {
+        0
+    };
+
+    /// The callback for a device that has answered INQUIRY.
+    pub type Configure =
+        unsafe extern "C" fn(*mut bindings::scsi_device, *mut bindings::queue_limits) -> ffi::c_int;
+
+    /// An empty template but for that.
+    #[inline]
+    pub const fn configuring(configure: Option<Configure>) -> bindings::scsi_host_template {
+        let mut template: bindings::scsi_host_template = pin_init::zeroed();
+        #[cfg(SRP_HAS_SDEV_CONFIGURE)]
+        {
+            template.sdev_configure = configure;
+        }
+        #[cfg(not(SRP_HAS_SDEV_CONFIGURE))]
+        {
+            template.device_configure = configure;
+        }
+        template
+    }
+}
+
+/// `struct device_attribute` and `struct attribute_group`, whose functions and lists may have two types each.
+pub mod attribute {
+    use crate::bindings;
+    use kernel::ffi;
+
+    /// The function for reading.
+    pub type Show = unsafe extern "C" fn(
+        *mut bindings::device,
+        *mut bindings::device_attribute,
+        *mut ffi::c_char,
+    ) -> isize;
+    /// The function for writing.
+    pub type Store = unsafe extern "C" fn(
+        *mut bindings::device,
+        *mut bindings::device_attribute,
+        *const ffi::c_char,
+        usize,
+    ) -> isize;
+
+    /// Sets the function for reading.
+    #[inline]
+    pub const fn set_show(attribute: &mut bindings::device_attribute, show: Show) {
+        #[cfg(SRP_HAS_CONST_ATTRIBUTES)]
+        {
+            attribute.__bindgen_anon_1.show = Some(show);
+        }
+        #[cfg(not(SRP_HAS_CONST_ATTRIBUTES))]
+        {
+            attribute.show = Some(show);
+        }
+    }
+
+    /// Sets the function for writing.
+    #[inline]
+    pub const fn set_store(attribute: &mut bindings::device_attribute, store: Store) {
+        #[cfg(SRP_HAS_CONST_ATTRIBUTES)]
+        {
+            attribute.__bindgen_anon_2.store = Some(store);
+        }
+        #[cfg(not(SRP_HAS_CONST_ATTRIBUTES))]
+        {
+            attribute.store = Some(store);
+        }
+    }
+
+    /// Sets the attributes of a group, which sysfs does not write to.
+    #[inline]
+    pub const fn set_list(
+        group: &mut bindings::attribute_group,
+        list: *const *const bindings::attribute,
+    ) {
+        #[cfg(SRP_HAS_CONST_ATTRIBUTES)]
+        {
+            group.__bindgen_anon_2.attrs_const = list;
+        }
+        #[cfg(not(SRP_HAS_CONST_ATTRIBUTES))]
+        {
+            group.attrs = list.cast_mut().cast();
+        }
+    }
 }

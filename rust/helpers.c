@@ -178,9 +178,13 @@ void srp_helper_get_net(struct net *net)
 	get_net(net);
 }
 
-struct ns_common *srp_helper_net_ns_common(struct net *net)
+const void *srp_helper_net_sysfs_tag(struct net *net)
 {
+#ifdef SRP_HAS_NAMESPACE_TAG_TYPE
 	return to_ns_common(net);
+#else
+	return net;
+#endif
 }
 
 void srp_helper_put_net(struct net *net)
@@ -266,7 +270,7 @@ bool srp_helper_ib_device_try_get(struct ib_device *dev)
 
 struct net *srp_helper_rdma_dev_net(struct ib_device *dev)
 {
-	return rdma_dev_net(dev);
+	return read_pnet(&dev->coredev.rdma_net);
 }
 
 unsigned int srp_helper_rdma_end_port(const struct ib_device *dev)
@@ -298,6 +302,17 @@ bool srp_helper_rdma_protocol_roce(const struct ib_device *dev, u32 port)
 void srp_helper_rdma_gid2ip(struct sockaddr *out, const union ib_gid *gid)
 {
 	rdma_gid2ip(out, gid);
+}
+
+/* rdma/ib_cm.h */
+int srp_helper_ib_prepare_cm_mra(struct ib_cm_id *id)
+{
+#ifdef SRP_HAS_CM_MRA_PREPARED
+	return ib_prepare_cm_mra(id);
+#else
+	/* Up to 2^24 times 4 us, and only to a peer that asks again. */
+	return ib_send_cm_mra(id, IB_CM_MRA_FLAG_DELAY | 24, NULL, 0);
+#endif
 }
 
 /* rdma/ib_sa.h */

@@ -3,11 +3,16 @@
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #define __rust_helper __always_inline
+#ifdef CONFIG_RUST
 #include "helpers/atomic.c"
 #include "helpers/atomic_ext.c"
 #include "helpers/barrier.c"
 #include "helpers/rcu.c"
 #include "helpers/scatterlist.c"
+#else
+#include "standalone/helpers.c"
+#include "standalone/shims.c"
+#endif
 
 /* LLVM thinks that the flags of C and Rust do not fit. */
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)

@@ -5,7 +5,10 @@
 //! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
 //! [`include/uapi/linux/in6.h`](srctree/include/uapi/linux/in6.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat, //
+};
 use core::{
     net::{
         IpAddr,
@@ -79,10 +82,10 @@ impl Namespace {
         self.0.get()
     }
 
-    /// Returns what namespaces of all kinds have in common, `struct ns_common`: how sysfs tells them apart.
-    pub(crate) fn common(&self) -> *const bindings::ns_common {
+    /// Returns how sysfs tells namespaces apart.
+    pub(crate) fn sysfs_tag(&self) -> *const compat::NamespaceTag {
         // SAFETY: The namespace is valid.
-        unsafe { bindings::srp_helper_net_ns_common(self.as_raw()) }
+        unsafe { bindings::srp_helper_net_sysfs_tag(self.as_raw()) }.cast()
     }
 
     /// Returns the index of the network interface `name`, if there is one now. Takes RCU's read

@@ -3,3 +3,6 @@
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS
 #include "srp_trace.h"
+#undef CREATE_TRACE_POINTS
+#define SRP_TRACE_BODIES
+#include "srp_trace_calls.h"

@@ -257,7 +257,7 @@ impl<E: EventHandler> Raw<E> {
             // Whoever connects looks at the answer now; should the peer ask again meanwhile, it is
             // told to wait.
             // SAFETY: The identifier is valid. An error says that it is past that.
-            let _ = unsafe { bindings::ib_prepare_cm_mra(id) };
+            let _ = unsafe { bindings::srp_helper_ib_prepare_cm_mra(id) };
         }
         0
     }

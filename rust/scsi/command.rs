@@ -42,6 +42,7 @@ use super::{
 };
 use crate::{
     bindings,
+    compat,
     compat::dma_direction,
     rdma::{
         dma::{
@@ -474,7 +475,7 @@ pub struct Rejected {
 
 impl Rejected {
     /// Hands the command back to the midlayer.
-    pub(super) fn into_raw(self) -> bindings::scsi_qc_status {
+    pub(super) fn into_raw(self) -> compat::queue_status::Status {
         self.cmd.release();
         self.why.as_raw()
     }

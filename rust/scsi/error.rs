@@ -5,7 +5,10 @@
 //! C headers: [`include/scsi/scsi_status.h`](srctree/include/scsi/scsi_status.h),
 //! [`include/scsi/scsi.h`](srctree/include/scsi/scsi.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat, //
+};
 use kernel::ffi;
 
 /// How a command ended: the host byte says what became of it, the SAM status is the device's word.
@@ -84,10 +87,10 @@ pub enum Busy {
 }
 
 impl Busy {
-    pub(super) const fn as_raw(self) -> bindings::scsi_qc_status {
+    pub(super) const fn as_raw(self) -> compat::queue_status::Status {
         match self {
-            Busy::Host => bindings::scsi_qc_status_SCSI_MLQUEUE_HOST_BUSY,
-            Busy::Device => bindings::scsi_qc_status_SCSI_MLQUEUE_DEVICE_BUSY,
+            Busy::Host => compat::queue_status::HOST_BUSY,
+            Busy::Device => compat::queue_status::DEVICE_BUSY,
         }
     }
 }

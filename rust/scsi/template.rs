@@ -15,7 +15,10 @@ use super::{
     Driver,
     ScsiResult, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    compat, //
+};
 use core::marker::PhantomData;
 use kernel::{
     error::from_result,
@@ -59,11 +62,6 @@ impl<T: Driver> Template<T> {
         eh_device_reset_handler: Some(Self::device_reset_callback),
         eh_host_reset_handler: Some(Self::host_reset_callback),
         target_alloc: Some(Self::target_alloc_callback),
-        sdev_configure: if T::HAS_SDEV_CONFIGURE {
-            Some(Self::sdev_configure_callback)
-        } else {
-            None
-        },
         change_queue_depth: Some(Self::change_queue_depth_callback),
         // CAST: The array of arrays is only read.
         shost_groups: match T::HOST_ATTRIBUTES {
@@ -75,11 +73,16 @@ impl<T: Driver> Template<T> {
         can_queue: 1,
         cmd_per_lun: 1,
         sg_tablesize: 1,
-        _bitfield_1: bindings::__BindgenBitfieldUnit::new([
-            flag(TRACK_QUEUE_DEPTH) | flag(SKIP_SETTLE_DELAY),
-            0,
-        ]),
-        ..pin_init::zeroed()
+        _bitfield_1: bindings::__BindgenBitfieldUnit::new({
+            let mut flags = [0; compat::template::FLAG_BYTES];
+            flags[0] = flag(TRACK_QUEUE_DEPTH) | flag(SKIP_SETTLE_DELAY);
+            flags
+        }),
+        ..compat::template::configuring(if T::HAS_SDEV_CONFIGURE {
+            Some(Self::sdev_configure_callback)
+        } else {
+            None
+        })
     };
 
     /// Returns the template.
@@ -146,7 +149,7 @@ impl<T: Driver> Template<T> {
     unsafe extern "C" fn queue_command_callback(
         shost: *mut bindings::Scsi_Host,
         cmd: *mut bindings::scsi_cmnd,
-    ) -> bindings::scsi_qc_status {
+    ) -> compat::queue_status::Status {
         // SAFETY: By the requirements of this function, and `init_cmd_priv` was called for all
         // commands when the tag set was allocated.
         let Some(cmd) = (unsafe { Command::claim(cmd) }) else {
@@ -440,9 +443,9 @@ unsafe extern "C" fn look_for_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi
 }
 
 /// Position of `track_queue_depth` in the first byte of the template's bit fields.
-const TRACK_QUEUE_DEPTH: u32 = 1;
+const TRACK_QUEUE_DEPTH: u32 = compat::template::TRACK_QUEUE_DEPTH;
 /// Position of `skip_settle_delay`.
-const SKIP_SETTLE_DELAY: u32 = 5;
+const SKIP_SETTLE_DELAY: u32 = TRACK_QUEUE_DEPTH + 4;
 
 /// Bit fields begin at the end of the byte that the byte order says. The setters that bindgen
 /// makes cannot be called in a constant; `Host::new()` checks the outcome with its getters.

@@ -2,7 +2,10 @@
 
 //! Attributes of devices.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat, //
+};
 use core::{
     fmt::Write,
     marker::PhantomData, //
@@ -129,10 +132,10 @@ impl<C: Container> Attribute<C> {
         attribute.attr.name = as_char_ptr_in_const_context(O::NAME);
         attribute.attr.mode = O::MODE;
         if O::HAS_SHOW {
-            attribute.__bindgen_anon_1.show = Some(show::<O>);
+            compat::attribute::set_show(&mut attribute, show::<O>);
         }
         if O::HAS_STORE {
-            attribute.__bindgen_anon_2.store = Some(store::<O>);
+            compat::attribute::set_store(&mut attribute, store::<O>);
         }
         // INVARIANT: `O::Container` is `C`.
         Self(Opaque::new(attribute), PhantomData)
@@ -229,8 +232,7 @@ impl<C: Container> RawGroup<C> {
     /// Makes a group without a name of its own, so that the files are in the device's directory.
     pub const fn new<const N: usize>(list: &'static AttributeList<C, N>) -> Self {
         let mut group: bindings::attribute_group = pin_init::zeroed();
-        // sysfs does not write to the array.
-        group.__bindgen_anon_2.attrs_const = list.0.as_ptr();
+        compat::attribute::set_list(&mut group, list.0.as_ptr());
         // INVARIANT: As the type of `list` says.
         Self(Opaque::new(group), PhantomData)
     }

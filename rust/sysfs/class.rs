@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     bindings,
+    compat,
     net::Namespace,
     sync::Completion, //
 };
@@ -79,7 +80,7 @@ impl<T: Send + Sync + 'static> Class<T> {
         name: &'static CStr,
         attributes: &'static AttributeGroup<ClassDevice<T>>,
         namespace: Option<
-            unsafe extern "C" fn(*const bindings::device) -> *const bindings::ns_common,
+            unsafe extern "C" fn(*const bindings::device) -> *const compat::NamespaceTag,
         >,
     ) -> Result<Arc<Self>> {
         let init = try_pin_init!(Self {
@@ -87,7 +88,7 @@ impl<T: Send + Sync + 'static> Class<T> {
             class <- Opaque::try_ffi_init(|slot: *mut bindings::class| {
                 let mut class: bindings::class = pin_init::zeroed();
                 class.name = name.as_char_ptr();
-                class.dev_groups = attributes.as_raw();
+                class.dev_groups = attributes.as_raw().cast_mut();
                 if namespace.is_some() {
                     class.ns_type = &raw const bindings::net_ns_type_operations;
                     class.namespace = namespace;
@@ -286,10 +287,10 @@ unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
 /// `dev` is the device of a `ClassDevice<T>` whose data has not been dropped.
 unsafe extern "C" fn namespace<T: Namespaced>(
     dev: *const bindings::device,
-) -> *const bindings::ns_common {
+) -> *const compat::NamespaceTag {
     // SAFETY: By the safety requirements.
     let inner = unsafe { &*inner_of::<T>(dev.cast_mut()) };
-    inner.data.namespace().common()
+    inner.data.namespace().sysfs_tag()
 }
 
 /// The release function of the device in an [`Inner`].

@@ -19,6 +19,7 @@
 
 use crate::{
     bindings,
+    compat,
     rdma::pd::Pd, //
 };
 use kernel::{
@@ -41,7 +42,7 @@ pub(in crate::rdma) const fn iova_mask(driver: bindings::rdma_driver_id) -> u64 
         | bindings::rdma_driver_id_RDMA_DRIVER_QEDR
         | bindings::rdma_driver_id_RDMA_DRIVER_ERDMA
         | bindings::rdma_driver_id_RDMA_DRIVER_VMW_PVRDMA
-        | bindings::rdma_driver_id_RDMA_DRIVER_IONIC
+        | compat::RDMA_DRIVER_IONIC
         | bindings::rdma_driver_id_RDMA_DRIVER_RXE
         | bindings::rdma_driver_id_RDMA_DRIVER_SIW
         | bindings::rdma_driver_id_RDMA_DRIVER_HFI1 => IOVA_UPPER,

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/printk.h>
+#include "shims.h"
+
+/* For `_printk` in Rust, whose formats know %s, %u and, for the arguments of a Rust format, %pA. */
+noinline int srp_shim_printk(const char *format, ...)
+{
+	char text[512], *at = text, *const last = text + sizeof(text) - 1;
+	va_list list;
+
+	va_start(list, format);
+	while (*format && at < last) {
+		if (*format != '%') {
+			*at++ = *format++;
+		} else if (format[1] == 'p') {
+			at = min(rust_fmt_argument(at, last, va_arg(list, const void *)), last);
+			format += 3;
+		} else {
+			if (format[1] == 's')
+				at += scnprintf(at, last - at + 1, "%s", va_arg(list, const char *));
+			else
+				at += scnprintf(at, last - at + 1, "%u", va_arg(list, unsigned int));
+			format += 2;
+		}
+	}
+	va_end(list);
+	*at = 0;
+	/* The level is in the text, where printk looks for it, too. */
+	return _printk("%s", text);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the kernel crate calls and this kernel has otherwise, or not at all. */
+#ifndef SRP_SHIMS_H
+#define SRP_SHIMS_H
+
+#include <linux/errno.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <linux/vmalloc.h>
+
+/* lib/vsprintf.c prints no Rust arguments (%pA) without CONFIG_RUST: this has the kernel crate make text of them. */
+int srp_shim_printk(const char *format, ...);
+/* The kernel crate's. */
+char *rust_fmt_argument(char *buf, char *end, const void *arguments);
+
+/*
+ * kmalloc() aligns to the largest power of two that divides the size, which the kernel crate makes a multiple of the
+ * alignment. The node is a wish.
+ */
+#ifndef krealloc_node_align
+#define krealloc_node_align(p, size, align, flags, node)	krealloc(p, size, flags)
+#define kvrealloc_node_align(p, size, align, flags, node)	kvrealloc(p, size, flags)
+#define vrealloc_node_align(p, size, align, flags, node)	vrealloc(p, size, flags)
+#endif
+
+#ifndef EFTYPE
+#define EFTYPE		134
+#define EFSBADCRC	EBADMSG
+#define EFSCORRUPTED	EUCLEAN
+#endif
+
+/* Declared only: a module that calls one of these does not link. */
+void local_interrupt_disable(void);
+void local_interrupt_enable(void);
+void spin_lock_irq_disable(spinlock_t *lock);
+int spin_trylock_irq_disable(spinlock_t *lock);
+void spin_unlock_irq_enable(spinlock_t *lock);
+
+#endif
