@@ -41,9 +41,10 @@ kdir:
 	fi
 
 # No prerequisite: the module is built by the user and installed by root.
-install: install-tools
+install:
+	@[ -e $(MODULE) ] || { echo "there is no $(MODULE) yet: run make first" >&2; exit 1; }
+	@$(MAKE) -s install-tools
 	@module=$(MODULE); \
-	[ -e $$module ] || { echo "there is no $$module yet: run make first" >&2; exit 1; }; \
 	release=$$(modinfo -F vermagic $$module | cut -d' ' -f1) && \
 	install -D -m 644 $$module $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
 	depmod -b $(or $(INSTALL_MOD_PATH),/) $$release && echo "ib_srp installed for $$release"
