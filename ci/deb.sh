@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make deb: the Debian packages of what is committed, in build/deb, looked at by lintian.
+# make deb: the Debian packages of what is committed, in build/deb, looked at by lintian. deb.sh VERSION FOLDER: the same
+# with another version, there.
 . "$(dirname "$0")/lib.sh"
 
 packages=(dpkg-dev debhelper dh-dkms lintian man-db shellcheck)
@@ -10,8 +11,11 @@ make_root() {
 	bootstrap --variant=apt --include="$(IFS=,; echo "${packages[*]}")" trixie "$1" "deb $m trixie main"
 }
 
+version=${1-} to=${2:-$top/build/deb}
+
 build() {
 	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "${*: -1}"
+	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "${*: -1}/source/debian/changelog"
 	in_root "$1" "${*: -1}:/out" -- bash -euc '
 		cd /out/source
 		shellcheck -S warning tools/srp-connect tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
@@ -22,8 +26,8 @@ build() {
 
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$(step deb-root "1 ${packages[*]}" make_root)
-debs=$(step deb "1 $root $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
-rm -rf "$top/build/deb"
-mkdir -p "$top/build/deb"
-cp "$debs"/* "$top/build/deb"
-du -h "$top"/build/deb/*.deb
+debs=$(step deb "1 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
+rm -rf "$to"
+mkdir -p "$to"
+cp "$debs"/* "$to"
+du -h "$to"/*.deb

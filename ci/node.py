@@ -30,10 +30,10 @@ class Node(vm.Guest):
         ]  # fmt: skip
 
     def load(self):
-        """Takes the kernel from the disk, which the last boot must have left clean; its release."""
+        """Takes the kernel from the disk, which the last boot must have left sound; its release."""
         check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
-        if check.returncode:
-            sys.exit(f"node.py: the disk was not left clean: {check.stdout}{check.stderr}")
+        if check.returncode >= 4:
+            sys.exit(f"node.py: the disk was left damaged: {check.stdout}{check.stderr}")
         release = None
         for link in "vmlinuz", "initrd.img":
             to = re.search(r'Fast link dest: "(.*)"', debugfs(f"stat /{link}"))

@@ -113,7 +113,6 @@ publish() {
 			awk -v suite=$suite -v but="$2" "BEGIN {RS = \"\"; ORS = \"\n\n\"}
 				(but == \"\" || \$0 !~ but) && (/\nVersion: [^\n]*~bpo/ ? \"trixie-backports\" : \"trixie\") == suite" \
 				/tmp/all | sed "s|^Filename: |&../|" >"$at/main/binary-amd64/Packages"
-			set -- "$@"
 			more=
 			[ $suite = trixie ] || more="NotAutomatic=yes ButAutomaticUpgrades=yes"
 			options=()
@@ -162,6 +161,7 @@ else
 	plan+=(back:300 upgrade_package:7200 tests:1800 remove:1200 c_driver:600 from_source:14400)
 	pool=$(step node-pool "1 $base $("$top/ci/series.sh") $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" \
 		make_pool "${old_release:-}" "${old_version:-}" "${old_series:-}")
+	"$top/ci/deb.sh" "$(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Version)+rig" "$work/rig/newer" >&2
 	newest=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
 	mkdir "$work/rig/pool"
 	publish day1 "${old_series:+^Package: linux-[a-z]+-${newest//./[.]}|^Package: linux-(image-amd64|headers-amd64|source)\\n.*Version: ${newest//./[.]}}"
