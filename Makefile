@@ -105,7 +105,7 @@ clean:
 help:
 	@echo 'make [modules]  ib_srp.ko, in build/; KDIR=DIR for another kernel than the running one,'
 	@echo '                KDIR=stock for the newest Debian 13 backports kernel, or that of SERIES'
-	@echo '                (7.2, say), KDIR=test for the test kernel'
+	@echo '                (7.2, say; 6.12 is Debian 13 itself), KDIR=test for the test kernel'
 	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo 'make install    the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
 	@echo 'make dkms       instead: the tools, and the source, which dkms builds for each new kernel'

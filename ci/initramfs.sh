@@ -26,7 +26,7 @@ pack() {
 		if [ "$kind" = stock ]; then
 			depmod -b /tmp/all "$release"
 			# Checksums that ext4 and rdma_rxe ask for by their name, where they are modules.
-			sums=$(cd /tmp/all/$m && find . -path "*crypto/crc32*.ko*" -not -name "*-cryptoapi*" -printf "%f\n" | sed "s/[.]ko.*//")
+			sums=$(cd /tmp/all/$m && find . -name "crc32*_generic.ko*" -printf "%f\n" | sed "s/[.]ko.*//")
 			modprobe -d /tmp/all -S "$release" -a --show-depends "$@" $sums |
 				sed -n "s/^insmod \([^ ]*\).*/\1/p" | sort -u > /tmp/list
 		else
