@@ -106,13 +106,15 @@ make_pool() {
 publish() {
 	in_root "$base/tree" "$work/rig:/rig" "$pool/pool:/rig/pool:ro" -- bash -euc '
 		cd /rig
+		mkdir "$1"
+		ln -s ../pool "$1/pool"
 		apt-ftparchive packages pool >/tmp/all
 		for suite in trixie trixie-backports; do
 			at=$1/dists/$suite
 			mkdir -p "$at/main/binary-amd64"
 			awk -v suite=$suite -v but="$2" "BEGIN {RS = \"\"; ORS = \"\n\n\"}
 				(but == \"\" || \$0 !~ but) && (/\nVersion: [^\n]*~bpo/ ? \"trixie-backports\" : \"trixie\") == suite" \
-				/tmp/all | sed "s|^Filename: |&../|" >"$at/main/binary-amd64/Packages"
+				/tmp/all >"$at/main/binary-amd64/Packages"
 			more=
 			[ $suite = trixie ] || more="NotAutomatic=yes ButAutomaticUpgrades=yes"
 			options=()
