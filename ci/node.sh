@@ -75,30 +75,27 @@ make_rig() {
 # The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
 # depend on. The packages that name the current kernel have one more version, of the day when that was the older one.
 make_pool() {
-	local old_release=$1 old_version=$2 old_series=$3 to=$4
+	local to=${*: -1}
 	mkdir -p "$to/pool"
 	cp -a "$base/tree" "$to/tree"
 	in_root "$to/tree" "$to/pool:/pool" "$work/rig:/rig:ro" -- bash -euc '
-		release=$1 version=$2 series=$3
-		metas="linux-image-amd64 linux-headers-amd64 linux-source"
+		series=$1 release=$2 version=$3 old_series=$4 old_release=$5 old_version=$6
 		apt-get update -qq
 		old=
-		for p in linux-image-$release linux-binary-$release linux-modules-$release linux-headers-$release linux-source-$series; do
+		[ -z "$old_series" ] || for p in linux-{image,binary,modules,headers}-$old_release linux-source-$old_series; do
 			! apt-cache show "$p" >/dev/null 2>&1 || old+=" $p"
 		done
-		apt-get install -qq -y -d -o APT::Keep-Downloaded-Packages=1 ${metas// //trixie-backports }/trixie-backports $old \
-			/rig/*.deb autopkgtest fio
+		apt-get install -qq -y -d -o APT::Keep-Downloaded-Packages=1 linux-{image-amd64,headers-amd64,source}/trixie-backports $old \
+			/rig/*.deb autopkgtest fio multipath-tools
 		mv /var/cache/apt/archives/*.deb /pool
 		cd /tmp
-		for p in $metas; do
-			newest=$(dpkg-deb -f "$(find /pool -name "${p}_*bpo*")" Depends | grep -o "[0-9][^ ,]*" | head -n 1)
-			dpkg-deb -R /pool/${p}_*bpo*.deb $p
-			new=$release
-			[ $p != linux-source ] || new=$series
-			newest=${newest%-amd64} new=${new%-amd64}
-			sed -i "s/^Version: .*/Version: $version/; /^Depends:/s/$newest/$new/g; /^Depends:/s/ (= [^)]*)//" $p/DEBIAN/control
-			dpkg-deb -b $p "/pool/${p}_old.deb"
-		done' pool "$old_release" "$old_version" "$old_series"
+		[ -z "$old_series" ] || for f in /pool/linux-{base,image,modules,headers}-amd64_"$version"_*.deb /pool/linux-source_"$version"_*.deb; do
+			[ -e "$f" ] || continue
+			rm -rf x
+			dpkg-deb -R "$f" x
+			sed -i "s/$version/$old_version/g; s/${release%-amd64}/${old_release%-amd64}/g; s/linux-source-$series/linux-source-$old_series/g" x/DEBIAN/control
+			dpkg-deb -b x "/pool/old-${f##*/}"
+		done' pool "${@:1:6}"
 	rm -rf --one-file-system "$to/tree"
 }
 
@@ -158,15 +155,16 @@ if [ -z "${LONG-}" ]; then
 	fi
 else
 	plan=(kernel:7200 reboot:0 packages:14400 login:600 at_boot:600 reboot:0)
+	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
 	[ -z "$old_series" ] || plan+=(back:300 upgrade_kernel:14400 reboot:0)
 	plan+=(back:300 upgrade_package:7200 tests:1800 remove:1200 c_driver:600 from_source:14400)
-	pool=$(step node-pool "1 $base $("$top/ci/series.sh") $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" \
-		make_pool "${old_release:-}" "${old_version:-}" "${old_series:-}")
+	kernels=("$series" "$release" "$version" "$old_series" "$old_release" "$old_version")
+	pool=$(step node-pool "2 $base ${kernels[*]} $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" make_pool "${kernels[@]}")
 	"$top/ci/deb.sh" "$(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Version)+rig" "$work/rig/newer" >&2
-	newest=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
 	mkdir "$work/rig/pool"
-	publish day1 "${old_series:+^Package: linux-[a-z]+-${newest//./[.]}|^Package: linux-(image-amd64|headers-amd64|source)\\n.*Version: ${newest//./[.]}}"
+	# The first day has nothing of the newest kernel's version.
+	publish day1 "${old_series:+\nVersion: ${version//[.+~]/[&]}}"
 	publish day2
 	ln "$pool"/pool/*.deb "$work/rig/pool" || cp "$pool"/pool/*.deb "$work/rig/pool"
 	sed -i '/^deb/d' "$tree/etc/apt/sources.list"

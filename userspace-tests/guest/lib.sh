@@ -429,6 +429,7 @@ write_login() {
 		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
 	else
 		out=$(timeout -k 5 60 $([ $kind = siw ] || echo "${in_ns[@]}") bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
+		case $? in 124|137) out="no answer within 60 s" ;; esac
 	fi
 	out=${out##*: }		# "bash: line 1: printf: write error: File exists"
 	printf '%s' "$out"
