@@ -29,7 +29,7 @@ group() {
 		esac
 		read -r _ limit long < <(grep '^begin ' "$tests/${t%:*}.sh") || true
 		[ -z "${LONG-}" ] || limit=${long:-$limit}
-		list+=("$t:$((${limit:-300} + 60))")
+		list+=("$t:$((${limit:-300} + 180))")
 	done
 	[ "${DRIVER-}" = c ] || module=(--module "$built/$kernel/rust/ib_srp.ko")
 	module+=(--module "$built/slow_qp-$kernel/slow_qp.ko")

@@ -600,7 +600,8 @@ begin() {
 		trap 'kill $!; exit' TERM
 		wait $!
 		kill -TERM $$
-		sleep 30
+		# What it has made goes first, else the next test fails, too.
+		sleep 120
 		kill -KILL $$
 	) &
 	watchdog=$!
