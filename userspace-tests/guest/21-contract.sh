@@ -4,7 +4,7 @@
 # whose names docs/abi.md explains.
 . "$(dirname "$0")/lib.sh"
 
-begin 900
+begin 1500
 for table in "$here/../bad-logins.tsv" "$here/bad-logins.tsv" ''; do [ -f "$table" ] && break; done
 [ -n "$table" ] || fail "bad-logins.tsv is not in this guest"
 rust_driver || skip "there is nothing to compare the C driver with"
@@ -15,7 +15,7 @@ theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 
 # ask WHAT...: the answers of the driver that is loaded, in $tmp/$who.
 ask() {
-	timeout 400 python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" || { show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
+	python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" || { show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
 }
 # The answers, to write the table from.
 show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$tmp/$d"; echo "=== end"; done; }
