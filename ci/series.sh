@@ -30,26 +30,26 @@ list() {
 		[ -s /out/list ]' list "$1" "$2"
 }
 
-case ${1-} in
-pick) pick_series; echo "$SERIES" ;;
-'')
-	# Without the archive the last answer is good enough.
-	if ! found=$(step series "1 $(date +%F) $root" list '' 'trixie-backports/main' 2>"$cache/series.err"); then
-		found=$(find "$cache" -maxdepth 1 -name 'series-????????????????' -printf '%T@ %p\n' | sort -n | sed -n '$s/[^ ]* //p')
-		[ -n "$found" ] || { cat "$cache/series.err" >&2; die "trixie-backports could not be asked for its kernels"; }
-		say "trixie-backports could not be asked for its kernels (see $cache/series.err): its last answer is used"
+# answer STEP SUITE: without the archive its last answer is good enough.
+answer() {
+	local found
+	if ! found=$(step "$1" "1 $(date +%F) $root" list '' "$2/main" 2>"$cache/$1.err"); then
+		found=$(find "$cache" -maxdepth 1 -name "$1-????????????????" -printf '%T@ %p\n' | sort -n | sed -n '$s/[^ ]* //p')
+		[ -n "$found" ] || { cat "$cache/$1.err" >&2; die "$2 could not be asked for its kernels"; }
+		say "$2 could not be asked for its kernels (see $cache/$1.err): its last answer is used"
 	fi
 	cat "$found/list"
-	;;
+}
+
+case ${1-} in
+pick) pick_series; echo "$SERIES" ;;
+'') answer series trixie-backports ;;
+stable) answer series-stable trixie ;;
 next)
 	newest=${NEWER_THAN:-$("$0" | sed -n '1s/.* //p')}
 	found=$(step series-next "1 $(date +%F) $root" list next '(sid|experimental)/main')
 	read -r series release version <"$found/list"
 	! dpkg --compare-versions "${version%-*}" gt "${newest%-*}" || echo "$series $release $version"
-	;;
-stable)
-	found=$(step series-stable "1 $(date +%F) $root" list '' 'trixie/main')
-	cat "$found/list"
 	;;
 *) die "usage: series.sh [pick|stable|next]" ;;
 esac

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # make test: all stages in order, each counted; the last line is the sum.
 # STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest.
-# The other series of trixie-backports are built, linted, and pass KUnit and the demo, Debian's own the demo. LONG=1 (make test-long): all of
-# the stages on each series, the long set of guest tests, the debug kernel with lockdep for QEMU, and two minutes for
-# each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an hour to build.
+# The other series of trixie-backports are built, linted, and pass KUnit and the demo, Debian's own the demo. LONG=1
+# (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
+# QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an
+# hour to build.
 . "$(dirname "$0")/lib.sh"
 
 pick_series
@@ -17,7 +18,8 @@ if [ -z "$stages" ]; then
 		[ "$s" = "$SERIES" ] || for k in $on_others; do stages+=" $k@$s"; done
 	done < <("$top/ci/series.sh")
 	# A kernel without Rust.
-	read -r s _ < <("$top/ci/series.sh" stable) && stages+=" demo@$s"
+	stable=$("$top/ci/series.sh" stable)
+	stages+=" demo@${stable%% *}"
 	stages+=" next guests"
 fi
 logs=$top/build/log
