@@ -51,8 +51,8 @@ command_of() {
 	esac
 }
 
-# Stages with one thread run beside others: the bench from the beginning, as it counts instructions,
-# whatever else the machine does, and KUnit beside what else wants the kernel with KASAN.
+# Stages with one thread run beside others: the packages and the bench from the beginning, as that counts
+# instructions, whatever else the machine does, and KUnit beside what else wants the kernel with KASAN.
 ahead=()
 declare -A beside=() since=()
 begin() {
@@ -79,6 +79,7 @@ start_ahead() {
 		guests*) kernels="stock kasan ${LONG:+test}" ;;
 		esac
 		case $s in demo*|bench*|kunit*|guests*|node) need+=("0 $SERIES guest.sh") ;; esac
+		[ "$s" != node ] || need+=("0 $SERIES node.sh base")
 		n=1
 		[ "$(series_of "$s")" = "$SERIES" ] || n=2
 		for k in $kernels; do need+=("$n $(series_of "$s") kernel.sh $k"); done
@@ -91,7 +92,9 @@ start_ahead() {
 			2>"$logs/ahead-${script%.sh}${kernel:+-$kernel-$series}.log" </dev/null &
 		ahead+=($!)
 	done
-	case " $stages " in *' bench '*) begin bench ;; esac
+	for s in deb bench; do
+		case " $stages " in *" $s "*) begin $s ;; esac
+	done
 	trap 'for p in "${ahead[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 }
 
