@@ -4,13 +4,6 @@
 # with another version, there.
 . "$(dirname "$0")/lib.sh"
 
-packages=(dpkg-dev debhelper dh-dkms lintian man-db shellcheck)
-
-make_root() {
-	local m; m=$(mirror)
-	bootstrap --variant=apt --include="$(IFS=,; echo "${packages[*]}")" trixie "$1" "deb $m trixie main"
-}
-
 version=${1-} to=${2:-$top/build/deb}
 
 build() {
@@ -25,8 +18,8 @@ build() {
 }
 
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
-root=$(step deb-root "1 ${packages[*]}" make_root)
-debs=$(step deb "1 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
+root=$("$top/ci/root.sh")
+debs=$(step deb "2 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
 rm -rf "$to"
 mkdir -p "$to"
 cp "$debs"/* "$to"

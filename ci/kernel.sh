@@ -32,7 +32,7 @@ fragments() {
 	case $1 in
 	test) echo common guests test ;;
 	kasan) echo common guests um kasan ;;
-	kunit) echo common um ;;
+	kunit) echo common um kunit ;;
 	esac
 }
 

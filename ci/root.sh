@@ -8,6 +8,8 @@ packages=(
 	# the kernel and its Rust
 	gcc g++ make bc bison flex libelf-dev libssl-dev dwarves kmod cpio rsync xz-utils zstd python3
 	rustc rust-src rustfmt rust-clippy bindgen clang lld llvm ccache
+	# the packages
+	dpkg-dev debhelper dh-dkms lintian man-db shellcheck
 	# tests on the host, guests
 	cargo ca-certificates libibverbs-dev librdmacm-dev qemu-system-x86 e2fsprogs virtme-ng busybox-static
 )

@@ -26,7 +26,10 @@ logs=$top/build/log
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
 began=$SECONDS
-[ -z "${LONG-}" ] || export FUZZ_SECONDS=${FUZZ_SECONDS-120}
+export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
+# What the fast set measures: each way that data takes, and a login.
+bench=
+[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,32k-read,128k-read,128k-write,login-1-channel
 
 series_of() { case $1 in *@*) echo "${1#*@}" ;; *) echo "$SERIES" ;; esac; }
 
@@ -42,7 +45,7 @@ command_of() {
 	kunit@*) echo "ci/kunit.sh $other_kernel" ;;
 	kunit) echo ci/kunit.sh ;;
 	demo*) echo ci/demo.sh ;;
-	bench*) echo "env SHORT=1 ci/bench.sh" ;;
+	bench*) echo "env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh" ;;
 	deb) echo ci/deb.sh ;;
 	node) echo ci/node.sh ;;
 	next) echo ci/next.sh ;;

@@ -7,8 +7,8 @@
 . "$here/faults.sh"
 
 begin 900 3000
-shapes=("32 1")
-[ -z "${LONG-}" ] || shapes=("64 1" "128 1" "32 4")
+shapes=("16 1")
+[ -z "${LONG-}" ] || shapes=("32 1" "64 1" "128 1" "32 4")
 fabric_pair 1
 netem 0 loss 0%
 back_null disk 64
