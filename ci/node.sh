@@ -61,15 +61,19 @@ make_rig() {
 	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
 	cp "$top"/userspace-tests/node/* "$top/userspace-tests/guest/lib.sh" "$top/README.md" "$top"/build/deb/*.deb "$to"
 	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
-	# For what asks in the root folder of a disk which kernel it runs.
+	# In the root folder of a disk: the kernel that will run, and no services.
 	cat >"$to/root-bin/uname" <<-'E'
 		#!/bin/sh
 		[ "$*" = -r ] || exec /usr/bin/uname "$@"
 		find /lib/modules -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -V | tail -n 1
 	E
+	cat >"$to/root-bin/systemctl" <<-'E'
+		#!/bin/sh
+		[ "$1" = restart ] || exec /usr/bin/systemctl "$@"
+	E
 	ln -s /bin/true "$to/root-bin/modprobe"
 	ln -s /bin/true "$to/bin/reboot"
-	chmod +x "$to/root-bin/uname"
+	chmod +x "$to"/root-bin/{uname,systemctl}
 }
 
 # The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
