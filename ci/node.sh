@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # node.sh: does on a clean Debian 13, with systemd and a disk of its own, what README.md says under "On a Debian 13
 # node", with its very commands, and looks at what an administrator would expect then: userspace-tests/node.
-# A build takes an emulated CPU some ten times as long. So the short form has apt and the build run in the root folder
-# of the disk, on this machine's CPUs, before the disk boots, with the newest kernel. LONG=1 has all of it done by the
-# running guest, beginning with Debian's own kernel; its archive is a second disk, where backports has the kernel series
-# before the newest one first. `node.sh base` only makes that Debian, ahead.
+# A build takes an emulated CPU some ten times as long. So what is installed first is built in the root folder of the
+# disk, by this machine's CPUs, before the disk boots. LONG=1 has an archive on a second disk, where backports has the
+# kernel series before the newest one first; the guest then upgrades kernel and package, runs the package's own tests,
+# and builds from source. `node.sh base` only makes that Debian, ahead.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -140,31 +140,13 @@ cp -a "$base/tree" "$tree"
 put_rig "$tree"
 passed=0
 
-if [ -z "${LONG-}" ]; then
-	ahead=(kernel:1200 packages:1800 multipath:600)
-	plan=(login:300 paths:600 at_boot:300 reboot:0 back:300 remove:600 c_driver:300)
-	planned "${ahead[@]}"
-	in_root "$tree" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive bash /rig/run root >"$logs/node-root.log" 2>&1 || true
-	while read -r name verdict seconds; do
-		case $verdict in
-		ok) passed=$((passed + 1)) ;;
-		fail) ;;
-		*) continue ;;
-		esac
-		printf '%-4s node/%s: %s s\n' "$verdict" "$name" "$seconds"
-	done < <(sed -n 's/^::test //p' "$logs/node-root.log")
-	if [ $passed != ${#ahead[@]} ]; then
-		tail -n 80 "$logs/node-root.log" | sed 's/^/    | /'
-		all=$(printf '%s\n' "${ahead[@]}" "${plan[@]}" | grep -vc '^reboot:')
-		echo "$passed passed, $((all - passed)) failed"
-		exit 1
-	fi
-else
-	plan=(kernel:7200 reboot:0 packages:14400 login:600 multipath:600 paths:600 at_boot:600 reboot:0)
+ahead=(kernel:1200 packages:1800 multipath:600)
+plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
+if [ -n "${LONG-}" ]; then
 	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
-	[ -z "$old_series" ] || plan+=(back:300 upgrade_kernel:14400 reboot:0)
-	plan+=(back:300 upgrade_package:7200 tests:1800 remove:1200 c_driver:600 from_source:14400)
+	[ -z "$old_series" ] || plan+=(upgrade_kernel:14400 reboot:0 back:300)
+	plan+=(upgrade_package:7200 tests:1800)
 	kernels=("$series" "$release" "$version" "$old_series" "$old_release" "$old_version")
 	pool=$(step node-pool "2 $base ${kernels[*]} $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" make_pool "${kernels[@]}")
 	"$top/ci/deb.sh" "$(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Version)+rig" "$work/rig/newer" >&2
@@ -175,6 +157,25 @@ else
 	ln "$pool"/pool/*.deb "$work/rig/pool" || cp "$pool"/pool/*.deb "$work/rig/pool"
 	sed -i '/^deb/d' "$tree/etc/apt/sources.list"
 	printf 'deb [trusted=yes] file:/rig/day1 %s main\n' trixie trixie-backports >>"$tree/etc/apt/sources.list"
+fi
+plan+=(remove:1200 c_driver:600)
+[ -z "${LONG-}" ] || plan+=(from_source:14400)
+
+planned "${ahead[@]}"
+in_root "$tree" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive bash /rig/run root >"$logs/node-root.log" 2>&1 || true
+while read -r name verdict seconds; do
+	case $verdict in
+	ok) passed=$((passed + 1)) ;;
+	fail) ;;
+	*) continue ;;
+	esac
+	printf '%-4s node/%s: %s s\n' "$verdict" "$name" "$seconds"
+done < <(sed -n 's/^::test //p' "$logs/node-root.log")
+if [ $passed != ${#ahead[@]} ]; then
+	tail -n 80 "$logs/node-root.log" | sed 's/^/    | /'
+	all=$(printf '%s\n' "${ahead[@]}" "${plan[@]}" | grep -vc '^reboot:')
+	echo "$passed passed, $((all - passed)) failed"
+	exit 1
 fi
 
 planned "${plan[@]}"
