@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 600 900
-rounds 20 100
+rounds 12 100
 [ "$kind" = rxe ] || rounds 10 50
 n=$rounds
 fabric 1

@@ -7,7 +7,7 @@
 . "$here/faults.sh"
 
 begin 600 900
-rounds 6 20
+rounds 4 20
 [ "$kind" = rxe ] || rounds 5 20
 n=$rounds
 fabric_pair 1

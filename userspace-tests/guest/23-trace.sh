@@ -95,7 +95,7 @@ pages() {
 }
 reset() { timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"; }
 pages reset
-! grep -vE 'gfp_flags=[^ ]*(GFP_NOIO|GFP_NOWAIT|GFP_ATOMIC)' $tmp/ours || fail "memory that may be had by I/O"
+! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours || fail "memory that may be had by I/O"
 say "$pages allocations of pages for a connection, all without I/O"
 
 # On a machine whose memory is in small pieces a login with the longest queue comes in: what is in one piece

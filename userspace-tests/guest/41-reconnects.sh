@@ -7,7 +7,7 @@
 . "$here/faults.sh"
 
 begin 400 3600
-rounds 90 3000
+rounds 45 3000
 seconds=$rounds
 rounds 20 1000
 least=$rounds

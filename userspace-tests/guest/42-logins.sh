@@ -6,7 +6,7 @@
 
 begin 400 3900
 cycles=10000
-rounds 90 3300
+rounds 45 3300
 seconds=$rounds
 rounds 20 $cycles
 least=$rounds

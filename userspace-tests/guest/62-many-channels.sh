@@ -7,7 +7,7 @@
 . "$here/faults.sh"
 
 begin 500
-rounds 3 8
+rounds 2 8
 many=64
 [ $(nproc) -ge $many ] || fail "$many channels need as many CPUs"
 fabric 1
