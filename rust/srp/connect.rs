@@ -24,10 +24,8 @@ use super::{
     events::Response,
     log::session_log,
     proto::{
-        ids::{
-            Gid,
-            PortId, //
-        },
+        guid::Gid,
+        ids::PortId,
         login::{
             Granted,
             LoginRsp,

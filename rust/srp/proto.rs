@@ -16,6 +16,7 @@ pub mod address;
 pub mod cm_rej;
 pub mod cmd;
 pub mod error;
+pub mod guid;
 pub mod ids;
 pub mod ip_cm;
 pub mod login;

@@ -41,9 +41,9 @@ use super::{
         Port,
         Queues, //
     },
-    proto::ids::{
-        Guid,
-        PortId, //
+    proto::{
+        guid::Guid,
+        ids::PortId, //
     },
     turns::Turns, //
 };

@@ -35,7 +35,7 @@ use crate::{
             session::RESOLVE_TIMEOUT_MS, //
         },
         proto::{
-            ids::Gid,
+            guid::Gid,
             ip_cm::{
                 is_ip_cm,
                 LoginReqIpCm, //

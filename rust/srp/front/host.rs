@@ -7,7 +7,7 @@ use crate::{
     scsi::Host,
     srp::{
         connect::Service,
-        proto::ids::{
+        proto::guid::{
             Gid,
             Guid, //
         },

@@ -37,11 +37,11 @@ use crate::{
         port::Port,
         proto::{
             self,
-            ids::{
+            guid::{
                 Gid,
-                IoClass,
-                PortId, //
+                IoClass, //
             },
+            ids::PortId,
             login::Granted,
             option_error::Errno,
             options::{

@@ -52,7 +52,7 @@ use crate::{
         geometry::Geometry,
         logic::session::State,
         proto::{
-            ids::Gid,
+            guid::Gid,
             options::{
                 Defaults,
                 Options, //

@@ -17,7 +17,7 @@ use zerocopy_derive::{
 };
 
 use super::{
-    ids::Gid,
+    guid::Gid,
     login::{
         LoginReqRdma,
         Requested, //

@@ -33,7 +33,8 @@ use super::{
         ProtocolError, //
     },
     ids::PortId,
-    opcode, //
+    opcode,
+    options::MIN_IT_IU_LEN, //
 };
 
 /// Buffer formats of `req_buf_fmt` and `buf_fmt`: a direct descriptor.
@@ -41,8 +42,6 @@ pub const BUF_FMT_DIRECT: u16 = 1 << 1;
 /// Buffer formats of `req_buf_fmt` and `buf_fmt`: an indirect descriptor.
 pub const BUF_FMT_INDIRECT: u16 = 1 << 2;
 
-/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes.
-pub const MIN_IT_IU_LEN: u32 = 64;
 /// Smallest `max_ti_iu_len` with which a target can report an error with sense data, in bytes.
 pub const MIN_TI_IU_LEN: u32 = 56;
 /// Fewest credits that are of use: one for commands, one for task management.

@@ -12,13 +12,11 @@ use super::{
         Address,
         AddressError, //
     },
-    ids::{
+    guid::{
         Gid,
         Guid,
-        IoClass,
-        PortId, //
+        IoClass, //
     },
-    login::MIN_IT_IU_LEN,
     number::{
         self,
         NumberError, //
@@ -46,6 +44,8 @@ pub const MAX_SECT_MIN: i32 = 8;
 pub const MAX_SECT_MAX: i32 = 1 << 17;
 /// Most scatter-gather entries (`SG_MAX_SEGMENTS`).
 pub const SG_TABLESIZE_MAX: i32 = 2048;
+/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes; of `max_it_iu_size`, too.
+pub const MIN_IT_IU_LEN: u32 = 64;
 /// Limit of `max_cmd_per_lun`, a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: i32 = 32_767;
 
@@ -156,16 +156,6 @@ impl<'a> Options<'a> {
     /// `EEXIST`.
     pub const fn key(&self) -> (Guid, Guid, Guid) {
         (self.id_ext, self.ioc_guid, self.initiator_ext)
-    }
-
-    /// The target's port identifier.
-    pub const fn target_port(&self) -> PortId {
-        PortId::new(self.io_class, self.id_ext.0, self.ioc_guid.0)
-    }
-
-    /// The initiator's port identifier; `interface_id` is the lower half of the local port's GID.
-    pub const fn initiator_port(&self, interface_id: u64) -> PortId {
-        PortId::new(self.io_class, self.initiator_ext.0, interface_id)
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
         PORT_CM_REDIRECT,
         PORT_REDIRECT, //
     },
-    ids::Gid, //
+    guid::Gid, //
 };
 use core::fmt;
 

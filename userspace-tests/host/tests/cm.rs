@@ -14,7 +14,8 @@ use srp_host::{
         redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
     },
     proto::{
-        ids::{Gid, PortId},
+        guid::Gid,
+        ids::PortId,
         ip_cm::{is_ip_cm, LoginReqIpCm},
         login::{LoginReqRdma, MultiChannel, Requested},
         redirect::{Redirect, RedirectError},

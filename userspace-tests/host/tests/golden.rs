@@ -8,7 +8,8 @@ use common::hex;
 use srp_host::proto::{
     cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
     error::BuildError,
-    ids::{Gid, Guid, IoClass, Lun, PortId},
+    guid::{Gid, Guid, IoClass},
+    ids::{Lun, PortId},
     login::{it_iu_len, LoginReq, LoginReqRdma, MultiChannel, Requested},
     misc::{aer_rsp, cred_rsp, i_logout},
     tmf::{Function, TskMgmt, NO_TASK},

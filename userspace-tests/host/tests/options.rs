@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use srp_host::proto::{
     address::Address,
-    ids::{Gid, Guid, IoClass, PortId},
+    guid::{Gid, Guid, IoClass},
+    ids::PortId,
     option_error::{Errno, Why},
     options::{Defaults, Options, Target, MAX_LEN},
 };

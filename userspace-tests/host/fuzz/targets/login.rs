@@ -7,7 +7,8 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     ids::PortId,
-    login::{it_iu_len, LoginRsp, MultiChannel, Requested, MIN_IT_IU_LEN},
+    login::{it_iu_len, LoginRsp, MultiChannel, Requested},
+    options::MIN_IT_IU_LEN,
     login_rej::{LoginRej, RejReason},
 };
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line. The manual pages and the completions are made of it.
+
+use crate::error::STATUS;
+use clap::{
+    error::Error as ClapError, Arg, ArgMatches, Args, Command as ClapCommand, FromArgMatches,
+    Parser, Subcommand,
+};
+use std::path::PathBuf;
+
+/// SRP targets: log in, log out, look.
+#[derive(Debug, Parser)]
+#[command(name = "srpctl", version, after_help = STATUS, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What srpctl does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Log in to a target, and show its disks
+    ///
+    /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which has the same names as
+    /// add_target, `device` and `port`, as `name = "value"`. The RDMA port is the one that the route to the target goes
+    /// through, unless --device or --port say otherwise. To be logged in already is no error.
+    Connect(Connect),
+    /// Log out
+    ///
+    /// A disk that is mounted, or is swap, is not taken away, unless it is a path of a multipath device that has other
+    /// paths.
+    Disconnect(Disconnect),
+    /// List all sessions and their disks
+    List(List),
+    /// Show all of a session
+    Show(Show),
+    /// Look for targets
+    ///
+    /// An InfiniBand subnet is asked by ibsrpdm(1). On RoCE and iWARP nobody can be asked.
+    Discover,
+    /// Write manual pages and completions into a folder
+    #[command(hide = true)]
+    Generate(Generate),
+}
+
+/// `srpctl connect`.
+#[derive(Debug, Args)]
+pub struct Connect {
+    /// A target of /etc/srp/targets.d
+    #[arg(conflicts_with_all = ["dest", "id_ext"], required_unless_present = "id_ext")]
+    pub name: Option<String>,
+    /// RDMA device, as mlx5_0
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Port of the RDMA device
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub port: Option<u32>,
+    /// Keep the target in /etc/srp/targets.d as NAME, and log in at boot
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    pub save: Option<String>,
+    /// The options of the login.
+    #[command(flatten)]
+    pub options: LoginOptions,
+}
+
+/// `srpctl disconnect`.
+#[derive(Debug, Args)]
+pub struct Disconnect {
+    /// A SCSI host (host7, or 7), or a target of /etc/srp/targets.d
+    #[arg(value_name = "HOST|TARGET", required_unless_present = "all")]
+    pub sessions: Vec<String>,
+    /// All sessions that srpctl has made; those of srp_daemon and of others stay
+    #[arg(long, conflicts_with = "sessions")]
+    pub all: bool,
+    /// Also remove the file from /etc/srp/targets.d, and do not log in at boot any more
+    #[arg(long, conflicts_with = "all")]
+    pub forget: bool,
+    /// Even if a disk is in use
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `srpctl list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `srpctl show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// A SCSI host (host7, or 7), or a target of /etc/srp/targets.d
+    #[arg(value_name = "HOST|TARGET")]
+    pub session: String,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `srpctl generate`.
+#[derive(Debug, Args)]
+pub struct Generate {
+    /// The folder, which must be there
+    pub folder: PathBuf,
+}
+
+/// A login option: its name in add_target, what its value is, what it is for.
+pub const OPTIONS: [(&str, &str, &str); 20] = [
+    ("dest", "ADDRESS:PORT", "Where the target listens: IPv4:PORT or [IPv6%INTERFACE]:PORT"),
+    ("id_ext", "HEX", "Identifier extension of the target; LIO: its srpt_service_guid"),
+    ("ioc_guid", "HEX", "GUID of the target's I/O controller; LIO: the same"),
+    ("src", "ADDRESS", "Address to log in from"),
+    ("dgid", "HEX", "GID of the target, for a login by the InfiniBand connection manager"),
+    ("pkey", "HEX", "Partition of the target, with --dgid"),
+    ("service_id", "HEX", "Service of the target, with --dgid"),
+    ("initiator_ext", "HEX", "Distinguishes several logins at one target"),
+    ("io_class", "HEX", "Order of the identifiers: 0100 or ff00"),
+    ("queue_size", "COMMANDS", "Commands per channel, 1 to 4096"),
+    ("max_cmd_per_lun", "COMMANDS", "Commands per disk"),
+    ("target_can_queue", "COMMANDS", "Commands per target"),
+    ("max_sect", "SECTORS", "512-byte sectors per command, 8 to 131072"),
+    ("cmd_sg_entries", "NUMBER", "Memory descriptors in a message, 1 to 255"),
+    ("sg_tablesize", "NUMBER", "Segments per command, 1 to 2048"),
+    ("ch_count", "NUMBER", "Channels, at most one per CPU"),
+    ("comp_vector", "NUMBER", "Completion vector of the first channel"),
+    ("tl_retry_count", "NUMBER", "Retries of the transport, 2 to 7"),
+    ("max_it_iu_size", "BYTES", "Longest message to the target, from 64; 0: no limit"),
+    ("allow_ext_sg", "0|1", "Without effect; for login strings of the C driver"),
+];
+
+/// The login options of a command line, in the order of [`OPTIONS`].
+#[derive(Clone, Debug, Default)]
+pub struct LoginOptions(pub Vec<(&'static str, String)>);
+
+impl Args for LoginOptions {
+    fn augment_args(mut command: ClapCommand) -> ClapCommand {
+        for (name, value, help) in OPTIONS {
+            command = command.arg(
+                Arg::new(name)
+                    .long(name.replace('_', "-"))
+                    .alias(name)
+                    .value_name(value)
+                    .help(help)
+                    .help_heading("Login options"),
+            );
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: ClapCommand) -> ClapCommand {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LoginOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, ClapError> {
+        let given = OPTIONS.iter().filter_map(|(name, ..)| {
+            let value = matches.get_one::<String>(name)?;
+            Some((*name, value.clone()))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), ClapError> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{
+        option_error::Why,
+        options::{Defaults, Options},
+    };
+    use clap::CommandFactory;
+
+    #[test]
+    fn is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_driver_knows_every_option() {
+        for (name, ..) in OPTIONS {
+            let text = format!("{name}=1");
+            let refused = Options::parse(text.as_bytes(), &Defaults::default());
+            assert!(!matches!(refused, Err(e) if e.why == Why::Unknown), "{name}");
+        }
+    }
+
+    #[test]
+    fn options_may_be_written_as_in_add_target() {
+        let line = "srpctl connect --id_ext 1 --ioc-guid=2 --dest 10.0.0.1:5555";
+        let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
+            panic!("not connect");
+        };
+        let names: Vec<_> = args.options.0.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["dest", "id_ext", "ioc_guid"]);
+    }
+
+    #[test]
+    fn a_target_is_named_or_described() {
+        for line in [
+            "srpctl connect",
+            "srpctl connect a --id-ext 1",
+            "srpctl connect --queue-size 5",
+            "srpctl disconnect",
+            "srpctl disconnect --all host1",
+            "srpctl connect --port 0 --id-ext 1",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `srpctl disconnect`.
+
+use crate::{
+    cli::Disconnect,
+    connect::systemctl,
+    disk,
+    error::{Error, Result},
+    owner::Owner,
+    session::Session,
+    sysfs::Sysfs,
+    target::Target,
+};
+use serde::Deserialize;
+use std::{
+    fs,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// A session ends in a second, or in 10 s if the target gives no sign of life; its disks may take as long as a command.
+const PATIENCE: Duration = Duration::from_secs(80);
+
+/// Logs out.
+pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
+    if args.all {
+        let mut all = Session::all(sysfs);
+        all.retain(|session| session.owner.as_deref() == Some("srpctl"));
+        return log_out(sysfs, &all, args.force);
+    }
+    let mut all = Vec::new();
+    for argument in &args.sessions {
+        let meant = Session::meant(sysfs, argument)?;
+        if meant.is_empty() {
+            println!("{argument}: not logged in");
+        }
+        all.extend(meant);
+    }
+    log_out(sysfs, &all, args.force)?;
+    if args.forget {
+        for argument in &args.sessions {
+            // A host has no file; the target that it was made from has one.
+            let host = all.iter().find(|s| s.name() == *argument || s.host.to_string() == *argument);
+            let name = match host {
+                Some(session) => session.target.clone().ok_or_else(|| {
+                    Error::NotFound(format!("{argument} has no file in /etc/srp/targets.d"))
+                })?,
+                None => argument.clone(),
+            };
+            systemctl("disable", &name)?;
+            let path = Target::path(sysfs, &name)?;
+            fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends sessions; none of them if a disk of one is in use.
+fn log_out(sysfs: &Sysfs, sessions: &[Session], force: bool) -> Result {
+    let going: Vec<&str> = sessions
+        .iter()
+        .flat_map(|session| &session.disks)
+        .map(|disk| disk.name.as_str())
+        .collect();
+    if !force {
+        for disk in &going {
+            if let Some(place) = in_use(sysfs, disk, &going)? {
+                return Err(Error::Busy(format!("{disk} is in use: {place}")));
+            }
+        }
+    }
+    for session in sessions {
+        let delete = Session::remote_port(sysfs, session.host).join("delete");
+        fs::write(&delete, "1").map_err(|e| Error::io(&delete, e))?;
+    }
+    let end = Instant::now() + PATIENCE;
+    for session in sessions {
+        while session.folder(sysfs).exists() {
+            if Instant::now() > end {
+                return Err(Error::Late(format!(
+                    "{} is still there after {} s",
+                    session.name(),
+                    PATIENCE.as_secs()
+                )));
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Owner::forget(sysfs, session);
+        println!("{}: logged out", session.name());
+    }
+    Ok(())
+}
+
+/// What lsblk says of a disk and of what is on it.
+#[derive(Debug, Deserialize)]
+struct Block {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    mountpoints: Vec<Option<String>>,
+    #[serde(default)]
+    children: Vec<Block>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Lsblk {
+    blockdevices: Vec<Block>,
+}
+
+/// Where a disk is mounted, if no path to its data is left when the `going` have gone.
+fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str]) -> Result<Option<String>> {
+    if !sysfs.path(format!("/dev/{disk}")).exists() {
+        return Ok(None);
+    }
+    let out = Command::new("lsblk")
+        .args(["-J", "-o", "NAME,TYPE,MOUNTPOINTS", &format!("/dev/{disk}")])
+        .output()
+        .map_err(|e| Error::Program(format!("lsblk: {e}")))?;
+    let tree: Lsblk =
+        serde_json::from_slice(&out.stdout).map_err(|e| Error::Program(format!("lsblk: {e}")))?;
+    let others = disk::other_paths(sysfs, disk);
+    let stays = others.iter().any(|other| !going.contains(&other.as_str()));
+    Ok(tree.blockdevices.iter().find_map(|block| place(block, stays)))
+}
+
+/// The first place where it is mounted.
+fn place(block: &Block, other_paths: bool) -> Option<String> {
+    if block.kind == "mpath" && other_paths {
+        return None;
+    }
+    let mounted = block.mountpoints.iter().flatten().next();
+    mounted
+        .map(|place| match place.as_str() {
+            "[SWAP]" => format!("{} is swap", block.name),
+            place => format!("{} is mounted at {place}", block.name),
+        })
+        .or_else(|| block.children.iter().find_map(|child| place(child, other_paths)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, other_paths: bool) -> Option<String> {
+        let tree: Lsblk = serde_json::from_str(text).unwrap();
+        tree.blockdevices.iter().find_map(|block| place(block, other_paths))
+    }
+
+    #[test]
+    fn a_path_of_several_may_go() {
+        let mounted = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
+            {"name": "mpatha", "type": "mpath", "mountpoints": ["/srv"]}]}]}"#;
+        assert_eq!(of(mounted, true), None);
+        assert_eq!(of(mounted, false).as_deref(), Some("mpatha is mounted at /srv"));
+    }
+
+    #[test]
+    fn a_mounted_disk_may_not() {
+        let part = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
+            {"name": "sda1", "type": "part", "mountpoints": ["[SWAP]"]}]}]}"#;
+        assert_eq!(of(part, true).as_deref(), Some("sda1 is swap"));
+        let free = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null]}]}"#;
+        assert_eq!(of(free, false), None);
+    }
+}

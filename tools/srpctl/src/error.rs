@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong, in words, and the exit status for it.
+
+use std::{io, path::PathBuf};
+use thiserror::Error;
+
+/// Why a command has not done what it was told.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The kernel or the target refused, or did not answer.
+    #[error("login failed: {0}")]
+    Login(String),
+    /// The command line, or what a file of targets.d says, is of no use.
+    #[error("{0}")]
+    Usage(String),
+    /// There is no RDMA port that fits.
+    #[error("{0}")]
+    NoPort(String),
+    /// Only root may do that.
+    #[error("{0}: permission denied; srpctl must be run by root")]
+    NotRoot(String),
+    /// The driver is not there.
+    #[error("the module ib_srp is not loaded{0}")]
+    NoModule(String),
+    /// There is no such session, host or file.
+    #[error("{0}")]
+    NotFound(String),
+    /// A disk is in use.
+    #[error("{0}")]
+    Busy(String),
+    /// It takes longer than it should.
+    #[error("{0}")]
+    Late(String),
+    /// A file could not be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another program could not do its part.
+    #[error("{0}")]
+    Program(String),
+}
+
+/// What [`Error::status`] means, for the manual page.
+pub const STATUS: &str = "\
+Exit status:
+  0  it is done, or there was nothing to do
+  1  the login failed, or something else went wrong
+  2  wrong usage, or a wrong option
+  3  no RDMA port leads to the target
+  4  not root
+  5  the module ib_srp is not there
+  6  there is no such session or file
+  7  a disk is in use
+  8  it is not done in time";
+
+impl Error {
+    /// Makes an [`Error::Io`], or [`Error::NotRoot`].
+    pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let path = path.into();
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            return Self::NotRoot(path.display().to_string());
+        }
+        Self::Io { path, source }
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Login(_) | Self::Io { .. } | Self::Program(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NoPort(_) => 3,
+            Self::NotRoot(_) => 4,
+            Self::NoModule(_) => 5,
+            Self::NotFound(_) => 6,
+            Self::Busy(_) => 7,
+            Self::Late(_) => 8,
+        }
+    }
+}
+
+/// What all commands return.
+pub type Result<T = ()> = std::result::Result<T, Error>;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Logs in to SRP targets and out of them, and shows what is there: srpctl(8).
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod connect;
+mod disconnect;
+mod discover;
+mod disk;
+mod error;
+mod generate;
+mod kernel_log;
+mod list;
+mod owner;
+mod port;
+mod session;
+mod show;
+mod sysfs;
+mod target;
+
+/// The driver's own parser of login strings, so that both refuse the same.
+#[path = "../../../rust/srp/proto"]
+#[allow(dead_code)]
+mod proto {
+    pub mod address;
+    pub mod guid;
+    pub mod number;
+    pub mod option_error;
+    pub mod options;
+}
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+use sysfs::Sysfs;
+
+fn main() -> ExitCode {
+    let sysfs = Sysfs::system();
+    let result = match Cli::parse().command {
+        Command::Connect(args) => connect::run(&sysfs, &args),
+        Command::Disconnect(args) => disconnect::run(&sysfs, &args),
+        Command::List(args) => list::run(&sysfs, &args),
+        Command::Show(args) => show::run(&sysfs, &args),
+        Command::Discover => discover::run(&sysfs),
+        Command::Generate(args) => generate::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("srpctl: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA ports with an `add_target` file, and which of them leads to a target.
+
+use crate::{
+    error::{Error, Result},
+    sysfs::{self, Sysfs},
+};
+use nix::ifaddrs::getifaddrs;
+use serde::Deserialize;
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
+    path::PathBuf,
+    process::Command,
+};
+
+/// A port of an RDMA device that ib_srp knows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Port {
+    /// Its folder in `/sys/class/infiniband_srp`.
+    pub folder: PathBuf,
+    /// The RDMA device.
+    pub device: String,
+    /// The number of the port, from 1.
+    pub number: u32,
+}
+
+impl Port {
+    /// All ports.
+    pub fn all(sysfs: &Sysfs) -> Vec<Self> {
+        sysfs
+            .entries("/sys/class/infiniband_srp")
+            .into_iter()
+            .filter(|folder| folder.join("add_target").exists())
+            .filter_map(|folder| {
+                let device = sysfs::text(folder.join("ibdev"))?;
+                let number = sysfs::number(folder.join("port"))?;
+                Some(Self {
+                    folder,
+                    device,
+                    number,
+                })
+            })
+            .collect()
+    }
+
+    /// `device/number`, as the RDMA tools write it.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.device, self.number)
+    }
+
+    /// `InfiniBand`, or `Ethernet`.
+    pub fn link_layer(&self, sysfs: &Sysfs) -> Option<String> {
+        sysfs::text(sysfs.path(format!(
+            "/sys/class/infiniband/{}/ports/{}/link_layer",
+            self.device, self.number
+        )))
+    }
+
+    /// Whether the port belongs to this network interface.
+    fn has(&self, sysfs: &Sysfs, interface: &str, links: &[Link]) -> bool {
+        let folder = format!(
+            "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
+            self.device, self.number
+        );
+        // Reading the entry of a GID that is not there is an error.
+        let of_gids = sysfs
+            .entries(folder)
+            .iter()
+            .filter_map(sysfs::text)
+            .any(|name| name == interface);
+        // iWARP has no such GIDs.
+        let of_links = links.iter().any(|link| {
+            link.ifname == self.device
+                && link.port == Some(self.number)
+                && link.netdev.as_deref() == Some(interface)
+        });
+        // IPoIB: the other way round.
+        let net = format!("/sys/class/net/{interface}");
+        let of_net = sysfs
+            .path(format!("{net}/device/infiniband/{}", self.device))
+            .exists()
+            && sysfs::number::<u32>(sysfs.path(format!("{net}/dev_port")))
+                .is_some_and(|port| port + 1 == self.number);
+        of_gids || of_links || of_net && self.link_layer(sysfs).as_deref() == Some("InfiniBand")
+    }
+}
+
+/// What `rdma -j link` says of a port.
+#[derive(Debug, Deserialize)]
+struct Link {
+    ifname: String,
+    port: Option<u32>,
+    netdev: Option<String>,
+}
+
+/// Nothing where there is no such tool.
+fn links() -> Vec<Link> {
+    Command::new("rdma")
+        .args(["-j", "link"])
+        .output()
+        .ok()
+        .and_then(|out| serde_json::from_slice(&out.stdout).ok())
+        .unwrap_or_default()
+}
+
+/// The network interface by which this machine reaches an address. Nothing is sent.
+fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
+    let any: IpAddr = match dest {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(dest)?;
+    let local = socket.local_addr()?.ip();
+    let own = getifaddrs()?
+        .filter(|entry| {
+            entry.address.is_some_and(|address| {
+                address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip())) == Some(local)
+                    || address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())) == Some(local)
+            })
+        })
+        .map(|entry| entry.interface_name)
+        .next();
+    own.map(|name| (name, local))
+        .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
+}
+
+/// The address with the number of its interface.
+pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> Result<SocketAddr> {
+    match (ip, scope) {
+        (IpAddr::V6(ip), Some(scope)) => {
+            let index = sysfs::number(sysfs.path(format!("/sys/class/net/{scope}/ifindex")))
+                .or_else(|| scope.parse().ok())
+                .ok_or_else(|| Error::NoPort(format!("there is no network interface {scope}")))?;
+            Ok(SocketAddrV6::new(ip, port, 0, index).into())
+        }
+        _ => Ok((ip, port).into()),
+    }
+}
+
+/// Chooses the port of a login.
+///
+/// What the administrator says counts first, then the route to `dest`; without one, there must be one port only.
+pub fn choose(
+    sysfs: &Sysfs,
+    device: Option<&str>,
+    number: Option<u32>,
+    dest: Option<SocketAddr>,
+) -> Result<Port> {
+    if !sysfs.path("/sys/class/infiniband_srp").exists() {
+        return Err(Error::NoModule(String::new()));
+    }
+    let all = Port::all(sysfs);
+    if all.is_empty() {
+        return Err(Error::NoPort(
+            "there is no RDMA port; `rdma link` shows which devices there are".into(),
+        ));
+    }
+    let mut fit: Vec<&Port> = all
+        .iter()
+        .filter(|port| device.is_none_or(|device| port.device == device))
+        .filter(|port| number.is_none_or(|number| port.number == number))
+        .collect();
+    let names = |ports: &[&Port]| ports.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+    if fit.is_empty() {
+        let wanted = match (device, number) {
+            (Some(device), Some(number)) => format!("{device}/{number}"),
+            (Some(device), None) => device.to_string(),
+            (None, Some(number)) => format!("number {number}"),
+            (None, None) => String::new(),
+        };
+        return Err(Error::NoPort(format!(
+            "there is no RDMA port {wanted}; there are: {}",
+            names(&all.iter().collect::<Vec<_>>())
+        )));
+    }
+    if let ([_, _, ..], Some(dest)) = (&fit[..], dest) {
+        let (interface, local) = interface_to(dest).map_err(|e| {
+            Error::NoPort(format!("there is no route to {}: {e}", dest.ip()))
+        })?;
+        let links = links();
+        let through: Vec<&Port> = fit
+            .iter()
+            .copied()
+            .filter(|port| port.has(sysfs, &interface, &links))
+            .collect();
+        if through.is_empty() {
+            return Err(Error::NoPort(format!(
+                "{} is reached through {interface} ({local}), which belongs to no RDMA port; there are: {}",
+                dest.ip(),
+                names(&fit)
+            )));
+        }
+        fit = through;
+    }
+    match fit[..] {
+        [port] => Ok(port.clone()),
+        _ => Err(Error::NoPort(format!(
+            "several RDMA ports lead there: {}; choose one by --device and --port",
+            names(&fit)
+        ))),
+    }
+}
+
+/// The network interfaces of a port, for `show`.
+pub fn interfaces(sysfs: &Sysfs, port: &Port) -> Vec<String> {
+    let links = links();
+    let all: BTreeSet<String> = fs::read_dir(sysfs.path("/sys/class/net"))
+        .map(|entries| entries.flatten().map(|e| sysfs::name(e.path())).collect())
+        .unwrap_or_default();
+    all.into_iter()
+        .filter(|name| port.has(sysfs, name, &links))
+        .collect()
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: SCSI hosts whose driver is ib_srp.
+
+use crate::{
+    disk::Disk,
+    error::{Error, Result},
+    owner::Owner,
+    port::Port,
+    sysfs::{self, Sysfs},
+    target::Target,
+};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// A session.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Session {
+    /// The number of its SCSI host.
+    pub host: u32,
+    /// Who the target is.
+    pub id_ext: String,
+    /// Who the target is.
+    pub ioc_guid: String,
+    /// RDMA device.
+    pub device: String,
+    /// Port of the RDMA device.
+    pub port: u32,
+    /// `running`, `blocked`, `fail-fast`, `lost`.
+    pub state: String,
+    /// Channels.
+    pub channels: u32,
+    /// Who made it: `srpctl`, `initramfs`; nothing for others.
+    pub owner: Option<String>,
+    /// The target's file in `/etc/srp/targets.d`.
+    pub target: Option<String>,
+    /// Its disks.
+    pub disks: Vec<Disk>,
+}
+
+impl Session {
+    /// All sessions.
+    pub fn all(sysfs: &Sysfs) -> Vec<Self> {
+        let hosts = sysfs.entries("/sys/class/scsi_host");
+        hosts
+            .iter()
+            .filter(|path| sysfs::text(path.join("proc_name")).as_deref() == Some("ib_srp"))
+            .filter_map(|path| {
+                let host = sysfs::name(path).strip_prefix("host")?.parse().ok()?;
+                let mut session = Self {
+                    host,
+                    id_ext: sysfs::text(path.join("id_ext"))?,
+                    ioc_guid: sysfs::text(path.join("ioc_guid"))?,
+                    device: sysfs::text(path.join("local_ib_device"))?,
+                    port: sysfs::number(path.join("local_ib_port"))?,
+                    state: sysfs::text(Self::remote_port(sysfs, host).join("state"))
+                        .unwrap_or_else(|| "lost".into()),
+                    channels: sysfs::number(path.join("ch_count")).unwrap_or(0),
+                    owner: None,
+                    target: None,
+                    disks: Disk::all(sysfs, host),
+                };
+                if let Some(owner) = Owner::of(sysfs, &session) {
+                    session.owner = Some(owner.owner);
+                    session.target = owner.target;
+                }
+                Some(session)
+            })
+            .collect()
+    }
+
+    /// Its files that the transport class has made.
+    pub fn remote_port(sysfs: &Sysfs, host: u32) -> PathBuf {
+        sysfs.path(format!("/sys/class/srp_remote_ports/port-{host}:1"))
+    }
+
+    /// Its files that the driver has made.
+    pub fn folder(&self, sysfs: &Sysfs) -> PathBuf {
+        sysfs.path(format!("/sys/class/scsi_host/{}", self.name()))
+    }
+
+    /// `host7`.
+    pub fn name(&self) -> String {
+        format!("host{}", self.host)
+    }
+
+    /// `mlx5_0/1`.
+    pub fn port_name(&self) -> String {
+        format!("{}/{}", self.device, self.port)
+    }
+
+    /// What tells it from one that gets the same host later.
+    pub fn identity(&self) -> String {
+        format!("{} {} {}", self.id_ext, self.ioc_guid, self.port_name())
+    }
+
+    /// Those of a target at a port.
+    pub fn to(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<Vec<Self>> {
+        let (id_ext, ioc_guid, _) = target.key()?;
+        let mut all = Self::all(sysfs);
+        all.retain(|session| {
+            session.id_ext == id_ext
+                && session.ioc_guid == ioc_guid
+                && session.device == port.device
+                && session.port == port.number
+        });
+        Ok(all)
+    }
+
+    /// Those that an argument means: a host, its number, or a target with a file.
+    pub fn meant(sysfs: &Sysfs, argument: &str) -> Result<Vec<Self>> {
+        let mut all = Self::all(sysfs);
+        let number = argument.strip_prefix("host").unwrap_or(argument);
+        if let Ok(host) = number.parse::<u32>() {
+            all.retain(|session| session.host == host);
+            if all.is_empty() {
+                return Err(Error::NotFound(format!(
+                    "host{host} is not a session of ib_srp; `srpctl list` shows those"
+                )));
+            }
+            return Ok(all);
+        }
+        let target = Target::named(sysfs, argument)?;
+        let (id_ext, ioc_guid, _) = target.key()?;
+        // One that is on record under that name, or one that fits and is on record under no other.
+        all.retain(|session| match &session.target {
+            Some(name) => name == argument,
+            None => {
+                session.id_ext == id_ext
+                    && session.ioc_guid == ioc_guid
+                    && target.device.as_ref().is_none_or(|d| *d == session.device)
+                    && target.port.is_none_or(|p| p == session.port)
+            }
+        });
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::List, list};
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    /// A machine with two sessions, two paths to one disk, and a disk of somebody else.
+    fn machine() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let link = |path: &str, to: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            symlink(to, path).unwrap();
+        };
+        put("sys/class/scsi_host/host0/proc_name", "ahci\n");
+        for (host, device, disk) in [(10, "rxe1", "sdc"), (9, "rxe0", "sdb")] {
+            let host_folder = format!("sys/class/scsi_host/host{host}");
+            for (file, text) in [
+                ("proc_name", "ib_srp"),
+                ("id_ext", "0x0000000000000001"),
+                ("ioc_guid", "0x0000000000000002"),
+                ("local_ib_device", device),
+                ("local_ib_port", "1"),
+                ("ch_count", "4"),
+            ] {
+                put(&format!("{host_folder}/{file}"), &format!("{text}\n"));
+            }
+            put(&format!("sys/class/srp_remote_ports/port-{host}:1/state"), "running\n");
+            let scsi = format!("sys/devices/{host}:0:0:3");
+            put(&format!("{scsi}/vendor"), "LIO-ORG \n");
+            put(&format!("{scsi}/model"), "disk            \n");
+            put(&format!("{scsi}/wwid"), "naa.6001\n");
+            put(&format!("{scsi}/state"), "running\n");
+            put(&format!("sys/class/block/{disk}/size"), "524288\n");
+            link(&format!("sys/class/block/{disk}/device"), &format!("../../../devices/{host}:0:0:3"));
+            link(&format!("dev/disk/by-path/srp-{device}"), &format!("../../{disk}"));
+        }
+        link("dev/srp0", "sdb");
+        put("sys/class/block/sda/size", "1\n");
+        link("sys/class/block/sda/device", "../../../devices/0:0:0:0");
+        let file = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.1:5555\"\ndevice = \"rxe1\"\n";
+        put("etc/srp/targets.d/one.conf", file);
+        folder
+    }
+
+    fn below(folder: &Path) -> Sysfs {
+        Sysfs::below(folder)
+    }
+
+    #[test]
+    fn sessions_have_their_disks() {
+        let folder = machine();
+        let sysfs = below(folder.path());
+        let all = Session::all(&sysfs);
+        let hosts: Vec<u32> = all.iter().map(|session| session.host).collect();
+        assert_eq!(hosts, [9, 10]);
+        assert_eq!(all[0].port_name(), "rxe0/1");
+        assert_eq!(all[0].state, "running");
+        let disk = &all[0].disks[0];
+        assert_eq!(all[0].disks.len(), 1);
+        assert_eq!((disk.name.as_str(), disk.lun, disk.size), ("sdb", 3, 256 << 20));
+        assert_eq!(disk.link.as_deref(), Some("/dev/srp0"));
+        assert_eq!(disk.by_path.as_deref(), Some("/dev/disk/by-path/srp-rxe0"));
+        assert_eq!(disk.model, "LIO-ORG disk");
+        list::run(&sysfs, &List { json: true }).unwrap();
+    }
+
+    #[test]
+    fn a_session_is_meant_by_host_or_target() {
+        let folder = machine();
+        let sysfs = below(folder.path());
+        let hosts = |argument: &str| -> Vec<u32> {
+            let meant = Session::meant(&sysfs, argument).unwrap();
+            meant.iter().map(|session| session.host).collect()
+        };
+        assert_eq!(hosts("host9"), [9]);
+        assert_eq!(hosts("10"), [10]);
+        assert_eq!(hosts("one"), [10]);
+        assert_eq!(Session::meant(&sysfs, "host0").unwrap_err().status(), 6);
+        assert_eq!(Session::meant(&sysfs, "two").unwrap_err().status(), 6);
+    }
+
+    #[test]
+    fn what_is_on_record_counts_for_that_session_only() {
+        let folder = machine();
+        let sysfs = below(folder.path());
+        let session = &Session::all(&sysfs)[0];
+        Owner::record(&sysfs, session, Some("one")).unwrap();
+        assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
+        // The record is for host9, which the file does not describe.
+        let meant = Session::meant(&sysfs, "one").unwrap();
+        assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9, 10]);
+        let path = folder.path().join("sys/class/scsi_host/host9/id_ext");
+        fs::write(path, "0x0000000000000009\n").unwrap();
+        assert_eq!(Session::all(&sysfs)[0].owner, None);
+    }
+}

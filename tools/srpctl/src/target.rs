@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A target: what the command line or a file of `/etc/srp/targets.d` says of it.
+
+use crate::{
+    cli::{Connect, OPTIONS},
+    error::{Error, Result},
+    port,
+    proto::options::{Defaults, Options, Target as Way},
+    sysfs::{self, Sysfs},
+};
+use serde::Deserialize;
+use std::{collections::BTreeMap, fmt::Write, fs, net::SocketAddr, path::PathBuf};
+use toml::{Spanned, Value};
+
+/// Where the files are.
+pub const FOLDER: &str = "/etc/srp/targets.d";
+
+/// A target and how to get there.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Target {
+    /// Of its file, without `.conf`.
+    pub name: Option<String>,
+    /// RDMA device.
+    pub device: Option<String>,
+    /// Port of the RDMA device.
+    pub port: Option<u32>,
+    /// The options of add_target.
+    pub options: Vec<(&'static str, String)>,
+}
+
+impl Target {
+    /// The one that a command line names or describes.
+    pub fn of(sysfs: &Sysfs, args: &Connect) -> Result<Self> {
+        let mut target = match &args.name {
+            Some(name) => Self::named(sysfs, name)?,
+            None => Self::default(),
+        };
+        for (name, value) in &args.options.0 {
+            target.set(name, value.clone());
+        }
+        target.device = args.device.clone().or(target.device);
+        target.port = args.port.or(target.port);
+        Ok(target)
+    }
+
+    /// The one with a file.
+    pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
+        let path = Self::path(sysfs, name)?;
+        if !path.exists() {
+            return Err(Error::NotFound(format!(
+                "there is no {}",
+                path.display()
+            )));
+        }
+        let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+        let mut target = Self::parse(&path.display().to_string(), &text)?;
+        target.name = Some(name.to_string());
+        Ok(target)
+    }
+
+    /// Its file. A name is one part of a path, so that it can be that of a systemd unit.
+    pub fn path(sysfs: &Sysfs, name: &str) -> Result<PathBuf> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
+            return Err(Error::Usage(format!(
+                "'{name}' cannot be the name of a target: letters, digits, '-', '_', '.' and ':' only"
+            )));
+        }
+        Ok(sysfs.path(FOLDER).join(format!("{name}.conf")))
+    }
+
+    /// All names, in order.
+    pub fn names(sysfs: &Sysfs) -> Vec<String> {
+        sysfs
+            .entries(FOLDER)
+            .iter()
+            .filter_map(|path| sysfs::name(path).strip_suffix(".conf").map(str::to_string))
+            .collect()
+    }
+
+    fn parse(path: &str, text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct File(BTreeMap<Spanned<String>, Spanned<Value>>);
+
+        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+        let File(pairs) = toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(1, |span| line(span.start));
+            Error::Usage(format!("{path}:{line}: {}", e.message()))
+        })?;
+        let mut target = Self::default();
+        for (key, value) in &pairs {
+            let bad = |why: String| {
+                Error::Usage(format!("{path}:{}: {why}", line(key.span().start)))
+            };
+            let name = key.get_ref().as_str();
+            let text = match value.get_ref() {
+                Value::String(text) => text.clone(),
+                // 0x1f and 1f are not the same to add_target, so what is read as hex must be a string.
+                Value::Integer(number) if *number >= 0 => number.to_string(),
+                other => {
+                    return Err(bad(format!("{name} is {}: not a value", other.type_str())));
+                }
+            };
+            if text.contains([',', '\n', '\0']) {
+                return Err(bad(format!("{name}: not a value: '{}'", text.escape_debug())));
+            }
+            match name {
+                "device" => target.device = Some(text),
+                "port" => {
+                    let number = text.parse().ok().filter(|n| (1..=255).contains(n));
+                    let number = number
+                        .ok_or_else(|| bad(format!("port: '{text}' is not 1 to 255")))?;
+                    target.port = Some(number);
+                }
+                _ => {
+                    let Some((known, kind, _)) = OPTIONS.iter().find(|(known, ..)| *known == name)
+                    else {
+                        return Err(bad(format!("no such option: {name}")));
+                    };
+                    if *kind == "HEX" && matches!(value.get_ref(), Value::Integer(_)) {
+                        return Err(bad(format!("{name} is hexadecimal: put it in quotes")));
+                    }
+                    target.set(known, text);
+                }
+            }
+        }
+        target
+            .check()
+            .map_err(|e| Error::Usage(format!("{path}: {e}")))?;
+        Ok(target)
+    }
+
+    fn set(&mut self, name: &'static str, value: String) {
+        self.options.retain(|(known, _)| *known != name);
+        self.options.push((name, value));
+        let order = |name| OPTIONS.iter().position(|(known, ..)| *known == name);
+        self.options.sort_by_key(|(name, _)| order(*name));
+    }
+
+    /// What is written to add_target.
+    pub fn login_string(&self) -> String {
+        let pairs: Vec<String> = self.options.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        pairs.join(",")
+    }
+
+    /// As the driver will check it.
+    pub fn check(&self) -> Result {
+        let login = self.login_string();
+        Options::parse(login.as_bytes(), &Defaults::default())
+            .map(|_| ())
+            .map_err(|e| Error::Usage(e.to_string()))
+    }
+
+    /// The value of an option.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.options.iter().find(|(known, _)| *known == name)?;
+        Some(value)
+    }
+
+    /// `id_ext`, `ioc_guid` and `initiator_ext`, as sysfs has them.
+    pub fn key(&self) -> Result<(String, String, String)> {
+        let login = self.login_string();
+        let options = Options::parse(login.as_bytes(), &Defaults::default())
+            .map_err(|e| Error::Usage(e.to_string()))?;
+        let (id_ext, ioc_guid, initiator_ext) = options.key();
+        Ok((
+            id_ext.to_string(),
+            ioc_guid.to_string(),
+            initiator_ext.to_string(),
+        ))
+    }
+
+    /// The internet address of the target, if it has one.
+    pub fn dest(&self, sysfs: &Sysfs) -> Result<Option<SocketAddr>> {
+        let login = self.login_string();
+        let options = Options::parse(login.as_bytes(), &Defaults::default())
+            .map_err(|e| Error::Usage(e.to_string()))?;
+        match options.target {
+            Way::Rdma { dest, .. } => {
+                port::with_scope(sysfs, dest.ip, dest.port.unwrap_or(0), dest.scope).map(Some)
+            }
+            Way::Ib { .. } => Ok(None),
+        }
+    }
+
+    /// As a file.
+    pub fn to_file(&self) -> String {
+        let mut text = String::new();
+        let pairs = [
+            ("device", self.device.clone()),
+            ("port", self.port.map(|port| port.to_string())),
+        ];
+        let named = pairs.into_iter().filter_map(|(n, v)| Some((n, v?)));
+        let options = self.options.iter().map(|(n, v)| (*n, v.clone()));
+        for (name, value) in named.chain(options) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} = {}", Value::String(value));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "# disk\ndevice = \"mlx5_0\"\nport = 1\nid_ext = \"0002c90300a1b2c3\"\n\
+        ioc_guid = \"0x2c90300a1b2c3\"\ndest = \"192.0.2.1:5555\"\nqueue_size = 16\n";
+
+    #[test]
+    fn a_file_is_a_login_string() {
+        let target = Target::parse("x", GOOD).unwrap();
+        assert_eq!(target.device.as_deref(), Some("mlx5_0"));
+        assert_eq!(target.port, Some(1));
+        assert_eq!(
+            target.login_string(),
+            "dest=192.0.2.1:5555,id_ext=0002c90300a1b2c3,ioc_guid=0x2c90300a1b2c3,queue_size=16"
+        );
+        assert_eq!(target.key().unwrap().1, "0x0002c90300a1b2c3");
+        assert_eq!(Target::parse("x", &target.to_file()).unwrap(), target);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let with = |line: &str| format!("{GOOD}{line}\n");
+        for (text, said) in [
+            (with("queue_sise = 1"), "x:8: no such option: queue_sise"),
+            (with("queue_size = 1"), "x:8: duplicate key `queue_size` in document root"),
+            (with("pkey = 1"), "x:8: pkey is hexadecimal: put it in quotes"),
+            (with("src = [1]"), "x:8: src is array: not a value"),
+            (with("src = \"a,b\""), "x:8: src: not a value: 'a,b'"),
+            (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
+            (with("tl_retry_count = 9"), "x: 'tl_retry_count=9': must be 2 to 7"),
+            (GOOD.replace("port = 1", "port = 0"), "x:3: port: '0' is not 1 to 255"),
+            (GOOD.replace("dest", "# dest"), "x: missing in the login string: dest"),
+        ] {
+            let error = Target::parse("x", &text).unwrap_err();
+            assert_eq!(error.to_string(), said);
+            assert_eq!(error.status(), 2);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        let sysfs = Sysfs::system();
+        for name in ["", "../x", "a/b", ".x", "-d", "a b"] {
+            assert!(Target::path(&sysfs, name).is_err(), "{name}");
+        }
+        assert!(Target::path(&sysfs, "disk-1.a").is_ok());
+    }
+}
