@@ -5,7 +5,7 @@
 use crate::error::STATUS;
 use clap::{
     error::Error as ClapError, Arg, ArgMatches, Args, Command as ClapCommand, FromArgMatches,
-    Parser, Subcommand,
+    Parser, Subcommand, ValueEnum,
 };
 use std::path::PathBuf;
 
@@ -36,6 +36,10 @@ pub enum Command {
     List(List),
     /// Show all of a session
     Show(Show),
+    /// Show what each session does, again and again, until `q` is pressed
+    Watch(Watch),
+    /// Print counters of all sessions
+    Stats(Stats),
     /// Look for targets
     ///
     /// An InfiniBand subnet is asked by ibsrpdm(1). On RoCE and iWARP nobody can be asked.
@@ -60,9 +64,15 @@ pub struct Connect {
     /// Keep the target in /etc/srp/targets.d as NAME, and log in at boot
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub save: Option<String>,
-    /// The options of the login.
+    /// Try again for so long while the port is not there or has no address, or the target does not answer
+    #[arg(long, value_name = "SECONDS")]
+    pub retry: Option<u64>,
+    /// Who is on record as the maker of the session
+    #[arg(long, hide = true, default_value = "srpctl")]
+    pub owner: String,
+    /// Options of the login, and timeouts of the session.
     #[command(flatten)]
-    pub options: LoginOptions,
+    pub settings: Settings,
 }
 
 /// `srpctl disconnect`.
@@ -74,12 +84,15 @@ pub struct Disconnect {
     /// All sessions that srpctl has made; those of srp_daemon and of others stay
     #[arg(long, conflicts_with = "sessions")]
     pub all: bool,
-    /// Also remove the file from /etc/srp/targets.d, and do not log in at boot any more
+    /// Also remove the file from /etc/srp/targets.d: there is no login at boot then
     #[arg(long, conflicts_with = "all")]
     pub forget: bool,
     /// Even if a disk is in use
     #[arg(long)]
     pub force: bool,
+    /// For srp-connect@.service, which stops already
+    #[arg(long, hide = true)]
+    pub unit: bool,
 }
 
 /// `srpctl list`.
@@ -99,6 +112,34 @@ pub struct Show {
     /// For programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// `srpctl watch`.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Time between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub interval: u32,
+    /// Print so many looks as plain text, and end
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+}
+
+/// `srpctl stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// How they are written; `prometheus` is for the textfile collector of its node exporter
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    pub format: Format,
+}
+
+/// How counters are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// As JSON.
+    Json,
+    /// As Prometheus reads them.
+    Prometheus,
 }
 
 /// `srpctl generate`.
@@ -132,20 +173,34 @@ pub const OPTIONS: [(&str, &str, &str); 20] = [
     ("allow_ext_sg", "0|1", "Without effect; for login strings of the C driver"),
 ];
 
-/// The login options of a command line, in the order of [`OPTIONS`].
-#[derive(Clone, Debug, Default)]
-pub struct LoginOptions(pub Vec<(&'static str, String)>);
+/// A timeout of a session: its name in sysfs, and what it is for.
+pub const TIMEOUTS: [(&str, &str); 3] = [
+    ("reconnect_delay", "Between two tries to connect again"),
+    ("fast_io_fail_tmo", "From the loss of the connection until I/O fails, so that another path is taken"),
+    ("dev_loss_tmo", "From the loss of the connection until the session ends and its disks go"),
+];
 
-impl Args for LoginOptions {
+/// What a command line says of a target, by the names of [`OPTIONS`] and [`TIMEOUTS`] and in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Of the login.
+    pub options: Vec<(&'static str, String)>,
+    /// Of the session.
+    pub timeouts: Vec<(&'static str, String)>,
+}
+
+impl Args for Settings {
     fn augment_args(mut command: ClapCommand) -> ClapCommand {
-        for (name, value, help) in OPTIONS {
+        let options = OPTIONS.map(|(name, value, help)| (name, value, help, "Login options"));
+        let timeouts = TIMEOUTS.map(|(name, help)| (name, "SECONDS|off", help, "Timeouts"));
+        for (name, value, help, heading) in options.into_iter().chain(timeouts) {
             command = command.arg(
                 Arg::new(name)
                     .long(name.replace('_', "-"))
                     .alias(name)
                     .value_name(value)
                     .help(help)
-                    .help_heading("Login options"),
+                    .help_heading(heading),
             );
         }
         command
@@ -156,13 +211,13 @@ impl Args for LoginOptions {
     }
 }
 
-impl FromArgMatches for LoginOptions {
+impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, ClapError> {
-        let given = OPTIONS.iter().filter_map(|(name, ..)| {
-            let value = matches.get_one::<String>(name)?;
-            Some((*name, value.clone()))
-        });
-        Ok(Self(given.collect()))
+        let given = |name: &'static str| Some((name, matches.get_one::<String>(name)?.clone()));
+        Ok(Self {
+            options: OPTIONS.iter().filter_map(|(name, ..)| given(name)).collect(),
+            timeouts: TIMEOUTS.iter().filter_map(|(name, _)| given(name)).collect(),
+        })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), ClapError> {
@@ -200,7 +255,7 @@ mod tests {
         let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
             panic!("not connect");
         };
-        let names: Vec<_> = args.options.0.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = args.settings.options.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["dest", "id_ext", "ioc_guid"]);
     }
 

@@ -12,40 +12,69 @@ use crate::{
     session::Session,
     sysfs::Sysfs,
     target::{self, Target},
+    timeouts::Timeouts,
+    unit,
 };
 use std::{
     fs::{self, OpenOptions},
     io::{ErrorKind, Write},
     process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
 };
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A session, and whether it is a new one.
+struct Login {
+    session: Session,
+    port: Port,
+    new: bool,
+}
 
 /// Logs in, waits for the disks, and prints them.
 pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     let mut target = Target::of(sysfs, args)?;
     target.check()?;
-    load(sysfs)?;
-    let dest = target.dest(sysfs)?;
-    let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
-    let before = Session::to(sysfs, &target, &port)?;
-    let (session, verb) = match log_in(sysfs, &target, &port, &before)? {
-        Some(session) => {
-            Owner::record(sysfs, &session, args.save.as_deref().or(args.name.as_deref()))?;
-            (session, "logged in")
-        }
-        None => (
-            before.into_iter().next().ok_or_else(|| {
-                Error::Login("the driver has that session, but no host for it; it may be going".into())
-            })?,
-            "is logged in already",
-        ),
-    };
     if let Some(name) = &args.save {
-        target.device = Some(port.device.clone());
-        target.port = Some(port.number);
+        let path = Target::path(sysfs, name)?;
+        if path.exists() {
+            return Err(Error::Usage(format!("there is a target {name} already: {}", path.display())));
+        }
+    }
+    load(sysfs)?;
+    let timeouts = match target.timeouts.is_empty() {
+        true => None,
+        false => Some(Timeouts::of_module(sysfs).with(&target.timeouts)?),
+    };
+    let end = Instant::now() + Duration::from_secs(args.retry.unwrap_or(0));
+    let login = loop {
+        match log_in(sysfs, &target) {
+            Ok(login) => break login,
+            Err(error) if error.may_pass() && Instant::now() < end => {
+                eprintln!("srpctl: {error}; trying again");
+                sleep(PAUSE);
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let session = &login.session;
+    let name = args.save.as_deref().or(args.name.as_deref());
+    if login.new {
+        Owner::record(sysfs, session, &args.owner, name)?;
+    }
+    if let Some(timeouts) = timeouts {
+        timeouts.set(sysfs, session)?;
+    }
+    if let Some(name) = &args.save {
+        target.device = Some(login.port.device.clone());
+        target.port = Some(login.port.number);
         save(sysfs, name, &target)?;
     }
+    let verb = if login.new { "logged in" } else { "is logged in already" };
     let through = target.option("dest").or(target.option("dgid")).unwrap_or_default();
-    println!("{}: {verb} at {through} through {}", session.name(), port.name());
+    println!("{}: {verb} at {through} through {}", session.name(), login.port.name());
     for disk in &session.disks {
         let names = [Some(disk.device()), disk.link.clone(), disk.by_path.clone()];
         let names: Vec<String> = names.into_iter().flatten().collect();
@@ -73,37 +102,48 @@ fn load(sysfs: &Sysfs) -> Result {
     }
 }
 
-/// The new session; nothing if there is one already.
-fn log_in(sysfs: &Sysfs, target: &Target, port: &Port, before: &[Session]) -> Result<Option<Session>> {
-    let path = port.folder.join("add_target");
+/// One try.
+fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
+    let dest = target.dest(sysfs)?;
+    let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
+    let before = Session::to(sysfs, target, &port)?;
     let mut log = KernelLog::from_now();
-    let mut file = OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .map_err(|e| Error::io(&path, e))?;
-    // In one piece, which is one login.
-    if let Err(e) = file.write(target.login_string().as_bytes()) {
-        if e.kind() == ErrorKind::AlreadyExists {
-            return Ok(None);
+    if let Err(e) = add_target(&port, target) {
+        if let Error::Io { source, .. } = &e {
+            if source.kind() == ErrorKind::AlreadyExists {
+                let session = before.into_iter().next().ok_or_else(|| {
+                    Error::Login("the driver has that session, but no host for it; it may be going".into())
+                })?;
+                return Ok(Login { session, port, new: false });
+            }
+            let why = log.as_mut().and_then(|log| log.reason(&port, target));
+            return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
         }
-        let why = log.as_mut().and_then(|log| log.reason(port, target));
-        return Err(Error::Login(why.unwrap_or_else(|| e.to_string())));
+        return Err(e);
     }
     settle();
-    let new = Session::to(sysfs, target, port)?
+    let new = Session::to(sysfs, target, &port)?
         .into_iter()
         .find(|session| before.iter().all(|old| old.host != session.host));
-    new.map(Some)
-        .ok_or_else(|| Error::Login("the session has gone again; the kernel's log says why".into()))
+    let session = new.ok_or_else(|| Error::Login("the session has gone again; the kernel's log says why".into()))?;
+    Ok(Login { session, port, new: true })
+}
+
+fn add_target(port: &Port, target: &Target) -> Result {
+    let path = port.folder.join("add_target");
+    let mut file = OpenOptions::new().write(true).open(&path).map_err(|e| Error::io(&path, e))?;
+    // In one piece, which is one login.
+    file.write(target.login_string().as_bytes()).map_err(|e| Error::io(&path, e))?;
+    Ok(())
 }
 
 /// Waits until udev has given the disks their names.
-pub fn settle() {
+fn settle() {
     // Without udev nobody has to be waited for.
     let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).status();
 }
 
-/// Keeps the target for the next boot.
+/// Keeps the target for the next boot, and lets the service know that it is logged in.
 fn save(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
     let path = Target::path(sysfs, name)?;
     let folder = sysfs.path(target::FOLDER);
@@ -112,27 +152,8 @@ fn save(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
         .write(true)
         .create_new(true)
         .open(&path)
-        .map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => {
-                Error::Usage(format!("there is a target {name} already: {}", path.display()))
-            }
-            _ => Error::io(&path, e),
-        })?;
-    file.write_all(target.to_file().as_bytes())
         .map_err(|e| Error::io(&path, e))?;
-    systemctl("enable", name)
-}
-
-/// Has systemd log in to a target at boot, or not any more.
-pub fn systemctl(verb: &str, name: &str) -> Result {
-    let unit = format!("srp-connect@{name}.service");
-    let out = Command::new("systemctl")
-        .args(["--quiet", verb, &unit])
-        .output()
-        .map_err(|e| Error::Program(format!("systemctl: {e}")))?;
-    if out.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&out.stderr);
-    Err(Error::Program(format!("systemctl {verb} {unit}: {}", said.trim())))
+    file.write_all(target.to_file().as_bytes()).map_err(|e| Error::io(&path, e))?;
+    unit::reload()?;
+    unit::systemctl(&["start", "--no-block"], name)
 }

@@ -4,13 +4,13 @@
 
 use crate::{
     cli::Disconnect,
-    connect::systemctl,
     disk,
     error::{Error, Result},
     owner::Owner,
     session::Session,
     sysfs::Sysfs,
-    target::Target,
+    target::{self, Target},
+    unit,
 };
 use serde::Deserialize;
 use std::{
@@ -31,28 +31,34 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         return log_out(sysfs, &all, args.force);
     }
     let mut all = Vec::new();
+    let mut targets = Vec::new();
     for argument in &args.sessions {
         let meant = Session::meant(sysfs, argument)?;
         if meant.is_empty() {
             println!("{argument}: not logged in");
         }
+        let name = match meant.iter().find(|s| s.name() == *argument || s.host.to_string() == *argument) {
+            Some(session) => session.target.clone(),
+            None => Some(argument.clone()),
+        };
+        if args.forget && name.is_none() {
+            return Err(Error::NotFound(format!("{argument} has no file in {}", target::FOLDER)));
+        }
+        targets.extend(name);
         all.extend(meant);
     }
     log_out(sysfs, &all, args.force)?;
-    if args.forget {
-        for argument in &args.sessions {
-            // A host has no file; the target that it was made from has one.
-            let host = all.iter().find(|s| s.name() == *argument || s.host.to_string() == *argument);
-            let name = match host {
-                Some(session) => session.target.clone().ok_or_else(|| {
-                    Error::NotFound(format!("{argument} has no file in /etc/srp/targets.d"))
-                })?,
-                None => argument.clone(),
-            };
-            systemctl("disable", &name)?;
-            let path = Target::path(sysfs, &name)?;
+    for name in &targets {
+        if args.forget {
+            let path = Target::path(sysfs, name)?;
             fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
         }
+        if !args.unit {
+            unit::systemctl(&["stop", "--no-block"], name)?;
+        }
+    }
+    if args.forget {
+        unit::reload()?;
     }
     Ok(())
 }

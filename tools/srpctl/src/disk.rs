@@ -25,6 +25,8 @@ pub struct Disk {
     pub wwid: Option<String>,
     /// `running`, `blocked`, `offline`, `transport-offline`.
     pub state: String,
+    /// All disks of SRP sessions that are paths to the same data, with this one.
+    pub paths: Vec<String>,
     /// The device mapper device that it is a path of.
     pub multipath: Option<String>,
 }
@@ -63,6 +65,7 @@ impl Disk {
             model: words.map(|word| word.trim().to_string()).join(" "),
             wwid: Some(read("wwid")).filter(|wwid| !wwid.is_empty()),
             state: read("state"),
+            paths: Vec::new(),
             multipath: holder(sysfs, &name),
             name,
         })

@@ -68,6 +68,11 @@ impl Error {
         Self::Io { path, source }
     }
 
+    /// Whether it can be otherwise a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Login(_) | Self::NoPort(_))
+    }
+
     /// The exit status.
     pub fn status(&self) -> u8 {
         match self {

@@ -7,7 +7,7 @@ use crate::{
     disk,
     error::{Error, Result},
     session::Session,
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
 };
 use comfy_table::{presets::NOTHING, Table};
 use serde::Serialize;
@@ -33,47 +33,49 @@ pub fn json(what: &impl Serialize) -> Result {
     Ok(())
 }
 
-fn table(sessions: &[Session]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header([
-        "HOST", "TARGET", "PORT", "CHANNELS", "STATE", "DISK", "NAME", "LUN", "SIZE", "MODEL", "PATHS",
-    ]);
+const HEAD: [&str; 12] = [
+    "HOST", "TARGET", "ADDRESS", "PORT", "CHANNELS", "STATE", "DISK", "LUN", "SIZE", "MODEL", "PATHS", "BY-PATH",
+];
+
+/// A line for each disk, and for each session without one.
+pub fn table(sessions: &[Session]) -> Table {
+    let mut lines = Vec::new();
     for session in sessions {
-        let target = match &session.target {
-            Some(name) => name.clone(),
-            None => format!("{}:{}", session.id_ext, session.ioc_guid),
-        };
         let head = [
             session.name(),
-            target,
+            session.label(),
+            session.address.clone(),
             session.port_name(),
             session.channels.to_string(),
             session.state.clone(),
         ];
-        if session.disks.is_empty() {
-            table.add_row(head.into_iter().chain(["-".to_string()]));
-            continue;
-        }
-        for disk in &session.disks {
-            let tail = [
+        let none = || std::array::from_fn(|_| "-".to_string());
+        let disks = session.disks.iter().map(|disk| {
+            let by_path = disk.by_path.as_ref().map(sysfs::name);
+            [
                 disk.name.clone(),
-                disk.link.clone().unwrap_or_else(|| "-".into()),
                 disk.lun.to_string(),
                 disk::size(disk.size),
                 disk.model.clone(),
-                paths(sessions, disk.wwid.as_deref()),
-            ];
-            table.add_row(head.clone().into_iter().chain(tail));
-        }
+                disk.paths.len().to_string(),
+                by_path.unwrap_or_else(|| "-".into()),
+            ]
+        });
+        let tails: Vec<[String; 6]> = match session.disks.is_empty() {
+            true => vec![none()],
+            false => disks.collect(),
+        };
+        lines.extend(tails.into_iter().map(|tail| head.iter().cloned().chain(tail).collect::<Vec<_>>()));
     }
-    table
+    plain(&HEAD, lines)
 }
 
-/// How many of all these disks are paths to the same data.
-fn paths(sessions: &[Session], wwid: Option<&str>) -> String {
-    let all = sessions.iter().flat_map(|session| &session.disks);
-    match wwid {
-        Some(wwid) => all.filter(|disk| disk.wwid.as_deref() == Some(wwid)).count().to_string(),
-        None => "-".into(),
+/// Columns without borders.
+pub fn plain(head: &[&str], lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header(head);
+    for line in lines {
+        table.add_row(line);
     }
+    table
 }

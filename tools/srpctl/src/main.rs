@@ -17,8 +17,13 @@ mod owner;
 mod port;
 mod session;
 mod show;
+mod statistics;
+mod stats;
 mod sysfs;
 mod target;
+mod timeouts;
+mod unit;
+mod watch;
 
 /// The driver's own parser of login strings, so that both refuse the same.
 #[path = "../../../rust/srp/proto"]
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
         Command::Disconnect(args) => disconnect::run(&sysfs, &args),
         Command::List(args) => list::run(&sysfs, &args),
         Command::Show(args) => show::run(&sysfs, &args),
+        Command::Watch(args) => watch::run(&sysfs, &args),
+        Command::Stats(args) => stats::run(&sysfs, &args),
         Command::Discover => discover::run(&sysfs),
         Command::Generate(args) => generate::run(&args),
     };

@@ -25,11 +25,11 @@ pub struct Owner {
 
 impl Owner {
     /// Puts a session on record.
-    pub fn record(sysfs: &Sysfs, session: &Session, target: Option<&str>) -> Result {
+    pub fn record(sysfs: &Sysfs, session: &Session, owner: &str, target: Option<&str>) -> Result {
         let folder = sysfs.path(FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
         let owner = Self {
-            owner: "srpctl".into(),
+            owner: owner.into(),
             target: target.map(str::to_string),
             session: session.identity(),
         };

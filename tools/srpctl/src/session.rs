@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 /// A session.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// The number of its SCSI host.
     pub host: u32,
@@ -26,6 +26,8 @@ pub struct Session {
     pub device: String,
     /// Port of the RDMA device.
     pub port: u32,
+    /// Where the target is: `IPv4:PORT`, `[IPv6]:PORT`, or a GID.
+    pub address: String,
     /// `running`, `blocked`, `fail-fast`, `lost`.
     pub state: String,
     /// Channels.
@@ -34,6 +36,8 @@ pub struct Session {
     pub owner: Option<String>,
     /// The target's file in `/etc/srp/targets.d`.
     pub target: Option<String>,
+    /// Why the connection was lost, or could not be made again, the last time.
+    pub last_error: Option<String>,
     /// Its disks.
     pub disks: Vec<Disk>,
 }
@@ -42,7 +46,7 @@ impl Session {
     /// All sessions.
     pub fn all(sysfs: &Sysfs) -> Vec<Self> {
         let hosts = sysfs.entries("/sys/class/scsi_host");
-        hosts
+        let mut all: Vec<Self> = hosts
             .iter()
             .filter(|path| sysfs::text(path.join("proc_name")).as_deref() == Some("ib_srp"))
             .filter_map(|path| {
@@ -53,11 +57,17 @@ impl Session {
                     ioc_guid: sysfs::text(path.join("ioc_guid"))?,
                     device: sysfs::text(path.join("local_ib_device"))?,
                     port: sysfs::number(path.join("local_ib_port"))?,
+                    address: ["dest", "dgid"]
+                        .iter()
+                        .filter_map(|file| sysfs::text(path.join(file)))
+                        .find(|text| !text.is_empty())
+                        .unwrap_or_default(),
                     state: sysfs::text(Self::remote_port(sysfs, host).join("state"))
                         .unwrap_or_else(|| "lost".into()),
                     channels: sysfs::number(path.join("ch_count")).unwrap_or(0),
                     owner: None,
                     target: None,
+                    last_error: sysfs::text(path.join("last_error")).filter(|text| !text.is_empty()),
                     disks: Disk::all(sysfs, host),
                 };
                 if let Some(owner) = Owner::of(sysfs, &session) {
@@ -66,7 +76,17 @@ impl Session {
                 }
                 Some(session)
             })
-            .collect()
+            .collect();
+        let disks = all.iter().flat_map(|session| &session.disks);
+        let names: Vec<_> = disks.map(|disk| (disk.wwid.clone(), disk.name.clone())).collect();
+        for disk in all.iter_mut().flat_map(|session| &mut session.disks) {
+            let same = names.iter().filter(|(wwid, name)| match wwid {
+                Some(_) => *wwid == disk.wwid,
+                None => *name == disk.name,
+            });
+            disk.paths = same.map(|(_, name)| name.clone()).collect();
+        }
+        all
     }
 
     /// Its files that the transport class has made.
@@ -87,6 +107,14 @@ impl Session {
     /// `mlx5_0/1`.
     pub fn port_name(&self) -> String {
         format!("{}/{}", self.device, self.port)
+    }
+
+    /// The name of its target, or who that is.
+    pub fn label(&self) -> String {
+        match &self.target {
+            Some(name) => name.clone(),
+            None => format!("{}:{}", self.id_ext, self.ioc_guid),
+        }
     }
 
     /// What tells it from one that gets the same host later.
@@ -157,6 +185,7 @@ mod tests {
         };
         put("sys/class/scsi_host/host0/proc_name", "ahci\n");
         for (host, device, disk) in [(10, "rxe1", "sdc"), (9, "rxe0", "sdb")] {
+            put(&format!("sys/class/scsi_host/host{host}/dest"), "10.0.0.1:5555\n");
             let host_folder = format!("sys/class/scsi_host/host{host}");
             for (file, text) in [
                 ("proc_name", "ib_srp"),
@@ -199,13 +228,22 @@ mod tests {
         assert_eq!(hosts, [9, 10]);
         assert_eq!(all[0].port_name(), "rxe0/1");
         assert_eq!(all[0].state, "running");
+        assert_eq!(all[0].address, "10.0.0.1:5555");
         let disk = &all[0].disks[0];
         assert_eq!(all[0].disks.len(), 1);
         assert_eq!((disk.name.as_str(), disk.lun, disk.size), ("sdb", 3, 256 << 20));
         assert_eq!(disk.link.as_deref(), Some("/dev/srp0"));
         assert_eq!(disk.by_path.as_deref(), Some("/dev/disk/by-path/srp-rxe0"));
         assert_eq!(disk.model, "LIO-ORG disk");
+        assert_eq!(disk.paths, ["sdb", "sdc"]);
         list::run(&sysfs, &List { json: true }).unwrap();
+        let table = list::table(&all).to_string();
+        let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(
+            words.join(" "),
+            "host9 0x0000000000000001:0x0000000000000002 10.0.0.1:5555 rxe0/1 4 running sdb 3 256 MiB LIO-ORG disk 2 \
+             srp-rxe0"
+        );
     }
 
     #[test]
@@ -228,7 +266,7 @@ mod tests {
         let folder = machine();
         let sysfs = below(folder.path());
         let session = &Session::all(&sysfs)[0];
-        Owner::record(&sysfs, session, Some("one")).unwrap();
+        Owner::record(&sysfs, session, "srpctl", Some("one")).unwrap();
         assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
         // The record is for host9, which the file does not describe.
         let meant = Session::meant(&sysfs, "one").unwrap();

@@ -8,6 +8,7 @@ use crate::{
     error::{Error, Result},
     list,
     session::Session,
+    statistics::Statistics,
     sysfs::{self, Sysfs},
 };
 use serde::Serialize;
@@ -20,12 +21,16 @@ struct Details<'a> {
     session: &'a Session,
     /// The driver's files.
     driver: BTreeMap<&'static str, String>,
+    /// The driver's counters.
+    statistics: Statistics,
     /// The transport class's files.
     transport: BTreeMap<&'static str, String>,
 }
 
 /// Of the driver, but for those that a [`Session`] has.
-const DRIVER: [&str; 10] = [
+const DRIVER: [&str; 12] = [
+    "src",
+    "dest",
     "sgid",
     "dgid",
     "orig_dgid",
@@ -62,6 +67,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
         let details = Details {
             session,
             driver: read(session.folder(sysfs), &DRIVER),
+            statistics: Statistics::of(sysfs, session.host),
             transport: read(Session::remote_port(sysfs, session.host), &TRANSPORT),
         };
         if args.json {
@@ -80,12 +86,21 @@ fn print(details: &Details<'_>) {
     line("target", session.target.as_deref().unwrap_or("-"));
     line("id_ext", &session.id_ext);
     line("ioc_guid", &session.ioc_guid);
+    line("address", &session.address);
     line("port", &session.port_name());
     line("made by", session.owner.as_deref().unwrap_or("others"));
     line("state", &session.state);
     line("channels", &session.channels.to_string());
     for (name, value) in details.driver.iter().chain(&details.transport) {
         line(name, value);
+    }
+    line("last error", session.last_error.as_deref().unwrap_or("-"));
+    if !details.statistics.0.is_empty() {
+        println!("  statistics");
+    }
+    for (name, numbers) in &details.statistics.0 {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        println!("    {name:18} {}", numbers.join(" "));
     }
     for disk in &session.disks {
         println!("  disk {}", disk.name);
@@ -102,5 +117,6 @@ fn print(details: &Details<'_>) {
         ] {
             line(name, value.as_deref().unwrap_or("-"));
         }
+        line("paths", &disk.paths.join(" "));
     }
 }

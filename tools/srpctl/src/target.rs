@@ -3,11 +3,12 @@
 //! A target: what the command line or a file of `/etc/srp/targets.d` says of it.
 
 use crate::{
-    cli::{Connect, OPTIONS},
+    cli::{Connect, OPTIONS, TIMEOUTS},
     error::{Error, Result},
     port,
     proto::options::{Defaults, Options, Target as Way},
-    sysfs::{self, Sysfs},
+    sysfs::Sysfs,
+    timeouts::Timeouts,
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt::Write, fs, net::SocketAddr, path::PathBuf};
@@ -27,6 +28,8 @@ pub struct Target {
     pub port: Option<u32>,
     /// The options of add_target.
     pub options: Vec<(&'static str, String)>,
+    /// Timeouts of the session, by their names in sysfs.
+    pub timeouts: Vec<(&'static str, String)>,
 }
 
 impl Target {
@@ -36,7 +39,7 @@ impl Target {
             Some(name) => Self::named(sysfs, name)?,
             None => Self::default(),
         };
-        for (name, value) in &args.options.0 {
+        for (name, value) in args.settings.options.iter().chain(&args.settings.timeouts) {
             target.set(name, value.clone());
         }
         target.device = args.device.clone().or(target.device);
@@ -68,15 +71,6 @@ impl Target {
             )));
         }
         Ok(sysfs.path(FOLDER).join(format!("{name}.conf")))
-    }
-
-    /// All names, in order.
-    pub fn names(sysfs: &Sysfs) -> Vec<String> {
-        sysfs
-            .entries(FOLDER)
-            .iter()
-            .filter_map(|path| sysfs::name(path).strip_suffix(".conf").map(str::to_string))
-            .collect()
     }
 
     fn parse(path: &str, text: &str) -> Result<Self> {
@@ -114,14 +108,13 @@ impl Target {
                     target.port = Some(number);
                 }
                 _ => {
-                    let Some((known, kind, _)) = OPTIONS.iter().find(|(known, ..)| *known == name)
-                    else {
-                        return Err(bad(format!("no such option: {name}")));
-                    };
-                    if *kind == "HEX" && matches!(value.get_ref(), Value::Integer(_)) {
+                    let hex = OPTIONS.iter().any(|(known, kind, _)| *known == name && *kind == "HEX");
+                    if hex && matches!(value.get_ref(), Value::Integer(_)) {
                         return Err(bad(format!("{name} is hexadecimal: put it in quotes")));
                     }
-                    target.set(known, text);
+                    if !target.set(name, text) {
+                        return Err(bad(format!("no such option: {name}")));
+                    }
                 }
             }
         }
@@ -131,11 +124,20 @@ impl Target {
         Ok(target)
     }
 
-    fn set(&mut self, name: &'static str, value: String) {
-        self.options.retain(|(known, _)| *known != name);
-        self.options.push((name, value));
+    /// False if there is nothing of that name.
+    fn set(&mut self, name: &str, value: String) -> bool {
+        let option = OPTIONS.iter().map(|(known, ..)| *known).position(|known| known == name);
+        let timeout = TIMEOUTS.iter().map(|(known, _)| *known).position(|known| known == name);
+        let (list, known) = match (option, timeout) {
+            (Some(at), _) => (&mut self.options, OPTIONS[at].0),
+            (_, Some(at)) => (&mut self.timeouts, TIMEOUTS[at].0),
+            _ => return false,
+        };
+        list.retain(|(other, _)| *other != known);
+        list.push((known, value));
         let order = |name| OPTIONS.iter().position(|(known, ..)| *known == name);
         self.options.sort_by_key(|(name, _)| order(*name));
+        true
     }
 
     /// What is written to add_target.
@@ -144,12 +146,13 @@ impl Target {
         pairs.join(",")
     }
 
-    /// As the driver will check it.
+    /// As the driver and the transport class will check it.
     pub fn check(&self) -> Result {
         let login = self.login_string();
         Options::parse(login.as_bytes(), &Defaults::default())
             .map(|_| ())
-            .map_err(|e| Error::Usage(e.to_string()))
+            .map_err(|e| Error::Usage(e.to_string()))?;
+        Timeouts::default().with(&self.timeouts).map(|_| ())
     }
 
     /// The value of an option.
@@ -192,7 +195,7 @@ impl Target {
             ("port", self.port.map(|port| port.to_string())),
         ];
         let named = pairs.into_iter().filter_map(|(n, v)| Some((n, v?)));
-        let options = self.options.iter().map(|(n, v)| (*n, v.clone()));
+        let options = self.options.iter().chain(&self.timeouts).map(|(n, v)| (*n, v.clone()));
         for (name, value) in named.chain(options) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name} = {}", Value::String(value));

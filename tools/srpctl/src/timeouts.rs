@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a session does when its connection is lost: `reconnect_delay`, `fast_io_fail_tmo`, `dev_loss_tmo` of
+//! scsi_transport_srp.
+
+use crate::{
+    cli::TIMEOUTS,
+    error::{Error, Result},
+    session::Session,
+    sysfs::{self, Sysfs},
+};
+use std::fs;
+
+/// The longest `fast_io_fail_tmo`, and the longest `dev_loss_tmo` without one: SCSI_DEVICE_BLOCK_MAX_TIMEOUT.
+const BLOCK_MAX: u32 = 600;
+
+/// Seconds, or off; in the order of [`TIMEOUTS`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts([Option<u32>; 3]);
+
+impl Default for Timeouts {
+    /// The driver's own.
+    fn default() -> Self {
+        Self([Some(10), Some(15), Some(600)])
+    }
+}
+
+impl Timeouts {
+    /// Those of the module's parameters, which a new session gets.
+    pub fn of_module(sysfs: &Sysfs) -> Self {
+        let read = |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
+        let mut all = Self::default();
+        for (place, (name, _)) in all.0.iter_mut().zip(TIMEOUTS) {
+            if let Some(value) = read(name).and_then(|text| parse(&text)) {
+                *place = value;
+            }
+        }
+        all
+    }
+
+    /// These with some changed.
+    pub fn with(mut self, changes: &[(&'static str, String)]) -> Result<Self> {
+        for (name, text) in changes {
+            let value = parse(text).ok_or_else(|| {
+                Error::Usage(format!("'{name}={text}': must be a number of seconds, or off"))
+            })?;
+            for (place, (known, _)) in self.0.iter_mut().zip(TIMEOUTS) {
+                if known == *name {
+                    *place = value;
+                }
+            }
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// The rules of scsi_transport_srp.
+    fn check(&self) -> Result {
+        let [reconnect_delay, fast_io_fail_tmo, dev_loss_tmo] = self.0;
+        let bad = |why: &str| Err(Error::Usage(why.to_string()));
+        match (reconnect_delay, fast_io_fail_tmo, dev_loss_tmo) {
+            (Some(0), ..) => bad("reconnect_delay: must be 1 or more, or off"),
+            (None, None, None) => bad("reconnect_delay, fast_io_fail_tmo and dev_loss_tmo cannot all be off"),
+            (_, Some(fast), _) if fast > BLOCK_MAX => bad("fast_io_fail_tmo: must be at most 600, or off"),
+            (_, None, Some(loss)) if loss > BLOCK_MAX => {
+                bad("dev_loss_tmo: must be at most 600 while fast_io_fail_tmo is off")
+            }
+            (_, Some(fast), Some(loss)) if fast >= loss => {
+                Err(Error::Usage(format!("fast_io_fail_tmo ({fast}) must be less than dev_loss_tmo ({loss})")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a session these. Each write must leave a valid whole, so the order depends on what is there.
+    pub fn set(&self, sysfs: &Sysfs, session: &Session) -> Result {
+        let folder = Session::remote_port(sysfs, session.host);
+        let mut left: Vec<(&str, Option<u32>)> = TIMEOUTS.iter().map(|(name, _)| *name).zip(self.0).collect();
+        loop {
+            let before = left.len();
+            let mut failed = None;
+            left.retain(|(name, value)| {
+                let path = folder.join(name);
+                let text = value.map_or("off".into(), |seconds| seconds.to_string());
+                if sysfs::text(&path).as_deref() == Some(&text) {
+                    return false;
+                }
+                match fs::write(&path, &text) {
+                    Ok(()) => false,
+                    Err(e) => {
+                        failed = Some(Error::io(path, e));
+                        true
+                    }
+                }
+            });
+            match failed {
+                None => return Ok(()),
+                Some(error) if left.len() == before => return Err(error),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// As sysfs reads and writes them; module parameters have -1 for off.
+fn parse(text: &str) -> Option<Option<u32>> {
+    match text {
+        "off" | "-1" => Some(None),
+        _ => text.parse().ok().filter(|n| *n < i32::MAX as u32).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(changes: &[(&'static str, &str)]) -> Result<Timeouts> {
+        let changes: Vec<_> = changes.iter().map(|(n, v)| (*n, v.to_string())).collect();
+        Timeouts::default().with(&changes)
+    }
+
+    #[test]
+    fn what_the_transport_class_refuses_is_refused() {
+        for (changes, said) in [
+            (vec![("reconnect_delay", "0")], "reconnect_delay: must be 1 or more, or off"),
+            (vec![("dev_loss_tmo", "15")], "fast_io_fail_tmo (15) must be less than dev_loss_tmo (15)"),
+            (vec![("fast_io_fail_tmo", "x")], "'fast_io_fail_tmo=x': must be a number of seconds, or off"),
+            (
+                vec![("fast_io_fail_tmo", "off"), ("dev_loss_tmo", "601")],
+                "dev_loss_tmo: must be at most 600 while fast_io_fail_tmo is off",
+            ),
+            (
+                vec![("fast_io_fail_tmo", "off"), ("dev_loss_tmo", "off"), ("reconnect_delay", "off")],
+                "reconnect_delay, fast_io_fail_tmo and dev_loss_tmo cannot all be off",
+            ),
+        ] {
+            let error = with(&changes).unwrap_err();
+            assert_eq!((error.to_string().as_str(), error.status()), (said, 2));
+        }
+        assert_eq!(with(&[("dev_loss_tmo", "off")]).unwrap().0, [Some(10), Some(15), None]);
+    }
+}
