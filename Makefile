@@ -20,7 +20,7 @@ MODULE = $(out)/rust/ib_srp.ko
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools dkms dkms-source deb clippy fmt fmt-check doc kunit test test-long bench bench-peers papers demo shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test install-srpctl test test-long bench bench-peers papers demo shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -51,12 +51,31 @@ install:
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
+# With the crates that Debian packages, where they are installed; in their versions from crates.io elsewhere.
+export CARGO_TARGET_DIR ?= $(here)/build/srpctl
+srpctl = $(CARGO_TARGET_DIR)/release/srpctl
+debian_crates := /usr/share/cargo/registry
+cargo = rm -f tools/Cargo.lock && cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(wildcard $(debian_crates)/clap-4*), \
+	--offline --config 'source.crates-io.replace-with="debian"' --config 'source.debian.directory="$(debian_crates)"')
+srpctl:
+	@$(call cargo,build)
+	@ls $(srpctl)
+srpctl-test:
+	@$(call cargo,test)
+
 install-tools:
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/udev tools/udev/srp-name
-	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srp-connect
+	@if [ -e $(srpctl) ]; then $(MAKE) -s install-srpctl; else echo "srpctl is not installed: make srpctl builds it"; fi
+
+install-srpctl:
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(srpctl)
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/srp-connect@.service
-	@install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 tools/srp-connect.8
+	@install -D -m 755 -t $(DESTDIR)/usr/lib/systemd/system-generators tools/systemd/srp-generator
+	@to=$$(mktemp -d) && $(srpctl) generate $$to && \
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $$to/*.8 && \
+	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \
+	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to
 
 # What dkms builds from.
 dkms-source:
@@ -109,6 +128,7 @@ help:
 	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo 'make install    the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
 	@echo 'make dkms       instead: the tools, and the source, which dkms builds for each new kernel'
+	@echo 'make srpctl     the program srpctl, with cargo; make install then installs it, too'
 	@echo 'make deb        the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
 	@echo 'make clippy     lints; no warning is allowed'
 	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'

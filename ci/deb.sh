@@ -9,11 +9,15 @@ version=${1-} to=${2:-$top/build/deb}
 build() {
 	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "${*: -1}"
 	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "${*: -1}/source/debian/changelog"
-	in_root "$1" "${*: -1}:/out" -- bash -euc '
+	# Crates that are built already are not built again. Files of an archive are as old as its commit.
+	find "${*: -1}/source" -name '*.rs' -exec touch {} +
+	mkdir -p "$cache/cargo"
+	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
 		cd /out/source
-		shellcheck -S warning tools/srp-connect tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
+		export CARGO_TARGET_DIR=/cargo/${1##*/}
+		shellcheck -S warning tools/systemd/srp-generator tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
 		dpkg-buildpackage -d -us -uc
-		lintian --allow-root --fail-on error,warning ../*.changes'
+		lintian --allow-root --fail-on error,warning ../*.changes' build "$1"
 	rm -rf "${*: -1}/source"
 }
 

@@ -27,7 +27,7 @@ fmt() {
 	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh")
 	in_root "$root" "$linux/source:/linux:ro" "$src:/srp" -- bash -euc '
 		cd /srp
-		find rust userspace-tests -name "*.rs" -not -path "*/target/*" -print0 |
+		find rust userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 |
 			xargs -0 rustfmt --color never --edition 2021 --config-path /linux/.rustfmt.toml "$@"' fmt "$@"
 }
 

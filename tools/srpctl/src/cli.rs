@@ -151,33 +151,83 @@ pub struct Generate {
 
 /// A login option: its name in add_target, what its value is, what it is for.
 pub const OPTIONS: [(&str, &str, &str); 20] = [
-    ("dest", "ADDRESS:PORT", "Where the target listens: IPv4:PORT or [IPv6%INTERFACE]:PORT"),
-    ("id_ext", "HEX", "Identifier extension of the target; LIO: its srpt_service_guid"),
-    ("ioc_guid", "HEX", "GUID of the target's I/O controller; LIO: the same"),
+    (
+        "dest",
+        "ADDRESS:PORT",
+        "Where the target listens: IPv4:PORT or [IPv6%INTERFACE]:PORT",
+    ),
+    (
+        "id_ext",
+        "HEX",
+        "Identifier extension of the target; LIO: its srpt_service_guid",
+    ),
+    (
+        "ioc_guid",
+        "HEX",
+        "GUID of the target's I/O controller; LIO: the same",
+    ),
     ("src", "ADDRESS", "Address to log in from"),
-    ("dgid", "HEX", "GID of the target, for a login by the InfiniBand connection manager"),
+    (
+        "dgid",
+        "HEX",
+        "GID of the target, for a login by the InfiniBand connection manager",
+    ),
     ("pkey", "HEX", "Partition of the target, with --dgid"),
     ("service_id", "HEX", "Service of the target, with --dgid"),
-    ("initiator_ext", "HEX", "Distinguishes several logins at one target"),
+    (
+        "initiator_ext",
+        "HEX",
+        "Distinguishes several logins at one target",
+    ),
     ("io_class", "HEX", "Order of the identifiers: 0100 or ff00"),
     ("queue_size", "COMMANDS", "Commands per channel, 1 to 4096"),
     ("max_cmd_per_lun", "COMMANDS", "Commands per disk"),
     ("target_can_queue", "COMMANDS", "Commands per target"),
-    ("max_sect", "SECTORS", "512-byte sectors per command, 8 to 131072"),
-    ("cmd_sg_entries", "NUMBER", "Memory descriptors in a message, 1 to 255"),
+    (
+        "max_sect",
+        "SECTORS",
+        "512-byte sectors per command, 8 to 131072",
+    ),
+    (
+        "cmd_sg_entries",
+        "NUMBER",
+        "Memory descriptors in a message, 1 to 255",
+    ),
     ("sg_tablesize", "NUMBER", "Segments per command, 1 to 2048"),
     ("ch_count", "NUMBER", "Channels, at most one per CPU"),
-    ("comp_vector", "NUMBER", "Completion vector of the first channel"),
-    ("tl_retry_count", "NUMBER", "Retries of the transport, 2 to 7"),
-    ("max_it_iu_size", "BYTES", "Longest message to the target, from 64; 0: no limit"),
-    ("allow_ext_sg", "0|1", "Without effect; for login strings of the C driver"),
+    (
+        "comp_vector",
+        "NUMBER",
+        "Completion vector of the first channel",
+    ),
+    (
+        "tl_retry_count",
+        "NUMBER",
+        "Retries of the transport, 2 to 7",
+    ),
+    (
+        "max_it_iu_size",
+        "BYTES",
+        "Longest message to the target, from 64; 0: no limit",
+    ),
+    (
+        "allow_ext_sg",
+        "0|1",
+        "Without effect; for login strings of the C driver",
+    ),
 ];
 
 /// A timeout of a session: its name in sysfs, and what it is for.
 pub const TIMEOUTS: [(&str, &str); 3] = [
     ("reconnect_delay", "Between two tries to connect again"),
-    ("fast_io_fail_tmo", "From the loss of the connection until I/O fails, so that another path is taken"),
-    ("dev_loss_tmo", "From the loss of the connection until the session ends and its disks go"),
+    (
+        "fast_io_fail_tmo",
+        "From the loss of the connection until I/O fails, so that another path is taken",
+    ),
+    (
+        "dev_loss_tmo",
+        "From the loss of the connection until the session ends and its disks go",
+    ),
 ];
 
 /// What a command line says of a target, by the names of [`OPTIONS`] and [`TIMEOUTS`] and in their order.
@@ -215,8 +265,14 @@ impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, ClapError> {
         let given = |name: &'static str| Some((name, matches.get_one::<String>(name)?.clone()));
         Ok(Self {
-            options: OPTIONS.iter().filter_map(|(name, ..)| given(name)).collect(),
-            timeouts: TIMEOUTS.iter().filter_map(|(name, _)| given(name)).collect(),
+            options: OPTIONS
+                .iter()
+                .filter_map(|(name, ..)| given(name))
+                .collect(),
+            timeouts: TIMEOUTS
+                .iter()
+                .filter_map(|(name, _)| given(name))
+                .collect(),
         })
     }
 
@@ -245,7 +301,10 @@ mod tests {
         for (name, ..) in OPTIONS {
             let text = format!("{name}=1");
             let refused = Options::parse(text.as_bytes(), &Defaults::default());
-            assert!(!matches!(refused, Err(e) if e.why == Why::Unknown), "{name}");
+            assert!(
+                !matches!(refused, Err(e) if e.why == Why::Unknown),
+                "{name}"
+            );
         }
     }
 
@@ -255,7 +314,12 @@ mod tests {
         let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
             panic!("not connect");
         };
-        let names: Vec<_> = args.settings.options.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = args
+            .settings
+            .options
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(names, ["dest", "id_ext", "ioc_guid"]);
     }
 

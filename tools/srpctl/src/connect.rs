@@ -40,7 +40,10 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     if let Some(name) = &args.save {
         let path = Target::path(sysfs, name)?;
         if path.exists() {
-            return Err(Error::Usage(format!("there is a target {name} already: {}", path.display())));
+            return Err(Error::Usage(format!(
+                "there is a target {name} already: {}",
+                path.display()
+            )));
         }
     }
     load(sysfs)?;
@@ -72,16 +75,34 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         target.port = Some(login.port.number);
         save(sysfs, name, &target)?;
     }
-    let verb = if login.new { "logged in" } else { "is logged in already" };
-    let through = target.option("dest").or(target.option("dgid")).unwrap_or_default();
-    println!("{}: {verb} at {through} through {}", session.name(), login.port.name());
+    let verb = if login.new {
+        "logged in"
+    } else {
+        "is logged in already"
+    };
+    let through = target
+        .option("dest")
+        .or(target.option("dgid"))
+        .unwrap_or_default();
+    println!(
+        "{}: {verb} at {through} through {}",
+        session.name(),
+        login.port.name()
+    );
     for disk in &session.disks {
         let names = [Some(disk.device()), disk.link.clone(), disk.by_path.clone()];
         let names: Vec<String> = names.into_iter().flatten().collect();
-        println!("  {}, {}, {}", names.join(", "), disk::size(disk.size), disk.model);
+        println!(
+            "  {}, {}, {}",
+            names.join(", "),
+            disk::size(disk.size),
+            disk.model
+        );
     }
     if session.disks.is_empty() {
-        println!("  no disks: the target shows none to this initiator (LIO: no LUN in an ACL for it)");
+        println!(
+            "  no disks: the target shows none to this initiator (LIO: no LUN in an ACL for it)"
+        );
     }
     Ok(())
 }
@@ -112,9 +133,15 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
         if let Error::Io { source, .. } = &e {
             if source.kind() == ErrorKind::AlreadyExists {
                 let session = before.into_iter().next().ok_or_else(|| {
-                    Error::Login("the driver has that session, but no host for it; it may be going".into())
+                    Error::Login(
+                        "the driver has that session, but no host for it; it may be going".into(),
+                    )
                 })?;
-                return Ok(Login { session, port, new: false });
+                return Ok(Login {
+                    session,
+                    port,
+                    new: false,
+                });
             }
             let why = log.as_mut().and_then(|log| log.reason(&port, target));
             return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
@@ -125,22 +152,34 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
     let new = Session::to(sysfs, target, &port)?
         .into_iter()
         .find(|session| before.iter().all(|old| old.host != session.host));
-    let session = new.ok_or_else(|| Error::Login("the session has gone again; the kernel's log says why".into()))?;
-    Ok(Login { session, port, new: true })
+    let session = new.ok_or_else(|| {
+        Error::Login("the session has gone again; the kernel's log says why".into())
+    })?;
+    Ok(Login {
+        session,
+        port,
+        new: true,
+    })
 }
 
 fn add_target(port: &Port, target: &Target) -> Result {
     let path = port.folder.join("add_target");
-    let mut file = OpenOptions::new().write(true).open(&path).map_err(|e| Error::io(&path, e))?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .map_err(|e| Error::io(&path, e))?;
     // In one piece, which is one login.
-    file.write(target.login_string().as_bytes()).map_err(|e| Error::io(&path, e))?;
+    file.write(target.login_string().as_bytes())
+        .map_err(|e| Error::io(&path, e))?;
     Ok(())
 }
 
 /// Waits until udev has given the disks their names.
 fn settle() {
     // Without udev nobody has to be waited for.
-    let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).status();
+    let _ = Command::new("udevadm")
+        .args(["settle", "--timeout=30"])
+        .status();
 }
 
 /// Keeps the target for the next boot, and lets the service know that it is logged in.
@@ -153,7 +192,8 @@ fn save(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
         .create_new(true)
         .open(&path)
         .map_err(|e| Error::io(&path, e))?;
-    file.write_all(target.to_file().as_bytes()).map_err(|e| Error::io(&path, e))?;
+    file.write_all(target.to_file().as_bytes())
+        .map_err(|e| Error::io(&path, e))?;
     unit::reload()?;
     unit::systemctl(&["start", "--no-block"], name)
 }

@@ -37,12 +37,18 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         if meant.is_empty() {
             println!("{argument}: not logged in");
         }
-        let name = match meant.iter().find(|s| s.name() == *argument || s.host.to_string() == *argument) {
+        let name = match meant
+            .iter()
+            .find(|s| s.name() == *argument || s.host.to_string() == *argument)
+        {
             Some(session) => session.target.clone(),
             None => Some(argument.clone()),
         };
         if args.forget && name.is_none() {
-            return Err(Error::NotFound(format!("{argument} has no file in {}", target::FOLDER)));
+            return Err(Error::NotFound(format!(
+                "{argument} has no file in {}",
+                target::FOLDER
+            )));
         }
         targets.extend(name);
         all.extend(meant);
@@ -129,7 +135,10 @@ fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str]) -> Result<Option<String>> {
         serde_json::from_slice(&out.stdout).map_err(|e| Error::Program(format!("lsblk: {e}")))?;
     let others = disk::other_paths(sysfs, disk);
     let stays = others.iter().any(|other| !going.contains(&other.as_str()));
-    Ok(tree.blockdevices.iter().find_map(|block| place(block, stays)))
+    Ok(tree
+        .blockdevices
+        .iter()
+        .find_map(|block| place(block, stays)))
 }
 
 /// The first place where it is mounted.
@@ -143,7 +152,12 @@ fn place(block: &Block, other_paths: bool) -> Option<String> {
             "[SWAP]" => format!("{} is swap", block.name),
             place => format!("{} is mounted at {place}", block.name),
         })
-        .or_else(|| block.children.iter().find_map(|child| place(child, other_paths)))
+        .or_else(|| {
+            block
+                .children
+                .iter()
+                .find_map(|child| place(child, other_paths))
+        })
 }
 
 #[cfg(test)]
@@ -152,7 +166,9 @@ mod tests {
 
     fn of(text: &str, other_paths: bool) -> Option<String> {
         let tree: Lsblk = serde_json::from_str(text).unwrap();
-        tree.blockdevices.iter().find_map(|block| place(block, other_paths))
+        tree.blockdevices
+            .iter()
+            .find_map(|block| place(block, other_paths))
     }
 
     #[test]
@@ -160,7 +176,10 @@ mod tests {
         let mounted = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
             {"name": "mpatha", "type": "mpath", "mountpoints": ["/srv"]}]}]}"#;
         assert_eq!(of(mounted, true), None);
-        assert_eq!(of(mounted, false).as_deref(), Some("mpatha is mounted at /srv"));
+        assert_eq!(
+            of(mounted, false).as_deref(),
+            Some("mpatha is mounted at /srv")
+        );
     }
 
     #[test]

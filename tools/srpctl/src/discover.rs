@@ -43,7 +43,9 @@ fn ask(sysfs: &Sysfs, port: &Port) -> Result {
                 && sysfs::number(folder.join("port")) == Some(port.number)
         })
         .map(sysfs::name)
-        .ok_or_else(|| Error::NoPort(format!("{}: the module ib_umad is not loaded", port.name())))?;
+        .ok_or_else(|| {
+            Error::NoPort(format!("{}: the module ib_umad is not loaded", port.name()))
+        })?;
     let out = Command::new("ibsrpdm")
         .args(["-c", "-d", &format!("/dev/infiniband/{umad}")])
         .output()

@@ -100,7 +100,9 @@ pub fn other_paths(sysfs: &Sysfs, disk: &str) -> Vec<String> {
     let holders = sysfs.entries(format!("/sys/class/block/{disk}/holders"));
     holders
         .iter()
-        .flat_map(|holder| sysfs.entries(format!("/sys/class/block/{}/slaves", sysfs::name(holder))))
+        .flat_map(|holder| {
+            sysfs.entries(format!("/sys/class/block/{}/slaves", sysfs::name(holder)))
+        })
         .map(sysfs::name)
         .filter(|slave| slave != disk)
         .collect()

@@ -56,7 +56,10 @@ impl KernelLog {
 fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
     let (id_ext, ioc_guid, _) = target.key().ok()?;
     let digits = format!("{}{}", &id_ext[2..], &ioc_guid[2..]);
-    let pairs: Vec<&str> = (0..digits.len()).step_by(2).map(|i| &digits[i..i + 2]).collect();
+    let pairs: Vec<&str> = (0..digits.len())
+        .step_by(2)
+        .map(|i| &digits[i..i + 2])
+        .collect();
     let id = format!("target {}: ", pairs.join(":"));
     let ours = format!("ib_srp: {}:{}", port.device, port.number);
     messages.iter().rev().find_map(|message| {

@@ -34,7 +34,8 @@ pub fn json(what: &impl Serialize) -> Result {
 }
 
 const HEAD: [&str; 12] = [
-    "HOST", "TARGET", "ADDRESS", "PORT", "CHANNELS", "STATE", "DISK", "LUN", "SIZE", "MODEL", "PATHS", "BY-PATH",
+    "HOST", "TARGET", "ADDRESS", "PORT", "CHANNELS", "STATE", "DISK", "LUN", "SIZE", "MODEL",
+    "PATHS", "BY-PATH",
 ];
 
 /// A line for each disk, and for each session without one.
@@ -65,13 +66,20 @@ pub fn table(sessions: &[Session]) -> Table {
             true => vec![none()],
             false => disks.collect(),
         };
-        lines.extend(tails.into_iter().map(|tail| head.iter().cloned().chain(tail).collect::<Vec<_>>()));
+        lines.extend(
+            tails
+                .into_iter()
+                .map(|tail| head.iter().cloned().chain(tail).collect::<Vec<_>>()),
+        );
     }
     plain(&HEAD, lines)
 }
 
 /// Columns without borders.
-pub fn plain(head: &[&str], lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>) -> Table {
+pub fn plain(
+    head: &[&str],
+    lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
+) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(head);
     for line in lines {

@@ -164,7 +164,13 @@ pub fn choose(
         .filter(|port| device.is_none_or(|device| port.device == device))
         .filter(|port| number.is_none_or(|number| port.number == number))
         .collect();
-    let names = |ports: &[&Port]| ports.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+    let names = |ports: &[&Port]| {
+        ports
+            .iter()
+            .map(|p| p.name())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if fit.is_empty() {
         let wanted = match (device, number) {
             (Some(device), Some(number)) => format!("{device}/{number}"),
@@ -178,9 +184,8 @@ pub fn choose(
         )));
     }
     if let ([_, _, ..], Some(dest)) = (&fit[..], dest) {
-        let (interface, local) = interface_to(dest).map_err(|e| {
-            Error::NoPort(format!("there is no route to {}: {e}", dest.ip()))
-        })?;
+        let (interface, local) = interface_to(dest)
+            .map_err(|e| Error::NoPort(format!("there is no route to {}: {e}", dest.ip())))?;
         let links = links();
         let through: Vec<&Port> = fit
             .iter()

@@ -67,7 +67,8 @@ impl Session {
                     channels: sysfs::number(path.join("ch_count")).unwrap_or(0),
                     owner: None,
                     target: None,
-                    last_error: sysfs::text(path.join("last_error")).filter(|text| !text.is_empty()),
+                    last_error: sysfs::text(path.join("last_error"))
+                        .filter(|text| !text.is_empty()),
                     disks: Disk::all(sysfs, host),
                 };
                 if let Some(owner) = Owner::of(sysfs, &session) {
@@ -78,7 +79,9 @@ impl Session {
             })
             .collect();
         let disks = all.iter().flat_map(|session| &session.disks);
-        let names: Vec<_> = disks.map(|disk| (disk.wwid.clone(), disk.name.clone())).collect();
+        let names: Vec<_> = disks
+            .map(|disk| (disk.wwid.clone(), disk.name.clone()))
+            .collect();
         for disk in all.iter_mut().flat_map(|session| &mut session.disks) {
             let same = names.iter().filter(|(wwid, name)| match wwid {
                 Some(_) => *wwid == disk.wwid,
@@ -185,7 +188,10 @@ mod tests {
         };
         put("sys/class/scsi_host/host0/proc_name", "ahci\n");
         for (host, device, disk) in [(10, "rxe1", "sdc"), (9, "rxe0", "sdb")] {
-            put(&format!("sys/class/scsi_host/host{host}/dest"), "10.0.0.1:5555\n");
+            put(
+                &format!("sys/class/scsi_host/host{host}/dest"),
+                "10.0.0.1:5555\n",
+            );
             let host_folder = format!("sys/class/scsi_host/host{host}");
             for (file, text) in [
                 ("proc_name", "ib_srp"),
@@ -197,20 +203,30 @@ mod tests {
             ] {
                 put(&format!("{host_folder}/{file}"), &format!("{text}\n"));
             }
-            put(&format!("sys/class/srp_remote_ports/port-{host}:1/state"), "running\n");
+            put(
+                &format!("sys/class/srp_remote_ports/port-{host}:1/state"),
+                "running\n",
+            );
             let scsi = format!("sys/devices/{host}:0:0:3");
             put(&format!("{scsi}/vendor"), "LIO-ORG \n");
             put(&format!("{scsi}/model"), "disk            \n");
             put(&format!("{scsi}/wwid"), "naa.6001\n");
             put(&format!("{scsi}/state"), "running\n");
             put(&format!("sys/class/block/{disk}/size"), "524288\n");
-            link(&format!("sys/class/block/{disk}/device"), &format!("../../../devices/{host}:0:0:3"));
-            link(&format!("dev/disk/by-path/srp-{device}"), &format!("../../{disk}"));
+            link(
+                &format!("sys/class/block/{disk}/device"),
+                &format!("../../../devices/{host}:0:0:3"),
+            );
+            link(
+                &format!("dev/disk/by-path/srp-{device}"),
+                &format!("../../{disk}"),
+            );
         }
         link("dev/srp0", "sdb");
         put("sys/class/block/sda/size", "1\n");
         link("sys/class/block/sda/device", "../../../devices/0:0:0:0");
-        let file = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.1:5555\"\ndevice = \"rxe1\"\n";
+        let file =
+            "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.1:5555\"\ndevice = \"rxe1\"\n";
         put("etc/srp/targets.d/one.conf", file);
         folder
     }
@@ -231,7 +247,10 @@ mod tests {
         assert_eq!(all[0].address, "10.0.0.1:5555");
         let disk = &all[0].disks[0];
         assert_eq!(all[0].disks.len(), 1);
-        assert_eq!((disk.name.as_str(), disk.lun, disk.size), ("sdb", 3, 256 << 20));
+        assert_eq!(
+            (disk.name.as_str(), disk.lun, disk.size),
+            ("sdb", 3, 256 << 20)
+        );
         assert_eq!(disk.link.as_deref(), Some("/dev/srp0"));
         assert_eq!(disk.by_path.as_deref(), Some("/dev/disk/by-path/srp-rxe0"));
         assert_eq!(disk.model, "LIO-ORG disk");

@@ -16,7 +16,10 @@ impl Statistics {
     pub fn of(sysfs: &Sysfs, host: u32) -> Self {
         let files = sysfs.entries(format!("/sys/class/scsi_host/host{host}/statistics"));
         let counters = files.iter().filter_map(|path| {
-            let numbers: Option<Vec<u64>> = sysfs::text(path)?.split(' ').map(|word| word.parse().ok()).collect();
+            let numbers: Option<Vec<u64>> = sysfs::text(path)?
+                .split(' ')
+                .map(|word| word.parse().ok())
+                .collect();
             Some((sysfs::name(path), numbers?))
         });
         Self(counters.collect())

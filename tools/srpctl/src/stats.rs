@@ -60,7 +60,9 @@ fn prometheus(all: &[Counters]) -> String {
             ("target", counters.target.clone().unwrap_or_default()),
         ];
         // None of the values can have a quote or a backslash in it.
-        pairs.map(|(name, value)| format!("{name}=\"{value}\"")).join(",")
+        pairs
+            .map(|(name, value)| format!("{name}=\"{value}\""))
+            .join(",")
     };
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: Vec<(String, u64)>| {
@@ -69,9 +71,19 @@ fn prometheus(all: &[Counters]) -> String {
             text += &format!("srp_{name}{{{labels}}} {value}\n");
         }
     };
-    let running = all.iter().map(|counters| (labels(counters), counters.running.into()));
-    family("running", "gauge", "Whether the session is connected.", running.collect());
-    let names: BTreeSet<&String> = all.iter().flat_map(|counters| counters.statistics.0.keys()).collect();
+    let running = all
+        .iter()
+        .map(|counters| (labels(counters), counters.running.into()));
+    family(
+        "running",
+        "gauge",
+        "Whether the session is connected.",
+        running.collect(),
+    );
+    let names: BTreeSet<&String> = all
+        .iter()
+        .flat_map(|counters| counters.statistics.0.keys())
+        .collect();
     let help: BTreeMap<&str, &str> = HELP.into();
     for name in names {
         let mut values = Vec::new();
@@ -88,7 +100,10 @@ fn prometheus(all: &[Counters]) -> String {
                 values.push((labels(counters) + &channel, *value));
             }
         }
-        let help = help.get(name.as_str()).copied().unwrap_or("See abi.md of the driver.");
+        let help = help
+            .get(name.as_str())
+            .copied()
+            .unwrap_or("See abi.md of the driver.");
         family(&format!("{name}_total"), "counter", help, values);
     }
     text
@@ -96,7 +111,15 @@ fn prometheus(all: &[Counters]) -> String {
 
 /// Counters that each channel has.
 const OF_CHANNEL: [&str; 9] = [
-    "commands", "read_bytes", "write_bytes", "none", "immediate", "static", "dynamic", "credit_waits", "busy",
+    "commands",
+    "read_bytes",
+    "write_bytes",
+    "none",
+    "immediate",
+    "static",
+    "dynamic",
+    "credit_waits",
+    "busy",
 ];
 
 /// What is counted.
@@ -106,16 +129,25 @@ const HELP: [(&str, &str); 15] = [
     ("write_bytes", "Bytes written."),
     ("none", "Commands without data."),
     ("immediate", "Commands whose data is in the message."),
-    ("static", "Commands whose data goes by memory that is registered once."),
+    (
+        "static",
+        "Commands whose data goes by memory that is registered once.",
+    ),
     ("dynamic", "Commands whose memory is registered for them."),
-    ("credit_waits", "Commands that waited for a credit of the target."),
+    (
+        "credit_waits",
+        "Commands that waited for a credit of the target.",
+    ),
     ("busy", "Commands that the block layer has to give again."),
     ("connections_lost", "Connections lost."),
     ("login_tries", "Logins tried."),
     ("aborts", "Commands aborted."),
     ("device_resets", "Resets of logical units."),
     ("host_resets", "Resets of the whole session."),
-    ("violations", "Messages of the target that break the protocol."),
+    (
+        "violations",
+        "Messages of the target that break the protocol.",
+    ),
 ];
 
 #[cfg(test)]
@@ -132,9 +164,12 @@ mod tests {
             port: 1,
             target: None,
             running: true,
-            statistics: Statistics([("commands".into(), vec![5, 6]), ("aborts".into(), vec![1])].into()),
+            statistics: Statistics(
+                [("commands".into(), vec![5, 6]), ("aborts".into(), vec![1])].into(),
+            ),
         }];
-        let labels = "host=\"7\",id_ext=\"0x1\",ioc_guid=\"0x2\",device=\"rxe0\",port=\"1\",target=\"\"";
+        let labels =
+            "host=\"7\",id_ext=\"0x1\",ioc_guid=\"0x2\",device=\"rxe0\",port=\"1\",target=\"\"";
         let expected = format!(
             "# HELP srp_running Whether the session is connected.\n# TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
              # HELP srp_aborts_total Commands aborted.\n# TYPE srp_aborts_total counter\nsrp_aborts_total{{{labels}}} 1\n\

@@ -51,10 +51,7 @@ impl Target {
     pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let path = Self::path(sysfs, name)?;
         if !path.exists() {
-            return Err(Error::NotFound(format!(
-                "there is no {}",
-                path.display()
-            )));
+            return Err(Error::NotFound(format!("there is no {}", path.display())));
         }
         let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
         let mut target = Self::parse(&path.display().to_string(), &text)?;
@@ -84,9 +81,8 @@ impl Target {
         })?;
         let mut target = Self::default();
         for (key, value) in &pairs {
-            let bad = |why: String| {
-                Error::Usage(format!("{path}:{}: {why}", line(key.span().start)))
-            };
+            let bad =
+                |why: String| Error::Usage(format!("{path}:{}: {why}", line(key.span().start)));
             let name = key.get_ref().as_str();
             let text = match value.get_ref() {
                 Value::String(text) => text.clone(),
@@ -97,18 +93,23 @@ impl Target {
                 }
             };
             if text.contains([',', '\n', '\0']) {
-                return Err(bad(format!("{name}: not a value: '{}'", text.escape_debug())));
+                return Err(bad(format!(
+                    "{name}: not a value: '{}'",
+                    text.escape_debug()
+                )));
             }
             match name {
                 "device" => target.device = Some(text),
                 "port" => {
                     let number = text.parse().ok().filter(|n| (1..=255).contains(n));
-                    let number = number
-                        .ok_or_else(|| bad(format!("port: '{text}' is not 1 to 255")))?;
+                    let number =
+                        number.ok_or_else(|| bad(format!("port: '{text}' is not 1 to 255")))?;
                     target.port = Some(number);
                 }
                 _ => {
-                    let hex = OPTIONS.iter().any(|(known, kind, _)| *known == name && *kind == "HEX");
+                    let hex = OPTIONS
+                        .iter()
+                        .any(|(known, kind, _)| *known == name && *kind == "HEX");
                     if hex && matches!(value.get_ref(), Value::Integer(_)) {
                         return Err(bad(format!("{name} is hexadecimal: put it in quotes")));
                     }
@@ -126,8 +127,14 @@ impl Target {
 
     /// False if there is nothing of that name.
     fn set(&mut self, name: &str, value: String) -> bool {
-        let option = OPTIONS.iter().map(|(known, ..)| *known).position(|known| known == name);
-        let timeout = TIMEOUTS.iter().map(|(known, _)| *known).position(|known| known == name);
+        let option = OPTIONS
+            .iter()
+            .map(|(known, ..)| *known)
+            .position(|known| known == name);
+        let timeout = TIMEOUTS
+            .iter()
+            .map(|(known, _)| *known)
+            .position(|known| known == name);
         let (list, known) = match (option, timeout) {
             (Some(at), _) => (&mut self.options, OPTIONS[at].0),
             (_, Some(at)) => (&mut self.timeouts, TIMEOUTS[at].0),
@@ -142,7 +149,11 @@ impl Target {
 
     /// What is written to add_target.
     pub fn login_string(&self) -> String {
-        let pairs: Vec<String> = self.options.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let pairs: Vec<String> = self
+            .options
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
         pairs.join(",")
     }
 
@@ -195,7 +206,11 @@ impl Target {
             ("port", self.port.map(|port| port.to_string())),
         ];
         let named = pairs.into_iter().filter_map(|(n, v)| Some((n, v?)));
-        let options = self.options.iter().chain(&self.timeouts).map(|(n, v)| (*n, v.clone()));
+        let options = self
+            .options
+            .iter()
+            .chain(&self.timeouts)
+            .map(|(n, v)| (*n, v.clone()));
         for (name, value) in named.chain(options) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name} = {}", Value::String(value));
@@ -229,14 +244,29 @@ mod tests {
         let with = |line: &str| format!("{GOOD}{line}\n");
         for (text, said) in [
             (with("queue_sise = 1"), "x:8: no such option: queue_sise"),
-            (with("queue_size = 1"), "x:8: duplicate key `queue_size` in document root"),
-            (with("pkey = 1"), "x:8: pkey is hexadecimal: put it in quotes"),
+            (
+                with("queue_size = 1"),
+                "x:8: duplicate key `queue_size` in document root",
+            ),
+            (
+                with("pkey = 1"),
+                "x:8: pkey is hexadecimal: put it in quotes",
+            ),
             (with("src = [1]"), "x:8: src is array: not a value"),
             (with("src = \"a,b\""), "x:8: src: not a value: 'a,b'"),
             (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
-            (with("tl_retry_count = 9"), "x: 'tl_retry_count=9': must be 2 to 7"),
-            (GOOD.replace("port = 1", "port = 0"), "x:3: port: '0' is not 1 to 255"),
-            (GOOD.replace("dest", "# dest"), "x: missing in the login string: dest"),
+            (
+                with("tl_retry_count = 9"),
+                "x: 'tl_retry_count=9': must be 2 to 7",
+            ),
+            (
+                GOOD.replace("port = 1", "port = 0"),
+                "x:3: port: '0' is not 1 to 255",
+            ),
+            (
+                GOOD.replace("dest", "# dest"),
+                "x: missing in the login string: dest",
+            ),
         ] {
             let error = Target::parse("x", &text).unwrap_err();
             assert_eq!(error.to_string(), said);

@@ -28,7 +28,8 @@ impl Default for Timeouts {
 impl Timeouts {
     /// Those of the module's parameters, which a new session gets.
     pub fn of_module(sysfs: &Sysfs) -> Self {
-        let read = |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
+        let read =
+            |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
         let mut all = Self::default();
         for (place, (name, _)) in all.0.iter_mut().zip(TIMEOUTS) {
             if let Some(value) = read(name).and_then(|text| parse(&text)) {
@@ -42,7 +43,9 @@ impl Timeouts {
     pub fn with(mut self, changes: &[(&'static str, String)]) -> Result<Self> {
         for (name, text) in changes {
             let value = parse(text).ok_or_else(|| {
-                Error::Usage(format!("'{name}={text}': must be a number of seconds, or off"))
+                Error::Usage(format!(
+                    "'{name}={text}': must be a number of seconds, or off"
+                ))
             })?;
             for (place, (known, _)) in self.0.iter_mut().zip(TIMEOUTS) {
                 if known == *name {
@@ -60,14 +63,18 @@ impl Timeouts {
         let bad = |why: &str| Err(Error::Usage(why.to_string()));
         match (reconnect_delay, fast_io_fail_tmo, dev_loss_tmo) {
             (Some(0), ..) => bad("reconnect_delay: must be 1 or more, or off"),
-            (None, None, None) => bad("reconnect_delay, fast_io_fail_tmo and dev_loss_tmo cannot all be off"),
-            (_, Some(fast), _) if fast > BLOCK_MAX => bad("fast_io_fail_tmo: must be at most 600, or off"),
+            (None, None, None) => {
+                bad("reconnect_delay, fast_io_fail_tmo and dev_loss_tmo cannot all be off")
+            }
+            (_, Some(fast), _) if fast > BLOCK_MAX => {
+                bad("fast_io_fail_tmo: must be at most 600, or off")
+            }
             (_, None, Some(loss)) if loss > BLOCK_MAX => {
                 bad("dev_loss_tmo: must be at most 600 while fast_io_fail_tmo is off")
             }
-            (_, Some(fast), Some(loss)) if fast >= loss => {
-                Err(Error::Usage(format!("fast_io_fail_tmo ({fast}) must be less than dev_loss_tmo ({loss})")))
-            }
+            (_, Some(fast), Some(loss)) if fast >= loss => Err(Error::Usage(format!(
+                "fast_io_fail_tmo ({fast}) must be less than dev_loss_tmo ({loss})"
+            ))),
             _ => Ok(()),
         }
     }
@@ -75,7 +82,8 @@ impl Timeouts {
     /// Gives a session these. Each write must leave a valid whole, so the order depends on what is there.
     pub fn set(&self, sysfs: &Sysfs, session: &Session) -> Result {
         let folder = Session::remote_port(sysfs, session.host);
-        let mut left: Vec<(&str, Option<u32>)> = TIMEOUTS.iter().map(|(name, _)| *name).zip(self.0).collect();
+        let mut left: Vec<(&str, Option<u32>)> =
+            TIMEOUTS.iter().map(|(name, _)| *name).zip(self.0).collect();
         loop {
             let before = left.len();
             let mut failed = None;
@@ -122,21 +130,37 @@ mod tests {
     #[test]
     fn what_the_transport_class_refuses_is_refused() {
         for (changes, said) in [
-            (vec![("reconnect_delay", "0")], "reconnect_delay: must be 1 or more, or off"),
-            (vec![("dev_loss_tmo", "15")], "fast_io_fail_tmo (15) must be less than dev_loss_tmo (15)"),
-            (vec![("fast_io_fail_tmo", "x")], "'fast_io_fail_tmo=x': must be a number of seconds, or off"),
+            (
+                vec![("reconnect_delay", "0")],
+                "reconnect_delay: must be 1 or more, or off",
+            ),
+            (
+                vec![("dev_loss_tmo", "15")],
+                "fast_io_fail_tmo (15) must be less than dev_loss_tmo (15)",
+            ),
+            (
+                vec![("fast_io_fail_tmo", "x")],
+                "'fast_io_fail_tmo=x': must be a number of seconds, or off",
+            ),
             (
                 vec![("fast_io_fail_tmo", "off"), ("dev_loss_tmo", "601")],
                 "dev_loss_tmo: must be at most 600 while fast_io_fail_tmo is off",
             ),
             (
-                vec![("fast_io_fail_tmo", "off"), ("dev_loss_tmo", "off"), ("reconnect_delay", "off")],
+                vec![
+                    ("fast_io_fail_tmo", "off"),
+                    ("dev_loss_tmo", "off"),
+                    ("reconnect_delay", "off"),
+                ],
                 "reconnect_delay, fast_io_fail_tmo and dev_loss_tmo cannot all be off",
             ),
         ] {
             let error = with(&changes).unwrap_err();
             assert_eq!((error.to_string().as_str(), error.status()), (said, 2));
         }
-        assert_eq!(with(&[("dev_loss_tmo", "off")]).unwrap().0, [Some(10), Some(15), None]);
+        assert_eq!(
+            with(&[("dev_loss_tmo", "off")]).unwrap().0,
+            [Some(10), Some(15), None]
+        );
     }
 }

@@ -23,7 +23,11 @@ fn run(arguments: &[&str]) -> Result {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&out.stderr);
-    Err(Error::Program(format!("systemctl {}: {}", arguments.join(" "), said.trim())))
+    Err(Error::Program(format!(
+        "systemctl {}: {}",
+        arguments.join(" "),
+        said.trim()
+    )))
 }
 
 /// Has the generator look at the files again.

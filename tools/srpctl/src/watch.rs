@@ -38,9 +38,14 @@ impl Io {
     fn of(sysfs: &Sysfs, session: &Session) -> Self {
         let mut sum = Self::default();
         for disk in &session.disks {
-            let text = sysfs::text(sysfs.path(format!("/sys/class/block/{}/stat", disk.name))).unwrap_or_default();
-            let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
-            let [reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms, in_flight, ..] = numbers[..]
+            let text = sysfs::text(sysfs.path(format!("/sys/class/block/{}/stat", disk.name)))
+                .unwrap_or_default();
+            let numbers: Vec<u64> = text
+                .split_whitespace()
+                .map_while(|word| word.parse().ok())
+                .collect();
+            let [reads, _, read_sectors, read_ms, writes, _, write_sectors, write_ms, in_flight, ..] =
+                numbers[..]
             else {
                 continue;
             };
@@ -86,16 +91,23 @@ impl Look {
     /// A line for each session: what it has done since `before`.
     fn lines(&self, before: &Self) -> Vec<[String; HEAD.len()]> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.001);
-        let old: BTreeMap<u32, &Sample> = before.samples.iter().map(|s| (s.session.host, s)).collect();
+        let old: BTreeMap<u32, &Sample> =
+            before.samples.iter().map(|s| (s.session.host, s)).collect();
         let lines = self.samples.iter().map(|sample| {
-            let was = old.get(&sample.session.host).map(|old| old.io).unwrap_or_default();
+            let was = old
+                .get(&sample.session.host)
+                .map(|old| old.io)
+                .unwrap_or_default();
             let io = sample.io;
             // A disk that goes takes its numbers with it.
             let per_second = |now: u64, was: u64| now.saturating_sub(was) as f64 / seconds;
             let done = io.reads.saturating_sub(was.reads) + io.writes.saturating_sub(was.writes);
             let latency = match done {
                 0 => "-".into(),
-                _ => format!("{:.2}", io.milliseconds.saturating_sub(was.milliseconds) as f64 / done as f64),
+                _ => format!(
+                    "{:.2}",
+                    io.milliseconds.saturating_sub(was.milliseconds) as f64 / done as f64
+                ),
             };
             let megabytes = |now, was| format!("{:.1}", per_second(now, was) * 512.0 / 1e6);
             [
@@ -109,7 +121,10 @@ impl Look {
                 latency,
                 io.in_flight.to_string(),
                 sample.credits.clone().unwrap_or_else(|| "-".into()),
-                ways(&sample.statistics, old.get(&sample.session.host).map(|old| &old.statistics)),
+                ways(
+                    &sample.statistics,
+                    old.get(&sample.session.host).map(|old| &old.statistics),
+                ),
                 sample.statistics.sum("connections_lost").to_string(),
             ]
         });
@@ -118,7 +133,18 @@ impl Look {
 }
 
 const HEAD: [&str; 12] = [
-    "HOST", "TARGET", "STATE", "READ/S", "WRITE/S", "READ MB/S", "WRITE MB/S", "MS", "IN FLIGHT", "CREDITS", "WAY", "LOST",
+    "HOST",
+    "TARGET",
+    "STATE",
+    "READ/S",
+    "WRITE/S",
+    "READ MB/S",
+    "WRITE MB/S",
+    "MS",
+    "IN FLIGHT",
+    "CREDITS",
+    "WAY",
+    "LOST",
 ];
 
 /// The ways that the data of a command can take, by the names of their counters.
@@ -149,13 +175,18 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         }
         return Ok(());
     }
-    let mut terminal = ratatui::try_init().map_err(|e| Error::Program(format!("no terminal: {e}; --count needs none")))?;
+    let mut terminal = ratatui::try_init()
+        .map_err(|e| Error::Program(format!("no terminal: {e}; --count needs none")))?;
     let result = until_quit(sysfs, interval, &mut terminal);
     ratatui::restore();
     result.map_err(|e| Error::Program(format!("terminal: {e}")))
 }
 
-fn until_quit(sysfs: &Sysfs, interval: Duration, terminal: &mut DefaultTerminal) -> std::io::Result<()> {
+fn until_quit(
+    sysfs: &Sysfs,
+    interval: Duration,
+    terminal: &mut DefaultTerminal,
+) -> std::io::Result<()> {
     let mut before = Look::now(sysfs);
     let mut lines = before.lines(&before);
     loop {
@@ -164,7 +195,9 @@ fn until_quit(sysfs: &Sysfs, interval: Duration, terminal: &mut DefaultTerminal)
         while event::poll(end.saturating_duration_since(Instant::now()))? {
             match event::read()? {
                 Event::Key(key) if key.code == KeyCode::Char('q') => return Ok(()),
-                Event::Key(key) if key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL => {
+                Event::Key(key)
+                    if key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL =>
+                {
                     return Ok(());
                 }
                 Event::Resize(..) => terminal.autoresize()?,
@@ -207,7 +240,13 @@ mod tests {
             target: Some("disk1".into()),
             ..Session::default()
         };
-        let statistics = Statistics([("static".into(), vec![reads, 0]), ("none".into(), vec![1, 0])].into());
+        let statistics = Statistics(
+            [
+                ("static".into(), vec![reads, 0]),
+                ("none".into(), vec![1, 0]),
+            ]
+            .into(),
+        );
         let io = Io {
             reads,
             read_sectors: reads * 8,
@@ -231,7 +270,18 @@ mod tests {
         let before = look(start, 1000, "running");
         let now = look(start + Duration::from_secs(2), 3000, "blocked");
         let expected = [
-            "host7", "disk1", "blocked", "1000", "0", "4.1", "0.0", "2.00", "0", "62 61", "static 100 %", "0",
+            "host7",
+            "disk1",
+            "blocked",
+            "1000",
+            "0",
+            "4.1",
+            "0.0",
+            "2.00",
+            "0",
+            "62 61",
+            "static 100 %",
+            "0",
         ];
         assert_eq!(now.lines(&before), [expected.map(str::to_string)]);
         // A host whose number is used again begins anew.
@@ -244,10 +294,20 @@ mod tests {
         let now = look(Instant::now(), 5, "running");
         let mut terminal = Terminal::new(TestBackend::new(140, 3)).unwrap();
         let lines = now.lines(&now);
-        terminal.draw(|frame| frame.render_widget(table(&lines), frame.area())).unwrap();
+        terminal
+            .draw(|frame| frame.render_widget(table(&lines), frame.area()))
+            .unwrap();
         let buffer = terminal.backend().buffer();
         let line = |y: u16| -> String { (0..140).map(|x| buffer[(x, y)].symbol()).collect() };
-        assert!(line(0).starts_with("HOST   TARGET  STATE    READ/S  WRITE/S  "), "{}", line(0));
-        assert!(line(1).starts_with("host7  disk1   running  0       0  "), "{}", line(1));
+        assert!(
+            line(0).starts_with("HOST   TARGET  STATE    READ/S  WRITE/S  "),
+            "{}",
+            line(0)
+        );
+        assert!(
+            line(1).starts_with("host7  disk1   running  0       0  "),
+            "{}",
+            line(1)
+        );
     }
 }

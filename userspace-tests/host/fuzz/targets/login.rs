@@ -8,8 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     ids::PortId,
     login::{it_iu_len, LoginRsp, MultiChannel, Requested},
-    options::MIN_IT_IU_LEN,
     login_rej::{LoginRej, RejReason},
+    options::MIN_IT_IU_LEN,
 };
 
 fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
