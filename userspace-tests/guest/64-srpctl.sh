@@ -1,0 +1,141 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# srpctl: ten failures as an administrator meets them, a login by the route, what it shows, and whom --all spares.
+. "$(dirname "$0")/lib.sh"
+
+begin 240
+fabric_pair 1
+target 0
+for d in 0 1; do back_null d$d 16; lun 0 $d d$d; done
+guid=$(service_guid)
+here_is="--id-ext $guid --ioc-guid $guid"
+dest=10.0.0.1:$port
+
+undo() { umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
+
+# Its output, and how it ends, also for a reader of the console.
+srpctl() {
+	status=0
+	said=$(ini timeout -k 5 100 /srp/srpctl "$@" 2>&1) || status=$?
+	say "# srpctl $*"
+	sed 's/^/  /' <<<"$said"
+	[ $status = 0 ] || say "status $status"
+}
+# fails STATUS TEXT ARGUMENT...
+fails() {
+	srpctl "${@:3}"
+	[ $status = "$1" ] && [[ $said == *"$2"* ]] || fail "srpctl ${*:3}: status $status, wanted $1 and '$2': $said"
+	no_hosts || fail "srpctl ${*:3}: a host is there: $(hosts)"
+}
+works() { srpctl "$@"; [ $status = 0 ] || fail "srpctl $*: status $status: $said"; }
+says() { [[ $said == *"$1"* ]] || fail "not said: '$1': $said"; }
+
+# 1 to 10: what goes wrong.
+fails 1 "login failed: " connect $here_is --dest 10.0.0.77:$port
+fails 1 "login failed: " connect $here_is --dest 10.0.0.1:$((port + 1))
+fails 1 "login failed: " connect --id-ext ${guid%?}e --ioc-guid $guid --dest $dest
+fails 1 "login failed: " connect $here_is --dest $dest --initiator-ext 77
+fails 2 "'queue_size=9999': must be 1 to 4096" connect $here_is --dest $dest --queue-size 9999
+fails 2 "missing in the login string: dest" connect $here_is
+fails 2 "unexpected argument '--queue-sise'" connect $here_is --dest $dest --queue-sise 5
+fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest --fast-io-fail-tmo 70 --dev-loss-tmo 60
+fails 6 "there is no /etc/srp/targets.d/nobody.conf" connect nobody
+fails 6 "host77 is not a session of ib_srp" disconnect host77
+fails 3 "there is no RDMA port mlx5_0; there are: " connect $here_is --dest $dest --device mlx5_0
+fails 3 "which belongs to no RDMA port" connect $here_is --dest 127.0.0.1:$port
+ini ip link set w0 down
+fails 3 "there is no route to 10.0.0.1" connect $here_is --dest $dest
+ini ip link set w0 up
+neighbours 0
+status=0
+said=$(setpriv --reuid 65534 --clear-groups /srp/srpctl connect $here_is --dest $dest --device rxe10 2>&1) || status=$?
+say "# srpctl connect (as nobody): $said"
+[ $status = 4 ] && says "srpctl must be run by root"
+
+# By the route: of the two devices, that of the initiator's interface.
+works connect $here_is --dest $dest --reconnect-delay 7 --fast-io-fail-tmo off --dev-loss-tmo 300
+says "logged in at $dest through rxe10/1"
+find_hosts
+host=${list% }
+disk=$(disk $host 1)
+says "$disk, "
+r=/sys/class/srp_remote_ports/port-${host#host}:1
+is "a timeout" $r/reconnect_delay 7
+is "a timeout" $r/fast_io_fail_tmo off
+is "a timeout" $r/dev_loss_tmo 300
+works connect $here_is --dest $dest
+says "$host: is logged in already"
+dd if=$disk of=/dev/null bs=4k count=100 iflag=direct status=none || fail "reading $disk"
+
+# What it shows.
+works list
+says "$host "
+says " 10.0.0.1:$port "
+says " running "
+works list --json
+echo "$said" | python3 -c '
+import json, sys
+session, = json.load(sys.stdin)
+assert session["address"] == sys.argv[1] and session["owner"] == "srpctl" and session["state"] == "running", session
+assert [d["lun"] for d in session["disks"]] == [0, 1] and session["disks"][1]["size"] == 16 << 20, session
+assert session["disks"][0]["wwid"] != session["disks"][1]["wwid"], session' $dest || fail "list --json"
+works show $host
+says "made by            srpctl"
+dd if=/dev/zero of=$disk bs=64k count=200 oflag=direct status=none & io=$!
+works watch --count 1
+wait $io
+says "$host "
+works stats --format prometheus
+says "srp_running{host=\"${host#host}\","
+works discover
+says "rxe10/1 (w0): nobody can be asked here"
+
+# A disk that is mounted is not taken away; --all spares what others made.
+mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"
+srpctl disconnect --all
+[ $status = 7 ] && says "${disk#/dev/} is mounted at $tmp/mnt"
+umount $tmp/mnt
+login 0 ,initiator_ext=1
+theirs=$host
+works disconnect --all
+find_hosts
+equal "the sessions after --all" "$list" "$theirs "
+works disconnect $theirs
+within 10 "no session" no_hosts
+
+# A target with a file.
+mkdir -p /etc/srp
+mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
+works connect $here_is --dest $dest --save disk-1
+grep -qx 'device = "rxe10"' /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
+srpctl connect $here_is --dest $dest --save disk-1
+[ $status = 2 ] && says "there is a target disk-1 already"
+works list
+says " disk-1 "
+works disconnect disk-1
+says "logged out"
+echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf
+fails 2 "disk-1.conf:6: no such option: queue_sise" connect disk-1
+sed -i '$d' /etc/srp/targets.d/disk-1.conf
+works disconnect disk-1 --forget
+says "not logged in"
+[ ! -e /etc/srp/targets.d/disk-1.conf ] || fail "the file is still there"
+
+# The target comes late: it is tried again.
+echo 0 >"${tpg[0]}/enable"
+(sleep 6; echo 1 >"${tpg[0]}/enable") &
+works connect $here_is --dest $dest --retry 60
+says "; trying again"
+says "logged in at "
+works disconnect --all
+
+# No module, and none to be had.
+unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
+mkdir -p /run/modprobe.d
+echo 'install ib_srp /bin/false' >/run/modprobe.d/none.conf
+fails 5 "the module ib_srp is not loaded and cannot be" connect $here_is --dest $dest
+rm /run/modprobe.d/none.conf
+works connect $here_is --dest $dest
+works disconnect --all
+clean
+ok
