@@ -61,6 +61,8 @@ make_rig() {
 	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
 	cp "$top"/userspace-tests/node/* "$top/userspace-tests/guest/lib.sh" "$top/README.md" "$top"/build/deb/*.deb "$to"
 	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
+	# Seconds that the storage is late at a boot; with LONG more than a mount waits for its disk.
+	echo $((${LONG:+100} + 20)) >"$to/late"
 	# In the root folder of a disk: the kernel that will run, and no services.
 	cat >"$to/root-bin/uname" <<-'E'
 		#!/bin/sh
