@@ -12,6 +12,7 @@ use crate::{
 use core::{
     net::{
         IpAddr,
+        Ipv4Addr,
         Ipv6Addr,
         SocketAddrV4,
         SocketAddrV6, //
@@ -139,6 +140,25 @@ impl SocketAddr {
         Ok(Self(SocketAddrV6::new(v6, port, 0, index).into()))
     }
 
+    /// The address in a `struct sockaddr_in` or `sockaddr_in6`; [`None`] for another family, none among them.
+    pub(crate) fn from_raw(raw: &bindings::__kernel_sockaddr_storage) -> Option<Self> {
+        // SAFETY: A storage is initialised as a whole, and any bytes are a family and data.
+        let Fields { ss_family, __data } = unsafe { raw.__bindgen_anon_1.__bindgen_anon_1 };
+        let port = u16::from_be_bytes(take(&__data, 0));
+        match u32::from(ss_family) {
+            bindings::AF_INET => {
+                let ip = Ipv4Addr::from(take::<4>(&__data, 2));
+                Some(Self(SocketAddrV4::new(ip, port).into()))
+            }
+            bindings::AF_INET6 => {
+                let ip = Ipv6Addr::from(take::<16>(&__data, 6));
+                let scope = u32::from_ne_bytes(take(&__data, 22));
+                Some(Self(SocketAddrV6::new(ip, port, 0, scope).into()))
+            }
+            _ => None,
+        }
+    }
+
     /// The address.
     pub fn ip(&self) -> IpAddr {
         self.0.ip()
@@ -215,6 +235,15 @@ fn put<const N: usize>(data: &mut Data, offset: usize, bytes: [u8; N]) {
     }
 }
 
+/// The bytes at `offset`.
+fn take<const N: usize>(data: &Data, offset: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (to, from) in bytes.iter_mut().zip(data.iter().skip(offset)) {
+        *to = *from;
+    }
+    bytes
+}
+
 /// Whether `ip` is in fe80::/10.
 fn is_link_local(ip: Ipv6Addr) -> bool {
     let [first, ..] = ip.segments();
@@ -245,7 +274,6 @@ fn scope_index(net: &Namespace, scope: &[u8]) -> Result<u32> {
 #[kunit_tests(srp_net)]
 mod tests {
     use super::*;
-    use core::net::Ipv4Addr;
     use kernel::str::CString;
 
     fn v6(first: u16, last: u16) -> IpAddr {
@@ -283,6 +311,18 @@ mod tests {
         assert!(raw.starts_with(&10u16.to_ne_bytes()));
         assert!(raw[2..10] == [0x12, 0x34, 0, 0, 0, 0, 0x20, 0x01]);
         assert!(raw[22..24] == [0, 9]);
+    }
+
+    #[test]
+    fn raw_form_and_back() -> Result {
+        let net = Namespace::current();
+        let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 0x1234);
+        let local = SocketAddr::with_scope(&net, v6(0xfe80, 9), 5555, Some(b"77"))?;
+        for address in [v4, SocketAddr::new(v6(0x2001, 9), 1), local] {
+            assert!(SocketAddr::from_raw(&address.to_raw()) == Some(address));
+        }
+        assert!(SocketAddr::from_raw(&Default::default()).is_none());
+        Ok(())
     }
 
     #[test]

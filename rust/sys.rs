@@ -46,6 +46,12 @@ pub fn monotonic_ns() -> i64 {
     unsafe { bindings::ktime_get() }
 }
 
+/// Returns the seconds of the real-time clock since 1970. Callable in any context.
+pub fn real_seconds() -> i64 {
+    // SAFETY: It only reads the clock.
+    unsafe { bindings::ktime_get_real_seconds() }
+}
+
 /// Waits until every RCU read-side section that runs now has ended; sleeps.
 pub fn synchronize_rcu() {
     // SAFETY: It has no preconditions; a caller that must not sleep is told by lockdep.

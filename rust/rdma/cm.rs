@@ -260,6 +260,13 @@ impl<E: EventHandler> Id<E> {
         have == device.as_raw() && number == port
     }
 
+    /// The address of our end and its port, for an identifier whose address was resolved.
+    pub fn src_addr(&self) -> Option<SocketAddr> {
+        // SAFETY: The identifier is valid; once resolved the field is constant.
+        let raw = unsafe { &(*self.as_raw()).route.addr.src_addr };
+        SocketAddr::from_raw(raw)
+    }
+
     /// Begins to connect the queue pair of this identifier. Ends with an event.
     ///
     /// # Errors

@@ -91,6 +91,14 @@ pub enum Way {
 }
 
 impl Way {
+    /// The address, if it is reached by `rdma_cm`.
+    pub fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Rdma(address) => Some(address),
+            Self::Ib(_) => None,
+        }
+    }
+
     /// The service, if it is reached by `ib_cm`.
     pub fn service(&self) -> Option<&Service> {
         match self {

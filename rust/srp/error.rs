@@ -60,6 +60,15 @@ impl Lost {
     }
 }
 
+/// What a session tells in the log, and of the last one in a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    /// A connection is of no more use.
+    Lost(Lost),
+    /// A try to reconnect has failed.
+    Reconnect(LoginFailure),
+}
+
 /// A breach of the protocol by the target.
 #[derive(Clone, Copy, Debug)]
 pub enum Violation {
@@ -96,6 +105,15 @@ impl fmt::Display for Lost {
                 f,
                 "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding"
             ),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(why) => write!(f, "connection lost: {why}"),
+            Self::Reconnect(why) => write!(f, "reconnect failed: {why}"),
         }
     }
 }

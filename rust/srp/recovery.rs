@@ -20,7 +20,8 @@ use super::{
     },
     error::{
         LoginFailure,
-        Lost, //
+        Lost,
+        Trouble, //
     },
     front::scsi::Io,
     log::session_log,
@@ -279,7 +280,9 @@ impl Session {
             Ok(count) => count,
             Err(why) => {
                 if !matches!(why, LoginFailure::Removed) {
-                    session_log!(Warning, self, "reconnect failed: {}", format_args!("{why}"));
+                    let trouble = Trouble::Reconnect(why);
+                    self.note(trouble);
+                    session_log!(Warning, self, "{}", format_args!("{trouble}"));
                 }
                 channels.end();
                 self.try_failed(wanted, host);
@@ -302,6 +305,7 @@ impl Session {
                 phase.ready = false;
                 drop(phase);
                 if !self.is_ending() {
+                    // Why was told of the connection itself.
                     session_log!(
                         Warning,
                         self,

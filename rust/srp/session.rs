@@ -23,7 +23,10 @@ use ending::Patience;
 use super::{
     channels::Channels,
     connect::Plan,
-    error::LoginFailure,
+    error::{
+        LoginFailure,
+        Trouble, //
+    },
     front::scsi::Io,
     geometry::Geometry,
     logic::{
@@ -57,7 +60,10 @@ use crate::{
         SpinLockIrq, //
         WaitQueue,
     },
-    sys::monotonic_ns,
+    sys::{
+        monotonic_ns,
+        real_seconds, //
+    },
     trace::trace,
     workqueue::{
         impl_has_delayed,
@@ -171,6 +177,9 @@ pub struct Session {
     leaving: Atomic<bool>,
     /// The log has had enough of losses, and does not have this one either.
     pub(super) quiet: Atomic<bool>,
+    /// The last trouble, and when it came, in seconds since 1970.
+    #[pin]
+    last_error: SpinLockIrq<Option<(i64, Trouble)>>,
     /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
     time_allowed: Atomic<u32>,
     /// Most descriptors that a command of the midlayer may take.
@@ -299,6 +308,7 @@ impl Session {
                 is_down: Atomic::new(false),
                 leaving: Atomic::new(false),
                 quiet: Atomic::new(false),
+                last_error <- new_spinlock_irq!(None, "Session::last_error"),
                 time_allowed: Atomic::new(0),
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
@@ -388,6 +398,17 @@ impl Session {
     /// The session is being removed, or will be.
     pub fn is_ending(&self) -> bool {
         self.state().is_ending()
+    }
+
+    /// The connection that was lost last, or the try to reconnect that failed last, and when, in seconds since
+    /// 1970. Any context.
+    pub fn last_error(&self) -> Option<(i64, Trouble)> {
+        *self.last_error.lock()
+    }
+
+    /// From now on that is [`Self::last_error`]. Any context.
+    pub(super) fn note(&self, what: Trouble) {
+        *self.last_error.lock() = Some((real_seconds(), what));
     }
 
     /// Commands are to be failed, because the target has been away for too long.

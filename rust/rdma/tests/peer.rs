@@ -224,10 +224,9 @@ impl Peer {
         to_result(unsafe { bindings::rdma_bind_addr(listener, address) })?;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_listen(listener, 1) })?;
-        // SAFETY: The identifier is valid; the source address is the first thing in `addr`.
-        let source = unsafe { (&raw const (*listener).route.addr).cast::<[u8; 4]>().read() };
-        let [_, _, high, low] = source;
-        this.address = SocketAddr::new(ip, u16::from_be_bytes([high, low]));
+        // SAFETY: The identifier is valid, and bound.
+        let bound = unsafe { &(*listener).route.addr.src_addr };
+        this.address = SocketAddr::from_raw(bound).ok_or(EINVAL)?;
         Ok(this)
     }
 

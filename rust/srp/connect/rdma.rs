@@ -30,6 +30,7 @@ use crate::{
             cm_rej::CmRej,
             login::{
                 LoginReqRdma,
+                MultiChannel,
                 Requested, //
             },
             redirect::Redirect, //
@@ -38,10 +39,12 @@ use crate::{
     },
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         aref::ARef,
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::Msecs, //
 };
@@ -54,6 +57,30 @@ pub struct Address {
     pub src: Option<SocketAddr>,
     /// The target's address.
     pub dest: SocketAddr,
+    /// Our end of the first channel.
+    bound: Pin<KBox<Mutex<Option<SocketAddr>>>>,
+}
+
+impl Address {
+    /// An address that nobody has connected to yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(net: ARef<Namespace>, src: Option<SocketAddr>, dest: SocketAddr) -> Result<Self> {
+        let bound = KBox::pin_init(new_mutex!(None, "Address::bound"), GFP_KERNEL)?;
+        Ok(Self {
+            net,
+            src,
+            dest,
+            bound,
+        })
+    }
+
+    /// Our end of the first channel's last connect request; [`None`] before there was one. May sleep.
+    pub fn bound(&self) -> Option<SocketAddr> {
+        *self.bound.lock()
+    }
 }
 
 /// An attempt by `rdma_cm`.
@@ -106,6 +133,11 @@ impl Attempt for Rdma {
     }
 
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
+        if let (MultiChannel::Single, Some(address)) =
+            (what.multichannel, self.session.plan.way.address())
+        {
+            *address.bound.lock() = self.id.src_addr();
+        }
         let request = LoginReqRdma::new(what);
         self.id
             .connect(&ConnectParam {

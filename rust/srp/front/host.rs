@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a session in `/sys/class/scsi_host/host<n>/`, as the C driver has them.
+//! The files of a session in `/sys/class/scsi_host/host<n>/`, as the C driver has them, and some more.
 
 use super::scsi::Io;
 use crate::{
     scsi::Host,
     srp::{
-        connect::Service,
+        connect::{
+            Address,
+            Service, //
+        },
         proto::guid::{
             Gid,
             Guid, //
@@ -49,6 +52,8 @@ attribute_group! {
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
         zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.waits_for_credit());
+        src: 0o444, show = show_src;
+        dest: 0o444, show = show_dest;
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
         local_ib_device: 0o444, show = |io: &Io, page| line(page, io.port().device().name());
         ch_count: 0o444, show = |io: &Io, page| line(page, io.channels());
@@ -56,6 +61,7 @@ attribute_group! {
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.facts().tl_retry_count);
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.facts().cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.facts().allow_ext_sg);
+        last_error: 0o444, show = show_last_error;
     }
 }
 
@@ -65,6 +71,26 @@ fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
 
 fn show_pkey(io: &Io, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("{:#06x}\n", service(io)?.pkey))
+}
+
+fn show_src(io: &Io, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{}\n", address(io)?.bound().ok_or(ENOENT)?))
+}
+
+fn show_dest(io: &Io, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{}\n", address(io)?.dest))
+}
+
+fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
+    match io.last_error() {
+        Some((when, what)) => page.emit(fmt!("{when} {}\n", format_args!("{what}"))),
+        None => Ok(()),
+    }
+}
+
+/// As [`service`], for the other connection manager.
+fn address(io: &Io) -> Result<&Address> {
+    io.way().address().ok_or(ENOENT)
 }
 
 /// The files are there, because scripts look for them, but an RDMA/CM login has nothing to show.

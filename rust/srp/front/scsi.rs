@@ -24,7 +24,10 @@ use crate::{
         channel::Connection,
         channels::Channels,
         connect::Way,
-        error::Lost,
+        error::{
+            Lost,
+            Trouble, //
+        },
         log::session_log_ratelimited,
         logic::{
             session::{
@@ -110,6 +113,11 @@ impl Io {
     /// How the target is reached.
     pub fn way(&self) -> &Way {
         &self.session.plan.way
+    }
+
+    /// The last connection that was lost, or try that failed, and when, in seconds since 1970.
+    pub fn last_error(&self) -> Option<(i64, Trouble)> {
+        self.session.last_error()
     }
 
     /// The number of channels that are connected.

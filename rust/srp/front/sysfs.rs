@@ -211,7 +211,7 @@ fn address(
     };
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve("dest", &dest)?;
-    Ok(Address { net, src, dest })
+    Address::new(net, src, dest)
 }
 
 /// Whether the port can make an InfiniBand CM login in this partition.

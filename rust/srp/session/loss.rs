@@ -5,7 +5,10 @@
 use super::Session;
 use crate::{
     srp::{
-        error::Lost,
+        error::{
+            Lost,
+            Trouble, //
+        },
         log::session_log,
         logic::{
             backoff::Loss,
@@ -97,6 +100,8 @@ impl Session {
         if self.leaving.load(Relaxed) {
             return;
         }
+        let trouble = Trouble::Lost(*why);
+        self.note(trouble);
         let by_user = matches!(why, Lost::HostReset);
         let said = if by_user {
             Some(0)
@@ -105,11 +110,11 @@ impl Session {
         };
         self.quiet.store(said.is_none(), Relaxed);
         match said {
-            Some(0) => session_log!(Err, self, "connection lost: {why}"),
+            Some(0) => session_log!(Err, self, "{trouble}"),
             Some(kept) => session_log!(
                 Err,
                 self,
-                "connection lost: {why} ({kept} losses before it were not told)"
+                "{trouble} ({kept} losses before it were not told)"
             ),
             None => {}
         }

@@ -16,6 +16,7 @@ use crate::{
             Target, //
         },
         tests::{
+            check,
             check_eq,
             log::Log,
             peer::within,
@@ -30,9 +31,11 @@ use crate::{
             stand::Stand, //
         },
     },
+    sys::real_seconds, //
 };
 use kernel::{
     prelude::*,
+    str::CString,
     sync::Arc, //
 };
 
@@ -42,7 +45,9 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
     // Before the confirmation there is nothing that the target could end.
     target.has_heard(|heard| &heard.confirmed, 1)?;
+    check!(session.last_error().is_none());
     let log = Log::from_now();
+    let before = real_seconds();
     target.disconnect(0)?;
     target.has_heard(|heard| &heard.released, 1)?;
     // Another login follows at once, so that the loss may be over before anybody sees it.
@@ -52,8 +57,13 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
         log.count("connection lost: connection event Disconnected"),
         1
     );
+    // It stays, and the log-out is no news.
     stand.end(&session);
     check_eq!(log.count("connection lost"), 1);
+    let (when, what) = session.last_error().ok_or(EINVAL)?;
+    check!(before <= when && when <= real_seconds());
+    let words = CString::try_from_fmt(fmt!("{}", format_args!("{what}")))?;
+    check!(words.to_bytes() == b"connection lost: connection event Disconnected");
     Ok(())
 }
 
