@@ -134,4 +134,4 @@ MODULE_PARM_DESC(max_imm_data, "Largest write sent with the command, in bytes");
 unsigned int srp_param_ch_count;
 module_param_named(ch_count, srp_param_ch_count, uint, 0444);
 MODULE_PARM_DESC(ch_count,
-		 "Number of RDMA channels per target (0: the larger of four per NUMA node and the completion vectors of the device, at most one per CPU)");
+		 "Number of RDMA channels per target (0: the larger of four per NUMA node and the completion vectors of the device, at most 16), at most one per CPU");

@@ -218,6 +218,23 @@ impl<E: EventHandler> Id<E> {
         &self.handler
     }
 
+    /// Sets the type of service of the connection, before its address is resolved. May sleep.
+    pub fn set_service_type(&self, tos: u8) {
+        // SAFETY: The identifier is valid by the type invariant.
+        unsafe { bindings::rdma_set_service_type(self.as_raw(), tos.into()) };
+    }
+
+    /// Sets how long the queue pair waits for an acknowledgement, as n in 4.096 us * 2^n, 0 for ever; before its route
+    /// is resolved. On RoCE the connection manager makes the packet life time of it, by which the peer waits, too. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another service than a reliable connection.
+    pub fn set_ack_timeout(&self, timeout: u8) -> Result {
+        // SAFETY: The identifier is valid by the type invariant.
+        to_result(unsafe { bindings::rdma_set_ack_timeout(self.as_raw(), timeout) })
+    }
+
     /// Begins to resolve `dst`, from `src` if given. Ends with an event.
     ///
     /// # Errors

@@ -284,7 +284,7 @@ enum Queue {
 }
 
 /// Lets a queue pair receive and send, with the attributes that `agreed` says, within the bounds of what was asked for: the
-/// peer's answer goes into them as it is. Returns the milliseconds after which a command on it has certainly ended.
+/// peer's answer goes into them as it is. It waits for an acknowledgement as `ack_timeout` says, if it does. Returns the milliseconds after which a command on it has certainly ended.
 ///
 /// # Errors
 ///
@@ -296,6 +296,7 @@ enum Queue {
 unsafe fn establish(
     qp: NonNull<bindings::ib_qp>,
     reads: u8,
+    ack_timeout: Option<u8>,
     agreed: impl Fn(&mut bindings::ib_qp_attr, &mut c_int) -> Result,
 ) -> Result<u32> {
     let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
@@ -308,11 +309,12 @@ unsafe fn establish(
         agreed(&mut attr, &mut mask)?;
         attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(reads);
         attr.max_rd_atomic = READS;
-        attr.timeout = cm::ack_timeout(attr.timeout, attr.retry_cnt);
+        attr.timeout = ack_timeout.unwrap_or_else(|| cm::ack_timeout(attr.timeout, attr.retry_cnt));
         // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
     }
-    Ok(cm::request_timeout_ms(attr.timeout, attr.retry_cnt))
+    let longest = cm::request_timeout_ms(attr.timeout, attr.retry_cnt);
+    Ok(longest.min(cm::MAX_REQUEST_TIMEOUT_MS))
 }
 
 /// An attempt to connect from one port, with its event handler.
@@ -422,15 +424,17 @@ impl<E: EventHandler> Id<E> {
         sent
     }
 
-    /// Takes the answer: the queue pair may be used, and the peer is told so. May sleep.
+    /// Takes the answer: the queue pair may be used, and the peer is told so. It waits for an acknowledgement
+    /// as long as the connection managers have agreed on, or `ack_timeout`, as n in 4.096 us * 2^n. May sleep.
     ///
-    /// Returns the milliseconds after which a command on the queue pair has certainly ended.
+    /// Returns the milliseconds after which a command on the queue pair has certainly ended, or those that one is
+    /// given, if an `ack_timeout` is longer.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if there is no answer or the connection has ended meanwhile, otherwise what the
     /// device driver or the connection manager says; the peer should be [refused](Self::refuse) then.
-    pub fn confirm(&self) -> Result<u32> {
+    pub fn confirm(&self, ack_timeout: Option<u8>) -> Result<u32> {
         let queue = self.queue.lock();
         let Queue::Made(qp, reads) = *queue else {
             return Err(ENOTCONN);
@@ -441,7 +445,8 @@ impl<E: EventHandler> Id<E> {
             .note(cm::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
         // SAFETY: By the type invariant the queue pair is valid while the lock is held.
-        let allowed = unsafe { establish(qp, reads, |attr, mask| self.agreed(attr, mask)) }?;
+        let allowed =
+            unsafe { establish(qp, reads, ack_timeout, |attr, mask| self.agreed(attr, mask)) }?;
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
         Ok(allowed)

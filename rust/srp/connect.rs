@@ -146,6 +146,10 @@ pub struct Plan {
     pub target: PortId,
     /// Retries of the transport.
     pub retry_count: u8,
+    /// How long it waits for an acknowledgement, as n in 4.096 us * 2^n, if somebody said.
+    pub ack_timeout: Option<u8>,
+    /// Type of service with `rdma_cm`, if somebody said.
+    pub tos: Option<u8>,
 }
 
 /// What a login is for.
@@ -249,8 +253,8 @@ impl<'a> Login<'a> {
         &self.pd
     }
 
-    /// Makes the channels of a new session, connects them, and returns them, and what the target
-    /// granted to those that it let in. Sleeps.
+    /// Makes the channels of a new session, as many as the device has room for, connects them, and returns
+    /// them, and what the target granted to those that it let in. Sleeps.
     ///
     /// # Errors
     ///
@@ -261,9 +265,20 @@ impl<'a> Login<'a> {
         let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.session.geometry.all_channels() {
-            let channel = Channel::new(self.session, index, &self.pd)
-                .map_err(|e| LoginFailure::Step("channel", e))?;
-            channels.push(channel).map_err(memory)?;
+            match Channel::new(self.session, index, &self.pd) {
+                Ok(channel) => channels.push(channel).map_err(memory)?,
+                Err(e) => {
+                    session_log!(
+                        Warning,
+                        self.session,
+                        "room for {} of {} channels: error {}",
+                        index,
+                        self.session.geometry.all_channels(),
+                        e.to_errno()
+                    );
+                    break;
+                }
+            }
         }
         let others = channels.iter().skip(1).map(Seat::Old);
         let mut granted = KVec::new();

@@ -49,8 +49,8 @@ pub struct Geometry {
     pub channels: u32,
     /// Polled channels to ask for, which come after the others.
     pub polled: u32,
-    /// Completion vector of channel 0.
-    first_vector: u32,
+    /// Completion vector of channel 0, if chosen.
+    first_vector: Option<u32>,
     /// What the device can do.
     pub device: device::Limits,
     /// Bytes of the longest message to the target, with immediate data.
@@ -122,6 +122,10 @@ impl Geometry {
             cpus: sys::num_online_cpus(),
             vectors: device.num_comp_vectors,
         };
+        let channels = channels::count(options.ch_count, machine);
+        if let Some(wanted) = options.ch_count.filter(|&wanted| wanted > channels) {
+            pr_info!("ch_count {wanted} lowered to {channels}: there are no more CPUs\n");
+        }
         // The data is a part of its own.
         let immediate = if params::use_imm_data() && device.max_send_sge >= 2 {
             params::max_imm_data().min(MAX_IMMEDIATE)
@@ -131,9 +135,9 @@ impl Geometry {
         let (descriptors, longest) = (options.cmd_sg_entries, options.max_it_iu_size);
         Ok(Self {
             sizes,
-            channels: channels::count(options.ch_count, machine),
+            channels,
             polled: params::poll_queues().min(MAX_POLL_QUEUES),
-            first_vector: options.comp_vector.unwrap_or(0),
+            first_vector: options.comp_vector,
             device,
             it_iu_len: it_iu_len(descriptors, immediate, longest),
             message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),
@@ -171,7 +175,12 @@ impl Geometry {
 
     /// The completion vector of a channel.
     pub fn vector(&self, channel: u32) -> u32 {
-        channels::vector(self.first_vector, channel, self.device.num_comp_vectors)
+        channels::vector(
+            self.first_vector,
+            channel,
+            self.channels,
+            self.device.num_comp_vectors,
+        )
     }
 
     /// Regions of a command, given what the target granted to each of the channels: no more than its
@@ -207,7 +216,8 @@ impl Geometry {
         let all = can_queue.saturating_mul(channels.into());
         Ok(scsi::Limits {
             nr_hw_queues: channels,
-            polled_queues: small(self.polled)?,
+            // Those that the device has no room for are the last ones.
+            polled_queues: channels.saturating_sub(small(self.channels)?),
             can_queue: small(can_queue)?,
             cmd_per_lun: small(
                 self.cmd_per_lun

@@ -384,6 +384,10 @@ impl Session {
             return;
         }
         let left = channels.iter().filter(missing).count();
+        let tries = match left {
+            0 => 0,
+            _ => self.fills.fetch_add(1, Relaxed) + 1,
+        };
         if left < before {
             session_log!(
                 Info,
@@ -392,7 +396,11 @@ impl Session {
                 channels.len() - left,
                 channels.len()
             );
-        } else if let Err(why) = result {
+        } else if let (Err(why), true) = (
+            result,
+            fill_delay_ms(tries) > fill_delay_ms(tries.saturating_sub(1)),
+        ) {
+            // Who has no room for more says the same each minute from then on.
             session_log!(
                 Warning,
                 self,
@@ -401,7 +409,6 @@ impl Session {
             );
         }
         if left > 0 {
-            let tries = self.fills.fetch_add(1, Relaxed) + 1;
             self.later::<1>(fill_delay_ms(tries));
         }
     }

@@ -41,7 +41,8 @@ use crate::{
 use answer::{
     bounds_every_ack_delay,
     bounds_rdma_depths,
-    bounds_what_the_peer_says_of_time, //
+    bounds_what_the_peer_says_of_time,
+    takes_a_chosen_ack_timeout, //
 };
 use core::ptr::{
     null_mut,
@@ -175,6 +176,7 @@ suite!(
         rejects,
         connects_and_disconnects,
         bounds_what_the_peer_says_of_time,
+        takes_a_chosen_ack_timeout,
         bounds_every_ack_delay,
         bounds_rdma_depths,
         is_disconnected,
@@ -345,10 +347,10 @@ fn connects_and_disconnects(soft: &Soft) -> Result {
     check_eq!((asked.sgid, asked.dgid), (gid_of(soft), gid_of(soft)));
     check_eq!((asked.pkey, asked.retry_count, asked.reads), (PKEY, 5, 3));
     // 5 retries of 4.096 us * 2^17 at least: the path's packet life time is 16.
-    check!(attempt.id.confirm()? >= 5 * 4 * 536 + 1000);
+    check!(attempt.id.confirm(None)? >= 5 * 4 * 536 + 1000);
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_RTS);
     target.has_heard(|heard| &heard.confirmed, 1)?;
-    check_eq!(attempt.id.confirm(), Err(ENOTCONN));
+    check_eq!(attempt.id.confirm(None), Err(ENOTCONN));
 
     attempt.id.disconnect();
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_ERR);
@@ -368,7 +370,7 @@ fn is_disconnected(soft: &Soft) -> Result {
     let attempt = Attempt::new(soft)?;
     attempt.request(soft, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
-    attempt.id.confirm()?;
+    attempt.id.confirm(None)?;
     target.has_heard(|heard| &heard.confirmed, 1)?;
     target.disconnect(0)?;
     attempt.record.wait(&attempt.record.ends)?;
@@ -394,7 +396,7 @@ fn is_rejected(soft: &Soft) -> Result {
         check_eq!(attempt.record.info.load(Relaxed), info as u32);
         check_eq!(attempt.record.wrong.load(Relaxed), 0);
         check_eq!(attempt.record.counts(), [0, 1, 0, 0, 0]);
-        check_eq!(attempt.id.confirm(), Err(ENOTCONN));
+        check_eq!(attempt.id.confirm(None), Err(ENOTCONN));
     }
     Ok(())
 }
@@ -417,7 +419,7 @@ fn peer_is_silent(soft: &Soft) -> Result {
     attempt.request(soft, target.service_id(), None)?;
     within(|| target.requests() == 1)?;
     check_eq!(attempt.record.counts(), [0; 5]);
-    check_eq!(attempt.id.confirm(), Err(ENOTCONN));
+    check_eq!(attempt.id.confirm(None), Err(ENOTCONN));
     attempt.id.disconnect();
     let record = attempt.record.clone();
     drop(attempt);
@@ -437,7 +439,7 @@ fn refuses_an_answer(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.refused, 1)?;
     // It is the one of who connects.
     check_eq!(target.heard().reason.load(Relaxed), 28);
-    check_eq!(attempt.id.confirm(), Err(ENOTCONN));
+    check_eq!(attempt.id.confirm(None), Err(ENOTCONN));
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
     target.has_heard(|heard| &heard.confirmed, 0)
 }
@@ -451,7 +453,7 @@ fn answer_is_looked_at(soft: &Soft) -> Result {
     // It sends its answer again after a second or two.
     within(|| target.heard().delayed.load(Acquire) > 0)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
-    attempt.id.confirm()?;
+    attempt.id.confirm(None)?;
     target.has_heard(|heard| &heard.confirmed, 1)
 }
 
@@ -472,7 +474,7 @@ fn target_needs_time(soft: &Soft) -> Result {
     target.answer(0, &yes(0, &target.request(0)?))?;
     attempt.record.wait(&attempt.record.answers)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
-    attempt.id.confirm()?;
+    attempt.id.confirm(None)?;
     target.has_heard(|heard| &heard.confirmed, 1)?;
     check_eq!(target.requests(), 1);
     Ok(())

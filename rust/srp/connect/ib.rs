@@ -264,10 +264,13 @@ impl Attempt for Ib {
     }
 
     fn confirm(&self) -> Result<u32, LoginFailure> {
-        let timeout = self.id.confirm().map_err(|e| match e {
-            errno::ENOTCONN => LoginFailure::Disconnected,
-            e => LoginFailure::Step("queue pair", e),
-        })?;
+        let timeout = self
+            .id
+            .confirm(self.session.plan.ack_timeout)
+            .map_err(|e| match e {
+                errno::ENOTCONN => LoginFailure::Disconnected,
+                e => LoginFailure::Step("queue pair", e),
+            })?;
         if let (Stage::Asked(path, true), Some(service)) =
             (&*self.stage.lock(), self.session.plan.way.service())
         {

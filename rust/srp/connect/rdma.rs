@@ -100,6 +100,13 @@ impl Rdma {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
         let events = Events::new(session.clone()).map_err(step)?;
         let id = Id::new(&to.net, events.clone()).map_err(step)?;
+        let plan = &session.plan;
+        if let Some(tos) = plan.tos {
+            id.set_service_type(tos);
+        }
+        if let Some(timeout) = plan.ack_timeout {
+            id.set_ack_timeout(timeout).map_err(step)?;
+        }
         let this = Self {
             session: session.clone(),
             src: to.src,

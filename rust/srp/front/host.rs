@@ -34,6 +34,10 @@ pub struct Facts {
     pub comp_vector: u32,
     /// Retries of the transport.
     pub tl_retry_count: u8,
+    /// Exponent of the transport's acknowledgement timeout, if chosen.
+    pub ack_timeout: Option<u8>,
+    /// Type of service, if chosen.
+    pub tos: Option<u8>,
     /// Descriptors in a message.
     pub cmd_sg_entries: u8,
     /// Whether a descriptor table might be only partly in the message. It never is.
@@ -57,8 +61,11 @@ attribute_group! {
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
         local_ib_device: 0o444, show = |io: &Io, page| line(page, io.port().device().name());
         ch_count: 0o444, show = |io: &Io, page| line(page, io.channels());
+        requested_ch_count: 0o444, show = |io: &Io, page| line(page, io.requested_channels());
         comp_vector: 0o444, show = |io: &Io, page| line(page, io.facts().comp_vector);
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.facts().tl_retry_count);
+        ack_timeout: 0o444, show = |io: &Io, page| line(page, io.facts().ack_timeout.ok_or(ENOENT)?);
+        tos: 0o444, show = |io: &Io, page| line(page, io.facts().tos.ok_or(ENOENT)?);
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.facts().cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.facts().allow_ext_sg);
         last_error: 0o444, show = show_last_error;

@@ -125,6 +125,11 @@ impl Io {
         self.open().count()
     }
 
+    /// The number of channels that the session asks for.
+    pub fn requested_channels(&self) -> u16 {
+        self.session.geometry.all_channels()
+    }
+
     fn open(&self) -> impl Iterator<Item = &Arc<Connection>> + '_ {
         self.connections.iter().filter(|c| c.handler().is_open())
     }

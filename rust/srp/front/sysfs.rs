@@ -96,7 +96,7 @@ fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
 /// - `EPERM` without `CAP_SYS_ADMIN`
 /// - `EINVAL`, `ERANGE` for a bad string, which changes nothing
 /// - `EEXIST` if the port is logged in there
-/// - `EOPNOTSUPP` for an InfiniBand CM login by an iWARP port, or a device without fast registration
+/// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` by an iWARP port, or a device without fast registration
 /// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
 /// - [`LoginFailure::errno`](crate::srp::error::LoginFailure::errno) for a login that failed
 /// - `ECONNRESET` if the connection was lost while the disks were looked for
@@ -152,6 +152,9 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
 /// Who logs in where.
 fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
+    if let Some(timeout) = options.ack_timeout {
+        check_ack_timeout(port, timeout)?;
+    }
     let way = match options.target {
         Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
         Target::Ib {
@@ -184,6 +187,8 @@ fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
         initiator,
         target: options.target_port(),
         retry_count: options.tl_retry_count,
+        ack_timeout: options.ack_timeout,
+        tos: options.tos,
     })
 }
 
@@ -212,6 +217,18 @@ fn address(
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve("dest", &dest)?;
     Address::new(net, src, dest)
+}
+
+/// Whether the port's transport waits for acknowledgements. That of an iWARP port is TCP, which does by itself.
+fn check_ack_timeout(port: &Port, timeout: u8) -> Result {
+    if port.device().fabric(port.number()) == Fabric::Other {
+        pr_warn!(
+            "{}: login refused: 'ack_timeout={timeout}': the port has the timeouts of TCP\n",
+            format_args!("{}", port.name())
+        );
+        return Err(crate::errno::EOPNOTSUPP);
+    }
+    Ok(())
 }
 
 /// Whether the port can make an InfiniBand CM login in this partition.
@@ -272,6 +289,8 @@ fn host(
         sgid: session.plan.sgid,
         comp_vector: options.comp_vector.unwrap_or(0),
         tl_retry_count: options.tl_retry_count,
+        ack_timeout: options.ack_timeout,
+        tos: options.tos,
         cmd_sg_entries: options.cmd_sg_entries,
         allow_ext_sg: options.allow_ext_sg,
     };

@@ -6,6 +6,9 @@ use super::tag::MAX_CHANNELS;
 
 /// Channels per NUMA node when nobody said how many.
 const PER_NODE: u32 = 4;
+/// Most channels when nobody said how many: four for each of four nodes. Each costs a queue pair, and its memory, at the
+/// device and at the target, for every session.
+const MAX_UNASKED: u32 = 16;
 
 /// What the machine and the device have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,18 +21,28 @@ pub struct Machine {
     pub vectors: u32,
 }
 
-/// Number of channels to ask for, at least 1: `wanted`, or a value that suits the machine. More
+/// Number of channels to ask for, at least 1: `wanted`, or a value that suits the machine, at most 16. More
 /// channels than CPUs are of no use.
 pub fn count(wanted: Option<u32>, machine: Machine) -> u32 {
+    let suits = machine.nodes.saturating_mul(PER_NODE).max(machine.vectors);
     wanted
-        .unwrap_or(machine.nodes.saturating_mul(PER_NODE).max(machine.vectors))
+        .unwrap_or(suits.min(MAX_UNASKED))
         .min(machine.cpus)
         .clamp(1, MAX_CHANNELS)
 }
 
-/// Completion vector of a channel; `first` is that of channel 0.
-pub const fn vector(first: u32, channel: u32, vectors: u32) -> u32 {
-    match first.wrapping_add(channel).checked_rem(vectors) {
+/// Completion vector of a channel. `first` is that of channel 0, and further channels follow; if nobody chose it,
+/// the channels are spread over all vectors, as their hardware queues are over the CPUs.
+pub const fn vector(first: Option<u32>, channel: u32, channels: u32, vectors: u32) -> u32 {
+    let vector = match first {
+        Some(first) => first.wrapping_add(channel),
+        None if channel < channels && channels < vectors => {
+            // CAST: Less than `vectors`, as `channel` is less than `channels`.
+            (channel as u64 * vectors as u64 / channels as u64) as u32
+        }
+        None => channel,
+    };
+    match vector.checked_rem(vectors) {
         Some(vector) => vector,
         None => 0,
     }

@@ -188,7 +188,7 @@ pub const fn packet_life_time(life: u8) -> u8 {
 
 /// The most milliseconds that a command on a queue pair may take because of what its peer and the subnet administrator
 /// say.
-const MAX_REQUEST_TIMEOUT_MS: u32 = 120_000;
+pub const MAX_REQUEST_TIMEOUT_MS: u32 = 120_000;
 
 /// How long a queue pair that retries `retry_count` times waits for an acknowledgement, as n in 4.096 us * 2^n, when the
 /// connection managers have agreed on `timeout`: never so long that a command takes more than 120 s. (0 would be for ever.)

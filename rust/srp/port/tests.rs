@@ -224,6 +224,8 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
         initiator: options.initiator_port(gid.interface_id()),
         target: options.target_port(),
         retry_count: 7,
+        ack_timeout: None,
+        tos: None,
     };
     let geometry = Geometry::new(&options, soft.device.limits())?;
     stand.port.begin(options.key(), plan, geometry)

@@ -111,6 +111,8 @@ pub enum Why {
     Families,
     /// `dgid`, `pkey`, `service_id` and `src`, `dest` exclude each other.
     Mixed,
+    /// Of a login with `dest`, not with `dgid`.
+    RdmaOnly,
     /// Options that are not there.
     Missing(Missing),
 }
@@ -165,6 +167,7 @@ impl fmt::Display for OptionError<'_> {
             Why::NotUnicast => "not the address of one host",
             Why::Families => "src and dest must both be IPv4 or both be IPv6",
             Why::Mixed => "dgid, pkey, service_id cannot be used together with src, dest",
+            Why::RdmaOnly => "only for a login with dest",
             Why::Missing(options) => return write!(f, "missing in the login string: {options}"),
         })
     }

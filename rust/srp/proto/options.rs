@@ -125,6 +125,11 @@ pub struct Options<'a> {
     pub comp_vector: Option<u32>,
     /// Retries of the transport, 2 to 7.
     pub tl_retry_count: u8,
+    /// How long the transport waits for an acknowledgement, as n in 4.096 us * 2^n, 1 to 31; `None` for what the
+    /// connection manager takes.
+    pub ack_timeout: Option<u8>,
+    /// Type of service of an RDMA/CM connection; `None` for what `rdma_cm` takes.
+    pub tos: Option<u8>,
     /// Longest message to the target in bytes; 0 for no cap, otherwise at least [`MIN_IT_IU_LEN`].
     pub max_it_iu_size: u32,
     /// Number of channels; `None` for automatic.
@@ -185,6 +190,10 @@ struct Draft<'a> {
     sg_tablesize: Option<u32>,
     comp_vector: Option<u32>,
     tl_retry_count: Option<u8>,
+    ack_timeout: Option<u8>,
+    tos: Option<u8>,
+    /// The last `tos`, for messages.
+    tos_token: &'a [u8],
     max_it_iu_size: u32,
     ch_count: Option<u32>,
 }
@@ -209,6 +218,10 @@ impl<'a> Draft<'a> {
                 self.refuse_mixed()
             }
             "dgid" | "pkey" | "service_id" => self.refuse_mixed(),
+            "tos" => {
+                self.tos_token = token;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -284,6 +297,8 @@ impl<'a> Draft<'a> {
             "tl_retry_count" => {
                 |draft, value| set(&mut draft.tl_retry_count, unsigned(value, 2, 7)?)
             }
+            "ack_timeout" => |draft, value| set(&mut draft.ack_timeout, unsigned(value, 1, 31)?),
+            "tos" => |draft, value| set(&mut draft.tos, unsigned(value, 0, 255)?),
             "max_it_iu_size" => |draft, value| {
                 draft.max_it_iu_size = match int(value)? {
                     0 => 0,
@@ -318,6 +333,8 @@ impl<'a> Draft<'a> {
             sg_tablesize: self.sg_tablesize.unwrap_or(defaults.sg_tablesize),
             comp_vector: self.comp_vector,
             tl_retry_count: self.tl_retry_count.unwrap_or(7),
+            ack_timeout: self.ack_timeout,
+            tos: self.tos,
             max_it_iu_size: self.max_it_iu_size,
             ch_count: self
                 .ch_count
@@ -350,6 +367,12 @@ impl<'a> Draft<'a> {
         }
         if let (Some(dgid), Some(pkey), Some(service_id)) = (self.dgid, self.pkey, self.service_id)
         {
+            if self.tos.is_some() {
+                return Err(OptionError {
+                    token: Token(self.tos_token),
+                    why: Why::RdmaOnly,
+                });
+            }
             return Ok(Target::Ib {
                 dgid,
                 pkey,

@@ -150,7 +150,7 @@ pub struct Generate {
 }
 
 /// A login option: its name in add_target, what its value is, what it is for.
-pub const OPTIONS: [(&str, &str, &str); 20] = [
+pub const OPTIONS: [(&str, &str, &str); 22] = [
     (
         "dest",
         "ADDRESS:PORT",
@@ -194,7 +194,7 @@ pub const OPTIONS: [(&str, &str, &str); 20] = [
         "Memory descriptors in a message, 1 to 255",
     ),
     ("sg_tablesize", "NUMBER", "Segments per command, 1 to 2048"),
-    ("ch_count", "NUMBER", "Channels, at most one per CPU"),
+    ("ch_count", "NUMBER", "Channels, at most one per CPU; without it at most 16"),
     (
         "comp_vector",
         "NUMBER",
@@ -205,6 +205,8 @@ pub const OPTIONS: [(&str, &str, &str); 20] = [
         "NUMBER",
         "Retries of the transport, 2 to 7",
     ),
+    ("ack_timeout", "EXPONENT", "Time until the transport sends again, 4.096 us * 2^EXPONENT, 1 to 31"),
+    ("tos", "NUMBER", "Type of service, 0 to 255"),
     (
         "max_it_iu_size",
         "BYTES",

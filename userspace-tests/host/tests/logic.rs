@@ -470,6 +470,26 @@ fn channel_counts() {
         ),
         16
     );
+    // 72 vectors and CPUs.
+    let large = Machine {
+        nodes: 2,
+        cpus: 72,
+        vectors: 72,
+    };
+    assert_eq!(channels::count(None, large), 16);
+    assert_eq!(channels::count(None, Machine { nodes: 8, ..large }), 16);
+    assert_eq!(
+        channels::count(
+            None,
+            Machine {
+                vectors: 9,
+                ..large
+            }
+        ),
+        9
+    );
+    assert_eq!(channels::count(Some(64), large), 64);
+    assert_eq!(channels::count(Some(100), large), 72);
     assert_eq!(channels::count(Some(3), machine), 3);
     assert_eq!(channels::count(Some(100), machine), 16);
     assert_eq!(channels::count(Some(0), machine), 1);
@@ -485,8 +505,20 @@ fn channel_counts() {
         1
     );
     assert_eq!(
-        [0, 1, 2, 3, 4].map(|channel| channels::vector(3, channel, 4)),
+        [0, 1, 2, 3, 4].map(|channel| channels::vector(Some(3), channel, 5, 4)),
         [3, 0, 1, 2, 3]
     );
-    assert_eq!(channels::vector(9, 9, 0), 0);
+    // Nobody chose: they are spread.
+    let spread = |channels, vectors| {
+        (0..channels)
+            .map(|channel| channels::vector(None, channel, channels, vectors))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(spread(4, 72), [0, 18, 36, 54]);
+    assert_eq!(spread(3, 8), [0, 2, 5]);
+    assert_eq!(spread(4, 4), [0, 1, 2, 3]);
+    assert_eq!(spread(4, 3), [0, 1, 2, 0]);
+    assert_eq!(channels::vector(None, u32::MAX, 2, u32::MAX), 0);
+    assert_eq!(channels::vector(Some(9), 9, 10, 0), 0);
+    assert_eq!(channels::vector(None, 9, 10, 0), 0);
 }

@@ -107,6 +107,8 @@ fn defaults() {
             sg_tablesize: 12,
             comp_vector: None,
             tl_retry_count: 7,
+            ack_timeout: None,
+            tos: None,
             max_it_iu_size: 0,
             ch_count: None,
         }
@@ -133,7 +135,7 @@ fn defaults() {
 fn everything() {
     let text = "id_ext=0x00AB,ioc_guid=+2,io_class=ff00,initiator_ext=5,src=10.0.0.2,dest=10.0.0.1:0x15b3,max_sect=2048,\
                 queue_size=0x40,max_cmd_per_lun=010,target_can_queue=99,cmd_sg_entries=255,allow_ext_sg=1,\
-                sg_tablesize=2048,comp_vector=1,tl_retry_count=2,max_it_iu_size=2116,ch_count=4";
+                sg_tablesize=2048,comp_vector=1,tl_retry_count=2,ack_timeout=14,tos=0x68,max_it_iu_size=2116,ch_count=4";
     let options = parse(text);
     assert_eq!(
         (options.id_ext, options.ioc_guid, options.initiator_ext),
@@ -178,6 +180,7 @@ fn everything() {
         ),
         (2, 2116, Some(4))
     );
+    assert_eq!((options.ack_timeout, options.tos), (Some(14), Some(0x68)));
 }
 
 /// What srp_daemon writes.
@@ -185,7 +188,7 @@ fn everything() {
 fn infiniband() {
     let options = parse(
         "id_ext=200400a0b8114527,ioc_guid=00a0b80200402bd7,dgid=fe800000000000000002c90200402bd5,pkey=ffff,\
-         service_id=200400a0b81146a1,initiator_ext=0002c90200402bd5,max_it_iu_size=260",
+         service_id=200400a0b81146a1,initiator_ext=0002c90200402bd5,max_it_iu_size=260,ack_timeout=18",
     );
     let Target::Ib {
         dgid,
@@ -201,6 +204,7 @@ fn infiniband() {
     );
     assert_eq!((pkey, service_id), (0xffff, 0x2004_00a0_b811_46a1));
     assert_eq!(options.initiator_ext, Guid(0x0002_c902_0040_2bd5));
+    assert_eq!(options.ack_timeout, Some(18));
 }
 
 #[test]
@@ -259,6 +263,10 @@ fn limits() {
         "comp_vector=65535",
         "tl_retry_count=2",
         "tl_retry_count=7",
+        "ack_timeout=1",
+        "ack_timeout=31",
+        "tos=0",
+        "tos=255",
         "max_it_iu_size=0",
         "max_it_iu_size=64",
         "max_it_iu_size=2147483647",

@@ -40,13 +40,37 @@ pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     unsafe { (*slow.as_raw()).packet_life_time = 22 };
     attempt.request_along(slow, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
-    let allowed = attempt.id.confirm()?;
+    let allowed = attempt.id.confirm(None)?;
     // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two is above 120 s.
     check_eq!(allowed, 86_899);
     let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
     check_eq!(attr.timeout, 20);
     attempt.id.disconnect();
     target.has_heard(|heard| &heard.disconnected, 1)
+}
+
+/// What somebody chose goes into the queue pair as it is; a command has 120 s all the same.
+pub(super) fn takes_a_chosen_ack_timeout(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, yes)?;
+    for (chosen, allowed) in [
+        (1, 1000),
+        (14, request_timeout_ms(14, 5)),
+        (20, 86_899),
+        (21, 120_000),
+        (31, 120_000),
+    ] {
+        let attempt = Attempt::new(soft)?;
+        attempt.request(soft, target.service_id(), None)?;
+        attempt.record.wait(&attempt.record.answers)?;
+        check_eq!(
+            (chosen, attempt.id.confirm(Some(chosen))?),
+            (chosen, allowed)
+        );
+        let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
+        check_eq!(attr.timeout, chosen);
+        attempt.id.disconnect();
+    }
+    Ok(())
 }
 
 /// What the connection manager makes of the `target_ack_delay` of an answer and of the life time of packets: the larger one,
@@ -81,7 +105,7 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
             Ok(())
         };
         // SAFETY: It is that of the attempt, which has an answer.
-        let allowed = unsafe { establish(attempt.qp, 3, agreed) }?;
+        let allowed = unsafe { establish(attempt.qp, 3, None, agreed) }?;
         let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
         // 5 retries, as asked for: 4.3 s each are the most.
         check_eq!((delay, attr.timeout), (delay, said.get().min(20)));
@@ -110,7 +134,10 @@ pub(super) fn bounds_rdma_depths(soft: &Soft) -> Result {
         attempt.request(soft, target.service_id(), None)?;
         attempt.record.wait(&attempt.record.answers)?;
         check_eq!(
-            (said, attempt.id.confirm().map_err(Error::to_errno).err()),
+            (
+                said,
+                attempt.id.confirm(None).map_err(Error::to_errno).err()
+            ),
             (said, None)
         );
         let attr = attempt.query(

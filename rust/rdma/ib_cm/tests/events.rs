@@ -214,7 +214,7 @@ pub(super) fn rejects(soft: &Soft) -> Result {
             check_eq!(record.reason.load(Relaxed), u32::from(reason));
             check_eq!(record.info.load(Relaxed), u32::from(claimed.min(72)));
             check_eq!(record.wrong.load(Relaxed), 0);
-            check_eq!(id.confirm(), Err(ENOTCONN));
+            check_eq!(id.confirm(None), Err(ENOTCONN));
         }
     }
     Ok(())

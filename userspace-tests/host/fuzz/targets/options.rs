@@ -14,6 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(options.cmd_per_lun.is_none_or(|n| (1..=32767).contains(&n)));
             assert!(options.cmd_sg_entries >= 1 && (1..=2048).contains(&options.sg_tablesize));
             assert!((2..=7).contains(&options.tl_retry_count));
+            assert!(options.ack_timeout.is_none_or(|n| (1..=31).contains(&n)));
+            assert!(options.tos.is_none() || matches!(options.target, Target::Rdma { .. }));
             assert!(options.max_it_iu_size == 0 || options.max_it_iu_size >= 64);
             assert!(options
                 .max_sect
