@@ -29,7 +29,7 @@ began=$SECONDS
 export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
 # What the fast set measures: each way that data takes, and a login.
 bench=
-[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,32k-read,128k-read,128k-write,login-1-channel
+[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
 
 series_of() { case $1 in *@*) echo "${1#*@}" ;; *) echo "$SERIES" ;; esac; }
 

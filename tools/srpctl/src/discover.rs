@@ -26,7 +26,7 @@ pub fn run(sysfs: &Sysfs) -> Result {
                  The target's administrator knows its address and identifiers; LIO: rdma_cm_port, \
                  /sys/module/ib_srpt/parameters/srpt_service_guid",
                 port.name(),
-                port::interfaces(sysfs, port).join(" ")
+                port::interfaces(sysfs, port).into_iter().collect::<Vec<_>>().join(" ")
             );
         }
     }

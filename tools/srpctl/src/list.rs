@@ -22,7 +22,7 @@ pub fn run(sysfs: &Sysfs, args: &List) -> Result {
         println!("no sessions");
         return Ok(());
     }
-    println!("{}", table(&sessions));
+    println!("{}", table(&sessions).trim_fmt());
     Ok(())
 }
 
@@ -84,6 +84,9 @@ pub fn plain(
     table.load_preset(NOTHING).set_header(head);
     for line in lines {
         table.add_row(line);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
     }
     table
 }

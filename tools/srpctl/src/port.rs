@@ -10,7 +10,6 @@ use nix::ifaddrs::getifaddrs;
 use serde::Deserialize;
 use std::{
     collections::BTreeSet,
-    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
     path::PathBuf,
     process::Command,
@@ -59,24 +58,17 @@ impl Port {
         )))
     }
 
+    /// Of RoCE. Reading the entry of a GID that is not there is an error.
+    fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
+        let folder = format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs", self.device, self.number);
+        sysfs.entries(folder).iter().filter_map(sysfs::text).collect()
+    }
+
     /// Whether the port belongs to this network interface.
     fn has(&self, sysfs: &Sysfs, interface: &str, links: &[Link]) -> bool {
-        let folder = format!(
-            "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
-            self.device, self.number
-        );
-        // Reading the entry of a GID that is not there is an error.
-        let of_gids = sysfs
-            .entries(folder)
-            .iter()
-            .filter_map(sysfs::text)
-            .any(|name| name == interface);
+        let of_gids = self.interfaces_of_gids(sysfs).iter().any(|name| name == interface);
         // iWARP has no such GIDs.
-        let of_links = links.iter().any(|link| {
-            link.ifname == self.device
-                && link.port == Some(self.number)
-                && link.netdev.as_deref() == Some(interface)
-        });
+        let of_links = links.iter().any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
         // IPoIB: the other way round.
         let net = format!("/sys/class/net/{interface}");
         let of_net = sysfs
@@ -94,6 +86,12 @@ struct Link {
     ifname: String,
     port: Option<u32>,
     netdev: Option<String>,
+}
+
+impl Link {
+    fn is(&self, port: &Port) -> bool {
+        self.ifname == port.device && self.port == Some(port.number)
+    }
 }
 
 /// Nothing where there is no such tool.
@@ -210,13 +208,12 @@ pub fn choose(
     }
 }
 
-/// The network interfaces of a port, for `show`.
-pub fn interfaces(sysfs: &Sysfs, port: &Port) -> Vec<String> {
+/// The network interfaces of a port.
+pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let links = links();
-    let all: BTreeSet<String> = fs::read_dir(sysfs.path("/sys/class/net"))
-        .map(|entries| entries.flatten().map(|e| sysfs::name(e.path())).collect())
-        .unwrap_or_default();
-    all.into_iter()
-        .filter(|name| port.has(sysfs, name, &links))
-        .collect()
+    let of_gids = port.interfaces_of_gids(sysfs);
+    let of_links = links.iter().filter(|link| link.is(port)).filter_map(|link| link.netdev.clone());
+    let of_net = sysfs.entries("/sys/class/net").into_iter().map(sysfs::name);
+    let of_net = of_net.filter(|name| port.has(sysfs, name, &links));
+    of_gids.into_iter().chain(of_links).chain(of_net).collect()
 }

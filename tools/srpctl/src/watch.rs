@@ -170,7 +170,7 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         for _ in 0..count {
             sleep(interval);
             let now = Look::now(sysfs);
-            println!("{}", list::plain(&HEAD, now.lines(&before)));
+            println!("{}", list::plain(&HEAD, now.lines(&before)).trim_fmt());
             before = now;
         }
         return Ok(());
