@@ -72,6 +72,8 @@ install-srpctl:
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(srpctl)
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/srp-connect@.service
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/systemd/system-generators tools/systemd/srp-generator
+	@install -D -m 755 tools/initramfs/hook $(DESTDIR)/usr/share/initramfs-tools/hooks/srp
+	@install -D -m 755 tools/initramfs/local-top $(DESTDIR)/usr/share/initramfs-tools/scripts/local-top/srp
 	@to=$$(mktemp -d) && $(srpctl) generate $$to && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $$to/*.8 && \
 	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \

@@ -25,15 +25,22 @@ class Node(vm.Guest):
             return super().command(initrd, extra, kvm)
         return self.machine(kvm) + [
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
-            "-append", self.parameters("root=/dev/vda rw systemd.getty_auto=no"),
+            "-append", self.parameters(f"root={self.root} rw systemd.getty_auto=no"),
             "-drive", f"file={DISK},if=virtio,format=raw", "-drive", "file=/disk/rig.ext4,if=virtio,format=raw,readonly=on",
         ]  # fmt: skip
 
-    def load(self):
-        """Takes the kernel from the disk, which the last boot must have left sound; its release."""
+    def load(self, how):
+        """Takes the kernel from the disk, which the last boot must have left sound; its release. HOW is `reboot`, or
+        `reboot-srp`: then the initramfs has a target on the disk, and that is where the root file system is."""
+        self.root = "/dev/vda"
         check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
         if check.returncode >= 4:
             sys.exit(f"node.py: the disk was left damaged: {check.stdout}{check.stderr}")
+        if how == "reboot-srp":
+            self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0 ip=off"
+            for name, to in ("vmlinuz.srp", "vmlinuz"), ("initrd.srp.img", "initrd.img"):
+                debugfs(f"dump /boot/{name} /tmp/{to}")
+            return "with / on an SRP disk"
         release = None
         for link in "vmlinuz", "initrd.img":
             to = re.search(r'Fast link dest: "(.*)"', debugfs(f"stat /{link}"))
@@ -46,15 +53,15 @@ class Node(vm.Guest):
 
 def main():
     p = vm.arguments("node.py", "Boots a disk until its plan is done.")
-    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot` ends a boot")
+    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot` and `reboot-srp` end a boot")
     a = p.parse_args()
     node = Node(a, "/kernel")
-    boots, wanted = [[]], []
+    boots, wanted = [("reboot", [])], []
     for name, seconds in (word.split(":") for word in a.plan.split(",")):
-        if name == "reboot":
-            boots.append([])
+        if name.startswith("reboot"):
+            boots.append((name, []))
         else:
-            boots[-1].append((name, int(seconds)))
+            boots[-1][1].append((name, int(seconds)))
             wanted.append(name)
     # The same act in two boots is two tests.
     results, why, slow = [], "", False
@@ -65,8 +72,8 @@ def main():
 
     kvm = node.kvm()
     with open(a.console, "wb") as log:
-        for acts in boots:
-            release = node.load()
+        for how, acts in boots:
+            release = node.load(how)
             print(f"boot:  Linux {release}{', KVM' if kvm else ''}", flush=True)
             current, reports, output, cpu, after = "boot", [], [], 0, None
             limit = BOOT_SECONDS + sum(s for _, s in acts)

@@ -142,8 +142,8 @@ cp -a "$base/tree" "$tree"
 put_rig "$tree"
 passed=0
 
-ahead=(kernel:1200 packages:1800 multipath:600)
-plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
+ahead=(kernel:1200 packages:1800 root_image:300 multipath:600)
+plan=(login:300 paths:600 at_boot:300 reboot:0 back:300 reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300)
 if [ -n "${LONG-}" ]; then
 	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
@@ -175,7 +175,7 @@ while read -r name verdict seconds; do
 done < <(sed -n 's/^::test //p' "$logs/node-root.log")
 if [ $passed != ${#ahead[@]} ]; then
 	tail -n 80 "$logs/node-root.log" | sed 's/^/    | /'
-	all=$(printf '%s\n' "${ahead[@]}" "${plan[@]}" | grep -vc '^reboot:')
+	all=$(printf '%s\n' "${ahead[@]}" "${plan[@]}" | grep -vc '^reboot')
 	echo "$passed passed, $((all - passed)) failed"
 	exit 1
 fi

@@ -194,7 +194,11 @@ pub const OPTIONS: [(&str, &str, &str); 22] = [
         "Memory descriptors in a message, 1 to 255",
     ),
     ("sg_tablesize", "NUMBER", "Segments per command, 1 to 2048"),
-    ("ch_count", "NUMBER", "Channels, at most one per CPU; without it at most 16"),
+    (
+        "ch_count",
+        "NUMBER",
+        "Channels, at most one per CPU; without it at most 16",
+    ),
     (
         "comp_vector",
         "NUMBER",
@@ -205,7 +209,11 @@ pub const OPTIONS: [(&str, &str, &str); 22] = [
         "NUMBER",
         "Retries of the transport, 2 to 7",
     ),
-    ("ack_timeout", "EXPONENT", "Time until the transport sends again, 4.096 us * 2^EXPONENT, 1 to 31"),
+    (
+        "ack_timeout",
+        "EXPONENT",
+        "Time until the transport sends again, 4.096 us * 2^EXPONENT, 1 to 31",
+    ),
     ("tos", "NUMBER", "Type of service, 0 to 255"),
     (
         "max_it_iu_size",

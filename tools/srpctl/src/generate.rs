@@ -33,7 +33,11 @@ fn pages(folder: &Path, command: &Command) -> Result {
         .unwrap_or(command.get_name())
         .to_string();
     let path = folder.join(format!("{name}.8"));
-    let mut page = command.clone().name(name).after_help(None::<&str>).after_long_help(None::<&str>);
+    let mut page = command
+        .clone()
+        .name(name)
+        .after_help(None::<&str>)
+        .after_long_help(None::<&str>);
     if page.get_version().is_none() {
         page = page.version(env!("CARGO_PKG_VERSION"));
     }
@@ -68,7 +72,9 @@ const FILES: &str = "\
 .I /etc/srp/targets.d/NAME.conf
 A target that is logged in at boot, by the service srp-connect@NAME, which srp-generator makes of each such file. Lines \
 are `name = \"value\"`; numbers need no quotes, what is hexadecimal does; `#` begins a comment. Names are those of the \
-options above with `_` instead of `-`: device, port, the login options, the timeouts. A line that is not understood is \
+options above with `_` instead of `-`: device, port, the login options, the timeouts. `initramfs = true` is for the target \
+that the root file system is on: `update-initramfs -u` puts it into the initramfs, which sets up the network as the \
+kernel's parameter ip= says and logs in; nobody logs out of it. A line that is not understood is \
 named, and nothing is done.
 .IP
 At boot the login is tried for 60 seconds before remote file systems are mounted, then every few seconds beside the boot; \

@@ -60,15 +60,27 @@ impl Port {
 
     /// Of RoCE. Reading the entry of a GID that is not there is an error.
     fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
-        let folder = format!("/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs", self.device, self.number);
-        sysfs.entries(folder).iter().filter_map(sysfs::text).collect()
+        let folder = format!(
+            "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
+            self.device, self.number
+        );
+        sysfs
+            .entries(folder)
+            .iter()
+            .filter_map(sysfs::text)
+            .collect()
     }
 
     /// Whether the port belongs to this network interface.
     fn has(&self, sysfs: &Sysfs, interface: &str, links: &[Link]) -> bool {
-        let of_gids = self.interfaces_of_gids(sysfs).iter().any(|name| name == interface);
+        let of_gids = self
+            .interfaces_of_gids(sysfs)
+            .iter()
+            .any(|name| name == interface);
         // iWARP has no such GIDs.
-        let of_links = links.iter().any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
+        let of_links = links
+            .iter()
+            .any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
         // IPoIB: the other way round.
         let net = format!("/sys/class/net/{interface}");
         let of_net = sysfs
@@ -212,7 +224,10 @@ pub fn choose(
 pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let links = links();
     let of_gids = port.interfaces_of_gids(sysfs);
-    let of_links = links.iter().filter(|link| link.is(port)).filter_map(|link| link.netdev.clone());
+    let of_links = links
+        .iter()
+        .filter(|link| link.is(port))
+        .filter_map(|link| link.netdev.clone());
     let of_net = sysfs.entries("/sys/class/net").into_iter().map(sysfs::name);
     let of_net = of_net.filter(|name| port.has(sysfs, name, &links));
     of_gids.into_iter().chain(of_links).chain(of_net).collect()

@@ -26,6 +26,8 @@ pub struct Target {
     pub device: Option<String>,
     /// Port of the RDMA device.
     pub port: Option<u32>,
+    /// The root file system is there, so the initramfs logs in, and nobody logs out.
+    pub initramfs: bool,
     /// The options of add_target.
     pub options: Vec<(&'static str, String)>,
     /// Timeouts of the session, by their names in sysfs.
@@ -84,6 +86,13 @@ impl Target {
             let bad =
                 |why: String| Error::Usage(format!("{path}:{}: {why}", line(key.span().start)));
             let name = key.get_ref().as_str();
+            if name == "initramfs" {
+                let Value::Boolean(value) = value.get_ref() else {
+                    return Err(bad("initramfs: must be true or false".into()));
+                };
+                target.initramfs = *value;
+                continue;
+            }
             let text = match value.get_ref() {
                 Value::String(text) => text.clone(),
                 // 0x1f and 1f are not the same to add_target, so what is read as hex must be a string.
@@ -215,6 +224,9 @@ impl Target {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name} = {}", Value::String(value));
         }
+        if self.initramfs {
+            text += "initramfs = true\n";
+        }
         text
     }
 }
@@ -224,7 +236,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str = "# disk\ndevice = \"mlx5_0\"\nport = 1\nid_ext = \"0002c90300a1b2c3\"\n\
-        ioc_guid = \"0x2c90300a1b2c3\"\ndest = \"192.0.2.1:5555\"\nqueue_size = 16\n";
+        ioc_guid = \"0x2c90300a1b2c3\"\ndest = \"192.0.2.1:5555\"\ninitramfs = true\n";
 
     #[test]
     fn a_file_is_a_login_string() {
@@ -233,8 +245,9 @@ mod tests {
         assert_eq!(target.port, Some(1));
         assert_eq!(
             target.login_string(),
-            "dest=192.0.2.1:5555,id_ext=0002c90300a1b2c3,ioc_guid=0x2c90300a1b2c3,queue_size=16"
+            "dest=192.0.2.1:5555,id_ext=0002c90300a1b2c3,ioc_guid=0x2c90300a1b2c3"
         );
+        assert!(target.initramfs);
         assert_eq!(target.key().unwrap().1, "0x0002c90300a1b2c3");
         assert_eq!(Target::parse("x", &target.to_file()).unwrap(), target);
     }
@@ -245,8 +258,12 @@ mod tests {
         for (text, said) in [
             (with("queue_sise = 1"), "x:8: no such option: queue_sise"),
             (
-                with("queue_size = 1"),
-                "x:8: duplicate key `queue_size` in document root",
+                with("initramfs = false"),
+                "x:8: duplicate key `initramfs` in document root",
+            ),
+            (
+                GOOD.replace("true", "\"yes\""),
+                "x:7: initramfs: must be true or false",
             ),
             (
                 with("pkey = 1"),
