@@ -24,6 +24,7 @@ pub mod proto;
 pub mod recovery;
 pub mod session;
 pub mod slot;
+pub mod statistics;
 pub mod task;
 #[cfg(SRP_KUNIT)]
 mod tests;

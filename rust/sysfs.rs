@@ -2,7 +2,7 @@
 
 //! sysfs: attributes of devices as a table, device classes, and devices of a class.
 //!
-//! Not supported: binary attributes, attribute visibility, subdirectories.
+//! Not supported: binary attributes, attribute visibility, more than one subdirectory.
 //!
 //! C headers: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h),
 //! [`include/linux/device.h`](srctree/include/linux/device.h)

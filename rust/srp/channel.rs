@@ -79,7 +79,6 @@ use crate::{
     trace::trace,
     workqueue::Crew, //
 };
-use counts::Counts;
 use incoming::Replies;
 use kernel::{
     prelude::*,
@@ -95,6 +94,8 @@ use kernel::{
     },
     time::Msecs, //
 };
+
+pub use counts::Counts;
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
@@ -303,9 +304,9 @@ impl Channel {
         self.counts.credits.load(Relaxed)
     }
 
-    /// How often a command had to wait for a credit.
-    pub fn zero_req_lim(&self) -> i32 {
-        self.counts.zero_req_lim.load(Relaxed)
+    /// What was counted since the login.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Takes a credit unless only `reserve` are left.
@@ -369,7 +370,7 @@ impl Channel {
         let mut slots = (0u16..).zip(&self.slots);
         match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, owner)?))) {
             Some((index, slot)) => self.send(posting, connection, cmd, slot, index),
-            None => busy(cmd),
+            None => self.busy(cmd),
         }
     }
 
@@ -390,7 +391,7 @@ impl Channel {
         if let Err(cmd) = slot.handle.attach(cmd) {
             let _ = self.give_credits(1);
             slot.release_after(Event::Cancel);
-            return busy(cmd);
+            return self.busy(cmd);
         }
         let limits = registration::Limits {
             immediate: self.immediate.load(Relaxed),
@@ -425,7 +426,7 @@ impl Channel {
         let cmd = slot.handle.detach().ok().flatten();
         slot.release_after(Event::Cancel);
         match cmd {
-            Some(cmd) if why == ENOMEM => busy(cmd),
+            Some(cmd) if why == ENOMEM => self.busy(cmd),
             Some(cmd) => {
                 session_log_ratelimited!(
                     Warning,
@@ -442,6 +443,15 @@ impl Channel {
         }
     }
 
+    /// Gives a command back, to be tried again.
+    fn busy(&self, cmd: Command) -> Result<(), Rejected> {
+        self.counts.busy.increment();
+        Err(Rejected {
+            cmd,
+            why: Busy::Host,
+        })
+    }
+
     /// Says what happens to a command while there is no connection.
     #[cold]
     fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
@@ -452,7 +462,7 @@ impl Channel {
             // The midlayer holds commands back; this is one that it had let through before, or one
             // of the error handler, which tries again.
             SessionState::Live | SessionState::Recovering => {
-                return busy(cmd);
+                return self.busy(cmd);
             }
             _ => ScsiResult::DID_NO_CONNECT,
         };
@@ -534,14 +544,6 @@ impl Channel {
             Err(e) => self.fail(Lost::Post(e)),
         }
     }
-}
-
-/// Gives a command back, to be tried again.
-fn busy(cmd: Command) -> Result<(), Rejected> {
-    Err(Rejected {
-        cmd,
-        why: Busy::Host,
-    })
 }
 
 /// The result of a command that was lost with its connection. `DID_RESET` has it tried again however

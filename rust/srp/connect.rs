@@ -236,6 +236,9 @@ impl<'a> Login<'a> {
                 Ok(None) => {}
                 Ok(turn) => {
                     this.turn.set(turn);
+                    if purpose != Purpose::More {
+                        session.statistics.login_tries.increment();
+                    }
                     return Ok(this);
                 }
                 // A process has a signal; a work item has none but that.

@@ -56,6 +56,16 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
     }
 }
 
+/// So many bytes in this direction.
+#[inline(always)]
+pub fn transfer(direction: Direction, len: u32) -> Transfer {
+    match direction {
+        Direction::None => Transfer::None,
+        Direction::ToDevice => Transfer::Write(len),
+        Direction::FromDevice => Transfer::Read(len),
+    }
+}
+
 /// Says whether the piece for the data of a read is made 0 before the target gets it. If so, all of it can be handed over; if
 /// not, what the target does not write is what an earlier command has read.
 ///
@@ -98,12 +108,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     let cmd = handle.get().ok_or(EINVAL)?;
     let len = cmd.data_len();
     let direction = direction(cmd);
-    let transfer = match direction {
-        Direction::None => Transfer::None,
-        Direction::ToDevice => Transfer::Write(len),
-        Direction::FromDevice => Transfer::Read(len),
-    };
-    let way = way(transfer, limits);
+    let way = way(transfer(direction, len), limits);
     if way == Way::Dynamic {
         let access = match direction {
             Direction::FromDevice => dma::Direction::FromDevice,

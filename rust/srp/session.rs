@@ -48,6 +48,7 @@ use super::{
         guid::Guid,
         ids::PortId, //
     },
+    statistics::Statistics,
     turns::Turns, //
 };
 use crate::{
@@ -230,6 +231,8 @@ pub struct Session {
     pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
     pub(super) last_scan: Atomic<i64>,
+    /// What has happened to it.
+    pub statistics: Statistics,
     /// What the removal timer goes by.
     patience: Patience,
 }
@@ -332,6 +335,7 @@ impl Session {
                 woken: Atomic::new(false),
                 beat: Atomic::new(0),
                 last_scan: Atomic::new(i64::MIN),
+                statistics: Statistics::new(),
                 patience: Patience::new(),
             }),
             GFP_KERNEL,

@@ -53,6 +53,11 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// How many bytes can be appended before something is cut off.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
     /// Appends the text; `page.emit(fmt!("{}\n", value))`.
     ///
     /// # Errors
@@ -229,9 +234,15 @@ pub struct RawGroup<C>(Opaque<bindings::attribute_group>, PhantomData<fn(C)>);
 unsafe impl<C> Sync for RawGroup<C> {}
 
 impl<C: Container> RawGroup<C> {
-    /// Makes a group without a name of its own, so that the files are in the device's directory.
-    pub const fn new<const N: usize>(list: &'static AttributeList<C, N>) -> Self {
+    /// Makes a group. Its files are in the device's directory, or in a folder of this name there.
+    pub const fn new<const N: usize>(
+        folder: Option<&'static CStr>,
+        list: &'static AttributeList<C, N>,
+    ) -> Self {
         let mut group: bindings::attribute_group = pin_init::zeroed();
+        if let Some(name) = folder {
+            group.name = as_char_ptr_in_const_context(name);
+        }
         compat::attribute::set_list(&mut group, list.0.as_ptr());
         // INVARIANT: As the type of `list` says.
         Self(Opaque::new(group), PhantomData)
@@ -243,7 +254,7 @@ impl<C: Container> RawGroup<C> {
 /// # Invariants
 ///
 /// It is a null-terminated array of [`RawGroup`]s of `C`, which are static.
-pub struct AttributeGroup<C>([*const bindings::attribute_group; 2], PhantomData<fn(C)>);
+pub struct AttributeGroup<C>([*const bindings::attribute_group; 3], PhantomData<fn(C)>);
 
 // SAFETY: It is never changed.
 unsafe impl<C> Sync for AttributeGroup<C> {}
@@ -251,9 +262,16 @@ unsafe impl<C> Sync for AttributeGroup<C> {}
 impl<C: Container> AttributeGroup<C> {
     /// Use [`attribute_group!`].
     #[doc(hidden)]
-    pub const fn new(group: &'static RawGroup<C>) -> Self {
-        // INVARIANT: As the type of `group` says.
-        Self([group.0.get(), core::ptr::null()], PhantomData)
+    pub const fn new<const N: usize>(groups: [&'static RawGroup<C>; N]) -> Self {
+        const { assert!(N <= 2) };
+        let mut all = [core::ptr::null(); 3];
+        let mut i = 0;
+        while i < N {
+            all[i] = groups[i].0.get().cast_const();
+            i += 1;
+        }
+        // INVARIANT: As the type of `groups` says; the last pointer stays null.
+        Self(all, PhantomData)
     }
 
     /// Returns it as C wants it in `struct class` and `struct scsi_host_template`.
@@ -269,7 +287,8 @@ impl<C: Container> AttributeGroup<C> {
 /// Each line has the name of the file, its permissions, and a function for each permission:
 /// `show` is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that
 /// takes all of the text or fails. Both run in process context and may sleep; removing the device
-/// waits for them. Permissions and functions that do not fit each other do not compile.
+/// waits for them. Permissions and functions that do not fit each other do not compile. After the files there
+/// may be those of a folder.
 ///
 /// ```ignore
 /// attribute_group! {
@@ -277,6 +296,9 @@ impl<C: Container> AttributeGroup<C> {
 ///     pub(crate) static PORT_ATTRIBUTES: sysfs::ClassDevice<Port> {
 ///         add_target: 0o200, store = Port::add_target;
 ///         limit: 0o644, show = Port::limit, store = Port::set_limit;
+///         "statistics" {
+///             logins: 0o444, show = Port::logins;
+///         }
 ///     }
 /// }
 /// ```
@@ -284,41 +306,59 @@ impl<C: Container> AttributeGroup<C> {
 macro_rules! attribute_group {
     (
         $(#[$meta:meta])*
-        $vis:vis static $group:ident: $container:ty {$(
-            $name:ident: $mode:literal $(, show = $show:expr)? $(, store = $store:expr)?;
-        )+}
+        $vis:vis static $group:ident: $container:ty {
+            $($file:ident: $mode:literal $(, show = $show:expr)? $(, store = $store:expr)?;)+
+            $($folder:literal {
+                $($in_file:ident: $in_mode:literal
+                    $(, show = $in_show:expr)? $(, store = $in_store:expr)?;)+
+            })?
+        }
     ) => {
         $(#[$meta])*
         $vis static $group: $crate::sysfs::AttributeGroup<$container> = {
-            $(
-                // The files have names of their own kind.
-                #[allow(non_camel_case_types)]
-                enum $name {}
-
-                impl $crate::sysfs::Operations for $name {
-                    type Container = $container;
-
-                    const NAME: &'static ::kernel::str::CStr =
-                        ::kernel::c_str!(::core::stringify!($name));
-                    const MODE: u16 = $mode;
-
-                    $crate::attribute_group!(@show $container $(, $show)?);
-                    $crate::attribute_group!(@store $container $(, $store)?);
-                }
-
-                #[allow(non_upper_case_globals)]
-                static $name: $crate::sysfs::Attribute<$container> =
-                    $crate::sysfs::Attribute::new::<$name>();
-            )+
-
-            const N: usize = [$(::core::stringify!($name)),+].len() + 1;
-            static LIST: $crate::sysfs::AttributeList<$container, N> =
-                $crate::sysfs::AttributeList::new([$(&$name),+]);
-            static GROUP: $crate::sysfs::RawGroup<$container> =
-                $crate::sysfs::RawGroup::new(&LIST);
-            $crate::sysfs::AttributeGroup::new(&GROUP)
+            $crate::sysfs::AttributeGroup::new([
+                $crate::attribute_group!(
+                    @raw $container, ::core::option::Option::None,
+                    $($file: $mode $(, show = $show)? $(, store = $store)?;)+
+                ),
+                $($crate::attribute_group!(
+                    @raw $container, ::core::option::Option::Some(::kernel::c_str!($folder)),
+                    $($in_file: $in_mode $(, show = $in_show)? $(, store = $in_store)?;)+
+                ),)?
+            ])
         };
     };
+    (@raw $container:ty, $folder:expr, $(
+        $name:ident: $mode:literal $(, show = $show:expr)? $(, store = $store:expr)?;
+    )+) => {{
+        $(
+            // The files have names of their own kind.
+            #[allow(non_camel_case_types)]
+            enum $name {}
+
+            impl $crate::sysfs::Operations for $name {
+                type Container = $container;
+
+                const NAME: &'static ::kernel::str::CStr =
+                    ::kernel::c_str!(::core::stringify!($name));
+                const MODE: u16 = $mode;
+
+                $crate::attribute_group!(@show $container $(, $show)?);
+                $crate::attribute_group!(@store $container $(, $store)?);
+            }
+
+            #[allow(non_upper_case_globals)]
+            static $name: $crate::sysfs::Attribute<$container> =
+                $crate::sysfs::Attribute::new::<$name>();
+        )+
+
+        const N: usize = [$(::core::stringify!($name)),+].len() + 1;
+        static LIST: $crate::sysfs::AttributeList<$container, N> =
+            $crate::sysfs::AttributeList::new([$(&$name),+]);
+        static GROUP: $crate::sysfs::RawGroup<$container> =
+            $crate::sysfs::RawGroup::new($folder, &LIST);
+        &GROUP
+    }};
     (@show $container:ty) => {};
     (@show $container:ty, $show:expr) => {
         const HAS_SHOW: bool = true;

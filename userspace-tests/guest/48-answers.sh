@@ -25,6 +25,10 @@ for action in twice astray; do
 	no_reports
 	sleep 1.5
 done
+counters=/sys/class/scsi_host/$host/statistics
+is "violations" $counters/violations 2
+is "losses" $counters/connections_lost 2
+grep -qE '^[0-9]+ connection lost: protocol violation: tag 0x' $counters/../last_error || fail "last_error is '$(<$counters/../last_error)'"
 listen
 tell on 2a busy 3
 block write
@@ -47,6 +51,7 @@ for keep in "" " keep"; do
 	told ended task=0x01
 	stayed "an abort"
 done
+is "aborts" $counters/aborts 2
 
 # Only code 0 means that the target will not touch the command any more.
 for code in 2 4 5 200; do

@@ -41,6 +41,11 @@ sent=$(times 'command channel=0')
 # What was granted does not come back.
 echo "grant all" >&$telling
 starves "one channel"
+counters=/sys/class/scsi_host/$host/statistics
+read -r waits <$counters/credit_waits
+read -r busy <$counters/busy
+[ $waits -gt 0 ] && [ $busy -ge $waits ] || fail "credit_waits is $waits, busy $busy"
+is "zero_req_lim" $counters/../zero_req_lim $waits
 wait $reader || fail "the reads: $(<$tmp/dd)"
 block write
 block read

@@ -1,32 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each command changes, both when it is sent and when it ends.
+//! What commands change of their channel.
 
 use super::super::{
     error::Violation,
     logic::{
         credit,
+        registration::{
+            Transfer,
+            Way, //
+        },
         send_queue::SIGNAL_EVERY, //
-    }, //
+    },
+    statistics::Count, //
 };
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
-/// Counters of a channel. They have a cache line of their own, because of the rest of the channel a command
-/// changes nothing.
-#[repr(align(64))]
-pub(super) struct Counts {
+/// Counters of a channel. What each command changes, both when it is sent and when it ends, has a cache line of
+/// its own, because of the rest of the channel a command changes nothing.
+#[repr(C, align(64))]
+pub struct Counts {
     /// What may be sent; see [`credit`].
     pub(super) credits: Atomic<i32>,
     /// Sends that nothing else recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
     /// Commands that have ended, modulo 2^32.
     pub(super) ended: Atomic<i32>,
-    /// How often a command had to wait for a credit.
-    pub(super) zero_req_lim: Atomic<i32>,
+    /// Answered commands by the [`Way`] of their data.
+    ways: [Count; 4],
+    /// Data of answered commands.
+    read_bytes: Count,
+    /// Data of answered commands.
+    write_bytes: Count,
+    /// How often a command had to wait for a credit. The next line begins here.
+    pub(super) credit_waits: Count,
+    /// How often the block layer was told to try again.
+    pub(super) busy: Count,
 }
+
+const _: () = assert!(core::mem::offset_of!(Counts, credit_waits) == 64);
 
 impl Counts {
     /// No credit.
@@ -35,8 +50,57 @@ impl Counts {
             credits: Atomic::new(0),
             unsignaled: Atomic::new(0),
             ended: Atomic::new(0),
-            zero_req_lim: Atomic::new(0),
+            ways: [const { Count::new() }; 4],
+            read_bytes: Count::new(),
+            write_bytes: Count::new(),
+            credit_waits: Count::new(),
+            busy: Count::new(),
         }
+    }
+
+    /// Counts a command that the target has answered, and its data. For completion callbacks only, of which one
+    /// runs at a time.
+    #[inline(always)]
+    pub(super) fn answered(&self, way: Way, data: Transfer) {
+        if let Some(count) = self.ways.get(way as usize) {
+            count.add_alone(1);
+        }
+        match data {
+            Transfer::None => {}
+            Transfer::Read(len) => self.read_bytes.add_alone(len.into()),
+            Transfer::Write(len) => self.write_bytes.add_alone(len.into()),
+        }
+    }
+
+    /// Commands that the target has answered.
+    pub fn commands(&self) -> u64 {
+        self.ways.iter().map(Count::get).sum()
+    }
+
+    /// Those of them whose data went this way.
+    pub fn by_way(&self, way: Way) -> u64 {
+        self.ways.get(way as usize).map_or(0, Count::get)
+    }
+
+    /// Bytes that the target has sent for them, as far as its answers say.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.get()
+    }
+
+    /// Bytes that it has taken.
+    pub fn write_bytes(&self) -> u64 {
+        self.write_bytes.get()
+    }
+
+    /// How often a command had to wait for a credit.
+    pub fn credit_waits(&self) -> u64 {
+        self.credit_waits.get()
+    }
+
+    /// How often the block layer was told to try a command again, for want of a credit, of a slot, of memory or of a
+    /// connection.
+    pub fn busy(&self) -> u64 {
+        self.busy.get()
     }
 
     /// Takes a credit unless only `reserve` are left.

@@ -19,7 +19,10 @@ use crate::{
         },
         log::session_log_ratelimited,
         logic::{
-            registration::Way,
+            registration::{
+                Transfer,
+                Way, //
+            },
             send_queue::ANSWERS,
             slot::{
                 Event,
@@ -115,8 +118,13 @@ impl Channel {
             return false;
         };
         slot.result = ScsiResult::status(0);
-        if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
-            cmd.copy_to_buffer(piece.take(cmd.data_len()));
+        if let Some(cmd) = slot.handle.get() {
+            let len = cmd.data_len();
+            if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
+                cmd.copy_to_buffer(piece.take(len));
+            }
+            let data = mapping::transfer(mapping::direction(cmd), len);
+            self.counts.answered(slot.way, data);
         }
         let credits = self.give_credits(good.req_lim_delta);
         self.settle(connection, cell, slot);
@@ -194,17 +202,21 @@ impl Channel {
                 Err(unknown)
             };
         };
-        slot.result = self.result(&slot, rsp);
+        let (result, data) = self.result(&slot, rsp);
+        self.counts.answered(slot.way, data);
+        slot.result = result;
         self.settle(connection, cell, slot);
         Ok(())
     }
 
-    /// Takes over what a response says about the command of a slot.
-    fn result(&self, slot: &super::Slot, rsp: &Rsp<'_>) -> ScsiResult {
+    /// Takes over what a response says about the command of a slot; also returns what went of its data.
+    fn result(&self, slot: &super::Slot, rsp: &Rsp<'_>) -> (ScsiResult, Transfer) {
         let Some(cmd) = slot.handle.get() else {
-            return ScsiResult::DID_ERROR;
+            return (ScsiResult::DID_ERROR, Transfer::None);
         };
-        match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
+        let direction = mapping::direction(cmd);
+        let went = |resid| mapping::transfer(direction, cmd.data_len() - resid);
+        match rsp.outcome(cmd.data_len(), direction) {
             Ok(mut outcome) => {
                 if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
                     if !mapping::is_cleared(cmd) {
@@ -222,7 +234,7 @@ impl Channel {
                         };
                         if again {
                             cmd.set_resid(outcome.resid);
-                            return ScsiResult::DID_SOFT_ERROR;
+                            return (ScsiResult::DID_SOFT_ERROR, went(outcome.resid));
                         }
                     }
                     cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
@@ -231,7 +243,7 @@ impl Channel {
                 if !outcome.sense.is_empty() {
                     cmd.set_sense(outcome.sense);
                 }
-                ScsiResult::status(outcome.status)
+                (ScsiResult::status(outcome.status), went(outcome.resid))
             }
             Err(fault) => {
                 session_log_ratelimited!(
@@ -240,7 +252,7 @@ impl Channel {
                     "response to a command: {}",
                     format_args!("{fault}")
                 );
-                ScsiResult::DID_ERROR
+                (ScsiResult::DID_ERROR, Transfer::None)
             }
         }
     }

@@ -2,10 +2,7 @@
 
 //! Commands that wait for a credit.
 
-use super::{
-    busy,
-    Channel, //
-};
+use super::Channel;
 use crate::{
     scsi::{
         Command,
@@ -58,9 +55,9 @@ impl Channel {
     #[cold]
     #[inline(never)]
     pub(super) fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {
-        self.counts.zero_req_lim.add(1, Relaxed);
+        self.counts.credit_waits.increment();
         self.session.watch_credits();
-        busy(cmd)
+        self.busy(cmd)
     }
 
     /// Looks whether commands wait for a credit that does not come. For the session's timer only.
@@ -77,7 +74,8 @@ impl Channel {
         let now = Look {
             stuck: !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none(),
             ended: self.ended(),
-            refused: self.zero_req_lim(),
+            // CAST: Modulo 2^32.
+            refused: self.counts.credit_waits() as i32,
         };
         let before = Starving {
             ended: self.starving.ended.load(Relaxed),

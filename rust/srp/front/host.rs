@@ -6,10 +6,12 @@ use super::scsi::Io;
 use crate::{
     scsi::Host,
     srp::{
+        channel::Counts,
         connect::{
             Address,
             Service, //
         },
+        logic::registration::Way,
         proto::guid::{
             Gid,
             Guid, //
@@ -55,7 +57,7 @@ attribute_group! {
         dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
-        zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.waits_for_credit());
+        zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.counts().map(Counts::credit_waits).sum::<u64>());
         src: 0o444, show = show_src;
         dest: 0o444, show = show_dest;
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
@@ -69,11 +71,43 @@ attribute_group! {
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.facts().cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.facts().allow_ext_sg);
         last_error: 0o444, show = show_last_error;
+        "statistics" {
+            commands: 0o444, show = |io: &Io, page| row(page, io, Counts::commands);
+            read_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::read_bytes);
+            write_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::write_bytes);
+            way_none: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::None));
+            way_immediate: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Immediate));
+            way_static: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Static));
+            way_dynamic: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Dynamic));
+            credit_waits: 0o444, show = |io: &Io, page| row(page, io, Counts::credit_waits);
+            busy: 0o444, show = |io: &Io, page| row(page, io, Counts::busy);
+            connections_lost: 0o444, show = |io: &Io, page| line(page, &io.statistics().connections_lost);
+            login_tries: 0o444, show = |io: &Io, page| line(page, &io.statistics().login_tries);
+            aborts: 0o444, show = |io: &Io, page| line(page, &io.statistics().aborts);
+            device_resets: 0o444, show = |io: &Io, page| line(page, &io.statistics().device_resets);
+            host_resets: 0o444, show = |io: &Io, page| line(page, &io.statistics().host_resets);
+            violations: 0o444, show = |io: &Io, page| line(page, &io.statistics().violations);
+        }
     }
 }
 
 fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
     page.emit(format_args!("{value}\n"))
+}
+
+/// One number for each channel, as many as the page has room for.
+fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result {
+    // A space, 2^64 and the end of the line.
+    const ROOM: usize = 1 + 20 + 1;
+    let mut before = "";
+    for counts in io.counts() {
+        if page.room() < ROOM {
+            break;
+        }
+        page.emit(fmt!("{before}{}", number(counts)))?;
+        before = " ";
+    }
+    page.emit(fmt!("\n"))
 }
 
 fn show_pkey(io: &Io, page: &mut Page<'_>) -> Result {

@@ -21,7 +21,10 @@ use crate::{
         Rejected, //
     },
     srp::{
-        channel::Connection,
+        channel::{
+            Connection,
+            Counts, //
+        },
         channels::Channels,
         connect::Way,
         error::{
@@ -56,7 +59,8 @@ use crate::{
         slot::{
             Cell,
             Owner, //
-        }, //
+        },
+        statistics::Statistics, //
     },
     sys::{
         synchronize_rcu, //
@@ -170,10 +174,14 @@ impl Io {
         })
     }
 
-    /// How often a command had to wait for a credit.
-    pub fn waits_for_credit(&self) -> i32 {
-        let waits = self.connections.iter().map(|c| c.handler().zero_req_lim());
-        waits.fold(0, i32::wrapping_add)
+    /// What was counted for each channel, connected or not.
+    pub fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
+        self.connections.iter().map(|c| c.handler().counts())
+    }
+
+    /// What was counted for the session.
+    pub fn statistics(&self) -> &Statistics {
+        &self.session.statistics
     }
 
     /// Resets a unit and ends the commands for it that were sent on this channel.
@@ -238,6 +246,7 @@ impl Driver for Io {
     }
 
     fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {
+        self.statistics().aborts.increment();
         let Some(tag) = cmd.tag() else {
             return Disposition::Failed;
         };
@@ -280,6 +289,7 @@ impl Driver for Io {
     }
 
     fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
+        self.statistics().device_resets.increment();
         let lun = Lun(dev.lun());
         let mut reset = false;
         // The midlayer holds commands back, but when a user wants the reset it does not wait for those
@@ -312,6 +322,7 @@ impl Driver for Io {
     }
 
     fn host_reset(&self) -> HostReset {
+        self.statistics().host_resets.increment();
         self.session.fail(Lost::HostReset);
         self.session.wait_down();
         // The commands are ended. What the midlayer does next needs a connection.

@@ -270,6 +270,7 @@ fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
     // After this no other connection is made at once.
     session.fail(Lost::Violation(Violation::Flags));
     check_eq!(session.state(), State::Recovering);
+    check_eq!(session.statistics.violations.get(), 1);
     within(|| session.is_down())
 }
 

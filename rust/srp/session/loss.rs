@@ -100,6 +100,10 @@ impl Session {
         if self.leaving.load(Relaxed) {
             return;
         }
+        self.statistics.connections_lost.increment();
+        if matches!(why, Lost::Violation(_)) {
+            self.statistics.violations.increment();
+        }
         let trouble = Trouble::Lost(*why);
         self.note(trouble);
         let by_user = matches!(why, Lost::HostReset);

@@ -114,39 +114,42 @@ const OF_CHANNEL: [&str; 9] = [
     "commands",
     "read_bytes",
     "write_bytes",
-    "none",
-    "immediate",
-    "static",
-    "dynamic",
+    "way_none",
+    "way_immediate",
+    "way_static",
+    "way_dynamic",
     "credit_waits",
     "busy",
 ];
 
 /// What is counted.
 const HELP: [(&str, &str); 15] = [
-    ("commands", "SCSI commands sent."),
+    ("commands", "Commands that the target has answered."),
     ("read_bytes", "Bytes read."),
     ("write_bytes", "Bytes written."),
-    ("none", "Commands without data."),
-    ("immediate", "Commands whose data is in the message."),
+    ("way_none", "Commands without data."),
+    ("way_immediate", "Commands whose data is in the message."),
     (
-        "static",
+        "way_static",
         "Commands whose data goes by memory that is registered once.",
     ),
-    ("dynamic", "Commands whose memory is registered for them."),
+    (
+        "way_dynamic",
+        "Commands whose memory is registered for them.",
+    ),
     (
         "credit_waits",
-        "Commands that waited for a credit of the target.",
+        "Times that a command waited for a credit of the target.",
     ),
-    ("busy", "Commands that the block layer has to give again."),
+    ("busy", "Times that the block layer was told to try again."),
     ("connections_lost", "Connections lost."),
-    ("login_tries", "Logins tried."),
+    ("login_tries", "Logins and reconnects tried."),
     ("aborts", "Commands aborted."),
     ("device_resets", "Resets of logical units."),
     ("host_resets", "Resets of the whole session."),
     (
         "violations",
-        "Messages of the target that break the protocol.",
+        "Connections lost because the target broke the protocol.",
     ),
 ];
 
@@ -173,7 +176,7 @@ mod tests {
         let expected = format!(
             "# HELP srp_running Whether the session is connected.\n# TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
              # HELP srp_aborts_total Commands aborted.\n# TYPE srp_aborts_total counter\nsrp_aborts_total{{{labels}}} 1\n\
-             # HELP srp_commands_total SCSI commands sent.\n# TYPE srp_commands_total counter\n\
+             # HELP srp_commands_total Commands that the target has answered.\n# TYPE srp_commands_total counter\n\
              srp_commands_total{{{labels},channel=\"0\"}} 5\nsrp_commands_total{{{labels},channel=\"1\"}} 6\n"
         );
         assert_eq!(prometheus(&all), expected);

@@ -148,11 +148,15 @@ const HEAD: [&str; 12] = [
 ];
 
 /// The ways that the data of a command can take, by the names of their counters.
-pub const WAYS: [&str; 4] = ["none", "immediate", "static", "dynamic"];
+const WAYS: [&str; 4] = ["none", "immediate", "static", "dynamic"];
 
 /// The share of each way of the data since then.
 fn ways(now: &Statistics, was: Option<&Statistics>) -> String {
-    let share = WAYS.map(|way| now.sum(way) - was.map_or(0, |was| was.sum(way)).min(now.sum(way)));
+    let share = WAYS.map(|way| {
+        let name = format!("way_{way}");
+        let now = now.sum(&name);
+        now - was.map_or(0, |was| was.sum(&name)).min(now)
+    });
     let all: u64 = share.iter().sum();
     if all == 0 {
         return "-".into();
@@ -242,8 +246,8 @@ mod tests {
         };
         let statistics = Statistics(
             [
-                ("static".into(), vec![reads, 0]),
-                ("none".into(), vec![1, 0]),
+                ("way_static".into(), vec![reads, 0]),
+                ("way_none".into(), vec![1, 0]),
             ]
             .into(),
         );

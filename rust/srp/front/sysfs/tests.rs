@@ -41,7 +41,10 @@ use crate::{
             Purpose, //
         },
         error::LoginFailure,
-        logic::session::State,
+        logic::{
+            registration::Way,
+            session::State, //
+        },
         proto::{
             cm_rej::CmRej,
             login::LoginError,
@@ -305,6 +308,13 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check!(channel.is_open() && channels.len() == 1);
     // Each command gave back the credit that it took.
     check_eq!(channel.credits(), REQ_LIM as i32);
+    // The target has refused them all, and says of none that data was left over.
+    let counts = channel.counts();
+    check_eq!(counts.commands(), u64::from(empty.count(CMD)));
+    let by_way = [Way::None, Way::Immediate, Way::Static, Way::Dynamic].map(|w| counts.by_way(w));
+    check_eq!(by_way, [0, 0, counts.commands(), 0]);
+    check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
+    check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
     // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
     check!(session.time_allowed() >= 7 * 4 * 536 + 1000);
     let reached = session.plan.way.service().map(|service| service.reached());

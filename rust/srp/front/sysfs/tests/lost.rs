@@ -46,6 +46,14 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     // Before the confirmation there is nothing that the target could end.
     target.has_heard(|heard| &heard.confirmed, 1)?;
     check!(session.last_error().is_none());
+    let statistics = &session.statistics;
+    let counted = || {
+        (
+            statistics.login_tries.get(),
+            statistics.connections_lost.get(),
+        )
+    };
+    check_eq!(counted(), (1, 0));
     let log = Log::from_now();
     let before = real_seconds();
     target.disconnect(0)?;
@@ -57,8 +65,11 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
         log.count("connection lost: connection event Disconnected"),
         1
     );
+    check_eq!(counted(), (2, 1));
     // It stays, and the log-out is no news.
     stand.end(&session);
+    check_eq!(counted(), (2, 1));
+    check_eq!(statistics.violations.get(), 0);
     check_eq!(log.count("connection lost"), 1);
     let (when, what) = session.last_error().ok_or(EINVAL)?;
     check!(before <= when && when <= real_seconds());

@@ -85,8 +85,10 @@ dd if=/dev/zero of=$disk bs=64k count=200 oflag=direct status=none & io=$!
 works watch --count 1
 wait $io
 says "$host "
+says "dynamic "
 works stats --format prometheus
 says "srp_running{host=\"${host#host}\","
+[[ $said =~ srp_commands_total\{[^}]*channel=\"0\"\}\ ([0-9]+) ]] && [ ${BASH_REMATCH[1]} -gt 100 ] || fail "no commands counted: $said"
 works discover
 says "rxe10/1 (w0): nobody can be asked here"
 

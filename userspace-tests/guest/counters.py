@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""counters.py HOST: reads what ib_srp says of this SCSI host again and again until the host is gone. Prints "reading"
+after the first time, and at the end how often that was. No counter may go back."""
+
+import os
+import sys
+import time
+
+folder = f"/sys/class/scsi_host/{sys.argv[1]}"
+words = [f"{folder}/{name}" for name in ("src", "dest", "last_error")]
+counters = [f"{folder}/statistics/{name}" for name in os.listdir(f"{folder}/statistics")]
+last = {}
+rounds = 0
+
+
+def read(path):
+    with open(path, encoding="ascii") as f:
+        return f.read()
+
+
+try:
+    while True:
+        for path in words:
+            read(path)
+        for path in counters:
+            now = [int(number) for number in read(path).split()]
+            before = last.get(path, now)
+            if len(now) != len(before) or any(a > b for a, b in zip(before, now)):
+                sys.exit(f"{path}: {before}, then {now}")
+            last[path] = now
+        rounds += 1
+        if rounds == 1:
+            print("reading", flush=True)
+        time.sleep(0.005)
+except OSError:
+    # The files go before the host does.
+    for _ in range(300):
+        if not os.path.exists(folder):
+            break
+        time.sleep(0.1)
+    else:
+        raise
+    print(rounds)
