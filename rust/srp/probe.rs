@@ -6,10 +6,7 @@ use super::{
     channel::Connection,
     error::Lost,
     logic::{
-        credit::{
-            RESERVE_COMMAND,
-            RESERVE_TSK_MGMT, //
-        },
+        credit::RESERVE_TSK_MGMT,
         tag::Tag, //
     },
     proto::{
@@ -24,7 +21,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
+    }, //
 };
 
 /// The number of a probe in its tag; a task management request has 0.
@@ -46,6 +49,8 @@ const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 pub struct Probe {
     /// Memory for the message; the word is one of the above.
     cell: StateCell<Chunk>,
+    /// Commands of the channel that had ended at the last look.
+    ended: Atomic<i32>,
 }
 
 const fn word(generation: u32, state: u64) -> u64 {
@@ -57,16 +62,15 @@ impl Probe {
     pub fn new(iu: Chunk) -> Self {
         Self {
             cell: StateCell::new(IDLE, iu),
+            ended: Atomic::new(0),
         }
     }
 
-    /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost::KeepAlive`] if the last one has not been answered.
-    pub fn send(&self, connection: &Connection) -> Result<(), Lost> {
-        self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
+    /// No command has ended since the last look; `ended` is the number of those that have. For the session's timer only.
+    pub fn is_idle(&self, ended: i32) -> bool {
+        let before = self.ended.load(Relaxed);
+        self.ended.store(ended, Relaxed);
+        before == ended
     }
 
     /// Sends a probe, if the channel is connected, even if commands have taken all credits that they may
@@ -74,12 +78,8 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// As [`Self::send`].
+    /// [`Lost::KeepAlive`] if the last one has not been answered.
     pub fn ask(&self, connection: &Connection) -> Result<bool, Lost> {
-        self.send_beside(connection, RESERVE_TSK_MGMT)
-    }
-
-    fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
         let channel = connection.handler();
         let _posting = rcu::read_lock();
         if channel.is_lost() || !channel.is_open() {
@@ -94,7 +94,7 @@ impl Probe {
             return Err(Lost::KeepAlive);
         };
         let Some(tag) = Tag::tsk_mgmt(generation, channel.index(), PROBE)
-            .filter(|_| channel.take_credit(reserve))
+            .filter(|_| channel.take_credit(RESERVE_TSK_MGMT))
         else {
             iu.release(IDLE);
             return Ok(false);
