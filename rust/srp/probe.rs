@@ -6,7 +6,10 @@ use super::{
     channel::Connection,
     error::Lost,
     logic::{
-        credit::RESERVE_TSK_MGMT,
+        credit::{
+            RESERVE_COMMAND,
+            RESERVE_TSK_MGMT, //
+        },
         tag::Tag, //
     },
     proto::{
@@ -73,13 +76,26 @@ impl Probe {
         before == ended
     }
 
+    /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost::KeepAlive`] if the last one has not been answered.
+    pub fn send(&self, connection: &Connection) -> Result<(), Lost> {
+        self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
+    }
+
     /// Sends a probe, if the channel is connected, even if commands have taken all credits that they may
     /// have; whether it was sent. Does not sleep.
     ///
     /// # Errors
     ///
-    /// [`Lost::KeepAlive`] if the last one has not been answered.
+    /// As [`Self::send`].
     pub fn ask(&self, connection: &Connection) -> Result<bool, Lost> {
+        self.send_beside(connection, RESERVE_TSK_MGMT)
+    }
+
+    fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
         let channel = connection.handler();
         let _posting = rcu::read_lock();
         if channel.is_lost() || !channel.is_open() {
@@ -94,7 +110,7 @@ impl Probe {
             return Err(Lost::KeepAlive);
         };
         let Some(tag) = Tag::tsk_mgmt(generation, channel.index(), PROBE)
-            .filter(|_| channel.take_credit(RESERVE_TSK_MGMT))
+            .filter(|_| channel.take_credit(reserve))
         else {
             iu.release(IDLE);
             return Ok(false);

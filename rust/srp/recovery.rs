@@ -446,8 +446,13 @@ impl Session {
             }
             // What it says is of this connection, which does not go before this.
             let _posting = rcu::read_lock();
-            match channel.probe.ask(connection) {
-                Ok(_) => {}
+            // Without commands that the target has, one that waits for a credit comes first.
+            let asked = match channel.has_any_out() {
+                true => channel.probe.ask(connection).map(|_| ()),
+                false => channel.probe.send(connection),
+            };
+            match asked {
+                Ok(()) => {}
                 // That test may have been sent just now. It has until the next look.
                 Err(Lost::KeepAlive) if woken => {}
                 Err(why) => return self.fail(why),
