@@ -95,7 +95,7 @@ module_param_cb(dev_loss_tmo, &timeout_ops, &srp_param_dev_loss_tmo, 0644);
 MODULE_PARM_DESC(dev_loss_tmo,
 		 "Seconds from the loss of a connection to removing the SCSI host, at most 600 if fast_io_fail_tmo is off, or \"off\"");
 
-unsigned int srp_param_keep_alive;
+unsigned int srp_param_keep_alive = 5;
 
 static int keep_alive_set(const char *text, const struct kernel_param *param)
 {

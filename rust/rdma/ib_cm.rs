@@ -444,9 +444,9 @@ impl<E: EventHandler> Id<E> {
             .shared
             .note(cm::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
+        let agreed = |attr: &mut bindings::ib_qp_attr, mask: &mut c_int| self.agreed(attr, mask);
         // SAFETY: By the type invariant the queue pair is valid while the lock is held.
-        let allowed =
-            unsafe { establish(qp, reads, ack_timeout, |attr, mask| self.agreed(attr, mask)) }?;
+        let allowed = unsafe { establish(qp, reads, ack_timeout, agreed) }?;
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::ib_send_cm_rtu(self.as_raw(), core::ptr::null(), 0) })?;
         Ok(allowed)

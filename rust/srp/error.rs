@@ -41,7 +41,7 @@ pub enum Lost {
     Post(Error),
     /// The error handler found no other way.
     HostReset,
-    /// The target did not answer a test of an idle connection.
+    /// The target did not answer a test of the connection.
     KeepAlive,
     /// The device reported this.
     Device(DeviceEvent),
@@ -97,7 +97,7 @@ impl fmt::Display for Lost {
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
             Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),
-            Self::KeepAlive => f.write_str("no answer to a test of the idle connection"),
+            Self::KeepAlive => f.write_str("no answer to a test of the connection"),
             Self::Device(event) => write!(f, "device event {event:?}"),
             Self::RemovalSilence => f.write_str("no sign of life while the disks went"),
             Self::RemovalTimeout => f.write_str("no command ended while the disks went"),

@@ -24,7 +24,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
+    }, //
 };
 
 /// The number of a probe in its tag; a task management request has 0.
@@ -46,6 +52,8 @@ const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 pub struct Probe {
     /// Memory for the message; the word is one of the above.
     cell: StateCell<Chunk>,
+    /// Commands of the channel that had ended at the last look.
+    ended: Atomic<i32>,
 }
 
 const fn word(generation: u32, state: u64) -> u64 {
@@ -57,7 +65,15 @@ impl Probe {
     pub fn new(iu: Chunk) -> Self {
         Self {
             cell: StateCell::new(IDLE, iu),
+            ended: Atomic::new(0),
         }
+    }
+
+    /// No command has ended since the last look; `ended` is the number of those that have. For the session's timer only.
+    pub fn is_idle(&self, ended: i32) -> bool {
+        let before = self.ended.load(Relaxed);
+        self.ended.store(ended, Relaxed);
+        before == ended
     }
 
     /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.

@@ -417,7 +417,6 @@ impl Session {
     fn begin_keep_alive(self: &Arc<Self>) {
         let seconds = params::keep_alive();
         if seconds > 0 {
-            self.beat.store(self.ended(), Relaxed);
             self.later::<2>(seconds.saturating_mul(1000));
         }
     }
@@ -433,29 +432,37 @@ impl Session {
         self.later::<2>(0);
     }
 
-    /// If nothing has ended since the timer was set, which would be a sign of life: ends the connection
-    /// if the target has not answered the last test, or else asks it on each channel.
+    /// For each channel on which nothing has ended since the last look, which would be a sign of life: ends the connection
+    /// if the target has not answered the last test, or else asks it. From the last answer that is less than
+    /// three times the parameter: in the first the answer came, after the second it asks, the third is for that.
     fn test_idle(self: &Arc<Self>) {
         if self.is_lost() {
             // The next connection sets the timer again.
             return;
         }
         let woken = self.woken.xchg(false, Relaxed);
-        if woken || self.beat.load(Relaxed) == self.ended() {
-            let (channels, _) = self.parts();
-            for connection in channels.iter().flat_map(|all| all.iter()) {
-                // What it says is of this connection, which does not go before this.
-                let _posting = rcu::read_lock();
-                match connection.handler().probe.send(connection) {
-                    Ok(()) => {}
-                    // That test may have been sent just now. It has until the next look.
-                    Err(Lost::KeepAlive) if woken => {}
-                    Err(why) => return self.fail(why),
-                }
+        let (channels, _) = self.parts();
+        for connection in channels.iter().flat_map(|all| all.iter()) {
+            let channel = connection.handler();
+            // Each has a way of its own through the network.
+            if !channel.probe.is_idle(channel.ended()) && !woken {
+                continue;
+            }
+            // What it says is of this connection, which does not go before this.
+            let _posting = rcu::read_lock();
+            // Without commands that the target has, one that waits for a credit comes first.
+            let asked = match channel.has_any_out() {
+                true => channel.probe.ask(connection).map(|_| ()),
+                false => channel.probe.send(connection),
+            };
+            match asked {
+                Ok(()) => {}
+                // That test may have been sent just now. It has until the next look.
+                Err(Lost::KeepAlive) if woken => {}
+                Err(why) => return self.fail(why),
             }
         }
         if woken {
-            self.beat.store(self.ended(), Relaxed);
             self.later::<2>(WAKE_TEST_MS);
         } else {
             self.begin_keep_alive();

@@ -227,8 +227,6 @@ pub struct Session {
     pub(super) fills: Atomic<u32>,
     /// The system has been asleep since the last test of the connection.
     pub(super) woken: Atomic<bool>,
-    /// Commands that had ended when the keep-alive timer was set.
-    pub(super) beat: Atomic<i32>,
     /// When disks were looked for last, in nanoseconds of the monotonic clock.
     pub(super) last_scan: Atomic<i64>,
     /// What has happened to it.
@@ -333,7 +331,6 @@ impl Session {
                 credit_watch <- new_delayed!(to_feed, "Session::credit_watch"),
                 fills: Atomic::new(0),
                 woken: Atomic::new(false),
-                beat: Atomic::new(0),
                 last_scan: Atomic::new(i64::MIN),
                 statistics: Statistics::new(),
                 patience: Patience::new(),

@@ -7,7 +7,7 @@
 begin 400
 rust_driver || skip "the C driver has no poll_queues"
 parameter=/sys/module/ib_srp/parameters/poll_queues
-undo() { echo 0 >$parameter; echo 0 >/sys/module/ib_srp/parameters/keep_alive; }
+undo() { echo 0 >$parameter; echo 5 >/sys/module/ib_srp/parameters/keep_alive; }
 fabric 1
 back_null disk 32
 back_debug slow 32

@@ -7,7 +7,9 @@
 
 begin 400
 fast_io_fail=20
+parameter=/sys/module/ib_srp/parameters/keep_alive
 rig
+! rust_driver || echo 0 >$parameter || fail "keep_alive"
 attach 0
 sleep 2
 # What the target says at the end is lost: on siw all for as long as it is said again.
@@ -42,7 +44,7 @@ fi
 logout $host
 
 note "keep_alive"
-echo 2 >/sys/module/ib_srp/parameters/keep_alive || fail "keep_alive"
+echo 2 >$parameter || fail "keep_alive"
 attach 0
 quiet $dev
 quiet $dev2
@@ -59,5 +61,5 @@ bound "found dead without I/O" $t0 $now 3 4
 equal "commands meanwhile" "$(requests)" "$before"
 heal 0
 within $((15 * factor / 1000)) "running again" state running
-echo 0 >/sys/module/ib_srp/parameters/keep_alive
+echo 5 >$parameter
 ok "$kind"

@@ -6,7 +6,7 @@
 . "$here/odd.sh"
 
 begin 300
-undo() { echo 0 >/sys/module/ib_srp/parameters/keep_alive; } 2>/dev/null
+undo() { echo 5 >/sys/module/ib_srp/parameters/keep_alive; } 2>/dev/null
 odd_target
 rust_driver || skip "the C driver believes it all"
 enter ,ch_count=1
@@ -166,7 +166,7 @@ hears "another probe" 'command channel=0 opcode=12' 15
 sleep 7
 stayed "a probe that was reset"
 [ $(times 'opcode=12') -ge 2 ] || fail "no more probes: $(tail -n 5 $tmp/odd)"
-echo 0 >/sys/module/ib_srp/parameters/keep_alive
+echo 5 >/sys/module/ib_srp/parameters/keep_alive
 logout $host
 clean
 no_complaints

@@ -17,6 +17,7 @@ enter ,ch_count=4
 logged '1 of [2-4] channels'
 all=$(log_since | sed -n 's/.*1 of \([2-4]\) channels.*/\1/p' | head -n 1)
 channels 1 || fail "channels: $(</sys/class/scsi_host/$host/ch_count)"
+is "channels asked for" /sys/class/scsi_host/$host/requested_ch_count $all
 verified 2 --numjobs=4 --offset_increment=4m --size=1m
 tell login ok
 within 25 "$all channels" channels $all

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # 64 channels of a lost connection end in about the time of one, and so does a log-out: what each of them waits for,
-# RCU above all, they wait for together. What the target needs for 64 logins is not counted.
+# RCU above all, they wait for together. What the target needs for 64 logins is not counted. A login that does not say
+# how many has 16, on completion vectors of all CPUs.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
@@ -14,6 +15,18 @@ fabric 1
 back_null disk 16
 target 0
 lun 0 0 disk
+
+if rust_driver; then
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
+	echo 1 >$tracing/events/rdma_core/cq_alloc/enable || fail "no event cq_alloc"
+	login 0
+	echo 0 >$tracing/events/rdma_core/cq_alloc/enable
+	for f in ch_count requested_ch_count nr_hw_queues; do is "channels unasked" /sys/class/scsi_host/$host/$f 16; done
+	# rxe has a vector for each CPU. Those of the target are allocated by a kworker.
+	vectors=$(sed -n '/kworker/d; s/.* comp_vector=\([0-9]*\) .*/\1/p' $tracing/trace | uniq | head -n 16 | paste -sd' ')
+	equal "their vectors" "$vectors" "$(seq -s' ' 0 $((many / 16)) $((many - 1)))"
+	logout "$host"
+fi
 
 # From the loss to the first request of the next login, in ms.
 ending() {
@@ -29,6 +42,7 @@ for n in 1 $many; do
 	for ((i = 0; i < rounds; i++)); do
 		login 0 ,ch_count=$n
 		is channels /sys/class/scsi_host/$host/ch_count $n
+		! rust_driver || is "channels asked for" /sys/class/scsi_host/$host/requested_ch_count $n
 		dev=$(disk "$host" 0)
 		mark
 		clock; t=$now

@@ -127,6 +127,7 @@ netem() {
 undo() {
 	local i
 	echo 0 >/sys/module/slow_qp/parameters/times
+	echo 5 >/sys/module/ib_srp/parameters/keep_alive
 	! loaded slow_qp || rmmod slow_qp
 	pkill multipathd
 	pkill -CONT multipathd

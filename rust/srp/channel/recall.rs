@@ -77,6 +77,11 @@ impl Channel {
         }
     }
 
+    /// The target may have a command.
+    pub fn has_any_out(&self) -> bool {
+        self.slots.iter().any(|cell| is_out(&cell.word()))
+    }
+
     /// The target may have a command for the unit.
     pub fn has_out(&self, lun: Lun) -> bool {
         let out = |word: Word| is_out(&word);

@@ -20,7 +20,7 @@ const UNSIGNALED: u32 = 2 * SIGNAL_EVERY;
 /// Entry that draining a queue pair takes in each of its queues.
 const DRAIN: u32 = 1;
 /// Messages from the target beside responses to commands: the response to a task management
-/// request, an event report, a credit change, a logout. A probe has a credit of the commands'.
+/// request, an event report, a credit change, a logout. A probe has a credit of the commands', or that of task management.
 const EXTRA_RECEIVES: u32 = 4;
 /// Receives that wait to be posted again in one batch.
 pub const RECEIVE_BATCH: u32 = 8;

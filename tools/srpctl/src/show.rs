@@ -31,7 +31,7 @@ struct Details<'a> {
 }
 
 /// Of the driver, but for those that a [`Session`] has.
-const DRIVER: [&str; 12] = [
+const DRIVER: [&str; 15] = [
     "src",
     "dest",
     "sgid",
@@ -44,6 +44,9 @@ const DRIVER: [&str; 12] = [
     "cmd_sg_entries",
     "comp_vector",
     "tl_retry_count",
+    "ack_timeout",
+    "tos",
+    "requested_ch_count",
 ];
 
 /// Of the transport class.

@@ -220,6 +220,11 @@ fn refused_before_anybody_is_asked(soft: &Soft) -> Result {
     let cases = [
         ("bogus=1,", EINVAL, "login refused: "),
         ("pkey=8001,", ENOENT, "login refused: pkey=8001: "),
+        (
+            "tos=1,",
+            EINVAL,
+            "login refused: 'tos=1': only for a login with dest",
+        ),
         // The port's own GID is an address of the other family.
         (mapped, EINVAL, "failed: no path to the target's port"),
     ];
@@ -243,6 +248,10 @@ fn iwarp_has_no_ib_cm(soft: &Soft) -> Result {
         log.count("the port has no InfiniBand connection manager"),
         1
     );
+    let text = stand.text_for(7, "ack_timeout=14,")?;
+    let result = store_add_target(&stand.port, text.to_bytes());
+    check_eq!(result, Err(EOPNOTSUPP));
+    check_eq!(log.count("login refused: 'ack_timeout=14': "), 1);
     Ok(())
 }
 

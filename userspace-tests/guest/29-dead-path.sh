@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# How soon a dead path is noticed: ack_timeout, which like tos is set for each connection; and a target that stands still
+# while its device acknowledges all, in three times keep_alive, idle or with all of its credits taken.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+. "$here/odd.sh"
+
+begin 300
+odd_target
+rust_driver || skip "the C driver has none of it"
+parameter=/sys/module/ib_srp/parameters/keep_alive
+undo() { echo 5 >$parameter; kill -CONT $odd; nft flush ruleset; heal 0; } 2>/dev/null
+is "the default" $parameter 5
+speed
+
+# found FROM TO LIMIT REGEX: noticed so long after FROM, in seconds, and why.
+found() { bound "noticed" $1 $2 1 $3; logged "connection lost: $4"; }
+lost() { within $((${1-40} * factor / 1000)) "the connection is lost" eval '! running'; clock; lost=$now; }
+
+if [ $kind = rxe ]; then
+	note "ack_timeout and tos"
+	echo 0 >$parameter
+	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; }; add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
+	marked() { nft list table netdev tos | sed -n 's/.* packets \([0-9]*\) .*/\1/p'; }
+	# Three times 2.1 s, where the connection manager would take 0.5 s.
+	enter ,ch_count=1,tl_retry_count=2,ack_timeout=19,tos=0x68
+	is "ack_timeout" /sys/class/scsi_host/$host/ack_timeout 19
+	is "tos" /sys/class/scsi_host/$host/tos 104
+	[ $(marked) -gt 0 ] || fail "no packet has this type of service"
+	timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(<$tmp/err)"
+	within 20 "running after the reset" running
+	nft reset counters >/dev/null
+	block write
+	[ $(marked) -gt 0 ] || fail "no packet of the second connection has this type of service"
+	mark
+	hit hole both 0
+	timeout 60 dd if=$dev of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null &
+	lost
+	found $hurt $lost 8 'send failed: transport retry counter exceeded'
+	[ $((lost - hurt)) -gt 5000000 ] || fail "the second connection has another ack_timeout: $(ms $((lost - hurt)))"
+	heal 0
+	within 20 "running" running
+	logout $host
+else
+	mark
+	equal "ack_timeout" "$(write_login 0 "$(login_string 0 ,ack_timeout=14)")" "Operation not supported"
+	logged "login refused: 'ack_timeout=14': the port has the timeouts of TCP"
+fi
+
+echo 5 >$parameter
+enter ,ch_count=1
+for load in idle busy; do
+	note "$load, and the target stands still"
+	if [ $load = busy ]; then
+		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=64 --direct=1 --rw=randread --bs=4k --size=4m \
+			--time_based --runtime=100 --output=$tmp/fio >/dev/null 2>&1 &
+		fio=$!
+		within 20 "no credit left" eval '[ $(</sys/class/scsi_host/$host/req_lim) -le 1 ]'
+	fi
+	mark
+	hit kill -STOP $odd
+	lost
+	found $hurt $lost 15 'no answer to a test of the connection'
+	kill -CONT $odd
+	within 30 "running" running
+done
+kill -INT $fio
+wait $fio
+grep -q 'err= 0' $tmp/fio || fail "fio: $(grep -i err= $tmp/fio)"
+ok "$kind"
