@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi: checks of the source, with the
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi|reasons: checks of the source, with the
 # toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
@@ -90,10 +90,13 @@ abi() {
 	echo "abi: $(wc -l <<<"$told") differences from the C driver, each explained"
 }
 
+# Whatever the driver says in the log is explained.
+reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/reasons.py /srp; }
+
 case ${1-} in
-doc|unsafe|abi) "$1" ;;
+doc|unsafe|abi|reasons) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi|reasons" ;;
 esac

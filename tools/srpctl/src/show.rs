@@ -87,8 +87,13 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
 
 /// The driver's `last_error`, the seconds since 1970 and the reason, as people say it.
 fn ago(text: &str, now: SystemTime) -> String {
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    match text.split_once(' ').and_then(|(seconds, why)| Some((seconds.parse::<u64>().ok()?, why))) {
+    let now = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    match text
+        .split_once(' ')
+        .and_then(|(seconds, why)| Some((seconds.parse::<u64>().ok()?, why)))
+    {
         Some((seconds, why)) => format!("{why} ({} s ago)", now.saturating_sub(seconds)),
         None => text.to_string(),
     }
@@ -109,7 +114,10 @@ fn print(details: &Details<'_>) {
     for (name, value) in details.driver.iter().chain(&details.transport) {
         line(name, value);
     }
-    let last_error = session.last_error.as_deref().map(|text| ago(text, SystemTime::now()));
+    let last_error = session
+        .last_error
+        .as_deref()
+        .map(|text| ago(text, SystemTime::now()));
     line("last error", last_error.as_deref().unwrap_or("-"));
     if !details.statistics.0.is_empty() {
         println!("  statistics");
@@ -145,7 +153,10 @@ mod tests {
     #[test]
     fn says_how_long_ago() {
         let now = UNIX_EPOCH + Duration::from_secs(1010);
-        assert_eq!(ago("1000 connection lost", now), "connection lost (10 s ago)");
+        assert_eq!(
+            ago("1000 connection lost", now),
+            "connection lost (10 s ago)"
+        );
         assert_eq!(ago("connection lost", now), "connection lost");
     }
 }

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""reasons.py SOURCE: what the driver can say in the kernel log is in docs/troubleshooting.md.
+
+That is each string of rust/ that has words, with any text for its {}. What is behind a semicolon or begins like an
+advice need not be there.
+"""
+
+import pathlib
+import re
+import sys
+
+top = pathlib.Path(sys.argv[1])
+# Comments on error numbers, build-time messages, MODULE_INFO, and names of which a line begins.
+NOT_SAID = {"rust/errno.rs", "rust/sysfs/attribute.rs", "rust/sync/noio.rs"}
+NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}
+# Of a command that cannot be built: it has no other way into the log than an error number.
+BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}
+ADVICE = re.compile(r"(check|see|set|try again|log in at|the two hosts|the target still|the target lacks)\b")
+# What is told once, before a table.
+PREFIX = re.compile(r"^(\{\}:)* ?(login refused: |reconnect failed: )?(?=.*[a-z])")
+STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
+
+
+def source():
+    for file in sorted(top.glob("rust/**/*.rs")):
+        name = str(file.relative_to(top))
+        if name in NOT_SAID or "standalone" in name or "/tests" in name:
+            continue
+        text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*mod tests \{", file.read_text())[0]
+        text = re.sub(r"//[^\n]*", "", text)
+        for m in STRING.finditer(text):
+            said = re.sub(r"\\\n\s*", "", m[2]).removesuffix("\\n")
+            words = re.sub(r"\{[^}]*\}", "", said).strip()
+            if not m[1] and " " in words and said not in NO_REASON | BUILD_ERROR and not ADVICE.match(said):
+                yield name, said
+
+
+page = (top / "docs/troubleshooting.md").read_text()
+told = re.findall(r"`([^`]+)`", page)
+told = [re.sub(r"\s+", " ", t) for t in told]
+bad = total = 0
+for name, said in source():
+    total += 1
+    reason = PREFIX.sub("", said.split(";")[0]).rstrip(": ")
+    parts = [re.escape(p) for p in re.split(r"\{[^}]*\}", reason)]
+    pattern = re.compile(r"(?<!\w)" + ".+".join(parts) + r"(?!\w)")
+    if not any(pattern.search(t) for t in told):
+        print(f"{name}: not in docs/troubleshooting.md: {said}")
+        bad += 1
+print(f"reasons: {total} of the log, {bad} of them not explained") if bad else print(f"reasons: {total} of the log, each explained")
+sys.exit(bad > 0)
