@@ -9,6 +9,8 @@ packages=(
 	fio iproute2 rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools
 )
+# Only the long set has it: 270 MB.
+[ -z "${LONG-}" ] || packages+=(bpftrace)
 # Rules that run several programs for every disk that appears: put aside, and
 # used only by the tests of multipath.
 aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nodes)
