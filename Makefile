@@ -20,7 +20,7 @@ MODULE = $(out)/rust/ib_srp.ko
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test install-srpctl test test-long bench bench-peers papers demo shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers papers demo shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -56,12 +56,14 @@ export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 srpctl = $(CARGO_TARGET_DIR)/release/srpctl
 debian_crates := /usr/share/cargo/registry
 cargo = rm -f tools/Cargo.lock && cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(wildcard $(debian_crates)/clap-4*), \
-	--offline --config 'source.crates-io.replace-with="debian"' --config 'source.debian.directory="$(debian_crates)"')
+	--offline --config 'source.crates-io.replace-with="debian"' --config 'source.debian.directory="$(debian_crates)"') $(2)
 srpctl:
 	@$(call cargo,build)
 	@ls $(srpctl)
 srpctl-test:
 	@$(call cargo,test)
+srpctl-clippy:
+	@$(call cargo,clippy,-- -D warnings)
 
 install-tools:
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules

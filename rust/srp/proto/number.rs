@@ -55,7 +55,7 @@ pub fn hex128(text: &str) -> Result<[u8; 16], NumberError> {
         return Err(NumberError::Syntax);
     }
     let (high, low) = text.split_at_checked(16).ok_or(NumberError::Syntax)?;
-    let bytes = u128::from(digits(high, 16)?) << 64 | u128::from(digits(low, 16)?);
+    let bytes = (u128::from(digits(high, 16)?) << 64) | u128::from(digits(low, 16)?);
     Ok(bytes.to_be_bytes())
 }
 

@@ -71,7 +71,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (bit, name) in Self::NAMES.iter().enumerate() {
-            if self.0 >> bit & 1 != 0 {
+            if (self.0 >> bit) & 1 != 0 {
                 write!(f, "{separator}{name}")?;
                 separator = ", ";
             }
