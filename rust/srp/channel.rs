@@ -21,10 +21,7 @@ use super::{
     log::session_log_ratelimited,
     logic::{
         credit,
-        registration::{
-            self,
-            Way, //
-        },
+        registration,
         send_queue::ANSWERS,
         session::State as SessionState,
         slot::{
@@ -289,9 +286,13 @@ impl Channel {
         }
     }
 
-    /// Commands that have ended, modulo 2^32.
+    /// Commands that the target has answered, or that have ended without, modulo 2^32. One is counted before
+    /// its slot is free.
     pub fn ended(&self) -> i32 {
-        self.counts.ended.load(Relaxed)
+        // CAST: Modulo 2^32.
+        self.counts
+            .commands()
+            .wrapping_add(self.counts.unanswered.get()) as i32
     }
 
     /// The session has lost its connection.
@@ -405,7 +406,6 @@ impl Channel {
             Ok(prepared) => prepared,
             Err(e) => return self.unprepared(slot, e),
         };
-        slot.way = prepared.way;
         trace::send(self, &slot, slot.word());
         // The completion of an invalidation recycles the sends before it.
         let signaled = prepared.register.is_none() && self.counts.signal();
@@ -484,7 +484,10 @@ impl Channel {
                 let result = match word.state() {
                     // The target has done it; only the invalidation was missing.
                     State::Responded | State::Invalidating => slot.result,
-                    _ => lost_result(&slot),
+                    _ => {
+                        self.counts.unanswered.increment();
+                        lost_result(&slot)
+                    }
                 };
                 self.end(slot, result);
             }
@@ -499,12 +502,11 @@ impl Channel {
         let Ok(cmd) = slot.handle.detach() else {
             // The drained connection will free it.
             self.fail(Lost::Post(EBUSY));
+            slot.result = result;
             slot.release();
             return;
         };
         trace::done(self, &slot, slot.word(), result);
-        // Before the slot is free, so that an end is counted for whoever finds none outstanding.
-        self.counts.ended.add(1, Relaxed);
         // Before the midlayer can use the tag again.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
@@ -518,17 +520,17 @@ impl Channel {
         }
     }
 
-    /// The target is done with the command of a slot in state Responded: invalidates its
+    /// The target is done with the command of a slot in state Responded, which ends like this: invalidates its
     /// registrations, or ends it at once if there are none.
     #[inline(always)]
-    fn settle(&self, connection: &Connection, cell: &Cell, slot: Held<'_>) {
+    fn settle(&self, connection: &Connection, cell: &Cell, mut slot: Held<'_>, result: ScsiResult) {
         let index = slot.index;
-        trace::response(self, &slot, slot.word());
-        if slot.way != Way::Dynamic {
-            let result = slot.result;
+        trace::response(self, &slot, slot.word(), result);
+        if !slot.way.is_dynamic() {
             self.end(slot, result);
             return;
         }
+        slot.result = result;
         let word = slot.word().with_state(State::Invalidating);
         trace::invalidate(self, &slot, slot.word());
         // Handed over first: the completion may come before the doorbell returns.

@@ -42,8 +42,6 @@ pub struct Prepared {
     pub message: Message,
     /// The registration of its data, if the target is to reach it.
     pub register: Option<Register>,
-    /// How its data goes.
-    pub way: Way,
 }
 
 /// The direction of a command's data, on the wire.
@@ -53,16 +51,6 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
         scsi::Direction::None => Direction::None,
         scsi::Direction::ToDevice => Direction::ToDevice,
         scsi::Direction::FromDevice => Direction::FromDevice,
-    }
-}
-
-/// So many bytes in this direction.
-#[inline(always)]
-pub fn transfer(direction: Direction, len: u32) -> Transfer {
-    match direction {
-        Direction::None => Transfer::None,
-        Direction::ToDevice => Transfer::Write(len),
-        Direction::FromDevice => Transfer::Read(len),
     }
 }
 
@@ -87,8 +75,8 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
     cmd.data_len() < ROOM && cmd.cdb().first() == Some(&REPORT_LUNS)
 }
 
-/// Writes the message for the command that is attached to `slot`, and maps its data if the policy
-/// says so.
+/// Chooses the way for the data of the command that is attached to `slot`, writes its message, and maps the
+/// data if that is the way.
 ///
 /// Does not sleep.
 ///
@@ -103,13 +91,21 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         handle,
         bounce,
         lun,
+        way: to_way,
+        len: to_len,
         ..
     } = slot;
     let cmd = handle.get().ok_or(EINVAL)?;
     let len = cmd.data_len();
     let direction = direction(cmd);
-    let way = way(transfer(direction, len), limits);
-    if way == Way::Dynamic {
+    let transfer = match direction {
+        Direction::None => Transfer::None,
+        Direction::ToDevice => Transfer::Write(len),
+        Direction::FromDevice => Transfer::Read(len),
+    };
+    let way = way(transfer, limits);
+    (*to_way, *to_len) = (way, len);
+    if way.is_dynamic() {
         let access = match direction {
             Direction::FromDevice => dma::Direction::FromDevice,
             _ => dma::Direction::ToDevice,
@@ -145,7 +141,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
-        Way::Dynamic => match handle.segment() {
+        Way::DynamicWrite | Way::DynamicRead => match handle.segment() {
             Some(one) => {
                 let data = DirectBuf::new(one.addr, one.key, one.len);
                 head.build_direct(iu.bytes_mut(), direction, &data)
@@ -158,7 +154,6 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     Ok(Prepared {
         message,
         register: handle.register(),
-        way,
     })
 }
 

@@ -47,12 +47,14 @@ pub struct Slot {
     pub iu: Chunk,
     /// The command, and what its data is registered with.
     pub handle: Handle<Command>,
-    /// How the command ended, once it has been answered.
+    /// How the command ended, once it has been answered, for those whose data is registered.
     pub result: ScsiResult,
     /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,
     /// How the command's data goes.
     pub way: Way,
+    /// How many bytes that is.
+    pub len: u32,
     /// The unit of the command.
     pub lun: Lun,
     /// Its number on the channel.
@@ -74,6 +76,7 @@ impl Slot {
             result: ScsiResult::DID_ERROR,
             bounce,
             way: Way::None,
+            len: 0,
             lun: Lun([0; 8]),
             index,
             owner: Owner {

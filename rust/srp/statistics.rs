@@ -13,7 +13,7 @@ pub struct Count(Atomic<u64>);
 
 impl Count {
     /// Nothing was counted.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(Atomic::new(0))
     }
 
@@ -58,7 +58,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Nothing has happened.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             connections_lost: Count::new(),
             login_tries: Count::new(),

@@ -46,7 +46,7 @@ fn way(way: Way) -> u8 {
         Way::None => 0,
         Way::Immediate => 1,
         Way::Static => 2,
-        Way::Dynamic => 3,
+        Way::DynamicWrite | Way::DynamicRead => 3,
     }
 }
 
@@ -88,9 +88,9 @@ events! {
     }
 
     /// The target is done with it.
-    response(channel: &Channel, slot: &Slot, word: Word) {
+    response(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
         let tag = tag(channel, word, slot);
-        trace::response::log(channel.host(), channel.index(), tag, slot.result.number());
+        trace::response::log(channel.host(), channel.index(), tag, result.number());
     }
 
     /// Its invalidation is posted now.

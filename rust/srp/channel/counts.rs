@@ -6,10 +6,7 @@ use super::super::{
     error::Violation,
     logic::{
         credit,
-        registration::{
-            Transfer,
-            Way, //
-        },
+        registration::Way,
         send_queue::SIGNAL_EVERY, //
     },
     statistics::Count, //
@@ -27,21 +24,19 @@ pub struct Counts {
     pub(super) credits: Atomic<i32>,
     /// Sends that nothing else recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
-    /// Commands that have ended, modulo 2^32.
-    pub(super) ended: Atomic<i32>,
-    /// Answered commands by the [`Way`] of their data.
-    ways: [Count; 4],
-    /// Data of answered commands.
-    read_bytes: Count,
-    /// Data of answered commands.
-    write_bytes: Count,
-    /// How often a command had to wait for a credit. The next line begins here.
+    /// Answered commands by [`Way`].
+    ways: [Count; Way::COUNT],
+    /// Data of answered commands: reads, writes.
+    bytes: [Count; 2],
+    /// Commands that have ended without an answer. The next line begins here.
+    pub(super) unanswered: Count,
+    /// How often a command had to wait for a credit.
     pub(super) credit_waits: Count,
     /// How often the block layer was told to try again.
     pub(super) busy: Count,
 }
 
-const _: () = assert!(core::mem::offset_of!(Counts, credit_waits) == 64);
+const _: () = assert!(core::mem::offset_of!(Counts, unanswered) == 64);
 
 impl Counts {
     /// No credit.
@@ -49,47 +44,71 @@ impl Counts {
         Self {
             credits: Atomic::new(0),
             unsignaled: Atomic::new(0),
-            ended: Atomic::new(0),
-            ways: [const { Count::new() }; 4],
-            read_bytes: Count::new(),
-            write_bytes: Count::new(),
+            ways: [const { Count::new() }; Way::COUNT],
+            bytes: [const { Count::new() }; 2],
+            unanswered: Count::new(),
             credit_waits: Count::new(),
             busy: Count::new(),
         }
     }
 
-    /// Counts a command that the target has answered, and its data. For completion callbacks only, of which one
-    /// runs at a time.
+    /// Counts a command that the target has answered, and how many bytes of its data went. For completion
+    /// callbacks only, of which one runs at a time.
     #[inline(always)]
-    pub(super) fn answered(&self, way: Way, data: Transfer) {
-        if let Some(count) = self.ways.get(way as usize) {
-            count.add_alone(1);
+    pub(super) fn answered(&self, way: Way, len: u32) {
+        let counts = (
+            self.ways.get(way as usize),
+            self.bytes.get(usize::from(way.is_write())),
+        );
+        if let (Some(command), Some(bytes)) = counts {
+            command.add_alone(1);
+            bytes.add_alone(len.into());
         }
-        match data {
-            Transfer::None => {}
-            Transfer::Read(len) => self.read_bytes.add_alone(len.into()),
-            Transfer::Write(len) => self.write_bytes.add_alone(len.into()),
-        }
+    }
+
+    fn sum(counts: &[Count]) -> u64 {
+        counts.iter().map(Count::get).fold(0, u64::wrapping_add)
+    }
+
+    fn of(&self, way: Way) -> u64 {
+        self.ways.get(way as usize).map_or(0, Count::get)
     }
 
     /// Commands that the target has answered.
     pub fn commands(&self) -> u64 {
-        self.ways.iter().map(Count::get).sum()
+        Self::sum(&self.ways)
     }
 
-    /// Those of them whose data went this way.
-    pub fn by_way(&self, way: Way) -> u64 {
-        self.ways.get(way as usize).map_or(0, Count::get)
+    /// Those of them without data.
+    pub fn none(&self) -> u64 {
+        self.of(Way::None)
+    }
+
+    /// Those with immediate data.
+    pub fn immediate(&self) -> u64 {
+        self.of(Way::Immediate)
+    }
+
+    /// Those whose data went through registered memory of the channel.
+    pub fn fixed(&self) -> u64 {
+        self.of(Way::Static)
+    }
+
+    /// Those whose data was registered.
+    pub fn dynamic(&self) -> u64 {
+        Self::sum(self.ways.get(Way::DynamicWrite as usize..).unwrap_or(&[]))
     }
 
     /// Bytes that the target has sent for them, as far as its answers say.
     pub fn read_bytes(&self) -> u64 {
-        self.read_bytes.get()
+        let [read, _] = &self.bytes;
+        read.get()
     }
 
     /// Bytes that it has taken.
     pub fn write_bytes(&self) -> u64 {
-        self.write_bytes.get()
+        let [_, written] = &self.bytes;
+        written.get()
     }
 
     /// How often a command had to wait for a credit.

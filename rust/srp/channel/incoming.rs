@@ -19,10 +19,7 @@ use crate::{
         },
         log::session_log_ratelimited,
         logic::{
-            registration::{
-                Transfer,
-                Way, //
-            },
+            registration::Way,
             send_queue::ANSWERS,
             slot::{
                 Event,
@@ -114,20 +111,15 @@ impl Channel {
             return false;
         }
         let posted = Word::new(State::Posted, tag.generation());
-        let Some(mut slot) = cell.take_from(posted, Event::Answer) else {
+        let Some(slot) = cell.take_from(posted, Event::Answer) else {
             return false;
         };
-        slot.result = ScsiResult::status(0);
-        if let Some(cmd) = slot.handle.get() {
-            let len = cmd.data_len();
-            if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
-                cmd.copy_to_buffer(piece.take(len));
-            }
-            let data = mapping::transfer(mapping::direction(cmd), len);
-            self.counts.answered(slot.way, data);
+        self.counts.answered(slot.way, slot.len);
+        if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
+            cmd.copy_to_buffer(piece.take(slot.len));
         }
         let credits = self.give_credits(good.req_lim_delta);
-        self.settle(connection, cell, slot);
+        self.settle(connection, cell, slot, ScsiResult::status(0));
         if let Err(violation) = credits {
             self.fail(Lost::Violation(violation));
         }
@@ -191,7 +183,7 @@ impl Channel {
         };
         let cell = self.slots.get(index).ok_or(unknown)?;
         let posted = Word::new(State::Posted, tag.generation());
-        let Some(mut slot) = cell
+        let Some(slot) = cell
             .take_from(posted, Event::Answer)
             .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
         else {
@@ -202,21 +194,18 @@ impl Channel {
                 Err(unknown)
             };
         };
-        let (result, data) = self.result(&slot, rsp);
-        self.counts.answered(slot.way, data);
-        slot.result = result;
-        self.settle(connection, cell, slot);
+        let (result, len) = self.result(&slot, rsp);
+        self.counts.answered(slot.way, len);
+        self.settle(connection, cell, slot, result);
         Ok(())
     }
 
-    /// Takes over what a response says about the command of a slot; also returns what went of its data.
-    fn result(&self, slot: &super::Slot, rsp: &Rsp<'_>) -> (ScsiResult, Transfer) {
+    /// Takes over what a response says about the command of a slot; also returns how many bytes of its data went.
+    fn result(&self, slot: &super::Slot, rsp: &Rsp<'_>) -> (ScsiResult, u32) {
         let Some(cmd) = slot.handle.get() else {
-            return (ScsiResult::DID_ERROR, Transfer::None);
+            return (ScsiResult::DID_ERROR, 0);
         };
-        let direction = mapping::direction(cmd);
-        let went = |resid| mapping::transfer(direction, cmd.data_len() - resid);
-        match rsp.outcome(cmd.data_len(), direction) {
+        match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
             Ok(mut outcome) => {
                 if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
                     if !mapping::is_cleared(cmd) {
@@ -234,7 +223,7 @@ impl Channel {
                         };
                         if again {
                             cmd.set_resid(outcome.resid);
-                            return (ScsiResult::DID_SOFT_ERROR, went(outcome.resid));
+                            return (ScsiResult::DID_SOFT_ERROR, cmd.data_len() - outcome.resid);
                         }
                     }
                     cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
@@ -243,7 +232,10 @@ impl Channel {
                 if !outcome.sense.is_empty() {
                     cmd.set_sense(outcome.sense);
                 }
-                (ScsiResult::status(outcome.status), went(outcome.resid))
+                (
+                    ScsiResult::status(outcome.status),
+                    cmd.data_len() - outcome.resid,
+                )
             }
             Err(fault) => {
                 session_log_ratelimited!(
@@ -252,7 +244,7 @@ impl Channel {
                     "response to a command: {}",
                     format_args!("{fault}")
                 );
-                (ScsiResult::DID_ERROR, Transfer::None)
+                (ScsiResult::DID_ERROR, 0)
             }
         }
     }

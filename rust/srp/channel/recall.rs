@@ -71,9 +71,9 @@ impl Channel {
             return;
         }
         cell.recall(word.generation());
-        if let Some(mut slot) = cell.take_from(word, Event::Answer) {
-            slot.result = result;
-            self.settle(connection, cell, slot);
+        if let Some(slot) = cell.take_from(word, Event::Answer) {
+            self.counts.unanswered.increment();
+            self.settle(connection, cell, slot, result);
         }
     }
 

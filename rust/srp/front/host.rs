@@ -11,7 +11,6 @@ use crate::{
             Address,
             Service, //
         },
-        logic::registration::Way,
         proto::guid::{
             Gid,
             Guid, //
@@ -75,10 +74,10 @@ attribute_group! {
             commands: 0o444, show = |io: &Io, page| row(page, io, Counts::commands);
             read_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::read_bytes);
             write_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::write_bytes);
-            way_none: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::None));
-            way_immediate: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Immediate));
-            way_static: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Static));
-            way_dynamic: 0o444, show = |io: &Io, page| row(page, io, |of| of.by_way(Way::Dynamic));
+            way_none: 0o444, show = |io: &Io, page| row(page, io, Counts::none);
+            way_immediate: 0o444, show = |io: &Io, page| row(page, io, Counts::immediate);
+            way_static: 0o444, show = |io: &Io, page| row(page, io, Counts::fixed);
+            way_dynamic: 0o444, show = |io: &Io, page| row(page, io, Counts::dynamic);
             credit_waits: 0o444, show = |io: &Io, page| row(page, io, Counts::credit_waits);
             busy: 0o444, show = |io: &Io, page| row(page, io, Counts::busy);
             connections_lost: 0o444, show = |io: &Io, page| line(page, &io.statistics().connections_lost);

@@ -29,10 +29,16 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     }
 }
 
-/// The counter after a change by the target, which must be within `-limit..=limit`.
+/// The counter after a change by the target, which must be within `-limit..=limit`, as it is before; that is
+/// [`MAX`] at most.
 pub const fn give(unused: i32, delta: i32, limit: u32) -> Result<i32, OutOfRange> {
-    match unused.checked_add(delta) {
-        Some(sum) if sum.unsigned_abs() <= limit => Ok(sum),
-        _ => Err(OutOfRange),
+    // CAST: At most 65535.
+    let limit = limit as i32;
+    // A sum that wraps is nearly 2^31 away from 0.
+    let sum = unused.wrapping_add(delta);
+    if limit.wrapping_neg() <= sum && sum <= limit {
+        Ok(sum)
+    } else {
+        Err(OutOfRange)
     }
 }

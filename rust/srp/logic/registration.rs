@@ -22,17 +22,35 @@ pub enum Transfer {
     Write(u32),
 }
 
-/// The way of the data.
+/// The way of the data. Those of writes have odd numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
 pub enum Way {
     /// There is no data.
-    None,
+    None = 0,
     /// Copied into the message; the target can reach nothing.
-    Immediate,
+    Immediate = 1,
     /// Through the slot's part of the channel's registered memory, copied out at completion.
-    Static,
-    /// Registered for this command and invalidated after it.
-    Dynamic,
+    Static = 2,
+    /// Registered for this write and invalidated after it.
+    DynamicWrite = 3,
+    /// Registered for this read and invalidated after it.
+    DynamicRead = 4,
+}
+
+impl Way {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// The data is registered for the command.
+    pub const fn is_dynamic(self) -> bool {
+        matches!(self, Self::DynamicWrite | Self::DynamicRead)
+    }
+
+    /// There is data for the device.
+    pub const fn is_write(self) -> bool {
+        self as u8 & 1 != 0
+    }
 }
 
 /// Chooses the way.
@@ -41,7 +59,8 @@ pub const fn way(transfer: Transfer, limits: Limits) -> Way {
         Transfer::None | Transfer::Read(0) | Transfer::Write(0) => Way::None,
         Transfer::Write(len) if len <= limits.immediate => Way::Immediate,
         Transfer::Read(len) if len <= limits.static_read => Way::Static,
-        Transfer::Read(_) | Transfer::Write(_) => Way::Dynamic,
+        Transfer::Write(_) => Way::DynamicWrite,
+        Transfer::Read(_) => Way::DynamicRead,
     }
 }
 

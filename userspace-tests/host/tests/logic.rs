@@ -34,6 +34,16 @@ fn credits() {
     assert_eq!(credit::give(0, -65, 64), Err(OutOfRange));
     assert_eq!(credit::give(-1, i32::MIN, credit::MAX), Err(OutOfRange));
     assert_eq!(credit::give(0, i32::MAX, credit::MAX), Err(OutOfRange));
+    let most = credit::MAX as i32;
+    for delta in [i32::MIN, i32::MAX, i32::MIN + most, i32::MAX - most] {
+        assert_eq!(credit::give(most, delta, credit::MAX), Err(OutOfRange));
+        assert_eq!(credit::give(-most, delta, credit::MAX), Err(OutOfRange));
+    }
+    assert_eq!(credit::give(-most, 2 * most, credit::MAX), Ok(most));
+    assert_eq!(
+        credit::give(-most, 2 * most + 1, credit::MAX),
+        Err(OutOfRange)
+    );
 }
 
 #[test]
@@ -284,13 +294,19 @@ fn ways() {
         (Transfer::None, Way::None, Way::None),
         (Transfer::Read(0), Way::None, Way::None),
         (Transfer::Write(0), Way::None, Way::None),
-        (Transfer::Write(1), Way::Immediate, Way::Dynamic),
-        (Transfer::Write(8192), Way::Immediate, Way::Dynamic),
-        (Transfer::Write(8193), Way::Dynamic, Way::Dynamic),
-        (Transfer::Read(1), Way::Static, Way::Dynamic),
-        (Transfer::Read(4096), Way::Static, Way::Dynamic),
-        (Transfer::Read(4097), Way::Dynamic, Way::Dynamic),
+        (Transfer::Write(1), Way::Immediate, Way::DynamicWrite),
+        (Transfer::Write(8192), Way::Immediate, Way::DynamicWrite),
+        (Transfer::Write(8193), Way::DynamicWrite, Way::DynamicWrite),
+        (Transfer::Read(1), Way::Static, Way::DynamicRead),
+        (Transfer::Read(4096), Way::Static, Way::DynamicRead),
+        (Transfer::Read(4097), Way::DynamicRead, Way::DynamicRead),
     ] {
+        let is_write = matches!(transfer, Transfer::Write(1..));
+        for way in [with, without] {
+            assert_eq!(way.is_write(), is_write);
+            assert!((way as usize) < Way::COUNT);
+        }
+        assert!(with == Way::None || without.is_dynamic() && !Way::Static.is_dynamic());
         assert_eq!(
             (way(transfer, limits), way(transfer, none)),
             (with, without),

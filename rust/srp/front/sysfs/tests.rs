@@ -41,10 +41,7 @@ use crate::{
             Purpose, //
         },
         error::LoginFailure,
-        logic::{
-            registration::Way,
-            session::State, //
-        },
+        logic::session::State,
         proto::{
             cm_rej::CmRej,
             login::LoginError,
@@ -320,8 +317,13 @@ fn opens_a_channel(soft: &Soft) -> Result {
     // The target has refused them all, and says of none that data was left over.
     let counts = channel.counts();
     check_eq!(counts.commands(), u64::from(empty.count(CMD)));
-    let by_way = [Way::None, Way::Immediate, Way::Static, Way::Dynamic].map(|w| counts.by_way(w));
-    check_eq!(by_way, [0, 0, counts.commands(), 0]);
+    let ways = [
+        counts.none(),
+        counts.immediate(),
+        counts.fixed(),
+        counts.dynamic(),
+    ];
+    check_eq!(ways, [0, 0, counts.commands(), 0]);
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
     check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
     // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
