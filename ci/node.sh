@@ -180,6 +180,20 @@ if [ $passed != ${#ahead[@]} ]; then
 	exit 1
 fi
 
+# The metadata of the newest kernel, which an emulated CPU would be busy with for an hour: what dkms makes at an upgrade.
+upgraded() {
+	local day2=$work/day2
+	rm -rf --one-file-system "$day2"
+	cp -a "$tree" "$day2"
+	sed -i 's|/day1|/day2|' "$day2/etc/apt/sources.list"
+	in_root "$day2" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive PATH="/rig/root-bin:$PATH" \
+		bash -euc 'apt update; apt full-upgrade' >"$logs/node-upgraded.log" 2>&1
+	mkdir "$work/rig/kdir"
+	cp -a "$day2/var/cache/ib-srp-rs/$release" "$work/rig/kdir"
+	rm -rf --one-file-system "$day2"
+}
+[ -z "${old_series-}" ] || upgraded
+
 planned "${plan[@]}"
 in_root "$root" "$work:/disk" -- bash -euc '
 	cd /disk
