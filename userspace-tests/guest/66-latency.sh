@@ -45,7 +45,7 @@ reads --bs=64k --iodepth=1 --size=512k
 sleep 1
 cp $tmp/slow $tmp/slow1
 echo 1 >/sys/block/${dev#/dev/}/device/queue_depth
-reads --bs=4k --iodepth=8 --size=96k
+reads --rw=randread --bs=4k --iodepth=8 --size=64m --io_size=96k
 sleep 1
 tail -n +$(($(wc -l <$tmp/slow1) + 1)) $tmp/slow >$tmp/slow2
 kill -INT $lat $slow
@@ -66,7 +66,7 @@ for name, body in re.findall(r"@(\w+): *\n((?:\[.*\n)+)", lat):
 most(hist["target"], lambda ms: ms >= 131, "srplat, target")
 for phase in "prepare", "finish":
     most(hist[phase], lambda ms: ms < 65, f"srplat, {phase}")
-assert len({len(hist[p]) for p in (*PHASES, "whole")}) == 1 and len(hist["target"]) >= 44, {p: len(v) for p, v in hist.items()}
+assert len({len(hist[p]) for p in (*PHASES, "whole")}) == 1 and len(hist["target"]) >= 40, {p: len(v) for p, v in hist.items()}
 
 def phases(text):
     lines = [l for l in text.splitlines() if " opcode 0x28 " in l]
@@ -81,7 +81,8 @@ for bytes, way in (4096, "static"), (65536, "dynamic"):
     assert any(f" bytes {bytes} way {way} " in l for l in lines), f"{bytes} {way}"
 assert any(" block 8 " in l for l in lines)
 lines, ms = phases(slow2)
-most(ms["queue"], lambda t: t >= 200, "srpslow, queue, behind others")
+# A command that comes when the disk is free overtakes those that wait.
+assert sum(t >= 200 for t in ms["queue"]) * 3 >= len(lines) >= 20, ms["queue"]
 most(ms["prepare"], lambda t: t < 100, "srpslow, prepare, behind others")
 print(f"{len(hist['target'])} commands")
 END
