@@ -54,9 +54,9 @@ install:
 install-tools:
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/udev tools/udev/srp-name
-	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srp-connect
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srp-connect tools/srplat tools/srpslow
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/srp-connect@.service
-	@install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 tools/srp-connect.8
+	@install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 tools/srp-connect.8 tools/srplat.8 tools/srpslow.8
 
 # What dkms builds from.
 dkms-source:

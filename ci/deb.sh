@@ -11,7 +11,7 @@ build() {
 	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "${*: -1}/source/debian/changelog"
 	in_root "$1" "${*: -1}:/out" -- bash -euc '
 		cd /out/source
-		shellcheck -S warning tools/srp-connect tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
+		shellcheck -S warning tools/srp-connect tools/srplat tools/srpslow tools/udev/srp-name tools/kdir debian/tests/login debian/*.postinst debian/*.postrm
 		dpkg-buildpackage -d -us -uc
 		lintian --allow-root --fail-on error,warning ../*.changes'
 	rm -rf "${*: -1}/source"

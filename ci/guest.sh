@@ -7,7 +7,7 @@
 
 packages=(
 	fio iproute2 rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
-	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools
+	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools bpftrace
 )
 # Rules that run several programs for every disk that appears: put aside, and
 # used only by the tests of multipath.

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# srplat and srpslow find the time where it is spent: in a target whose storage takes 200 ms for each read, and before a
+# disk that takes one command at a time. And they say what they lack.
+. "$(dirname "$0")/lib.sh"
+
+begin 900
+rust_driver || skip "the C driver has no events"
+command -v bpftrace >/dev/null || fail "no bpftrace in this guest"
+refuses() {
+	local want=$1 said
+	shift
+	! said=$("$@" 2>&1) || fail "$*: no error"
+	grep -q "$want" <<<"$said" || fail "$*: $said"
+}
+fabric 1
+null_blk disk 64
+modprobe -q dm_delay
+dmsetup create srp-slow --table "0 $((64 * 2048)) delay ${backdev[disk]} 0 200 ${backdev[disk]} 0 0" || fail "no dm-delay in this kernel"
+dmsetup mknodes
+backdev[slow]=/dev/mapper/srp-slow
+iblock slow
+target 0
+lun 0 0 slow
+login 0
+dev=$(disk "$host" 0)
+quiet $dev
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing
+/srp/srplat -h | grep -q usage && /srp/srpslow -h | grep -q usage || fail "no help"
+refuses "not a SCSI disk" /srp/srplat -d ${backdev[disk]}
+refuses "how many milliseconds" /srp/srpslow
+refuses "no option -x" /srp/srpslow -x 1
+refuses "apt install bpftrace" env PATH=/srp/empty:/usr/bin/../sbin /bin/sh /srp/srplat
+
+# Their compiler takes a second of a CPU, and much more of an emulated one.
+listens() { grep -q listening $1 || ! kill -0 $2 2>/dev/null; }
+/srp/srplat -d $dev >$tmp/lat 2>&1 & lat=$!
+within 300 "srplat listens" listens $tmp/lat $lat
+/srp/srpslow -d $dev 150 >$tmp/slow 2>&1 & slow=$!
+within 300 "srpslow listens" listens $tmp/slow $slow
+kill -0 $lat $slow || fail "srplat: $(cat $tmp/lat) srpslow: $(cat $tmp/slow)"
+reads() { timeout 100 fio --allow_file_create=0 --name=a --filename=$dev --ioengine=libaio --direct=1 --rw=read --output=$tmp/fio "$@" || fail "fio: $(cat $tmp/fio)"; }
+reads --bs=4k --iodepth=1 --size=48k
+reads --bs=64k --iodepth=1 --size=512k
+sleep 1
+cp $tmp/slow $tmp/slow1
+echo 1 >/sys/block/${dev#/dev/}/device/queue_depth
+reads --rw=randread --bs=4k --iodepth=8 --size=64m --io_size=96k
+sleep 1
+tail -n +$(($(wc -l <$tmp/slow1) + 1)) $tmp/slow >$tmp/slow2
+kill -INT $lat $slow
+wait $lat || fail "srplat: $(cat $tmp/lat)"
+wait $slow || fail "srpslow: $(cat $tmp/slow)"
+python3 - $tmp/lat $tmp/slow1 $tmp/slow2 <<'END' >$tmp/said 2>&1 || fail "$(cat $tmp/said $tmp/lat $tmp/slow)"
+import re, sys
+lat, slow1, slow2 = (open(f).read() for f in sys.argv[1:])
+PHASES = ("queue", "prepare", "target", "finish")
+
+def most(values, test, what):
+    assert values and sum(map(test, values)) * 10 >= len(values) * 7, f"{what}: {values}"
+
+hist = {}
+for name, body in re.findall(r"@(\w+): *\n((?:\[.*\n)+)", lat):
+    for low, unit, n in re.findall(r"^\[(\d+)([KM]?)\D.*?\)? +(\d+) \|", body, re.M):
+        hist.setdefault(name, []).extend([int(low) * {"": 1, "K": 1 << 10, "M": 1 << 20}[unit] / 1000] * int(n))
+most(hist["target"], lambda ms: ms >= 131, "srplat, target")
+for phase in "prepare", "finish":
+    most(hist[phase], lambda ms: ms < 65, f"srplat, {phase}")
+assert len({len(hist[p]) for p in (*PHASES, "whole")}) == 1 and len(hist["target"]) >= 40, {p: len(v) for p, v in hist.items()}
+
+def phases(text):
+    lines = [l for l in text.splitlines() if " opcode 0x28 " in l]
+    return lines, {p: [float(re.search(rf" {p} ([\d.]+)", l)[1]) for l in lines] for p in PHASES}
+
+lines, ms = phases(slow1)
+assert len(lines) >= 20, len(lines)
+most(ms["target"], lambda t: 200 <= t < 2000, "srpslow, target")
+for phase in "queue", "prepare", "finish":
+    most(ms[phase], lambda t: t < 100, f"srpslow, {phase}")
+for bytes, way in (4096, "static"), (65536, "dynamic"):
+    assert any(f" bytes {bytes} way {way} " in l for l in lines), f"{bytes} {way}"
+assert any(" block 8 " in l for l in lines)
+lines, ms = phases(slow2)
+# A command that comes when the disk is free overtakes those that wait.
+assert sum(t >= 200 for t in ms["queue"]) * 3 >= len(lines) >= 20, ms["queue"]
+most(ms["prepare"], lambda t: t < 100, "srpslow, prepare, behind others")
+print(f"{len(hist['target'])} commands")
+END
+say "$(cat $tmp/said)"
+logout "$host"
+dev=
+clean
+unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
+refuses "no events of ib_srp" /srp/srplat
+refuses "no events of ib_srp" /srp/srpslow 1
+load_srp
+ok "$kind"
