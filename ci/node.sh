@@ -142,9 +142,11 @@ cp -a "$base/tree" "$tree"
 put_rig "$tree"
 passed=0
 
-ahead=(kernel:1200 packages:1800 root_image:300 multipath:600)
-plan=(login:300 paths:600 at_boot:300 reboot:0 back:300 reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300)
+ahead=(kernel:1200 packages:1800 multipath:600)
+plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
 if [ -n "${LONG-}" ]; then
+	ahead+=(root_image:300)
+	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300)
 	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
 	[ -z "$old_series" ] || plan+=(upgrade_kernel:14400 reboot:0 back:300)
