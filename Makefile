@@ -51,7 +51,7 @@ install:
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
-# With the crates that Debian packages, where they are installed; in their versions from crates.io elsewhere.
+# With the crates that Debian packages, where they are installed; elsewhere with those that cargo fetches.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 srpctl = $(CARGO_TARGET_DIR)/release/srpctl
 debian_crates := /usr/share/cargo/registry
