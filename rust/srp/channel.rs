@@ -10,6 +10,7 @@
 mod counts;
 mod incoming;
 mod recall;
+mod rejected;
 mod starving;
 
 use super::{
@@ -18,12 +19,10 @@ use super::{
         Violation, //
     },
     geometry::RECEIVE_SIZE,
-    log::session_log_ratelimited,
     logic::{
         credit,
         registration,
         send_queue::ANSWERS,
-        session::State as SessionState,
         slot::{
             Event,
             State, //
@@ -66,7 +65,6 @@ use crate::{
     },
     scsi::{
         self,
-        Busy,
         Command,
         Rejected,
         ScsiResult, //
@@ -415,58 +413,6 @@ impl Channel {
         if let Err(e) = posted {
             self.fail(Lost::Post(e));
         }
-        Ok(())
-    }
-
-    /// Takes back what was done for a command that could not be mapped, or is not to be sent.
-    #[cold]
-    fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
-        // What was ours cannot exceed the maximum.
-        let _ = self.give_credits(1);
-        let cmd = slot.handle.detach().ok().flatten();
-        slot.release_after(Event::Cancel);
-        match cmd {
-            Some(cmd) if why == ENOMEM => self.busy(cmd),
-            Some(cmd) => {
-                session_log_ratelimited!(
-                    Warning,
-                    self.session,
-                    "command of {} bytes in {} segments cannot be sent: error {}",
-                    cmd.data_len(),
-                    cmd.segments(),
-                    why.to_errno()
-                );
-                cmd.done(ScsiResult::DID_ERROR);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Gives a command back, to be tried again.
-    fn busy(&self, cmd: Command) -> Result<(), Rejected> {
-        self.counts.busy.increment();
-        Err(Rejected {
-            cmd,
-            why: Busy::Host,
-        })
-    }
-
-    /// Says what happens to a command while there is no connection.
-    #[cold]
-    fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
-        let result = match self.session.state() {
-            SessionState::Live | SessionState::Recovering if self.session.is_failing() => {
-                ScsiResult::DID_TRANSPORT_FAILFAST
-            }
-            // The midlayer holds commands back; this is one that it had let through before, or one
-            // of the error handler, which tries again.
-            SessionState::Live | SessionState::Recovering => {
-                return self.busy(cmd);
-            }
-            _ => ScsiResult::DID_NO_CONNECT,
-        };
-        cmd.done(result);
         Ok(())
     }
 
