@@ -153,7 +153,11 @@ fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
 fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
     if let Some(timeout) = options.ack_timeout {
-        check_ack_timeout(port, timeout)?;
+        // TCP waits by itself.
+        check_transport(
+            port,
+            format_args!("'ack_timeout={timeout}': the port has the timeouts of TCP"),
+        )?;
     }
     let way = match options.target {
         Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
@@ -219,11 +223,11 @@ fn address(
     Address::new(net, src, dest)
 }
 
-/// Whether the port's transport waits for acknowledgements. That of an iWARP port is TCP, which does by itself.
-fn check_ack_timeout(port: &Port, timeout: u8) -> Result {
+/// Whether the port is one of InfiniBand or RoCE; `why` says what iWARP has no use for.
+fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
     if port.device().fabric(port.number()) == Fabric::Other {
         pr_warn!(
-            "{}: login refused: 'ack_timeout={timeout}': the port has the timeouts of TCP\n",
+            "{}: login refused: {why}\n",
             format_args!("{}", port.name())
         );
         return Err(crate::errno::EOPNOTSUPP);
@@ -233,13 +237,10 @@ fn check_ack_timeout(port: &Port, timeout: u8) -> Result {
 
 /// Whether the port can make an InfiniBand CM login in this partition.
 fn check_service(port: &Port, pkey: u16) -> Result {
-    if port.device().fabric(port.number()) == Fabric::Other {
-        pr_warn!(
-            "{}: login refused: dgid: the port has no InfiniBand connection manager, use dest\n",
-            format_args!("{}", port.name())
-        );
-        return Err(crate::errno::EOPNOTSUPP);
-    }
+    check_transport(
+        port,
+        format_args!("dgid: the port has no InfiniBand connection manager, use dest"),
+    )?;
     port.device()
         .pkey_index(port.number(), pkey)
         .map(|_| ())
