@@ -97,8 +97,15 @@ mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mou
 srpctl disconnect --all
 [ $status = 7 ] && says "${disk#/dev/} is mounted at $tmp/mnt"
 umount $tmp/mnt
+ours=$host
 login 0 ,initiator_ext=1
 theirs=$host
+works connect $here_is --dest $dest
+says "$ours: is logged in already"
+works connect $here_is --dest $dest --initiator-ext 1
+says "$theirs: is logged in already"
+(sleep 1; /srp/srpctl list --json 2>$tmp/pipe; echo $? >$tmp/status) | true
+[ "$(<$tmp/status)" = 0 ] && [ ! -s $tmp/pipe ] || fail "list for nobody: status $(<$tmp/status): $(<$tmp/pipe)"
 works disconnect --all
 find_hosts
 equal "the sessions after --all" "$list" "$theirs "

@@ -7,6 +7,7 @@ use crate::{
     disk,
     error::{Error, Result},
     kernel_log::KernelLog,
+    out::say,
     owner::Owner,
     port::{self, Port},
     session::Session,
@@ -64,8 +65,10 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     };
     let session = &login.session;
     let name = args.save.as_deref().or(args.name.as_deref());
-    if login.new {
-        Owner::record(sysfs, session, &args.owner, name)?;
+    // What somebody else has made stays theirs.
+    if login.new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
+        let (_, _, initiator_ext) = target.key()?;
+        Owner::record(sysfs, session, &args.owner, name, &initiator_ext)?;
     }
     if let Some(timeouts) = timeouts {
         timeouts.set(sysfs, session)?;
@@ -84,7 +87,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         .option("dest")
         .or(target.option("dgid"))
         .unwrap_or_default();
-    println!(
+    say!(
         "{}: {verb} at {through} through {}",
         session.name(),
         login.port.name()
@@ -92,7 +95,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     for disk in &session.disks {
         let names = [Some(disk.device()), disk.link.clone(), disk.by_path.clone()];
         let names: Vec<String> = names.into_iter().flatten().collect();
-        println!(
+        say!(
             "  {}, {}, {}",
             names.join(", "),
             disk::size(disk.size),
@@ -100,9 +103,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         );
     }
     if session.disks.is_empty() {
-        println!(
-            "  no disks: the target shows none to this initiator (LIO: no LUN in an ACL for it)"
-        );
+        say!("  no disks: the target shows none to this initiator (LIO: no LUN in an ACL for it)");
     }
     Ok(())
 }
@@ -132,7 +133,9 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
     if let Err(e) = add_target(&port, target) {
         if let Error::Io { source, .. } = &e {
             if source.kind() == ErrorKind::AlreadyExists {
-                let session = before.into_iter().next().ok_or_else(|| {
+                // The first one on record, if there is one.
+                let session = before.into_iter().min_by_key(|s| s.initiator_ext.is_none());
+                let session = session.ok_or_else(|| {
                     Error::Login(
                         "the driver has that session, but no host for it; it may be going".into(),
                     )

@@ -6,6 +6,7 @@ use crate::{
     cli::Disconnect,
     disk,
     error::{Error, Result},
+    out::say,
     owner::Owner,
     session::Session,
     sysfs::Sysfs,
@@ -35,7 +36,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     for argument in &args.sessions {
         let meant = Session::meant(sysfs, argument)?;
         if meant.is_empty() {
-            println!("{argument}: not logged in");
+            say!("{argument}: not logged in");
         }
         let name = match meant
             .iter()
@@ -100,7 +101,7 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], force: bool) -> Result {
             sleep(Duration::from_millis(50));
         }
         Owner::forget(sysfs, session);
-        println!("{}: logged out", session.name());
+        say!("{}: logged out", session.name());
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 use crate::{
     error::{Error, Result},
+    out::say,
     port::{self, Port},
     sysfs::{self, Sysfs},
 };
@@ -21,7 +22,7 @@ pub fn run(sysfs: &Sysfs) -> Result {
         if port.link_layer(sysfs).as_deref() == Some("InfiniBand") {
             ask(sysfs, port)?;
         } else {
-            println!(
+            say!(
                 "{} ({}): nobody can be asked here: SRP has no discovery but that of an InfiniBand subnet. \
                  The target's administrator knows its address and identifiers; LIO: rdma_cm_port, \
                  /sys/module/ib_srpt/parameters/srpt_service_guid",
@@ -55,9 +56,9 @@ fn ask(sysfs: &Sysfs, port: &Port) -> Result {
         return Err(Error::Program(format!("ibsrpdm: {}", said.trim())));
     }
     let found = String::from_utf8_lossy(&out.stdout);
-    println!("{}: {} targets", port.name(), found.lines().count());
+    say!("{}: {} targets", port.name(), found.lines().count());
     for line in found.lines() {
-        println!("  {line}");
+        say!("  {line}");
     }
     Ok(())
 }

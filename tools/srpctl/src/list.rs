@@ -6,6 +6,7 @@ use crate::{
     cli::List,
     disk,
     error::{Error, Result},
+    out::say,
     session::Session,
     sysfs::{self, Sysfs},
 };
@@ -19,17 +20,17 @@ pub fn run(sysfs: &Sysfs, args: &List) -> Result {
         return json(&sessions);
     }
     if sessions.is_empty() {
-        println!("no sessions");
+        say!("no sessions");
         return Ok(());
     }
-    println!("{}", table(&sessions).trim_fmt());
+    say!("{}", table(&sessions).trim_fmt());
     Ok(())
 }
 
 /// For programs.
 pub fn json(what: &impl Serialize) -> Result {
     let text = serde_json::to_string_pretty(what).map_err(|e| Error::Program(e.to_string()))?;
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 

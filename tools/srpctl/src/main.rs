@@ -13,6 +13,7 @@ mod error;
 mod generate;
 mod kernel_log;
 mod list;
+mod out;
 mod owner;
 mod port;
 mod session;

@@ -8,7 +8,7 @@ use crate::{
     sysfs::Sysfs,
 };
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt};
 
 const FOLDER: &str = "/run/srp";
 
@@ -19,19 +19,28 @@ pub struct Owner {
     pub owner: String,
     /// The target's file in targets.d.
     pub target: Option<String>,
-    /// The session that is meant, as numbers of hosts are used again.
-    pub session: String,
+    /// What tells two sessions at one target from each other, which the kernel shows nowhere.
+    pub initiator_ext: String,
+    /// Its folder in sysfs, as numbers of hosts are used again.
+    pub inode: u64,
 }
 
 impl Owner {
     /// Puts a session on record.
-    pub fn record(sysfs: &Sysfs, session: &Session, owner: &str, target: Option<&str>) -> Result {
+    pub fn record(
+        sysfs: &Sysfs,
+        session: &Session,
+        owner: &str,
+        target: Option<&str>,
+        initiator_ext: &str,
+    ) -> Result {
         let folder = sysfs.path(FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
         let owner = Self {
             owner: owner.into(),
             target: target.map(str::to_string),
-            session: session.identity(),
+            initiator_ext: initiator_ext.into(),
+            inode: inode(sysfs, session)?,
         };
         let path = folder.join(session.name());
         let text = toml::to_string(&owner).map_err(|e| Error::Program(e.to_string()))?;
@@ -42,7 +51,7 @@ impl Owner {
     pub fn of(sysfs: &Sysfs, session: &Session) -> Option<Self> {
         let text = fs::read_to_string(sysfs.path(FOLDER).join(session.name())).ok()?;
         let owner: Self = toml::from_str(&text).ok()?;
-        (owner.session == session.identity()).then_some(owner)
+        (owner.inode == inode(sysfs, session).ok()?).then_some(owner)
     }
 
     /// Takes a session off the record.
@@ -50,4 +59,11 @@ impl Owner {
         // There may be none, and /run is empty after a boot.
         let _ = fs::remove_file(sysfs.path(FOLDER).join(session.name()));
     }
+}
+
+/// No two folders of sysfs have had the same since the machine was started.
+fn inode(sysfs: &Sysfs, session: &Session) -> Result<u64> {
+    let folder = session.folder(sysfs);
+    let found = fs::metadata(&folder).map_err(|e| Error::io(&folder, e))?;
+    Ok(found.ino())
 }

@@ -34,6 +34,8 @@ pub struct Session {
     pub channels: u32,
     /// Who made it: `srpctl`, `initramfs`; nothing for others.
     pub owner: Option<String>,
+    /// The initiator extension, of one on record.
+    pub initiator_ext: Option<String>,
     /// The target's file in `/etc/srp/targets.d`.
     pub target: Option<String>,
     /// Why the connection was lost, or could not be made again, the last time.
@@ -66,6 +68,7 @@ impl Session {
                         .unwrap_or_else(|| "lost".into()),
                     channels: sysfs::number(path.join("ch_count")).unwrap_or(0),
                     owner: None,
+                    initiator_ext: None,
                     target: None,
                     last_error: sysfs::text(path.join("last_error"))
                         .filter(|text| !text.is_empty()),
@@ -73,6 +76,7 @@ impl Session {
                 };
                 if let Some(owner) = Owner::of(sysfs, &session) {
                     session.owner = Some(owner.owner);
+                    session.initiator_ext = Some(owner.initiator_ext);
                     session.target = owner.target;
                 }
                 Some(session)
@@ -120,18 +124,31 @@ impl Session {
         }
     }
 
-    /// What tells it from one that gets the same host later.
-    pub fn identity(&self) -> String {
-        format!("{} {} {}", self.id_ext, self.ioc_guid, self.port_name())
+    /// Whether it is one of that target, as far as can be known.
+    fn is_of(
+        &self,
+        target: &Target,
+        (id_ext, ioc_guid, initiator_ext): &(String, String, String),
+    ) -> bool {
+        self.id_ext == *id_ext
+            && self.ioc_guid == *ioc_guid
+            && self
+                .initiator_ext
+                .as_ref()
+                .is_none_or(|known| known == initiator_ext)
+            && target
+                .device
+                .as_ref()
+                .is_none_or(|device| *device == self.device)
+            && target.port.is_none_or(|port| port == self.port)
     }
 
     /// Those of a target at a port.
     pub fn to(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<Vec<Self>> {
-        let (id_ext, ioc_guid, _) = target.key()?;
+        let key = target.key()?;
         let mut all = Self::all(sysfs);
         all.retain(|session| {
-            session.id_ext == id_ext
-                && session.ioc_guid == ioc_guid
+            session.is_of(target, &key)
                 && session.device == port.device
                 && session.port == port.number
         });
@@ -152,17 +169,13 @@ impl Session {
             return Ok(all);
         }
         let target = Target::named(sysfs, argument)?;
-        let (id_ext, ioc_guid, _) = target.key()?;
-        // One that is on record under that name, or one that fits and is on record under no other.
-        all.retain(|session| match &session.target {
-            Some(name) => name == argument,
-            None => {
-                session.id_ext == id_ext
-                    && session.ioc_guid == ioc_guid
-                    && target.device.as_ref().is_none_or(|d| *d == session.device)
-                    && target.port.is_none_or(|p| p == session.port)
-            }
-        });
+        let key = target.key()?;
+        // What is on record under that name counts, else what fits and is on record under no other.
+        let is_known = |session: &Self| session.target.as_deref() == Some(argument);
+        match all.iter().any(is_known) {
+            true => all.retain(is_known),
+            false => all.retain(|session| session.target.is_none() && session.is_of(&target, &key)),
+        }
         Ok(all)
     }
 }
@@ -285,13 +298,31 @@ mod tests {
         let folder = machine();
         let sysfs = below(folder.path());
         let session = &Session::all(&sysfs)[0];
-        Owner::record(&sysfs, session, "srpctl", Some("one")).unwrap();
+        Owner::record(&sysfs, session, "srpctl", Some("one"), "0x0000000000000000").unwrap();
         assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
-        // The record is for host9, which the file does not describe.
+        // The record is for host9, which the file does not describe; host10 is somebody else's.
         let meant = Session::meant(&sysfs, "one").unwrap();
-        assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9, 10]);
-        let path = folder.path().join("sys/class/scsi_host/host9/id_ext");
-        fs::write(path, "0x0000000000000009\n").unwrap();
+        assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9]);
+        // The number is used again, for a login at the same target.
+        let host = folder.path().join("sys/class/scsi_host/host9");
+        let gone = folder.path().join("gone");
+        fs::rename(&host, &gone).unwrap();
+        fs::create_dir(&host).unwrap();
+        for file in fs::read_dir(&gone).unwrap().flatten() {
+            fs::copy(file.path(), host.join(file.file_name())).unwrap();
+        }
         assert_eq!(Session::all(&sysfs)[0].owner, None);
+        assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
+    }
+
+    #[test]
+    fn another_initiator_extension_is_another_session() {
+        let folder = machine();
+        let sysfs = below(folder.path());
+        let session = &Session::all(&sysfs)[1];
+        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000001").unwrap();
+        assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
+        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000000").unwrap();
+        assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
     }
 }

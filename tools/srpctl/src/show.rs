@@ -7,6 +7,7 @@ use crate::{
     disk,
     error::{Error, Result},
     list,
+    out::say,
     session::Session,
     statistics::Statistics,
     sysfs::{self, Sysfs},
@@ -101,8 +102,8 @@ fn ago(text: &str, now: SystemTime) -> String {
 
 fn print(details: &Details<'_>) {
     let session = details.session;
-    println!("{}", session.name());
-    let line = |name: &str, value: &str| println!("  {name:18} {value}");
+    say!("{}", session.name());
+    let line = |name: &str, value: &str| say!("  {name:18} {value}");
     line("target", session.target.as_deref().unwrap_or("-"));
     line("id_ext", &session.id_ext);
     line("ioc_guid", &session.ioc_guid);
@@ -120,15 +121,15 @@ fn print(details: &Details<'_>) {
         .map(|text| ago(text, SystemTime::now()));
     line("last error", last_error.as_deref().unwrap_or("-"));
     if !details.statistics.0.is_empty() {
-        println!("  statistics");
+        say!("  statistics");
     }
     for (name, numbers) in &details.statistics.0 {
         let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-        println!("    {name:18} {}", numbers.join(" "));
+        say!("    {name:18} {}", numbers.join(" "));
     }
     for disk in &session.disks {
-        println!("  disk {}", disk.name);
-        let line = |name: &str, value: &str| println!("    {name:16} {value}");
+        say!("  disk {}", disk.name);
+        let line = |name: &str, value: &str| say!("    {name:16} {value}");
         line("lun", &disk.lun.to_string());
         line("size", &disk::size(disk.size));
         line("model", &disk.model);

@@ -5,7 +5,7 @@
 use crate::{
     cli::{Format, Stats},
     error::Result,
-    list,
+    list, out,
     session::Session,
     statistics::Statistics,
     sysfs::Sysfs,
@@ -43,7 +43,7 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
         .collect();
     match args.format {
         Format::Json => return list::json(&all),
-        Format::Prometheus => print!("{}", prometheus(&all)),
+        Format::Prometheus => out::write(format_args!("{}", prometheus(&all))),
     }
     Ok(())
 }

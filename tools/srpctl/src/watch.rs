@@ -6,6 +6,7 @@ use crate::{
     cli::Watch,
     error::{Error, Result},
     list,
+    out::say,
     session::Session,
     statistics::Statistics,
     sysfs::{self, Sysfs},
@@ -174,7 +175,7 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         for _ in 0..count {
             sleep(interval);
             let now = Look::now(sysfs);
-            println!("{}", list::plain(&HEAD, now.lines(&before)).trim_fmt());
+            say!("{}", list::plain(&HEAD, now.lines(&before)).trim_fmt());
             before = now;
         }
         return Ok(());
