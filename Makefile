@@ -68,7 +68,8 @@ srpctl-clippy:
 install-tools:
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/udev tools/udev/srp-name
-	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srplat tools/srpslow
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srplat
+	@ln -sf srplat $(DESTDIR)/usr/sbin/srpslow
 	@install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 tools/srplat.8 tools/srpslow.8
 	@if [ -e $(srpctl) ]; then $(MAKE) -s install-srpctl; else echo "srpctl is not installed: make srpctl builds it"; fi
 
