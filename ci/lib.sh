@@ -137,3 +137,17 @@ in_root() {
 		for b in $BINDS; do IFS=: read -r from to mode <<<"$b"; bindto "$from" "$to"; [ "${mode-}" != ro ] || mount -o remount,bind,ro "$ROOT$to"; done
 		exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TERM="${TERM-dumb}" LC_ALL=C.UTF-8 "$@"' in_root "$@"
 }
+
+# make_srpctl TARGET: makes that of the Makefile with Debian's crates, which deb.sh uses, too, and which are built once. The
+# source is the tree of SRC, or this one.
+make_srpctl() {
+	local root; root=$("$top/ci/root.sh")
+	mkdir -p "$cache/cargo"
+	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
+		mkdir -p /tmp/src/rust/srp
+		cp -r /src/Makefile /src/tools /tmp/src
+		cp -r /src/rust/srp/proto /tmp/src/rust/srp
+		# A checkout may be older than what was built of another one.
+		find /tmp/src -name "*.rs" -exec touch {} +
+		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"
+}

@@ -9,7 +9,7 @@ src=${SRC:-$top}
 clippy() {
 	local k log bad=0
 	pick_series
-	[ $# -gt 0 ] || { tools || bad=1; set -- kasan stock; }
+	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- kasan stock; }
 	for k; do
 		log=$(mktemp)
 		rm -f "$built/clippy-$k/rust/srp_main.o"
@@ -19,18 +19,6 @@ clippy() {
 		rm -f "$log"
 	done
 	[ $bad = 0 ] && echo "clippy: no warning for Linux $SERIES"
-}
-
-# srpctl, with the crates that it is built with.
-tools() {
-	local root; root=$("$top/ci/root.sh")
-	mkdir -p "$cache/cargo"
-	in_root "$root" "$src:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
-		mkdir -p /tmp/src/rust/srp
-		cp -r /src/Makefile /src/tools /tmp/src
-		cp -r /src/rust/srp/proto /tmp/src/rust/srp
-		find /tmp/src -name "*.rs" -exec touch {} +
-		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src srpctl-clippy' tools "${root##*/}"
 }
 
 # The kernel's own format, which files outside of it would not find.

@@ -10,19 +10,7 @@ build() {
 			$build -o /out/target /src/target.c -lrdmacm -libverbs'
 }
 
-# The packages are built with the same crates (deb.sh).
-srpctl() {
-	mkdir -p "$cache/cargo"
-	in_root "$root" "$top:/src:ro" "$1:/out" "$cache/cargo:/cargo" -- bash -euc '
-		mkdir /tmp/src
-		cp -r /src/Makefile /src/tools /tmp/src
-		mkdir -p /tmp/src/rust/srp
-		cp -r /src/rust/srp/proto /tmp/src/rust/srp
-		find /tmp/src -name "*.rs" -exec touch {} +
-		export CARGO_TARGET_DIR=/cargo/$1
-		make -C /tmp/src srpctl
-		cp "$CARGO_TARGET_DIR/release/srpctl" /out' srpctl "${root##*/}"
-}
+srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$1"; }
 both() { build "$1"; srpctl "$1"; }
 
 root=$("$top/ci/root.sh")
