@@ -30,7 +30,7 @@ const FILL_DELAY_MS: u32 = 1_000;
 const MAX_FILL_DELAY_MS: u32 = 64_000;
 
 /// State of a session.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum State {
     /// The login is under way; disks are being looked for.
