@@ -13,6 +13,7 @@
 
 mod ending;
 mod loss;
+mod rport;
 mod starving;
 mod watch;
 
@@ -53,7 +54,10 @@ use super::{
 };
 use crate::{
     rdma::pd::Pd,
-    scsi::Host,
+    scsi::{
+        transport::srp::Rport,
+        Host, //
+    },
     sync::{
         new_spinlock_irq,
         Completion,
@@ -106,6 +110,7 @@ pub(super) struct Live {
     pub(super) pd: Option<Arc<Pd>>,
     pub(super) channels: Option<Arc<Channels>>,
     pub(super) host: Option<Arc<Host<Io>>>,
+    pub(super) rport: Option<Arc<Rport<Session>>>,
 }
 
 /// Whether the transport class knows that the connection is lost.
@@ -483,6 +488,7 @@ impl Session {
             pd: Some(pd),
             channels: Some(channels),
             host: Some(host),
+            rport: None,
         };
         Ok(())
     }
