@@ -132,44 +132,40 @@ impl Limits {
     ///
     /// `shost` was allocated and not added.
     unsafe fn apply(&self, shost: *mut bindings::Scsi_Host) {
-        let cmd_per_lun = i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX);
-
-        // SAFETY: By the requirements of this function nobody else uses these fields yet.
-        unsafe { (*shost).nr_hw_queues = self.nr_hw_queues.into() };
-        if self.polled_queues > 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).nr_maps = bindings::hctx_type_HCTX_MAX_TYPES };
+        macro_rules! set {
+            ($field:ident, $value:expr) => {{
+                let value = $value;
+                // SAFETY: By the requirements of this function the host is not added. The only other user
+                // that it has is the thread of its error handler, which waits and looks at no limit.
+                unsafe { (*shost).$field = value };
+            }};
         }
-        // SAFETY: As above.
-        unsafe { (*shost).can_queue = self.can_queue.into() };
-        // SAFETY: As above.
-        unsafe { (*shost).cmd_per_lun = cmd_per_lun };
-        // SAFETY: As above.
-        unsafe { (*shost).max_channel = 0 };
-        // SAFETY: As above.
-        unsafe { (*shost).max_id = self.max_id };
-        // SAFETY: As above.
-        unsafe { (*shost).max_lun = self.max_lun };
-        // SAFETY: As above.
-        unsafe { (*shost).max_cmd_len = self.max_cmd_len };
-        // SAFETY: As above.
-        unsafe { (*shost).sg_tablesize = self.sg_tablesize };
-        // SAFETY: As above.
-        unsafe { (*shost).virt_boundary_mask = self.virt_boundary_mask };
+
+        set!(nr_hw_queues, self.nr_hw_queues.into());
+        if self.polled_queues > 0 {
+            set!(nr_maps, bindings::hctx_type_HCTX_MAX_TYPES);
+        }
+        set!(can_queue, self.can_queue.into());
+        set!(
+            cmd_per_lun,
+            i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX)
+        );
+        set!(max_channel, 0);
+        set!(max_id, self.max_id);
+        set!(max_lun, self.max_lun);
+        set!(max_cmd_len, self.max_cmd_len);
+        set!(sg_tablesize, self.sg_tablesize);
+        set!(virt_boundary_mask, self.virt_boundary_mask);
         if self.max_sectors != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_sectors = self.max_sectors };
+            set!(max_sectors, self.max_sectors);
         }
         if self.max_segment_size != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_segment_size = self.max_segment_size };
+            set!(max_segment_size, self.max_segment_size);
         } else if self.virt_boundary_mask != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_segment_size = u32::MAX };
+            set!(max_segment_size, u32::MAX);
         }
         if self.dma_boundary != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).dma_boundary = self.dma_boundary };
+            set!(dma_boundary, self.dma_boundary);
         }
     }
 }
