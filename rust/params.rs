@@ -4,8 +4,14 @@
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
-use crate::bindings;
-use kernel::prelude::*;
+use crate::{
+    bindings,
+    scsi::transport::srp::Defaults, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Atomic, //
+};
 
 /// The number of descriptors in a command if nothing is said.
 const DEFAULT_CMD_SG_ENTRIES: u32 = 12;
@@ -149,6 +155,24 @@ pub fn use_imm_data() -> bool {
 /// any value is possible.
 pub fn max_imm_data() -> u32 {
     read!(srp_param_max_imm_data)
+}
+
+macro_rules! shared {
+    ($name:ident) => {{
+        let parameter = &raw mut bindings::$name;
+        // SAFETY: It is a variable of `params.c`, initialised and never freed, which C writes to with one store.
+        unsafe { Atomic::from_ptr(parameter) }
+    }};
+}
+
+/// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for none. They can change at any
+/// time.
+pub fn timeouts() -> Defaults {
+    Defaults {
+        reconnect_delay: shared!(srp_param_reconnect_delay),
+        fast_io_fail_tmo: shared!(srp_param_fast_io_fail_tmo),
+        dev_loss_tmo: shared!(srp_param_dev_loss_tmo),
+    }
 }
 
 /// `ch_count`: the number of channels per target, 0 to derive it from the machine.

@@ -7,8 +7,10 @@
 //! completes the command, so it completes exactly once. A timed-out command belongs to the
 //! error handler, see [`command`].
 //!
+//! A host may belong to a transport class, see [`transport`].
+//!
 //! What is not supported: bidirectional commands, protection information (T10-PI), reserved
-//! commands, polled queues, host-wide tags, per-command driver data, queue maps.
+//! commands, host-wide tags, per-command driver data, queue maps but that of polled queues.
 //!
 //! C headers: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h),
 //! [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
@@ -19,10 +21,10 @@ pub mod driver;
 pub mod error;
 pub mod host;
 pub mod log;
-pub mod srp_transport;
 mod template;
 #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
 mod tests;
+pub mod transport;
 
 pub use self::{
     command::{
@@ -43,6 +45,5 @@ pub use self::{
     host::{
         Host,
         Limits, //
-    },
-    srp_transport::Transport, //
+    }, //
 };

@@ -29,7 +29,7 @@ use kernel::{
 };
 use pm::Notifier;
 use rdma::client::Registration;
-use scsi::Transport;
+use scsi::transport::srp::Transport;
 use srp::port::{
     AllPorts,
     Initiator,
@@ -92,7 +92,7 @@ impl kernel::InPlaceModule for Module {
                 removal: removal.handle(),
                 reconnect: reconnect.handle(),
             };
-            let transport = Arc::new(Transport::new()?, GFP_KERNEL)?;
+            let transport = Arc::new(Transport::new(params::timeouts())?, GFP_KERNEL)?;
             let all = AllPorts::new()?;
             let initiator = Initiator::new(transport, queues, all.clone())?;
             Ok(try_pin_init!(Self {

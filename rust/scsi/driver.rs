@@ -5,6 +5,7 @@
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
 use super::{
+    transport::Transport,
     Command,
     CommandRef,
     Device,
@@ -37,6 +38,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Name of the driver in `/proc/scsi` and in the `proc_name` attribute of the host.
     const PROC_NAME: &'static CStr;
+
+    /// The transport class that hosts may belong to, or
+    /// [`NoTransport`](super::transport::NoTransport).
+    type Transport: Transport;
 
     /// The attributes of each host, in `/sys/class/scsi_host/host<n>/`.
     ///

@@ -21,14 +21,8 @@
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
 use super::{
-    srp_transport::{
-        self,
-        Attachment,
-        Rport,
-        Timeouts,
-        Transport, //
-    },
     template::Template,
+    transport::Transport,
     Driver, //
 };
 use crate::{
@@ -57,8 +51,7 @@ use kernel::{
         },
         rcu,
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::Msecs, //
 };
@@ -139,44 +132,40 @@ impl Limits {
     ///
     /// `shost` was allocated and not added.
     unsafe fn apply(&self, shost: *mut bindings::Scsi_Host) {
-        let cmd_per_lun = i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX);
-
-        // SAFETY: By the requirements of this function nobody else uses these fields yet.
-        unsafe { (*shost).nr_hw_queues = self.nr_hw_queues.into() };
-        if self.polled_queues > 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).nr_maps = bindings::hctx_type_HCTX_MAX_TYPES };
+        macro_rules! set {
+            ($field:ident, $value:expr) => {{
+                let value = $value;
+                // SAFETY: By the requirements of this function the host is not added. The only other user
+                // that it has is the thread of its error handler, which waits and looks at no limit.
+                unsafe { (*shost).$field = value };
+            }};
         }
-        // SAFETY: As above.
-        unsafe { (*shost).can_queue = self.can_queue.into() };
-        // SAFETY: As above.
-        unsafe { (*shost).cmd_per_lun = cmd_per_lun };
-        // SAFETY: As above.
-        unsafe { (*shost).max_channel = 0 };
-        // SAFETY: As above.
-        unsafe { (*shost).max_id = self.max_id };
-        // SAFETY: As above.
-        unsafe { (*shost).max_lun = self.max_lun };
-        // SAFETY: As above.
-        unsafe { (*shost).max_cmd_len = self.max_cmd_len };
-        // SAFETY: As above.
-        unsafe { (*shost).sg_tablesize = self.sg_tablesize };
-        // SAFETY: As above.
-        unsafe { (*shost).virt_boundary_mask = self.virt_boundary_mask };
+
+        set!(nr_hw_queues, self.nr_hw_queues.into());
+        if self.polled_queues > 0 {
+            set!(nr_maps, bindings::hctx_type_HCTX_MAX_TYPES);
+        }
+        set!(can_queue, self.can_queue.into());
+        set!(
+            cmd_per_lun,
+            i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX)
+        );
+        set!(max_channel, 0);
+        set!(max_id, self.max_id);
+        set!(max_lun, self.max_lun);
+        set!(max_cmd_len, self.max_cmd_len);
+        set!(sg_tablesize, self.sg_tablesize);
+        set!(virt_boundary_mask, self.virt_boundary_mask);
         if self.max_sectors != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_sectors = self.max_sectors };
+            set!(max_sectors, self.max_sectors);
         }
         if self.max_segment_size != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_segment_size = self.max_segment_size };
+            set!(max_segment_size, self.max_segment_size);
         } else if self.virt_boundary_mask != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).max_segment_size = u32::MAX };
+            set!(max_segment_size, u32::MAX);
         }
         if self.dma_boundary != 0 {
-            // SAFETY: As above.
-            unsafe { (*shost).dma_boundary = self.dma_boundary };
+            set!(dma_boundary, self.dma_boundary);
         }
     }
 }
@@ -281,7 +270,7 @@ enum Stage {
 /// # Invariants
 ///
 /// - `shost` was allocated with the template of `T` and a [`HostData<T>`], and this object has a
-///   reference to it.
+///   reference to it. If it was added, then with the template of `transport`, if there is one.
 /// - `stage` is [`Stage::Added`] from the call of `scsi_add_host()` that succeeded to that of
 ///   `scsi_remove_host()`.
 pub struct Host<T: Driver> {
@@ -289,20 +278,18 @@ pub struct Host<T: Driver> {
     /// Held while the host is added and while it is removed. Outside of `scan_mutex`.
     stage: Pin<KBox<Mutex<Stage>>>,
     driver: Arc<T>,
-    /// Set when the host has been added.
-    rport: SetOnce<Rport>,
     /// After `shost`'s removal in [`Drop`]: the class devices of the host belong to it.
-    _transport: Arc<Attachment>,
+    transport: Option<Arc<T::Transport>>,
 }
 
-// SAFETY: A host may be used and removed by any thread; `T` is `Send` and `Sync`.
+// SAFETY: A host may be used and removed by any thread; `T` and its transport are `Send` and `Sync`.
 unsafe impl<T: Driver> Send for Host<T> {}
 // SAFETY: The midlayer does its own locking, and `stage` orders adding and removing.
 unsafe impl<T: Driver> Sync for Host<T> {}
 
-impl<T: srp_transport::Operations> Host<T> {
+impl<T: Driver> Host<T> {
     /// Allocates a host. `info` identifies it in the log and in `/proc/scsi`; it is cut off after
-    /// 63 bytes.
+    /// 63 bytes. `transport` is the class that it belongs to.
     ///
     /// Errors: `EINVAL` for limits that are out of range, or polled queues without [`Driver::poll`];
     /// `ENOMEM`.
@@ -311,7 +298,7 @@ impl<T: srp_transport::Operations> Host<T> {
     pub fn new(
         limits: &Limits,
         info: &CStr,
-        transport: &Transport<T>,
+        transport: Option<Arc<T::Transport>>,
         driver: Arc<T>,
     ) -> Result<Self> {
         let template = Template::<T>::get();
@@ -350,20 +337,21 @@ impl<T: srp_transport::Operations> Host<T> {
 
         // SAFETY: The host was allocated just now.
         unsafe { limits.apply(shost.as_ptr()) };
-        // SAFETY: As above. The template stays until this object is dropped, after the removal.
-        unsafe { (*shost.as_ptr()).transportt = transport.attachment().as_raw() };
+        if let Some(transport) = &transport {
+            // SAFETY: As above. The template stays until this object is dropped, after the removal.
+            unsafe { (*shost.as_ptr()).transportt = transport.template() };
+        }
 
         // INVARIANT: The host was allocated as it says, which came with a reference.
         Ok(Self {
             shost,
             stage,
             driver,
-            rport: SetOnce::new(),
-            _transport: transport.attachment(),
+            transport,
         })
     }
 
-    /// Adds the host below `parent`, and then its remote port.
+    /// Adds the host below `parent`.
     ///
     /// Commands, and thus callbacks, come with [`Host::scan`] or when an administrator asks for
     /// a scan in sysfs, which may be before this has returned. If it fails the host is removed.
@@ -371,10 +359,10 @@ impl<T: srp_transport::Operations> Host<T> {
     /// DMA limits are taken from `parent`. Without it, the host is added below the platform bus;
     /// software RDMA devices have no parent.
     ///
-    /// Errors: `EBUSY` if it was added before, those of `scsi_add_host()` and `srp_rport_add()`.
+    /// Errors: `EBUSY` if it was added before, those of `scsi_add_host()`.
     ///
     /// Context: process, may sleep.
-    pub fn add(&self, parent: Option<&device::Device>, port_id: &[u8; 16]) -> Result {
+    pub fn add(&self, parent: Option<&device::Device>) -> Result {
         let added = {
             let mut stage = self.stage.lock();
 
@@ -398,17 +386,8 @@ impl<T: srp_transport::Operations> Host<T> {
             if added.is_ok() {
                 // INVARIANT: `scsi_add_host()` succeeded just now.
                 *stage = Stage::Added;
-
-                // SAFETY: The host was added with the template of a `Transport<T>`. `remove()`
-                // stops the port before it gives up its reference to the driver, and cannot do so
-                // now as it needs the lock.
-                unsafe { Rport::add(self.shost.as_ptr(), port_id, NonNull::from(&*self.driver)) }
-                    .map(|rport| {
-                        self.rport.populate(rport);
-                    })
-            } else {
-                added
             }
+            added
         };
 
         if added.is_err() {
@@ -416,9 +395,22 @@ impl<T: srp_transport::Operations> Host<T> {
         }
         added
     }
-}
 
-impl<T: Driver> Host<T> {
+    /// Calls `f` with the host, which is added and is not removed meanwhile. `f` must not remove it.
+    ///
+    /// Errors: `ENODEV` if the host was not added or was removed, and those of `f`.
+    pub(super) fn while_added<R>(
+        &self,
+        f: impl FnOnce(*mut bindings::Scsi_Host) -> Result<R>,
+    ) -> Result<R> {
+        let stage = self.stage.lock();
+
+        match *stage {
+            Stage::Added => f(self.shost.as_ptr()),
+            Stage::Allocated | Stage::Removed => Err(ENODEV),
+        }
+    }
+
     fn data(&self) -> &HostData<T> {
         // SAFETY: By the type invariant.
         unsafe { HostData::of(self.shost.as_ptr()) }
@@ -456,38 +448,6 @@ impl<T: Driver> Host<T> {
         self.look(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
     }
 
-    /// Says that the connection of the host is lost: its remote port blocks the devices and starts
-    /// its timers. Does nothing before the host was added, or when it has been removed.
-    ///
-    /// Context: process, may sleep.
-    pub fn start_tl_fail_timers(&self) {
-        if let Some(rport) = self.rport.as_ref() {
-            rport.start_tl_fail_timers();
-        }
-    }
-
-    /// Has the driver take over a new connection, by
-    /// [`Operations::reconnect`](super::srp_transport::Operations::reconnect).
-    ///
-    /// Errors: those of that, `ENODEV` if the remote port is lost or there is none.
-    ///
-    /// Context: process, may sleep.
-    pub fn reconnect_rport(&self) -> Result {
-        self.rport.as_ref().ok_or(ENODEV)?.reconnect()
-    }
-
-    /// The transport class has not heard of a loss, or has heard that it is over; for
-    /// [`Operations::reconnect`](super::srp_transport::Operations::reconnect), in which that does not
-    /// change.
-    pub fn is_running(&self) -> bool {
-        self.rport.as_ref().is_some_and(Rport::is_running)
-    }
-
-    /// The timeouts of the remote port.
-    pub fn timeouts(&self) -> Timeouts {
-        self.rport.as_ref().map_or(Timeouts::NONE, Rport::timeouts)
-    }
-
     /// The longest time that a request of the block layer may take on a device, in milliseconds; 0 if there
     /// is no device.
     ///
@@ -495,17 +455,6 @@ impl<T: Driver> Host<T> {
     pub fn request_timeout(&self) -> Msecs {
         // SAFETY: By the type invariant the host is alive.
         unsafe { super::device::longest_request_timeout(self.shost.as_ptr()) }
-    }
-
-    /// There will be no other connection: commands of devices that are blocked fail from now on. To be
-    /// called before [`Host::remove`], which could wait for one of them, or, while the class takes over a
-    /// connection, take a device away whose last writes could still be done.
-    ///
-    /// Context: process, may sleep.
-    pub fn give_up(&self) {
-        if let Some(rport) = self.rport.as_ref() {
-            rport.stop();
-        }
     }
 
     fn look(&self, mode: bindings::scsi_scan_mode) {
@@ -523,9 +472,9 @@ impl<T: Driver> Host<T> {
         };
     }
 
-    /// Removes the host: its remote port, its devices, and itself.
+    /// Removes the host: what its transport class has below it, its devices, and itself.
     ///
-    /// When this returns no callback but a reset is running or will run. It waits for the commands
+    /// When this returns no callback of [`Driver`] but a reset is running or will run. It waits for the commands
     /// that are under way, so they must be able to end. It may be called more than once, and at
     /// the same time; all calls wait.
     ///
@@ -544,13 +493,12 @@ impl<T: Driver> Host<T> {
                     // SAFETY: As above. Files that are not there when the device goes are no error.
                     unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
                 }
-                // SAFETY: By the type invariant the host was added and not removed.
-                unsafe { bindings::srp_remove_host(self.shost.as_ptr()) };
-                // SAFETY: As above.
-                unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
-                if let Some(rport) = self.rport.as_ref() {
-                    rport.stop();
+                if let Some(transport) = &self.transport {
+                    // SAFETY: By the type invariant the host was added with this template and not removed.
+                    unsafe { transport.remove_host(self.shost.as_ptr()) };
                 }
+                // SAFETY: By the type invariant the host was added and not removed.
+                unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
             }
         }
         // INVARIANT: It was removed, or not added.

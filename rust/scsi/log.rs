@@ -19,30 +19,28 @@ pub enum Level {
     Info,
 }
 
-/// Says `text`, which ends with a newline, as the C driver does with `shost_printk()`: after the name of the
-/// host, or without one if `host` is `u32::MAX`. Any context but NMI.
-pub fn shost_printk(level: Level, host: u32, text: fmt::Arguments<'_>) {
+/// Says `text`, which ends with a newline: after the name of the host, if there is one yet. Any context but NMI.
+pub fn shost_printk(level: Level, host: Option<u32>, text: fmt::Arguments<'_>) {
     let (named, plain) = match level {
         Level::Err => (
-            c"\x013scsi host%u: ib_srp: %pA".as_char_ptr(),
-            c"\x013ib_srp: %pA".as_char_ptr(),
+            c"\x013scsi host%u: %pA".as_char_ptr(),
+            c"\x013%pA".as_char_ptr(),
         ),
         Level::Warning => (
-            c"\x014scsi host%u: ib_srp: %pA".as_char_ptr(),
-            c"\x014ib_srp: %pA".as_char_ptr(),
+            c"\x014scsi host%u: %pA".as_char_ptr(),
+            c"\x014%pA".as_char_ptr(),
         ),
         Level::Info => (
-            c"\x016scsi host%u: ib_srp: %pA".as_char_ptr(),
-            c"\x016ib_srp: %pA".as_char_ptr(),
+            c"\x016scsi host%u: %pA".as_char_ptr(),
+            c"\x016%pA".as_char_ptr(),
         ),
     };
     let text = core::ptr::from_ref(&text).cast::<kernel::ffi::c_void>();
-    if host == u32::MAX {
-        // SAFETY: The format wants one pointer to `fmt::Arguments`, which live until the end of this function.
-        unsafe { bindings::_printk(plain, text) };
-    } else {
+    match host {
         // SAFETY: The format wants a number and a pointer to `fmt::Arguments`, which live until the end of this
         // function.
-        unsafe { bindings::_printk(named, host, text) };
-    }
+        Some(number) => unsafe { bindings::_printk(named, number, text) },
+        // SAFETY: The format wants one pointer to `fmt::Arguments`, which live until the end of this function.
+        None => unsafe { bindings::_printk(plain, text) },
+    };
 }

@@ -7,6 +7,7 @@
 use super::{
     command::State,
     host::HostData,
+    transport::Transport,
     Busy,
     Command,
     CommandRef,
@@ -56,8 +57,7 @@ impl<T: Driver> Template<T> {
         } else {
             None
         },
-        // Without timeouts the commands of a blocked device wait for the connection to come back.
-        eh_timed_out: Some(bindings::srp_timed_out),
+        eh_timed_out: <T::Transport as Transport>::TIMED_OUT,
         eh_abort_handler: Some(Self::abort_callback),
         eh_device_reset_handler: Some(Self::device_reset_callback),
         eh_host_reset_handler: Some(Self::host_reset_callback),

@@ -4,8 +4,8 @@
 
 use super::{
     command::State,
-    srp_transport,
     template::Template,
+    transport::NoTransport,
     *, //
 };
 use crate::{
@@ -40,7 +40,7 @@ const INQUIRY_DATA: [u8; 36] = *b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  FAKE T
 /// ILLEGAL REQUEST, INVALID COMMAND OPERATION CODE.
 const SENSE: [u8; 14] = [0x70, 0, 5, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0x20, 0];
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     nr_hw_queues: 1,
     polled_queues: 0,
     can_queue: 8,
@@ -59,10 +59,10 @@ const LIMITS: Limits = Limits {
 const RELEASED_AFTER_MS: i64 = 3_000;
 
 /// Counts the objects of a test that are alive.
-struct Alive(Arc<Atomic<i32>>);
+pub(super) struct Alive(Arc<Atomic<i32>>);
 
 impl Alive {
-    fn new(count: &Arc<Atomic<i32>>) -> Self {
+    pub(super) fn new(count: &Arc<Atomic<i32>>) -> Self {
         count.add(1, Relaxed);
         Self(count.clone())
     }
@@ -78,9 +78,6 @@ impl Drop for Alive {
 struct Fake {
     _alive: Alive,
     configured: Atomic<i32>,
-    deletes: Atomic<i32>,
-    reachable: Atomic<i32>,
-    terminations: Atomic<i32>,
     /// Keep commands instead of answering them.
     hold: Atomic<bool>,
     /// Give the command up in error handling.
@@ -105,9 +102,6 @@ impl Fake {
             pin_init!(Self {
                 _alive: Alive::new(alive),
                 configured: Atomic::new(0),
-                deletes: Atomic::new(0),
-                reachable: Atomic::new(0),
-                terminations: Atomic::new(0),
                 hold: Atomic::new(false),
                 honest: Atomic::new(false),
                 held <- new_spinlock!(None),
@@ -133,6 +127,7 @@ impl Driver for Fake {
     const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
     const NAME: &'static CStr = c"fake SRP target";
     const PROC_NAME: &'static CStr = c"srp_fake";
+    type Transport = NoTransport;
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
 
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
@@ -188,52 +183,24 @@ impl Driver for Fake {
     }
 }
 
-impl srp_transport::Operations for Fake {
-    fn rport_delete(&self) {
-        self.deletes.add(1, Relaxed);
-    }
-
-    fn reconnect(&self) -> Result {
-        if self.reachable.load(Relaxed) != 0 {
-            Ok(())
-        } else {
-            Err(ETIMEDOUT)
-        }
-    }
-
-    fn failed_reconnects(&self) -> u32 {
-        0
-    }
-
-    fn terminate_io(&self) {
-        self.terminations.add(1, Relaxed);
-    }
-}
-
-fn count() -> Result<Arc<Atomic<i32>>> {
+pub(super) fn count() -> Result<Arc<Atomic<i32>>> {
     Ok(Arc::new(Atomic::new(0), GFP_KERNEL)?)
 }
 
-fn host(fake: &Arc<Fake>) -> Result<(Transport<Fake>, Arc<Host<Fake>>)> {
-    let transport = Transport::new()?;
-    let host = Host::new(
-        &LIMITS,
-        c"SRP.T10:0000000000000001",
-        &transport,
-        fake.clone(),
-    )?;
+fn host(fake: &Arc<Fake>) -> Result<Arc<Host<Fake>>> {
+    let host = Host::new(&LIMITS, c"SRP.T10:0000000000000001", None, fake.clone())?;
 
-    Ok((transport, Arc::new(host, GFP_KERNEL)?))
+    Ok(Arc::new(host, GFP_KERNEL)?)
 }
 
 /// A scan finds the device, and nothing of the driver is left after the removal.
 fn scan_and_remove() -> Result<[i32; 4]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
-    let (_transport, host) = host(&fake)?;
+    let host = host(&fake)?;
 
-    host.add(None, &[0x5a; 16])?;
-    let again = host.add(None, &[0x5a; 16]);
+    host.add(None)?;
+    let again = host.add(None);
     host.scan();
     host.remove();
     host.remove();
@@ -249,36 +216,11 @@ fn scan_and_remove() -> Result<[i32; 4]> {
     ])
 }
 
-/// The remote port is blocked and comes back; a removal ends a blocked one for good.
-fn lose_and_reconnect() -> Result<[i32; 6]> {
-    let alive = count()?;
-    let fake = Fake::new(&alive)?;
-    let (_transport, host) = host(&fake)?;
-    let errno = |result: Result| result.err().map_or(0, Error::to_errno);
-
-    let early = errno(host.reconnect_rport());
-    host.start_tl_fail_timers();
-    host.add(None, &[0x5a; 16])?;
-    let delay = host.timeouts().reconnect_delay;
-    host.start_tl_fail_timers();
-    let refused = errno(host.reconnect_rport());
-    fake.reachable.store(1, Relaxed);
-    let taken = errno(host.reconnect_rport());
-    host.start_tl_fail_timers();
-    host.remove();
-    let terminations = fake.terminations.load(Relaxed);
-    let late = errno(host.reconnect_rport());
-    host.start_tl_fail_timers();
-    drop(fake);
-    drop(host);
-    Ok([early, delay, refused, taken, terminations, late])
-}
-
 /// A host that was never added goes without a trace.
 fn never_added() -> Result<i32> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
-    let (_transport, host) = host(&fake)?;
+    let host = host(&fake)?;
 
     drop(fake);
     drop(host);
@@ -299,10 +241,10 @@ struct IoctlCommand {
 fn error_handling() -> Result<[u32; 10]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
-    let (_transport, host) = host(&fake)?;
+    let host = host(&fake)?;
 
     fake.hold.store(true, Relaxed);
-    host.add(None, &[0x5a; 16])?;
+    host.add(None)?;
 
     let scanned = host.clone();
     // SAFETY: The kernel's queue exists and stays.
@@ -411,19 +353,6 @@ mod tests {
     fn a_scan_finds_the_device() {
         assert_eq!(scan_and_remove(), Ok([1, 0, EBUSY.to_errno(), 0]));
         assert_eq!(never_added(), Ok(0));
-    }
-
-    #[test]
-    fn a_lost_port_comes_back() {
-        let wanted = [
-            ENODEV.to_errno(),
-            10,
-            ETIMEDOUT.to_errno(),
-            0,
-            1,
-            ENODEV.to_errno(),
-        ];
-        assert_eq!(lose_and_reconnect(), Ok(wanted));
     }
 
     #[test]

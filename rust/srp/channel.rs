@@ -201,7 +201,7 @@ impl Channel {
 
     /// The number of the SCSI host, for the trace events.
     pub fn host(&self) -> u32 {
-        self.session.host_number()
+        trace::host(self.session.host_number())
     }
 
     /// The number of the channel, which is that of its hardware queue.

@@ -8,7 +8,7 @@ macro_rules! session_log {
         $crate::scsi::log::shost_printk(
             $crate::scsi::log::Level::$level,
             session.host_number(),
-            core::format_args!("{}: {}\n", session.name(), core::format_args!($($text)+)),
+            core::format_args!("ib_srp: {}: {}\n", session.name(), core::format_args!($($text)+)),
         )
     }};
 }

@@ -31,7 +31,7 @@ use crate::{
             DeviceEventHandler, //
         }, //
     },
-    scsi::Transport,
+    scsi::transport::srp::Transport,
     sysfs::{
         Class,
         ClassDevice,
@@ -52,8 +52,6 @@ use kernel::{
     time::Msecs, //
 };
 
-use super::front::scsi::Io;
-
 /// When the device is pulled, there is probably no way to the target any more. One that has a way answers
 /// well within half of this.
 const UNPLUG_PATIENCE_MS: Msecs = 4_000;
@@ -72,7 +70,7 @@ pub struct Queues {
 /// What all ports share.
 pub struct Initiator {
     class: Arc<Class<Arc<Port>>>,
-    transport: Arc<Transport<Io>>,
+    transport: Arc<Transport<Session>>,
     queues: Queues,
     all: Arc<AllPorts>,
 }
@@ -121,7 +119,11 @@ impl Initiator {
     /// # Errors
     ///
     /// `EEXIST` if the C driver is loaded, `ENOMEM`.
-    pub fn new(transport: Arc<Transport<Io>>, queues: Queues, all: Arc<AllPorts>) -> Result<Self> {
+    pub fn new(
+        transport: Arc<Transport<Session>>,
+        queues: Queues,
+        all: Arc<AllPorts>,
+    ) -> Result<Self> {
         Ok(Self {
             class: if compat::PORTS_IN_NAMESPACES {
                 Class::in_namespaces(c"infiniband_srp", &PORT_ATTRIBUTES)?
@@ -152,7 +154,7 @@ struct Sessions {
 pub struct Port {
     device: Registered,
     number: u32,
-    transport: Arc<Transport<Io>>,
+    transport: Arc<Transport<Session>>,
     queues: Queues,
     #[pin]
     sessions: Mutex<Sessions>,
@@ -208,7 +210,7 @@ impl Port {
     }
 
     /// The SRP transport of the SCSI hosts.
-    pub fn transport(&self) -> &Transport<Io> {
+    pub fn transport(&self) -> &Arc<Transport<Session>> {
         &self.transport
     }
 

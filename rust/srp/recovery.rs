@@ -23,7 +23,6 @@ use super::{
         Lost,
         Trouble, //
     },
-    front::scsi::Io,
     log::session_log,
     logic::{
         backoff::{
@@ -47,7 +46,7 @@ use super::{
 use crate::{
     errno,
     params,
-    scsi::Host,
+    scsi::transport::srp::Rport,
     sync::NoIo,
     sys::{
         monotonic_ns,
@@ -98,8 +97,8 @@ impl Session {
 
     /// The next try comes after the pause that it has, unless it comes earlier; or with the timer of the
     /// transport class. Any context.
-    fn try_later(self: &Arc<Self>, host: &Host<Io>) {
-        let reconnect_delay = u32::try_from(host.timeouts().reconnect_delay);
+    fn try_later(self: &Arc<Self>, rport: &Rport<Self>) {
+        let reconnect_delay = u32::try_from(rport.timeouts().reconnect_delay);
         let phase = self.phase.lock();
         if phase.state != State::Recovering || !self.is_down() {
             return;
@@ -113,7 +112,7 @@ impl Session {
         let delay = match (pause, reconnect_delay) {
             (Pause::Ms(delay), _) => delay,
             // A commit that came while the class was told of the loss has stopped its timer.
-            (Pause::ReconnectDelay, Ok(seconds)) if !host.timeouts().block() => {
+            (Pause::ReconnectDelay, Ok(seconds)) if !rport.timeouts().block() => {
                 seconds.saturating_mul(1000)
             }
             (Pause::ReconnectDelay, _) => return,
@@ -152,8 +151,8 @@ impl Session {
         if self.is_given_up() {
             return;
         }
-        if let (_, Some(host)) = self.parts() {
-            self.try_later(&host);
+        if let Some(rport) = self.rport() {
+            self.try_later(&rport);
         }
     }
 
@@ -186,18 +185,18 @@ impl Session {
     /// `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has broken the protocol
     /// too often.
     pub fn commit(self: &Arc<Self>) -> Result {
-        let (_, host) = self.parts();
+        let rport = self.rport();
         let mut phase = self.phase.lock();
         match phase.state {
             State::Live => return Ok(()),
             State::Recovering => {}
             _ => return Err(ENODEV),
         }
-        let blocks = host.as_ref().is_some_and(|host| host.timeouts().block());
+        let blocks = rport.as_ref().is_some_and(|rport| rport.timeouts().block());
         // While the class is to hear of the loss, it must not take this for a try that failed.
         let told = match phase.told {
             Told::No => false,
-            Told::Now => blocks && !host.as_ref().is_some_and(|host| host.is_running()),
+            Told::Now => blocks && !rport.as_ref().is_some_and(|rport| rport.is_running()),
             Told::Yes => true,
         };
         if !told {
@@ -217,9 +216,9 @@ impl Session {
             drop(phase);
             if blocks {
                 if attempt == Attempt::None {
-                    let seconds = host
+                    let seconds = rport
                         .as_ref()
-                        .map_or(0, |host| host.timeouts().reconnect_delay);
+                        .map_or(0, |rport| rport.timeouts().reconnect_delay);
                     self.try_in(spread_ms(u32::try_from(seconds).unwrap_or(0), random_u16()));
                 }
                 return Err(errno::EINPROGRESS);
@@ -251,14 +250,14 @@ impl Session {
     fn attempt(self: &Arc<Self>) {
         let _noio = NoIo::enter();
         self.phase.lock().attempt = Attempt::Connecting;
-        if let (Some(channels), Some(host)) = self.parts() {
-            self.attempt_on(&channels, &host);
+        if let ((Some(channels), _), Some(rport)) = (self.parts(), self.rport()) {
+            self.attempt_on(&channels, &rport);
         }
         self.phase.lock().attempt = Attempt::None;
         self.has_tried();
     }
 
-    fn attempt_on(self: &Arc<Self>, channels: &Channels, host: &Host<Io>) {
+    fn attempt_on(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
         let wanted = {
             let mut phase = self.phase.lock();
             let out = phase.strikes.is_out();
@@ -269,7 +268,7 @@ impl Session {
             phase.broken = false;
             // A reset of the host is one try, whatever the pause between tries is.
             let wanted = core::mem::take(&mut phase.reset);
-            if !wanted && host.timeouts().reconnect_delay <= 0 {
+            if !wanted && rport.timeouts().reconnect_delay <= 0 {
                 return;
             }
             wanted
@@ -285,7 +284,7 @@ impl Session {
                     session_log!(Warning, self, "{}", format_args!("{trouble}"));
                 }
                 channels.end();
-                self.try_failed(wanted, host);
+                self.try_failed(wanted, rport);
                 return;
             }
         };
@@ -298,7 +297,7 @@ impl Session {
             phase.attempt = Attempt::Taking;
         }
         self.has_tried();
-        let taken = host.reconnect_rport();
+        let taken = rport.reconnect();
         {
             let mut phase = self.phase.lock();
             if phase.ready {
@@ -314,7 +313,7 @@ impl Session {
                     );
                 }
                 channels.end();
-                self.try_failed(wanted, host);
+                self.try_failed(wanted, rport);
                 if hopeless || self.is_failing() {
                     self.settle();
                 }
@@ -339,7 +338,7 @@ impl Session {
     }
 
     /// `wanted`: for a reset.
-    fn try_failed(self: &Arc<Self>, wanted: bool, host: &Host<Io>) {
+    fn try_failed(self: &Arc<Self>, wanted: bool, rport: &Rport<Self>) {
         {
             let mut phase = self.phase.lock();
             phase.backoff.failed();
@@ -347,7 +346,7 @@ impl Session {
             phase.awaited &= !wanted || phase.reset;
         }
         if !self.is_given_up() {
-            self.try_later(host);
+            self.try_later(rport);
         }
     }
 

@@ -13,6 +13,7 @@
 
 mod ending;
 mod loss;
+mod rport;
 mod starving;
 mod watch;
 
@@ -49,11 +50,15 @@ use super::{
         ids::PortId, //
     },
     statistics::Statistics,
+    trace,
     turns::Turns, //
 };
 use crate::{
     rdma::pd::Pd,
-    scsi::Host,
+    scsi::{
+        transport::srp::Rport,
+        Host, //
+    },
     sync::{
         new_spinlock_irq,
         Completion,
@@ -85,7 +90,8 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     time::Msecs,
     workqueue::{
@@ -106,6 +112,7 @@ pub(super) struct Live {
     pub(super) pd: Option<Arc<Pd>>,
     pub(super) channels: Option<Arc<Channels>>,
     pub(super) host: Option<Arc<Host<Io>>>,
+    pub(super) rport: Option<Arc<Rport<Session>>>,
 }
 
 /// Whether the transport class knows that the connection is lost.
@@ -166,8 +173,8 @@ pub struct Session {
     pub(super) phase: SpinLockIrq<Phase>,
     /// `phase.state`, for those who only look.
     state: Atomic<u32>,
-    /// The number of the SCSI host, for the trace events; `u32::MAX` before there is one.
-    host_number: Atomic<u32>,
+    /// The number of the SCSI host, when there is one.
+    host_number: SetOnce<u32>,
     /// There is no connection, or it is of no more use.
     lost: Atomic<bool>,
     /// `fast_io_fail_tmo` has passed since the connection was lost.
@@ -303,7 +310,7 @@ impl Session {
                     "Session::phase"
                 ),
                 state: Atomic::new(State::Connecting as u32),
-                host_number: Atomic::new(u32::MAX),
+                host_number: SetOnce::new(),
                 lost: Atomic::new(false),
                 failing: Atomic::new(false),
                 is_down: Atomic::new(false),
@@ -349,9 +356,9 @@ impl Session {
         &self.plan.target
     }
 
-    /// The number of the SCSI host, for the trace events; `u32::MAX` before there is one.
-    pub fn host_number(&self) -> u32 {
-        self.host_number.load(Relaxed)
+    /// The number of the SCSI host, when there is one.
+    pub fn host_number(&self) -> Option<u32> {
+        self.host_number.copy()
     }
 
     /// The port that it was logged in through.
@@ -433,7 +440,7 @@ impl Session {
         self.state.store(new as u32, Release);
         let (high, low) = self.target().halves();
         trace!(session(
-            self.host_number(),
+            trace::host(self.host_number()),
             high,
             low,
             from as u8,
@@ -478,11 +485,12 @@ impl Session {
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
-        self.host_number.store(host.number(), Relaxed);
+        self.host_number.populate(host.number());
         *live = Live {
             pd: Some(pd),
             channels: Some(channels),
             host: Some(host),
+            rport: None,
         };
         Ok(())
     }

@@ -28,6 +28,11 @@ fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
     Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
 }
 
+/// The number of a host, or one that no host has.
+pub fn host(number: Option<u32>) -> u32 {
+    number.unwrap_or(u32::MAX)
+}
+
 /// A unit's number.
 pub fn lun(lun: Lun) -> u64 {
     u64::from_be_bytes(lun.0)

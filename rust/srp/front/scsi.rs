@@ -9,7 +9,7 @@ use super::host::{
 use crate::{
     scsi::{
         self,
-        srp_transport::Operations,
+        transport,
         Busy,
         Command,
         CommandRef,
@@ -52,10 +52,7 @@ use crate::{
                 NO_TASK, //
             }, //
         },
-        session::{
-            Session,
-            LOG_OUT_PATIENCE_MS, //
-        },
+        session::Session,
         slot::{
             Cell,
             Owner, //
@@ -226,6 +223,7 @@ impl Driver for Io {
     const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
     const NAME: &'static CStr = c"InfiniBand SRP initiator";
     const PROC_NAME: &'static CStr = c"ib_srp";
+    type Transport = transport::srp::Transport<Session>;
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&HOST_ATTRIBUTES);
 
     #[inline]
@@ -342,24 +340,5 @@ impl Driver for Io {
             dev.set_request_timeout(self.session.command_time());
         }
         Ok(())
-    }
-}
-
-impl Operations for Io {
-    fn rport_delete(&self) {
-        self.session.remove(LOG_OUT_PATIENCE_MS);
-    }
-
-    fn reconnect(&self) -> Result {
-        self.session.commit()
-    }
-
-    fn failed_reconnects(&self) -> u32 {
-        self.session.failed_tries()
-    }
-
-    fn terminate_io(&self) {
-        // Those that were sent are ended with the connection; this is for the others.
-        self.session.fail_fast();
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     },
     scsi::{
         self,
+        transport::srp::Rport,
         Host, //
     },
     srp::{
@@ -299,12 +300,14 @@ fn host(
     let io = Io::new(session.clone(), channels.clone(), per_target, facts);
     let io = Arc::new(io, GFP_KERNEL)?;
     let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
-    let host = Host::new(&limits, &info, session.port().transport(), io)?;
+    let transport = session.port().transport().clone();
+    let host = Host::new(&limits, &info, Some(transport), io)?;
     let host = Arc::new(host, GFP_KERNEL)?;
     session.keep(pd.clone(), channels, host.clone(), descriptors)?;
     // In sysfs the order is always that of revision 16a.
     let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
-    host.add(session.port().device().parent(), &port_id.0)?;
+    host.add(session.port().device().parent())?;
+    session.keep_rport(Rport::add(&host, &port_id.0, session.clone())?)?;
     Ok((host, limits))
 }
 

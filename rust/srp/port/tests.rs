@@ -37,7 +37,7 @@ use crate::{
             suite, //
         },
     },
-    scsi::Transport,
+    scsi::transport::srp::Transport,
     srp::{
         connect::{
             Plan,
@@ -48,7 +48,6 @@ use crate::{
             Lost,
             Violation, //
         },
-        front::scsi::Io,
         geometry::Geometry,
         logic::session::State,
         proto::{
@@ -110,7 +109,7 @@ suite!(
 pub(in crate::srp) fn port(
     device: &Device,
     number: u32,
-    transport: Arc<Transport<Io>>,
+    transport: Arc<Transport<Session>>,
     queues: Queues,
 ) -> Result<Arc<Port>> {
     let device = device.hold()?;

@@ -100,12 +100,12 @@ impl Session {
 
     /// Ends the connections: the one error path.
     fn bring_down(self: &Arc<Self>) {
-        let (channels, host) = self.parts();
+        let (channels, _) = self.parts();
         if self.state() == State::Recovering {
             self.phase.lock().told = Told::Now;
-            if let Some(host) = &host {
+            if let Some(rport) = self.rport() {
                 // Before the commands come back to the midlayer, so that they wait there.
-                host.start_tl_fail_timers();
+                rport.start_tl_fail_timers();
             }
             self.phase.lock().told = Told::Yes;
         }
@@ -135,9 +135,12 @@ impl Session {
     /// Ends the session: disks, commands, connections, in this order.
     fn tear_down(self: &Arc<Self>) {
         let (channels, host) = self.parts();
+        let rport = self.rport();
         if let Some(host) = &host {
-            // With a connection, too: the class may just be taking it over, with the disks still blocked.
-            host.give_up();
+            if let Some(rport) = &rport {
+                // With a connection, too: the class may just be taking it over, with the disks still blocked.
+                rport.stop();
+            }
             // From here on the removal timer is the one that asks, and no test of its own may meet another.
             Delayed::<Self, 2>::cancel_sync(self);
             let limit = removal::limit_ms(host.request_timeout());
@@ -145,6 +148,9 @@ impl Session {
             self.patience.ended.store(self.ended(), Relaxed);
             let _ = <Delayed<Self, 0>>::schedule(self.clone(), self.patience.slice());
             host.remove();
+            if let Some(rport) = &rport {
+                rport.stop();
+            }
             Delayed::<Self, 0>::cancel_sync(self);
         }
         self.leaving.store(true, Relaxed);
@@ -163,9 +169,11 @@ impl Session {
         // Nobody posts any more, who could set it.
         Delayed::<Self, 7>::cancel_sync(self);
         drop(channels);
+        drop(rport);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());
-        // The host first: it has references to the connections.
+        // The host first: it has references to the connections, and the port to the session.
+        drop(live.rport);
         drop(live.host);
         drop(live.channels);
         drop(live.pd);

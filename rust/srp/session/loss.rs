@@ -16,7 +16,8 @@ use crate::{
                 Event,
                 State, //
             }, //
-        }, //
+        },
+        trace, //
     },
     sys::monotonic_ns,
     trace::{
@@ -82,7 +83,7 @@ impl Session {
         phase.reset = reset;
         drop(phase);
         if let Some(why) = why {
-            trace!(lost(self.host_number(), &Text::new(why)));
+            trace!(lost(trace::host(self.host_number()), &Text::new(why)));
             self.say_lost(&why);
         }
         // It is not queued: the work for the last connection was done before there was this one.

@@ -3,11 +3,12 @@
 //! A port with what its sessions need, as the module makes it.
 
 use crate::{
+    params,
     rdma::{
         ib_cm::tests::target::Target,
         tests::soft::Soft, //
     },
-    scsi::Transport,
+    scsi::transport::srp::Transport,
     srp::{
         error::LoginFailure,
         front::sysfs::tests::{
@@ -75,7 +76,7 @@ impl Stand {
             removal: removal.handle(),
             reconnect: reconnect.handle(),
         };
-        let transport = Arc::new(Transport::new()?, GFP_KERNEL)?;
+        let transport = Arc::new(Transport::new(params::timeouts())?, GFP_KERNEL)?;
         Ok(Self {
             port: port(&soft.device, number, transport, queues)?,
             _queues: [reconnect, removal, ending],

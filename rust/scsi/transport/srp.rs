@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The SRP transport class: the remote port of a host in sysfs, its state, and the timeouts after
+//! the loss of a connection.
+//!
+//! The class blocks the devices of a host that has lost its connection, fails their commands after
+//! `fast_io_fail_tmo`, removes the port after `dev_loss_tmo`, and asks for another connection each
+//! `reconnect_delay`. It calls a driver with the port's mutex held, which its timers need as well: a
+//! callback that waits for the network would delay them.
+//!
+//! C header: [`include/scsi/scsi_transport_srp.h`](srctree/include/scsi/scsi_transport_srp.h)
+
+use super::{
+    super::{
+        Driver,
+        Host, //
+    },
+    TimedOut, //
+};
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    ffi,
+    prelude::*,
+    sync::{
+        atomic::{
+            atomic_load,
+            atomic_store,
+            ordering::{
+                Acquire,
+                Release, //
+            },
+            Atomic, //
+        },
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// What stands behind a remote port: the connection to it.
+///
+/// The class calls it until the [`Rport`] is stopped for the last time.
+pub trait Operations: Send + Sync + Sized + 'static {
+    /// The administrator wants the port to be gone, or `dev_loss_tmo` has passed.
+    ///
+    /// [`Host::remove`] waits for this call, so the removal must be left to somebody else.
+    ///
+    /// Context: process, may sleep.
+    fn rport_delete(this: ArcBorrow<'_, Self>);
+
+    /// Takes over a new connection, or begins to make one: called each `reconnect_delay` while the
+    /// port has lost its connection, and by [`Rport::reconnect`].
+    ///
+    /// On success the devices are unblocked, and all timers end.
+    ///
+    /// # Errors
+    ///
+    /// Any error says that there is no connection yet; the next call comes later. With both timeouts
+    /// off, an error has the commands fail.
+    ///
+    /// Context: process, with the mutex of the port held: must not wait for the network, if there is a
+    /// timeout.
+    fn reconnect(this: ArcBorrow<'_, Self>) -> Result;
+
+    /// How many tries to reconnect have failed since the connection was lost.
+    fn failed_reconnects(&self) -> u32;
+
+    /// The port has been without a connection for `fast_io_fail_tmo`, or is going: commands are to
+    /// be failed from now on.
+    ///
+    /// Context: process, with the mutex of the port held.
+    fn terminate_io(this: ArcBorrow<'_, Self>);
+}
+
+/// The timeouts of a remote port, in seconds; those below 0 are off.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Between two tries to reconnect.
+    pub reconnect_delay: i32,
+    /// From the loss of the connection until commands fail.
+    pub fast_io_fail_tmo: i32,
+    /// From the loss of the connection until the port is removed.
+    pub dev_loss_tmo: i32,
+}
+
+impl Timeouts {
+    /// The loss of a connection blocks the devices.
+    pub fn block(&self) -> bool {
+        self.fast_io_fail_tmo >= 0 || self.dev_loss_tmo >= 0
+    }
+}
+
+/// The timeouts that a new port begins with, as [`Timeouts`] has them. The class reads them when a port is
+/// added; they may be changed at any time.
+#[derive(Clone, Copy)]
+pub struct Defaults {
+    /// See [`Timeouts::reconnect_delay`].
+    pub reconnect_delay: &'static Atomic<i32>,
+    /// See [`Timeouts::fast_io_fail_tmo`].
+    pub fast_io_fail_tmo: &'static Atomic<i32>,
+    /// See [`Timeouts::dev_loss_tmo`].
+    pub dev_loss_tmo: &'static Atomic<i32>,
+}
+
+/// A driver's registration with the transport class, for all hosts whose remote ports `T` stands behind.
+///
+/// To be kept by the module until it is unloaded. Each [`Host`] keeps it, too.
+///
+/// # Invariants
+///
+/// - `template` is null or was returned by `srp_attach_transport()` for `functions`.
+/// - `functions` points to an object of a [`KBox`] that belongs to this one.
+pub struct Transport<T> {
+    template: *mut bindings::scsi_transport_template,
+    functions: NonNull<bindings::srp_function_template>,
+    _operations: PhantomData<fn(&T)>,
+}
+
+// SAFETY: The transport class does its own locking, and nothing here changes after `new()`.
+unsafe impl<T> Send for Transport<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T> Sync for Transport<T> {}
+
+impl<T: Operations> Transport<T> {
+    /// Registers the driver.
+    ///
+    /// Errors: `ENOMEM`.
+    ///
+    /// Context: process, may sleep.
+    pub fn new(defaults: Defaults) -> Result<Self> {
+        let functions = KBox::new(
+            bindings::srp_function_template {
+                has_rport_state: true,
+                reset_timer_if_blocked: true,
+                reconnect_delay: defaults.reconnect_delay.as_ptr(),
+                fast_io_fail_tmo: defaults.fast_io_fail_tmo.as_ptr(),
+                dev_loss_tmo: defaults.dev_loss_tmo.as_ptr(),
+                reconnect: Some(reconnect_callback::<T>),
+                terminate_rport_io: Some(terminate_io_callback::<T>),
+                rport_delete: Some(rport_delete_callback::<T>),
+            },
+            GFP_KERNEL,
+        )?;
+
+        // INVARIANT: `template` is null until it is attached.
+        let mut this = Self {
+            template: core::ptr::null_mut(),
+            functions: NonNull::from(KBox::leak(functions)),
+            _operations: PhantomData,
+        };
+
+        let functions = this.functions.as_ptr();
+        // SAFETY: The function table is not freed before the template is released.
+        this.template = unsafe { bindings::srp_attach_transport(functions) };
+        if this.template.is_null() {
+            return Err(ENOMEM);
+        }
+        Ok(this)
+    }
+}
+
+impl<T> Drop for Transport<T> {
+    fn drop(&mut self) {
+        if !self.template.is_null() {
+            // SAFETY: By the type invariant. Hosts have a reference to this object until they have
+            // been removed and with them all that the template's containers hold.
+            unsafe { bindings::srp_release_transport(self.template) };
+        }
+
+        // SAFETY: By the type invariant; the template that used the table is gone.
+        drop(unsafe { KBox::from_raw(self.functions.as_ptr()) });
+    }
+}
+
+// SAFETY: By the type invariant the template is registered until the object is dropped. The class's own
+// function for commands that have timed out is for hosts with a template of its own.
+unsafe impl<T: 'static> super::Transport for Transport<T> {
+    /// Without timeouts the commands of a blocked device wait for the connection to come back.
+    const TIMED_OUT: Option<TimedOut> = Some(bindings::srp_timed_out);
+
+    fn template(&self) -> *mut bindings::scsi_transport_template {
+        self.template
+    }
+
+    unsafe fn remove_host(&self, shost: *mut bindings::Scsi_Host) {
+        // SAFETY: By the requirements of this function.
+        unsafe { bindings::srp_remove_host(shost) };
+    }
+}
+
+/// A host that is removed before the last stop of its port.
+trait Removed: Send + Sync {
+    fn remove(&self);
+}
+
+impl<T: Driver> Removed for Host<T> {
+    fn remove(&self) {
+        Host::remove(self);
+    }
+}
+
+/// The remote port of a host.
+///
+/// Dropping it removes the host.
+///
+/// # Invariants
+///
+/// - `rport` is a port that was added for `host`, and this object has a reference to it.
+/// - Its `lld_data` is null or the pointer of `driver`.
+pub struct Rport<T: Operations> {
+    rport: NonNull<bindings::srp_rport>,
+    driver: Arc<T>,
+    host: Arc<dyn Removed>,
+}
+
+// SAFETY: References are counted, the functions of the transport class lock for themselves, and `T` is
+// `Send` and `Sync`.
+unsafe impl<T: Operations> Send for Rport<T> {}
+// SAFETY: As for `Send`.
+unsafe impl<T: Operations> Sync for Rport<T> {}
+
+impl<T: Operations> Rport<T> {
+    /// Adds the target port of a host. It is in sysfs until the host is removed.
+    ///
+    /// Errors: `ENODEV` if the host was not added or was removed, `ENOMEM`, or those of `device_add()`. The
+    /// host is removed then.
+    ///
+    /// Context: process, may sleep.
+    pub fn add<D: Driver<Transport = Transport<T>>>(
+        host: &Arc<Host<D>>,
+        port_id: &[u8; 16],
+        driver: Arc<T>,
+    ) -> Result<Self> {
+        let added = host.while_added(|shost| {
+            // SAFETY: The host is added and stays so meanwhile, with a template of a `Transport<T>`.
+            unsafe { add_rport(shost, port_id) }
+        });
+        let rport = added.inspect_err(|_| host.remove())?;
+        // INVARIANT: The port was added to this host, with a reference for this object. It has no driver yet.
+        let this = Self {
+            rport,
+            driver,
+            host: host.clone(),
+        };
+
+        // INVARIANT: This is the pointer of `driver`.
+        let driver = Arc::as_ptr(&this.driver).cast_mut();
+        // SAFETY: By the type invariant the port is alive. Its attributes exist already, but `lld_data` is only
+        // accessed atomically.
+        unsafe { atomic_store(this.lld_data(), driver.cast(), Release) };
+        Ok(this)
+    }
+
+    /// Says that the connection is lost: blocks the devices and starts the timers.
+    ///
+    /// Context: process, may sleep.
+    pub fn start_tl_fail_timers(&self) {
+        // SAFETY: By the type invariant. The host is there as long as the port is.
+        unsafe { bindings::srp_start_tl_fail_timers(self.rport.as_ptr()) };
+    }
+
+    /// Has the driver take over a new connection, by [`Operations::reconnect`].
+    ///
+    /// Errors: those of that, `ENODEV` if the port is lost, `EINTR` after a signal.
+    ///
+    /// Context: process, may sleep.
+    pub fn reconnect(&self) -> Result {
+        // SAFETY: By the type invariant. The host is there as long as the port is.
+        to_result(unsafe { bindings::srp_reconnect_rport(self.rport.as_ptr()) })
+    }
+
+    /// The class has not heard of a loss, or has heard that it is over. In [`Operations::reconnect`] that
+    /// does not change.
+    pub fn is_running(&self) -> bool {
+        // SAFETY: By the type invariant the port is alive.
+        let state = unsafe { &raw const (*self.rport.as_ptr()).state };
+        // SAFETY: The port is alive; the class writes the field with one store.
+        unsafe { state.read_volatile() == bindings::srp_rport_state_SRP_RPORT_RUNNING }
+    }
+
+    /// The timeouts of the port.
+    pub fn timeouts(&self) -> Timeouts {
+        let rport = self.rport.as_ptr();
+        let read = |field: *const ffi::c_int| {
+            // SAFETY: By the type invariant the port is alive. An attribute writes to the field with
+            // one store; a volatile read is one load.
+            unsafe { field.read_volatile() }
+        };
+        Timeouts {
+            // SAFETY: By the type invariant the port is alive.
+            reconnect_delay: read(unsafe { &raw const (*rport).reconnect_delay }),
+            // SAFETY: By the type invariant the port is alive.
+            fast_io_fail_tmo: read(unsafe { &raw const (*rport).fast_io_fail_tmo }),
+            // SAFETY: By the type invariant the port is alive.
+            dev_loss_tmo: read(unsafe { &raw const (*rport).dev_loss_tmo }),
+        }
+    }
+
+    /// The port is lost for good: unblocks the devices, whose commands fail from now on, stops the
+    /// timers and waits for those that run.
+    ///
+    /// To be called before [`Host::remove`], which could wait for a command of a blocked device, or, while the
+    /// class takes over a connection, take a device away whose last writes could still be done; and once
+    /// more after it, as an attribute can start the timer of [`Operations::reconnect`] again.
+    ///
+    /// Context: process, may sleep.
+    pub fn stop(&self) {
+        // SAFETY: By the type invariant. The host is there as long as the port is.
+        unsafe { bindings::srp_stop_rport_timers(self.rport.as_ptr()) };
+    }
+
+    fn lld_data(&self) -> *mut *mut ffi::c_void {
+        // SAFETY: By the type invariant the port is alive.
+        unsafe { &raw mut (*self.rport.as_ptr()).lld_data }
+    }
+}
+
+impl<T: Operations> Drop for Rport<T> {
+    fn drop(&mut self) {
+        // No attribute and no timer is left then to ask for the driver.
+        self.host.remove();
+        self.stop();
+        // SAFETY: By the type invariant there is a reference to give back.
+        unsafe { bindings::srp_rport_put(self.rport.as_ptr()) };
+    }
+}
+
+/// Adds a port without a driver, and takes a reference to it.
+///
+/// # Safety
+///
+/// `shost` was added, with the template of a [`Transport`], and is not removed meanwhile.
+unsafe fn add_rport(
+    shost: *mut bindings::Scsi_Host,
+    port_id: &[u8; 16],
+) -> Result<NonNull<bindings::srp_rport>> {
+    let mut identifiers = bindings::srp_rport_identifiers {
+        port_id: *port_id,
+        // CAST: 1.
+        roles: bindings::SRP_RPORT_ROLE_TARGET as u8,
+    };
+
+    // SAFETY: By the requirements of this function.
+    let rport = from_err_ptr(unsafe { bindings::srp_rport_add(shost, &mut identifiers) })?;
+    let rport = NonNull::new(rport).ok_or(ENOMEM)?;
+
+    // SAFETY: The port was added just now, and stays until the host is removed.
+    let dev = unsafe { &raw mut (*rport.as_ptr()).dev };
+    // The class does not look whether it could make the folder of the port, a child of it, and the
+    // files in there.
+    // SAFETY: The port stays until the host is removed. `complete` is for the child of a port.
+    match unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(complete)) } {
+        0 => {
+            // It would remove the folder later all the same, and crash.
+            // SAFETY: The port stays until the host is removed. What is not in sysfs has no other user.
+            unsafe { bindings::transport_destroy_device(dev) };
+            return Err(ENOMEM);
+        }
+        1 => {}
+        _ => return Err(ENOMEM),
+    }
+
+    // SAFETY: The port stays until the host is removed.
+    unsafe { bindings::srp_rport_get(rport.as_ptr()) };
+    Ok(rport)
+}
+
+/// Whether the folder of a port has the file that is made last, `delete`: 1, or else `-ENOMEM`. Either
+/// ends the walk at the first device.
+///
+/// # Safety
+///
+/// `child` is in sysfs and stays there.
+unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
+    // SAFETY: By the requirements of this function.
+    let folder = unsafe { (*child).kobj.sd };
+    // SAFETY: As above; the device keeps its folder.
+    let file =
+        unsafe { bindings::srp_helper_kernfs_find_and_get(folder.cast(), c"delete".as_char_ptr()) };
+    if file.is_null() {
+        return ENOMEM.to_errno();
+    }
+    // SAFETY: The reference was taken just now.
+    unsafe { bindings::kernfs_put(file) };
+    1
+}
+
+/// The driver of a port, if it is known already: the port is there shortly before.
+///
+/// # Safety
+///
+/// `rport` is a port of a [`Rport<T>`], whose drop does not return while the reference is in use.
+unsafe fn driver<'a, T: Operations>(rport: *mut bindings::srp_rport) -> Option<ArcBorrow<'a, T>> {
+    // SAFETY: By the requirements of this function the port is alive.
+    let lld_data = unsafe { &raw mut (*rport).lld_data };
+    // SAFETY: `lld_data` is valid and only accessed atomically.
+    let driver = unsafe { atomic_load(lld_data, Acquire) }.cast::<T>();
+    if driver.is_null() {
+        return None;
+    }
+    // SAFETY: By the type invariant of `Rport` it is the pointer of its `driver`, which it has until its
+    // drop has returned.
+    Some(unsafe { ArcBorrow::from_raw(driver) })
+}
+
+/// # Safety
+///
+/// May only be called by the transport class for the `delete` attribute of a port of a [`Rport<T>`], or
+/// when its `dev_loss_tmo` has passed.
+unsafe extern "C" fn rport_delete_callback<T: Operations>(rport: *mut bindings::srp_rport) {
+    // SAFETY: By the requirements of this function. The drop of the `Rport` removes the attribute, which
+    // waits for this call, and then stops the timer, which waits for it, too.
+    if let Some(driver) = unsafe { driver::<T>(rport) } {
+        T::rport_delete(driver);
+    }
+}
+
+/// # Safety
+///
+/// May only be called by `srp_reconnect_rport()` for a port of a [`Rport<T>`].
+unsafe extern "C" fn reconnect_callback<T: Operations>(
+    rport: *mut bindings::srp_rport,
+) -> ffi::c_int {
+    // SAFETY: By the requirements of this function. The drop of the `Rport` waits for the timer that calls it;
+    // the other caller is `Rport::reconnect`, which has the `Rport`.
+    let driver = unsafe { driver::<T>(rport) };
+    let result = driver.map_or(Err(ENODEV), T::reconnect);
+    if let (Some(driver), Err(_)) = (driver, result) {
+        // The class counts this call as a try that failed, and its pauses grow with the count.
+        let failed = i32::try_from(driver.failed_reconnects()).unwrap_or(i32::MAX);
+        // SAFETY: By the requirements of this function the port is alive. The caller holds the mutex,
+        // or is the one work item that changes the count.
+        unsafe { (*rport).failed_reconnects = failed.max(1) - 1 };
+    }
+    if result.is_ok() {
+        // The class leaves its timer for the next try as it is, with the pause that it has grown to.
+        // SAFETY: By the requirements of this function the port is alive; its work items are
+        // initialised. The caller holds the mutex, under which the class sets this timer.
+        unsafe { bindings::cancel_delayed_work(&raw mut (*rport).reconnect_work) };
+    }
+    result.err().map_or(0, |e| e.to_errno())
+}
+
+/// # Safety
+///
+/// May only be called by the transport class for a port of a [`Rport<T>`].
+unsafe extern "C" fn terminate_io_callback<T: Operations>(rport: *mut bindings::srp_rport) {
+    // SAFETY: By the requirements of this function: it is called by the timers and by the functions of the
+    // `Rport`, and its drop waits for the timers.
+    if let Some(driver) = unsafe { driver::<T>(rport) } {
+        T::terminate_io(driver);
+    }
+}
+
+#[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
+mod tests;
