@@ -257,10 +257,10 @@ pub unsafe trait HasDelayed<const ID: u64 = 0>: Sized {
     unsafe fn delayed_container_of(delayed: *const Delayed<Self, ID>) -> *const Self;
 }
 
-/// Implements [`HasDelayed`]: `impl_has_delayed! { impl HasDelayed<0> for Session { self.timer } }`.
+/// Implements [`HasDelayed`]: `impl_has_delayed! { impl HasDelayed<FILL> for Session { self.fill.timer } }`.
 #[macro_export]
 macro_rules! impl_has_delayed {
-    ($(impl HasDelayed<$id:literal> for $self:ty { self.$field:ident })*) => {$(
+    ($(impl HasDelayed<$id:tt> for $self:ty { self.$($field:ident).+ })*) => {$(
         #[allow(unsafe_code)]
         // SAFETY: The field has the right type, or this does not compile, and `container_of!` undoes
         // the projection to it.
@@ -270,7 +270,7 @@ macro_rules! impl_has_delayed {
                 this: *const Self,
             ) -> *const $crate::workqueue::Delayed<Self, $id> {
                 // SAFETY: By the safety requirements `this` points at a valid value.
-                unsafe { &raw const (*this).$field }
+                unsafe { &raw const (*this).$($field).+ }
             }
 
             #[inline]
@@ -278,7 +278,7 @@ macro_rules! impl_has_delayed {
                 delayed: *const $crate::workqueue::Delayed<Self, $id>,
             ) -> *const Self {
                 // SAFETY: By the safety requirements it is this field of a `Self`.
-                unsafe { ::kernel::container_of!(delayed.cast_mut(), Self, $field) }
+                unsafe { ::kernel::container_of!(delayed.cast_mut(), Self, $($field).+) }
             }
         }
     )*};

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a session, the login at one target.
-//!
-//! ```text
-//!                           +--Reconnected--+
-//!                           v               |
-//!   Connecting --LoggedIn--> Live --Fail--> Recovering
-//!       |   |                 |               |
-//!       |   +--Fail--> Failed |               |
-//!       |                |    |               |
-//!       +----Remove------+----+----Remove-----+---> Removing --Removed--> Gone
-//! ```
+//! The life of a session, the login at one target, and its times. How it goes on is in
+//! [`recovery`](super::recovery).
 
 /// A login at a target that has said nothing for this many milliseconds is given up, unless the target has asked
 /// for more time. The connection managers repeat a request each 4 s or so; another login would only find a target
@@ -62,70 +53,6 @@ impl State {
     pub const fn is_ending(self) -> bool {
         matches!(self, Self::Failed | Self::Removing | Self::Gone)
     }
-}
-
-/// What happens to a session.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// The login is done, and the disks have been looked for.
-    LoggedIn,
-    /// A login, a connection or the protocol failed.
-    Fail,
-    /// There is a new connection.
-    Reconnected,
-    /// Somebody wants the session gone: logout, module unload, device removal, a login that failed,
-    /// a target that was away for too long.
-    Remove,
-    /// The removal is done.
-    Removed,
-}
-
-impl Event {
-    /// All events.
-    pub const ALL: [Self; 5] = [
-        Self::LoggedIn,
-        Self::Fail,
-        Self::Reconnected,
-        Self::Remove,
-        Self::Removed,
-    ];
-}
-
-/// What an event does to a session.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
-    /// The state changes; whoever caused it carries out what the new state means, once.
-    To(State),
-    /// The event came late or twice and changes nothing.
-    Stay,
-}
-
-/// What `event` does in `state`, or `None` if it must not happen there.
-pub const fn next(state: State, event: Event) -> Option<Step> {
-    Some(match (state, event) {
-        (State::Connecting, Event::LoggedIn) => Step::To(State::Live),
-        (State::Connecting, Event::Fail) => Step::To(State::Failed),
-        (State::Live, Event::Fail) => Step::To(State::Recovering),
-        (State::Recovering, Event::Reconnected) => Step::To(State::Live),
-        (State::Connecting | State::Live | State::Failed | State::Recovering, Event::Remove) => {
-            Step::To(State::Removing)
-        }
-        (State::Removing, Event::Removed) => Step::To(State::Gone),
-        // The connection was lost or removed while the login was being finished, or the removal
-        // came before the end of a reconnect.
-        (State::Failed | State::Removing, Event::LoggedIn) => Step::Stay,
-        (State::Removing | State::Gone, Event::Reconnected) => Step::Stay,
-        (State::Failed | State::Recovering | State::Removing | State::Gone, Event::Fail) => {
-            Step::Stay
-        }
-        (State::Removing | State::Gone, Event::Remove) => Step::Stay,
-        (State::Live | State::Recovering | State::Gone, Event::LoggedIn) => return None,
-        (State::Connecting | State::Live | State::Failed, Event::Reconnected) => return None,
-        (
-            State::Connecting | State::Live | State::Failed | State::Recovering | State::Gone,
-            Event::Removed,
-        ) => return None,
-    })
 }
 
 /// The pause before the try with this number, from 0, to add channels that are missing: doubled each

@@ -8,7 +8,7 @@ use srp_host::logic::{
     registration::{way, Limits, Regions, Transfer, Way},
     removal::{self, Next},
     send_queue::{DeviceLimits, Sizes},
-    session::{self, Step},
+    session,
     slot::{self, Word},
     starving::{period_ms, Look, Starving, Verdict},
     strikes::{self, Strikes},
@@ -155,38 +155,6 @@ fn slot_words() {
         last.with_state(slot::State::Failed),
         Word::new(slot::State::Failed, u32::MAX)
     );
-}
-
-#[test]
-fn session_table() {
-    use session::{next, Event::*, State::*};
-    let expected = |state, event| match (state, event) {
-        (Connecting, LoggedIn) => Some(Step::To(Live)),
-        (Connecting, Fail) => Some(Step::To(Failed)),
-        (Live, Fail) => Some(Step::To(Recovering)),
-        (Recovering, Reconnected) => Some(Step::To(Live)),
-        (Connecting | Live | Failed | Recovering, Remove) => Some(Step::To(Removing)),
-        (Removing, Removed) => Some(Step::To(Gone)),
-        (Failed | Removing, LoggedIn) => Some(Step::Stay),
-        (Removing | Gone, Reconnected) => Some(Step::Stay),
-        (Failed | Recovering | Removing | Gone, Fail) => Some(Step::Stay),
-        (Removing | Gone, Remove) => Some(Step::Stay),
-        _ => None,
-    };
-    for state in session::State::ALL {
-        for event in session::Event::ALL {
-            let step = next(state, event);
-            assert_eq!(step, expected(state, event), "{state:?} {event:?}");
-            if let Some(Step::To(to)) = step {
-                // A session that is ending never comes back, and only a new connection leads back.
-                assert!(!state.is_ending() || to.is_ending());
-                assert!(to as u8 > state as u8 || event == Reconnected);
-            }
-            // Whatever happened, it can be removed or is being removed.
-            assert!(next(state, Remove).is_some());
-        }
-    }
-    assert_eq!(session::LOGIN_TIMEOUT_MS, 30_000);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! nobody waits without somebody who ends it is looked for backwards from the ends.
 
 use srp_host::logic::{
-    recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State},
+    recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State, View},
     session::State as Life,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -472,6 +472,24 @@ fn every_pair() {
         for event in events() {
             let (after, action) = next(state, event);
             pairs += 1;
+            let view = View::from_word(after.view().word());
+            assert_eq!(view.life(), after.life);
+            assert_eq!(
+                (
+                    view.is_lost(),
+                    view.is_down(),
+                    view.is_failing(),
+                    view.is_settled(),
+                    view.is_asked()
+                ),
+                (
+                    after.is_lost(),
+                    after.is_down(),
+                    after.failing,
+                    after.is_settled(),
+                    after.asked
+                ),
+            );
             assert!(
                 !state.life.is_ending() || after.life.is_ending(),
                 "{state:?} {event:?}"
