@@ -17,6 +17,7 @@ pub mod front;
 pub mod geometry;
 pub mod log;
 pub mod logic;
+pub mod login;
 pub mod mapping;
 pub mod port;
 pub mod probe;

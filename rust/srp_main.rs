@@ -30,10 +30,13 @@ use kernel::{
 use pm::Notifier;
 use rdma::client::Registration;
 use scsi::transport::srp::Transport;
-use srp::port::{
-    AllPorts,
-    Initiator,
-    Queues, //
+use srp::{
+    front::sysfs::PORT_ATTRIBUTES,
+    port::{
+        AllPorts,
+        Initiator,
+        Queues, //
+    }, //
 };
 use workqueue::{
     Flags,
@@ -94,7 +97,7 @@ impl kernel::InPlaceModule for Module {
             };
             let transport = Arc::new(Transport::new(params::timeouts())?, GFP_KERNEL)?;
             let all = AllPorts::new()?;
-            let initiator = Initiator::new(transport, queues, all.clone())?;
+            let initiator = Initiator::new(&PORT_ATTRIBUTES, transport, queues, all.clone())?;
             Ok(try_pin_init!(Self {
                 _end: Ending(all.clone()),
                 _sleep <- Notifier::new(all),

@@ -5,7 +5,6 @@
 use super::{
     connect::Plan,
     error::Lost,
-    front::sysfs::PORT_ATTRIBUTES,
     geometry::Geometry,
     session::{
         Key,
@@ -33,6 +32,7 @@ use crate::{
     },
     scsi::transport::srp::Transport,
     sysfs::{
+        AttributeGroup,
         Class,
         ClassDevice,
         Namespaced, //
@@ -114,21 +114,22 @@ impl SleepHandler for AllPorts {
 }
 
 impl Initiator {
-    /// Registers the class `infiniband_srp`. Sleeps.
+    /// Registers the class `infiniband_srp`, whose folders have the files of `attributes`. Sleeps.
     ///
     /// # Errors
     ///
     /// `EEXIST` if the C driver is loaded, `ENOMEM`.
     pub fn new(
+        attributes: &'static AttributeGroup<ClassDevice<Arc<Port>>>,
         transport: Arc<Transport<Session>>,
         queues: Queues,
         all: Arc<AllPorts>,
     ) -> Result<Self> {
         Ok(Self {
             class: if compat::PORTS_IN_NAMESPACES {
-                Class::in_namespaces(c"infiniband_srp", &PORT_ATTRIBUTES)?
+                Class::in_namespaces(c"infiniband_srp", attributes)?
             } else {
-                Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?
+                Class::new(c"infiniband_srp", attributes)?
             },
             transport,
             queues,

@@ -15,9 +15,11 @@ mod ending;
 mod loss;
 mod rport;
 mod starving;
+mod upper;
 mod watch;
 
 pub use ending::LOG_OUT_PATIENCE_MS;
+pub use upper::Upper;
 
 use ending::Patience;
 
@@ -28,7 +30,6 @@ use super::{
         LoginFailure,
         Trouble, //
     },
-    front::scsi::Io,
     geometry::Geometry,
     logic::{
         backoff::Backoff,
@@ -55,10 +56,7 @@ use super::{
 };
 use crate::{
     rdma::pd::Pd,
-    scsi::{
-        transport::srp::Rport,
-        Host, //
-    },
+    scsi::transport::srp::Rport,
     sync::{
         new_spinlock_irq,
         Completion,
@@ -111,7 +109,7 @@ pub type Key = (Guid, Guid, Guid);
 pub(super) struct Live {
     pub(super) pd: Option<Arc<Pd>>,
     pub(super) channels: Option<Arc<Channels>>,
-    pub(super) host: Option<Arc<Host<Io>>>,
+    pub(super) host: Option<Arc<dyn Upper>>,
     pub(super) rport: Option<Arc<Rport<Session>>>,
 }
 
@@ -476,7 +474,7 @@ impl Session {
         &self,
         pd: Arc<Pd>,
         channels: Arc<Channels>,
-        host: Arc<Host<Io>>,
+        host: Arc<dyn Upper>,
         descriptors: u32,
     ) -> Result {
         self.descriptors.store(descriptors, Relaxed);
@@ -549,7 +547,7 @@ impl Session {
     }
 
     /// The channels and the host, if the login has come so far.
-    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<Host<Io>>>) {
+    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn Upper>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())
     }

@@ -43,16 +43,21 @@ use crate::{
             },
             tag::Tag, //
         },
+        login::Connected,
         port::Port,
         proto::{
             ids::Lun,
+            options::Options,
             tmf::{
                 Function,
                 TmfStatus,
                 NO_TASK, //
             }, //
         },
-        session::Session,
+        session::{
+            Session,
+            Upper, //
+        },
         slot::{
             Cell,
             Owner, //
@@ -66,18 +71,19 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    str::CStr,
+    str::{
+        CStr,
+        CString, //
+    },
     sync::Arc,
     time::Msecs, //
 };
 
-/// A command to a disk may take this long, or as long as the transport tries; error handling begins
-/// then.
-pub const DISK_TIMEOUT_MS: Msecs = 30_000;
 /// A reset of the host waits so long for the next connection: for its turn, and for a target that is silent.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
-/// What the callbacks of a host need: the session and its connections, one for each hardware queue.
+/// What the callbacks of a host need: the session and its connections. The number of a connection is that of its
+/// hardware queue.
 pub struct Io {
     session: Arc<Session>,
     connections: Arc<Channels>,
@@ -86,19 +92,41 @@ pub struct Io {
 }
 
 impl Io {
-    /// The number of a connection is that of its hardware queue.
-    pub fn new(
-        session: Arc<Session>,
-        connections: Arc<Channels>,
-        target_can_queue: u32,
-        facts: Facts,
-    ) -> Self {
-        Self {
+    /// Makes the host of a session that is connected.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Host::new`].
+    pub fn host(connected: &Connected<'_>, options: &Options<'_>) -> Result<Arc<dyn Upper>> {
+        let Connected {
             session,
-            connections,
-            target_can_queue,
+            channels,
+            limits,
+        } = connected;
+        let facts = Facts {
+            id_ext: options.id_ext,
+            ioc_guid: options.ioc_guid,
+            sgid: session.plan.sgid,
+            comp_vector: options.comp_vector.unwrap_or(0),
+            tl_retry_count: options.tl_retry_count,
+            ack_timeout: options.ack_timeout,
+            tos: options.tos,
+            cmd_sg_entries: options.cmd_sg_entries,
+            allow_ext_sg: options.allow_ext_sg,
+        };
+        let io = Self {
+            session: Arc::clone(session),
+            connections: channels.clone(),
+            target_can_queue: options.target_can_queue.unwrap_or(0),
             facts,
-        }
+        };
+        let io = Arc::new(io, GFP_KERNEL)?;
+        let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
+        let transport = session.port().transport().clone();
+        Ok(Arc::new(
+            Host::new(limits, &info, Some(transport), io)?,
+            GFP_KERNEL,
+        )?)
     }
 
     /// What was said at login.

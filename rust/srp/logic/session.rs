@@ -7,6 +7,9 @@
 /// for more time. The connection managers repeat a request each 4 s or so; another login would only find a target
 /// that is at the same address, but not the same machine any longer.
 pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
+/// A command to a disk may take this many milliseconds, or as long as the transport tries; error handling begins
+/// then.
+pub const DISK_TIMEOUT_MS: u32 = 30_000;
 /// A task management request that is not answered in this many milliseconds has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
 /// An address or route that is not found in this many milliseconds is given up. ARP asks three times, a second

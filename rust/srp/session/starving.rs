@@ -8,10 +8,12 @@ use super::Session;
 use crate::{
     srp::{
         error::Lost,
-        front::scsi::DISK_TIMEOUT_MS,
-        logic::starving::{
-            period_ms,
-            Verdict, //
+        logic::{
+            session::DISK_TIMEOUT_MS,
+            starving::{
+                period_ms,
+                Verdict, //
+            }, //
         }, //
     },
     workqueue::{

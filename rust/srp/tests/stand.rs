@@ -11,7 +11,7 @@ use crate::{
     scsi::transport::srp::Transport,
     srp::{
         error::LoginFailure,
-        front::sysfs::tests::{
+        login::tests::{
             begin,
             log_in, //
         },

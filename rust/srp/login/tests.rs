@@ -6,12 +6,7 @@ mod busy;
 mod lost;
 mod redirect;
 
-use super::{
-    plan,
-    store_add_target,
-    Geometry,
-    Options, //
-};
+use super::Connected;
 use crate::{
     errno::{
         ECONNRESET,
@@ -41,12 +36,19 @@ use crate::{
             Purpose, //
         },
         error::LoginFailure,
+        front::{
+            scsi::Io,
+            sysfs::store_add_target, //
+        },
         logic::session::State,
         proto::{
             cm_rej::CmRej,
             login::LoginError,
             login_rej::RejReason,
-            options::Defaults, //
+            options::{
+                Defaults,
+                Options, //
+            },
         },
         session::Session,
         tests::{
@@ -137,9 +139,7 @@ fn defaults() -> Defaults {
 /// A session that has not begun to log in.
 pub(in crate::srp) fn begin(stand: &Stand, text: &[u8]) -> Result<Arc<Session>> {
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
-    let plan = plan(&stand.port, &options)?;
-    let geometry = Geometry::new(&options, stand.port.device().limits())?;
-    stand.port.begin(options.key(), plan, geometry)
+    super::begin(&stand.port, &options)
 }
 
 /// A session that is logged in. One that failed has gone when this returns.
@@ -149,7 +149,8 @@ pub(in crate::srp) fn log_in(
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
-    Ok(match super::log_in(&session, &options) {
+    let host = |connected: &Connected<'_>| Io::host(connected, &options);
+    Ok(match super::connect(&session, &options, host) {
         Ok(()) => Ok(session),
         Err(why) => {
             stand.end(&session);

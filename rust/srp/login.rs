@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A login, from the options to the disks.
+
+use super::{
+    channels::Channels,
+    connect::{
+        Address,
+        Login,
+        Plan,
+        Purpose,
+        Service,
+        Way, //
+    },
+    error::LoginFailure,
+    geometry::Geometry,
+    log::session_log,
+    logic::session::LOGIN_TIMEOUT_MS,
+    port::Port,
+    proto::{
+        self,
+        guid::{
+            Gid,
+            IoClass, //
+        },
+        ids::PortId,
+        options::{
+            Options,
+            Target, //
+        }, //
+    },
+    session::{
+        Session,
+        Upper,
+        LOG_OUT_PATIENCE_MS, //
+    }, //
+};
+use crate::{
+    net::{
+        Namespace,
+        SocketAddr, //
+    },
+    params,
+    rdma::device::Fabric,
+    scsi, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A session that is connected and has no host yet.
+pub struct Connected<'a> {
+    /// The session.
+    pub session: &'a Arc<Session>,
+    /// Its channels, connected or not, one for each hardware queue.
+    pub channels: Arc<Channels>,
+    /// What the midlayer may ask for.
+    pub limits: scsi::Limits,
+}
+
+/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and looks for disks.
+/// A login that fails leaves nothing. Sleeps, while the target answers, at most 10 s longer, and for the time
+/// that the midlayer takes to look at the disks.
+///
+/// # Errors
+///
+/// - `EINVAL` for options that the port or its device cannot have
+/// - `EEXIST` if the port is logged in there
+/// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` by an iWARP port, or a device without fast registration
+/// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
+/// - [`LoginFailure::errno`] for a login that failed
+/// - `ECONNRESET` if the connection was lost while the disks were looked for
+pub fn log_in(
+    port: &Arc<Port>,
+    options: &Options<'_>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+) -> Result {
+    let session = begin(port, options)?;
+    let result = connect(&session, options, host);
+    if let Err(why) = &result {
+        session_log!(
+            Warning,
+            session,
+            "login at {} failed: {}",
+            fmt!("{}", session.plan.way),
+            format_args!("{why}")
+        );
+        session.remove(LOG_OUT_PATIENCE_MS);
+        port.wait_gone(&session);
+    }
+    result.map_err(|why| why.errno())
+}
+
+/// Decides where to log in and how large all is, and makes the session.
+fn begin(port: &Arc<Port>, options: &Options<'_>) -> Result<Arc<Session>> {
+    let plan = plan(port, options)?;
+    let geometry = Geometry::new(options, port.device().limits()).inspect_err(|e| {
+        pr_warn!(
+            "{}: login refused: the RDMA device cannot do it: error {}\n",
+            format_args!("{}", port.name()),
+            e.to_errno()
+        );
+    })?;
+    port.begin(options.key(), plan, geometry)
+}
+
+/// Connects the session, adds its host and looks for disks.
+fn connect(
+    session: &Arc<Session>,
+    options: &Options<'_>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+) -> Result<(), LoginFailure> {
+    let login = Login::new(session, Purpose::First, LOGIN_TIMEOUT_MS)?;
+    let (channels, granted) = login.first()?;
+    let add = || -> Result<u16> {
+        let channels = Arc::new(channels, GFP_KERNEL)?;
+        let connected = Connected {
+            session,
+            channels: channels.clone(),
+            limits: session.geometry.host_limits(channels.len(), &granted)?,
+        };
+        let descriptors = session.geometry.needed_descriptors(&granted);
+        let host = host(&connected)?;
+        session.keep(login.pd().clone(), channels, host.clone(), descriptors)?;
+        // In sysfs the order is always that of revision 16a.
+        let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
+        let parent = session.port().device().parent();
+        session.keep_rport(host.add(parent, &port_id.0, session)?)?;
+        Ok(connected.limits.can_queue)
+    };
+    let can_queue = add().map_err(|e| match e {
+        _ if session.is_ending() => LoginFailure::Removed,
+        e => LoginFailure::Step("SCSI host", e),
+    })?;
+    session_log!(
+        Info,
+        session,
+        "logged in at {}: {} channels of {can_queue} commands",
+        fmt!("{}", session.plan.way),
+        granted.len()
+    );
+    session.look_for_disks()
+}
+
+/// Who logs in where.
+fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
+    let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
+    if let Some(timeout) = options.ack_timeout {
+        // TCP waits by itself.
+        check_transport(
+            port,
+            format_args!("'ack_timeout={timeout}': the port has the timeouts of TCP"),
+        )?;
+    }
+    let way = match options.target {
+        Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
+        Target::Ib {
+            dgid,
+            pkey,
+            service_id,
+        } => {
+            check_service(port, pkey)?;
+            Way::Ib(Service::new(dgid, pkey, service_id, topspin)?)
+        }
+    };
+    let sgid = port
+        .device()
+        .gid(port.number(), 0)
+        .map(Gid)
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: the port has no GID; is its network interface up?\n",
+                format_args!("{}", port.name())
+            );
+        })?;
+    let initiator = if topspin {
+        PortId::topspin(port.device().node_guid())
+    } else {
+        options.initiator_port(sgid.interface_id())
+    };
+    Ok(Plan {
+        way,
+        sgid,
+        initiator,
+        target: options.target_port(),
+        retry_count: options.tl_retry_count,
+        ack_timeout: options.ack_timeout,
+        tos: options.tos,
+    })
+}
+
+/// The IP addresses of an RDMA/CM login.
+fn address(
+    port: &Port,
+    src: Option<proto::address::Address<'_>>,
+    dest: proto::address::Address<'_>,
+) -> Result<Address> {
+    let net = Namespace::current();
+    let resolve = |what: &str, address: &proto::address::Address<'_>| {
+        SocketAddr::with_scope(
+            &net,
+            address.ip,
+            address.port.unwrap_or(0),
+            address.scope.map(str::as_bytes),
+        )
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: {what}={}: no such network interface\n",
+                format_args!("{}", port.name()),
+                format_args!("{address}")
+            )
+        })
+    };
+    let src = src.map(|src| resolve("src", &src)).transpose()?;
+    let dest = resolve("dest", &dest)?;
+    Address::new(net, src, dest)
+}
+
+/// Whether the port is one of InfiniBand or RoCE; `why` says what iWARP has no use for.
+fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
+    if port.device().fabric(port.number()) == Fabric::Other {
+        pr_warn!(
+            "{}: login refused: {why}\n",
+            format_args!("{}", port.name())
+        );
+        return Err(crate::errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// Whether the port can make an InfiniBand CM login in this partition.
+fn check_service(port: &Port, pkey: u16) -> Result {
+    check_transport(
+        port,
+        format_args!("dgid: the port has no InfiniBand connection manager, use dest"),
+    )?;
+    port.device()
+        .pkey_index(port.number(), pkey)
+        .map(|_| ())
+        .inspect_err(|_| {
+            pr_warn!(
+                "{}: login refused: pkey={pkey:04x}: the port is not in that partition\n",
+                format_args!("{}", port.name())
+            )
+        })
+}
+
+#[cfg(SRP_KUNIT)]
+pub(in crate::srp) mod tests;
