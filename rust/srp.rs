@@ -22,7 +22,6 @@ pub mod mapping;
 pub mod port;
 pub mod probe;
 pub mod proto;
-pub mod recovery;
 pub mod session;
 pub mod slot;
 pub mod statistics;

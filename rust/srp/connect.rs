@@ -46,7 +46,6 @@ use crate::{
         self,
         monotonic_ns, //
     },
-    workqueue::Delayed, //
 };
 use attempt::{
     Attempt,
@@ -471,9 +470,7 @@ impl<'a> Login<'a> {
             if limit == 0 {
                 return Err(LoginFailure::Timeout("connect request"));
             }
-            let _ = <Delayed<Session, 4>>::schedule(session.clone(), limit);
-            let result = f();
-            let over = !Delayed::<Session, 4>::cancel_sync(session);
+            let (result, over) = session.wait_at_most(limit, f);
             match result {
                 Err(LoginFailure::Signal) if over && !self.is_over() => {
                     Err(LoginFailure::Timeout("connect request"))

@@ -55,10 +55,13 @@ use crate::{
             Violation, //
         },
         logic::{
-            session::{
+            recovery::{
+                Action,
+                Attempt,
                 Event,
-                State, //
+                Reset, //
             },
+            session::State,
             strikes::Strikes, //
         },
         session::Session,
@@ -75,10 +78,7 @@ use crate::{
 use kernel::{
     prelude::*,
     str::CString,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc,
     time::{
         delay::fsleep,
         Delta, //
@@ -449,11 +449,14 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.look_for_disks().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
         session.wait_down();
+        let automatic = true;
+        check_eq!(session.on(Event::Try { automatic }), Action::Connect);
         // Another connection is being made, and this says nothing of that one.
         session.fail(Lost::HostReset);
-        check!(!session.phase.lock().broken);
+        let broken = |broken| session.recovery().state().attempt == Attempt::Connecting { broken };
+        check!(broken(false));
         let log = Log::from_now();
-        let strikes = || session.phase.lock().strikes;
+        let strikes = || session.recovery().strikes();
         check_eq!(strikes(), Strikes::new());
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost: protocol violation"), 1);
@@ -463,6 +466,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);
         check_eq!(strikes(), one);
+        check!(broken(true));
         Ok(())
     })
 }
@@ -476,12 +480,14 @@ fn a_late_waiter(soft: &Soft) -> Result {
         session.wait_down();
         // That there is no hope does not end the wait for the try.
         session.fail_fast();
-        check!(session.phase.lock().awaited);
-        let mut phase = session.phase.lock();
-        check!(session.step(&mut phase, Event::Reconnected));
-        session.is_up(&mut phase);
-        check!(!phase.awaited);
-        drop(phase);
+        check_eq!(session.recovery().state().reset, Reset::Wanted);
+        let automatic = false;
+        check_eq!(session.on(Event::Try { automatic }), Action::Connect);
+        check_eq!(session.recovery().state().reset, Reset::Tried);
+        check_eq!(session.on(Event::Connected), Action::Take);
+        check_eq!(session.commit(), Ok(()));
+        check_eq!(session.on(Event::Returned), Action::LookAfter);
+        check_eq!(session.recovery().state().reset, Reset::None);
         check!(!session.is_lost());
         session.wait_down();
         Ok(())
@@ -492,10 +498,10 @@ fn a_late_waiter(soft: &Soft) -> Result {
 fn the_first_report(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.look_for_disks().map_err(|why| why.errno())?;
-        let never = session.last_scan.load(Relaxed);
+        let never = session.last_scan();
         session.units_changed();
         for _ in 0..100 {
-            if session.last_scan.load(Relaxed) != never {
+            if session.last_scan() != never {
                 return Ok(());
             }
             fsleep(Delta::from_millis(10));

@@ -669,6 +669,11 @@ impl Recovery {
         &self.backoff
     }
 
+    /// Violations of the protocol so far.
+    pub const fn strikes(&self) -> Strikes {
+        self.strikes
+    }
+
     /// `event` happens at the time `now`, in nanoseconds of the monotonic clock.
     pub const fn on(&mut self, event: Event, now: i64) -> Action {
         let before = self.state;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session loses its connection.
+//! How a session loses its connection, and what it tells of that.
 
-use super::Session;
+use super::{
+    ending::ENDING,
+    Session, //
+};
 use crate::{
     srp::{
         error::{
@@ -11,27 +14,45 @@ use crate::{
         },
         log::session_log,
         logic::{
-            backoff::Loss,
-            session::{
-                Event,
-                State, //
+            budget::Budget,
+            recovery::{
+                Action,
+                Cause,
+                Event, //
             }, //
         },
         trace, //
     },
-    sys::monotonic_ns,
+    sys::{
+        monotonic_ns,
+        real_seconds, //
+    },
     trace::{
         trace,
         Text, //
     }, //
 };
-use kernel::sync::{
-    atomic::{
-        Relaxed,
-        Release, //
-    },
-    Arc, //
-};
+use kernel::sync::Arc;
+
+/// What is told, in the log and in files.
+pub(super) struct News {
+    /// The last trouble, and when it came, in seconds since 1970.
+    last: Option<(i64, Trouble)>,
+    /// What the log may still have of losses.
+    budget: Budget,
+    /// It has had enough, and does not have the last one either.
+    quiet: bool,
+}
+
+impl News {
+    pub(super) const fn new() -> Self {
+        Self {
+            last: None,
+            budget: Budget::new(),
+            quiet: false,
+        }
+    }
+}
 
 impl Session {
     /// The connection is of no more use: ends it and the commands. A live session gets another one,
@@ -43,77 +64,57 @@ impl Session {
     }
 
     pub(super) fn lose(self: &Arc<Self>, why: Option<Lost>) {
-        let reset = matches!(why, Some(Lost::HostReset));
-        let mut phase = self.phase.lock();
-        phase.awaited |= reset;
-        if self.lost.load(Relaxed) {
-            // Whoever wants this gets a try, or what is being made if that succeeds.
-            if reset {
-                phase.reset = true;
-                phase.backoff.hurry();
-                drop(phase);
-                return self.begin_reconnect();
-            }
-            // While another connection is made it may be that one, which nobody else would tell of.
-            let news = phase.state == State::Recovering && self.is_down() && !phase.broken;
-            phase.broken = true;
-            drop(phase);
-            match why.filter(|_| news) {
-                Some(why) if why.is_strike() => self.strike(&why),
-                Some(why) => self.say_lost(&why),
-                None => {}
-            }
-            return;
-        }
-        self.lost.store(true, Release);
-        if self.step(&mut phase, Event::Fail) && phase.state == State::Recovering {
-            self.settled.store(false, Relaxed);
-        }
-        let now = monotonic_ns();
-        let loss = match why {
-            Some(why) if why.is_strike() => {
-                phase.strikes.add(now);
-                Loss::Violation
-            }
-            Some(Lost::HostReset) => Loss::Reset,
-            _ => Loss::Plain,
+        let cause = match why {
+            Some(Lost::HostReset) => Cause::Reset,
+            Some(why) if why.is_strike() => Cause::Violation,
+            _ => Cause::Plain,
         };
-        let life = now.saturating_sub(phase.since);
-        phase.backoff.lost(life, loss);
-        phase.reset = reset;
-        drop(phase);
-        if let Some(why) = why {
-            trace!(lost(trace::host(self.host_number()), &Text::new(why)));
-            self.say_lost(&why);
+        match (self.on(Event::Lost(cause)), why) {
+            (Action::End { say }, why) => {
+                if let Some(why) = why {
+                    trace!(lost(trace::host(self.host_number()), &Text::new(why)));
+                    if say {
+                        self.say_lost(&why);
+                    }
+                }
+                // It is not queued: the work for the last connection is done before there is this one.
+                let _ = self.queues.ending.enqueue::<Self, ENDING>(self.clone());
+            }
+            (Action::Say, Some(why)) => self.say_lost(&why),
+            (Action::Try, _) => self.begin_reconnect(),
+            _ => {}
         }
-        // It is not queued: the work for the last connection was done before there was this one.
-        let _ = self.queues.ending.enqueue::<Self, 0>(self.clone());
     }
 
     /// The target has broken the protocol on a connection that is not the session's yet: counts that, and says
     /// so. Any context.
     pub(in crate::srp) fn strike(&self, why: &Lost) {
-        self.phase.lock().strikes.add(monotonic_ns());
+        {
+            let mut recovery = self.recovery.lock();
+            let before = recovery.state();
+            recovery.strike(monotonic_ns());
+            self.publish(before, recovery.state());
+        }
         self.say_lost(why);
     }
 
     fn say_lost(&self, why: &Lost) {
-        if self.leaving.load(Relaxed) {
-            return;
-        }
         self.statistics.connections_lost.increment();
         if matches!(why, Lost::Violation(_)) {
             self.statistics.violations.increment();
         }
         let trouble = Trouble::Lost(*why);
-        self.note(trouble);
-        let by_user = matches!(why, Lost::HostReset);
-        let said = if by_user {
-            Some(0)
-        } else {
-            self.phase.lock().budget.spend(monotonic_ns())
+        let said = {
+            let mut news = self.news.lock();
+            news.last = Some((real_seconds(), trouble));
+            let said = match why {
+                // A user wants it.
+                Lost::HostReset => Some(0),
+                _ => news.budget.spend(monotonic_ns()),
+            };
+            news.quiet = said.is_none();
+            said
         };
-        self.quiet.store(said.is_none(), Relaxed);
         match said {
             Some(0) => session_log!(Err, self, "{trouble}"),
             Some(kept) => session_log!(
@@ -123,5 +124,21 @@ impl Session {
             ),
             None => {}
         }
+    }
+
+    /// The connection that was lost last, or the try to reconnect that failed last, and when, in seconds since
+    /// 1970. Any context.
+    pub fn last_error(&self) -> Option<(i64, Trouble)> {
+        self.news.lock().last
+    }
+
+    /// From now on that is [`Self::last_error`]. Any context.
+    pub(super) fn note(&self, what: Trouble) {
+        self.news.lock().last = Some((real_seconds(), what));
+    }
+
+    /// The log does not have the loss of the last connection.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.news.lock().quiet
     }
 }

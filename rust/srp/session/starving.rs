@@ -17,14 +17,35 @@ use crate::{
         }, //
     },
     workqueue::{
+        impl_has_delayed,
+        new_delayed,
         Delayed,
-        DelayedItem, //
+        DelayedItem,
+        Handle, //
     }, //
 };
 use kernel::{
+    prelude::*,
     sync::Arc,
     time::Msecs, //
 };
+
+const STARVING: u64 = 8;
+type Timer = Delayed<Session, STARVING>;
+impl_has_delayed! { impl HasDelayed<STARVING> for Session { self.starving.timer } }
+
+/// The next look.
+#[pin_data]
+pub(super) struct Starving {
+    #[pin]
+    timer: Timer,
+}
+
+impl Starving {
+    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
+        pin_init!(Self { timer <- new_delayed!(queue, "Session::starving") })
+    }
+}
 
 impl Session {
     /// Milliseconds that a command to a disk may take.
@@ -36,11 +57,16 @@ impl Session {
     /// command waits, or the connection is lost. Any context.
     pub(in crate::srp) fn watch_credits(self: &Arc<Self>) {
         // If it is set already, that will do.
-        let _ = <Delayed<Self, 7>>::schedule(self.clone(), period_ms(self.command_time()));
+        let _ = Timer::schedule(self.clone(), period_ms(self.command_time()));
+    }
+
+    /// Nobody looks, until a command is refused. Sleeps.
+    pub(super) fn end_starving(self: &Arc<Self>) {
+        Timer::cancel_sync(self);
     }
 }
 
-impl DelayedItem<7> for Session {
+impl DelayedItem<STARVING> for Session {
     fn run(this: Arc<Self>) {
         if this.is_lost() {
             // The next connection has credits; if it has too few, a command is refused there.

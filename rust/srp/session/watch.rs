@@ -7,10 +7,14 @@
 
 use super::Session;
 use crate::workqueue::{
+    impl_has_delayed,
+    new_delayed,
     Delayed,
-    DelayedItem, //
+    DelayedItem,
+    Handle, //
 };
 use kernel::{
+    prelude::*,
     sync::Arc,
     time::Msecs, //
 };
@@ -18,18 +22,40 @@ use kernel::{
 /// How often, in milliseconds.
 const WATCH_MS: Msecs = 20;
 
+const WATCH: u64 = 5;
+type Timer = Delayed<Session, WATCH>;
+impl_has_delayed! { impl HasDelayed<WATCH> for Session { self.watch.timer } }
+
+/// The next look.
+#[pin_data]
+pub(super) struct Watch {
+    #[pin]
+    timer: Timer,
+}
+
+impl Watch {
+    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
+        pin_init!(Self { timer <- new_delayed!(queue, "Session::watch") })
+    }
+}
+
 impl Session {
     /// Begins to look, if there are polled channels, and does so until the connection is down. Any
     /// context.
     pub(in crate::srp) fn watch(self: &Arc<Self>) {
         if self.geometry.polled > 0 {
             // If it is set already, that will do.
-            let _ = <Delayed<Self, 5>>::schedule(self.clone(), WATCH_MS);
+            let _ = Timer::schedule(self.clone(), WATCH_MS);
         }
+    }
+
+    /// Nobody looks any more. The connection is down. Sleeps.
+    pub(super) fn end_watch(self: &Arc<Self>) {
+        Timer::cancel_sync(self);
     }
 }
 
-impl DelayedItem<5> for Session {
+impl DelayedItem<WATCH> for Session {
     fn run(this: Arc<Self>) {
         if let (Some(channels), _) = this.parts() {
             for connection in channels.iter() {

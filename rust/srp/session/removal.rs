@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a session ends: disks, commands, connections, in this order.
+
+use super::Session;
+use crate::{
+    srp::{
+        channel::Connection,
+        error::Lost,
+        logic::{
+            recovery::{
+                Action,
+                Event, //
+            },
+            removal::{
+                self,
+                Next, //
+            },
+            session::LOG_OUT_TIMEOUT_MS, //
+        }, //
+    },
+    sys::monotonic_ns,
+    workqueue::{
+        impl_has_delayed,
+        new_delayed,
+        Delayed,
+        DelayedItem,
+        Handle, //
+    }, //
+};
+use kernel::{
+    impl_has_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::Msecs,
+    workqueue::WorkItem, //
+};
+
+/// The patience of a log-out, in milliseconds; see [`Session::remove`].
+pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
+
+/// A `Work` of the session.
+pub(super) const TEAR_DOWN: u64 = 2;
+impl_has_work! { impl HasWork<Session, TEAR_DOWN> for Session { self.tear_down } }
+
+const REMOVAL: u64 = 7;
+type Timer = Delayed<Session, REMOVAL>;
+impl_has_delayed! { impl HasDelayed<REMOVAL> for Session { self.removal.timer } }
+
+/// The next look at disks that go, and what it goes by.
+#[pin_data]
+pub(super) struct Removal {
+    #[pin]
+    timer: Timer,
+    /// The patience of [`Session::remove`].
+    patience: Atomic<u32>,
+    /// After so many milliseconds the midlayer has ended a command, if it can.
+    limit: Atomic<u32>,
+    /// Commands that had ended when the timer was set.
+    ended: Atomic<i32>,
+    /// How long none has, in milliseconds.
+    quiet: Atomic<u32>,
+}
+
+impl Removal {
+    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
+        pin_init!(Self {
+            timer <- new_delayed!(queue, "Session::removal"),
+            patience: Atomic::new(LOG_OUT_PATIENCE_MS),
+            limit: Atomic::new(0),
+            ended: Atomic::new(0),
+            quiet: Atomic::new(0),
+        })
+    }
+
+    fn slice(&self) -> Msecs {
+        removal::slice_ms(self.patience.load(Relaxed))
+    }
+}
+
+impl Session {
+    /// Ends the session in the background, the disks first. Does not sleep.
+    ///
+    /// The disks may have much to write, for which a target may take as long as the midlayer lets it. If
+    /// no command has ended for half of `patience` milliseconds the target is asked for a sign of life,
+    /// again and again; the connection is ended if it does not answer in the other half, or if no
+    /// command ends in twice the longest time that a disk gives a request and a minute. The first call
+    /// counts.
+    pub fn remove(self: &Arc<Self>, patience: Msecs) {
+        if self.on(Event::Remove) == Action::TearDown {
+            self.removal.patience.store(patience, Relaxed);
+            self.waiting.interrupt();
+            // It is not queued, as this happens once.
+            let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
+        }
+    }
+
+    /// Commands that have ended, modulo 2^32.
+    pub(in crate::srp) fn ended(&self) -> i32 {
+        let channels = self.live.lock().channels.clone();
+        let counts = channels.iter().flat_map(|all| all.iter());
+        counts.fold(0, |sum, c| sum.wrapping_add(c.handler().ended()))
+    }
+
+    fn tear_down(self: &Arc<Self>) {
+        let (channels, host) = self.parts();
+        let rport = self.rport();
+        if let Some(host) = &host {
+            if let Some(rport) = &rport {
+                // With a connection, too: the class may just be taking it over, with the disks still blocked.
+                rport.stop();
+            }
+            // From here on the removal timer is the one that asks, and no test of its own may meet another.
+            self.end_keep_alive();
+            let limit = removal::limit_ms(host.request_timeout());
+            self.removal.limit.store(limit, Relaxed);
+            self.removal.ended.store(self.ended(), Relaxed);
+            let _ = Timer::schedule(self.clone(), self.removal.slice());
+            host.remove();
+            if let Some(rport) = &rport {
+                rport.stop();
+            }
+            Timer::cancel_sync(self);
+        }
+        self.on(Event::LogOut);
+        if let Some(channels) = &channels {
+            log_out(channels);
+        }
+        self.lose(None);
+        self.changed.wait(|| self.is_down());
+        // A try that is under way ends when it sees the state, which also keeps the timers from being
+        // set again.
+        self.end_reconnect();
+        self.end_fill();
+        self.end_keep_alive();
+        self.end_rescan();
+        self.end_watch();
+        // Nobody posts any more, who could set it.
+        self.end_starving();
+        drop(channels);
+        drop(rport);
+        drop(host);
+        let live = core::mem::take(&mut *self.live.lock());
+        // The host first: it has references to the connections, and the port to the session.
+        drop(live.rport);
+        drop(live.host);
+        drop(live.channels);
+        drop(live.pd);
+        self.on(Event::Removed);
+        self.port.forget(self);
+    }
+}
+
+impl Session {
+    /// What has happened to the disks that go, since the last look; asks the target if that was nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection must end.
+    fn look_at_removal(&self) -> Result<(), Lost> {
+        let ended = self.ended();
+        if self.removal.ended.xchg(ended, Relaxed) != ended {
+            self.removal.quiet.store(0, Relaxed);
+            return Ok(());
+        }
+        let slice = self.removal.slice();
+        let quiet = self.removal.quiet.load(Relaxed).saturating_add(slice);
+        self.removal.quiet.store(quiet, Relaxed);
+        match removal::next(quiet, slice, self.removal.limit.load(Relaxed)) {
+            Next::Ask => self.ask(true),
+            Next::AskAgain => self.ask(false),
+            Next::GiveUp => Err(Lost::RemovalTimeout),
+        }
+    }
+
+    /// Asks for a sign of life on each channel. `first`: a question that is out may be a new one.
+    ///
+    /// # Errors
+    ///
+    /// If a channel has not answered the last time, or has no credit, so that no command can be sent either.
+    fn ask(&self, first: bool) -> Result<(), Lost> {
+        let (channels, _) = self.parts();
+        let all = channels.iter().flat_map(|all| all.iter());
+        for connection in all.filter(|c| c.handler().is_open()) {
+            match connection.handler().probe.ask(connection) {
+                Ok(true) => {}
+                Err(Lost::KeepAlive) if first => {}
+                Ok(false) | Err(Lost::KeepAlive) => return Err(Lost::RemovalSilence),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells the target on all channels that nothing will follow, and waits until that has been sent, at
+/// most a second altogether.
+fn log_out(channels: &[Arc<Connection>]) {
+    let begin = monotonic_ns();
+    for connection in channels {
+        connection.handler().begin_log_out(connection);
+    }
+    for connection in channels {
+        let gone = monotonic_ns().saturating_sub(begin) / 1_000_000;
+        let left = i64::from(LOG_OUT_TIMEOUT_MS).saturating_sub(gone);
+        connection
+            .handler()
+            .end_log_out(Msecs::try_from(left).unwrap_or(0));
+    }
+}
+
+impl WorkItem<TEAR_DOWN> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.tear_down();
+    }
+}
+
+impl DelayedItem<REMOVAL> for Session {
+    fn run(this: Arc<Self>) {
+        match this.look_at_removal() {
+            // Refused if the disks have gone meanwhile.
+            Ok(()) => {
+                let slice = this.removal.slice();
+                let _ = Timer::schedule(this, slice);
+            }
+            Err(why) => this.fail(why),
+        }
+    }
+}
