@@ -20,3 +20,4 @@ pub mod slot;
 pub mod starving;
 pub mod strikes;
 pub mod tag;
+pub mod view;

@@ -54,10 +54,10 @@ use super::{
             self,
             Action,
             Event,
-            Recovery,
-            View, //
+            Recovery, //
         },
-        session::State, //
+        session::State,
+        view::View, //
     },
     port::{
         Port,

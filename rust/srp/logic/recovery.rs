@@ -102,65 +102,6 @@ pub struct State {
     pub asked: bool,
 }
 
-/// What others see of a [`State`] without a lock: one word.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct View(u32);
-
-impl View {
-    const LIFE: u32 = 7;
-    const LOST: u32 = 1 << 3;
-    const DOWN: u32 = 1 << 4;
-    const FAILING: u32 = 1 << 5;
-    const SETTLED: u32 = 1 << 6;
-    const ASKED: u32 = 1 << 7;
-
-    /// From [`View::word`].
-    pub const fn from_word(word: u32) -> Self {
-        Self(word)
-    }
-
-    /// As a number.
-    pub const fn word(self) -> u32 {
-        self.0
-    }
-
-    const fn has(self, bit: u32) -> bool {
-        self.0 & bit != 0
-    }
-
-    /// [`State::life`].
-    pub fn life(self) -> Life {
-        // CAST: Less than 8.
-        let number = (self.0 & Self::LIFE) as usize;
-        Life::ALL.get(number).copied().unwrap_or(Life::Gone)
-    }
-
-    /// [`State::is_lost`].
-    pub const fn is_lost(self) -> bool {
-        self.has(Self::LOST)
-    }
-
-    /// [`State::is_down`].
-    pub const fn is_down(self) -> bool {
-        self.has(Self::DOWN)
-    }
-
-    /// [`State::failing`].
-    pub const fn is_failing(self) -> bool {
-        self.has(Self::FAILING)
-    }
-
-    /// [`State::is_settled`].
-    pub const fn is_settled(self) -> bool {
-        self.has(Self::SETTLED)
-    }
-
-    /// [`State::asked`].
-    pub const fn is_asked(self) -> bool {
-        self.has(Self::ASKED)
-    }
-}
-
 /// Why a connection is of no more use.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Cause {
@@ -319,25 +260,24 @@ impl State {
         settled && matches!(self.reset, Reset::None)
     }
 
-    /// What others see of it.
-    pub const fn view(&self) -> View {
-        let mut word = self.life as u32;
-        if self.is_lost() {
-            word |= View::LOST;
-        }
-        if self.is_down() {
-            word |= View::DOWN;
-        }
-        if self.failing {
-            word |= View::FAILING;
-        }
-        if self.is_settled() {
-            word |= View::SETTLED;
-        }
-        if self.asked {
-            word |= View::ASKED;
-        }
-        View(word)
+    const fn living(self, life: Life) -> Self {
+        Self { life, ..self }
+    }
+
+    const fn linked(self, link: Link) -> Self {
+        Self { link, ..self }
+    }
+
+    const fn trying(self, attempt: Attempt) -> Self {
+        Self { attempt, ..self }
+    }
+
+    const fn wanting(self, reset: Reset) -> Self {
+        Self { reset, ..self }
+    }
+
+    const fn asked(self, asked: bool) -> Self {
+        Self { asked, ..self }
     }
 
     /// The class has the connection that a try has made.
@@ -359,13 +299,7 @@ impl State {
     /// A session that is down, with no try under way.
     const fn rest(self) -> (Self, Action) {
         match self.life {
-            Life::Recovering if self.banned => (
-                Self {
-                    reset: Reset::None,
-                    ..self
-                },
-                Action::GiveUp,
-            ),
+            Life::Recovering if self.banned => (self.wanting(Reset::None), Action::GiveUp),
             Life::Recovering => (self, Action::TryLater),
             Life::Failed => (self, Action::Remove),
             _ => (self, Action::Nothing),
@@ -384,23 +318,16 @@ impl State {
                 life => life,
             };
             let say = matches!(self.link, Link::Up);
-            let lost = Self {
-                life,
-                link: Link::Lost,
-                reset,
-                ..self
-            };
+            let lost = self.living(life).linked(Link::Lost).wanting(reset);
             return (lost, Action::End { say });
         }
         if matches!(cause, Cause::Reset) {
             // Whoever wants this gets a try, or what is being made if that succeeds.
-            let wanted = Self { reset, ..self };
-            let action = if self.may_try() {
-                Action::Try
-            } else {
-                Action::Nothing
+            let action = match self.may_try() {
+                true => Action::Try,
+                false => Action::Nothing,
             };
-            return (wanted, action);
+            return (self.wanting(reset), action);
         }
         // It may be of the connection that is being made, which nobody else would tell of.
         let attempt = match self.attempt {
@@ -412,10 +339,68 @@ impl State {
             Life::Recovering => Action::Say,
             _ => Action::Nothing,
         };
-        (Self { attempt, ..self }, action)
+        (self.trying(attempt), action)
     }
 
-    const fn wanted_by_class(self, blocks: bool, running: bool) -> (Self, Action) {
+    /// The work item that ends the connection has come so far.
+    const fn ending(self, event: Event) -> (Self, Action) {
+        match (event, self.link) {
+            (Event::Ending, Link::Lost) if matches!(self.life, Life::Recovering) => {
+                (self.linked(Link::Telling), Action::Tell)
+            }
+            (Event::Ending, Link::Lost) | (Event::Told, Link::Telling) => {
+                (self.linked(Link::Ending), Action::EndCommands)
+            }
+            (Event::Ended, Link::Ending) => self.linked(Link::Down).rest(),
+            _ => (self, Action::Refuse),
+        }
+    }
+
+    /// The thread that tries begins.
+    const fn begin(self, automatic: bool) -> (Self, Action) {
+        let told = self.asked(false);
+        if self.banned {
+            return (told.wanting(Reset::None), Action::Nothing);
+        }
+        let reset = match self.reset {
+            Reset::Wanted => Reset::Tried,
+            reset if automatic => reset,
+            _ => return (told, Action::Nothing),
+        };
+        if !self.may_try() || !matches!(self.attempt, Attempt::None) {
+            return (told, Action::Nothing);
+        }
+        let attempt = Attempt::Connecting { broken: false };
+        (self.trying(attempt).wanting(reset), Action::Connect)
+    }
+
+    /// It has come so far.
+    const fn tried(self, event: Event) -> (Self, Action) {
+        match (event, self.attempt) {
+            (Event::Connected, Attempt::Connecting { broken }) => {
+                let ready = self.trying(Attempt::Ready { broken });
+                (ready.asked(false), Action::Take)
+            }
+            (Event::TryFailed, Attempt::Connecting { .. })
+            | (Event::Returned, Attempt::Ready { .. }) => {
+                (self.trying(Attempt::Failed), Action::EndAttempt)
+            }
+            (Event::Returned, Attempt::Taken) => (self.trying(Attempt::None), Action::LookAfter),
+            (Event::TryEnded, Attempt::Failed) => {
+                let reset = match self.reset {
+                    // One that came meanwhile has a try of its own.
+                    Reset::Wanted => Reset::Wanted,
+                    Reset::Tried | Reset::None => Reset::None,
+                };
+                let over = self.trying(Attempt::None).wanting(reset);
+                over.asked(false).rest()
+            }
+            _ => (self, Action::Refuse),
+        }
+    }
+
+    /// The transport class wants a connection.
+    const fn wanted(self, blocks: bool, running: bool) -> (Self, Action) {
         match self.life {
             Life::Live => return (self, Action::Accept),
             Life::Recovering => {}
@@ -441,200 +426,47 @@ impl State {
             // will be another try, which this must not wait for.
             Attempt::Taken => (self, Action::Accept),
             // There is no timeout that would be late, and an error would have the commands fail.
-            _ => (
-                Self {
-                    asked: true,
-                    ..self
-                },
-                Action::Wait,
-            ),
+            _ => (self.asked(true), Action::Wait),
         }
-    }
-
-    const fn begin(self, automatic: bool) -> (Self, Action) {
-        let told = Self {
-            asked: false,
-            ..self
-        };
-        if self.banned {
-            let nobody = Self {
-                reset: Reset::None,
-                ..told
-            };
-            return (nobody, Action::Nothing);
-        }
-        let reset = match self.reset {
-            Reset::Wanted => Reset::Tried,
-            reset if automatic => reset,
-            _ => return (told, Action::Nothing),
-        };
-        if !self.may_try() || !matches!(self.attempt, Attempt::None) {
-            return (told, Action::Nothing);
-        }
-        let begun = Self {
-            attempt: Attempt::Connecting { broken: false },
-            reset,
-            ..self
-        };
-        (begun, Action::Connect)
     }
 }
 
 /// The state after `event`, and what is to be done.
 pub const fn next(state: State, event: Event) -> (State, Action) {
-    match event {
-        Event::LoggedIn => match state.life {
-            Life::Connecting => (
-                State {
-                    life: Life::Live,
-                    ..state
-                },
-                Action::LookAfter,
-            ),
-            _ => (state, Action::Refuse),
+    match (event, state.life) {
+        (Event::LoggedIn, Life::Connecting) => (state.living(Life::Live), Action::LookAfter),
+        (Event::LoggedIn, _) => (state, Action::Refuse),
+        (Event::Lost(cause), _) => state.lost(cause),
+        (Event::Ending | Event::Told | Event::Ended, _) => state.ending(event),
+        (Event::Hurry, _) if state.may_try() => (state, Action::Try),
+        (Event::Hurry, _) => (state, Action::Nothing),
+        (Event::Try { automatic }, _) => state.begin(automatic),
+        (Event::Connected | Event::TryFailed | Event::TryEnded | Event::Returned, _) => {
+            state.tried(event)
+        }
+        (Event::Commit { blocks, running }, _) => state.wanted(blocks, running),
+        (Event::Outcome, Life::Recovering) => match state.attempt {
+            Attempt::Ready { broken } => state.commit(broken),
+            _ => (state, Action::InProgress),
         },
-        Event::Lost(cause) => state.lost(cause),
-        Event::Ending => match (state.link, state.life) {
-            (Link::Lost, Life::Recovering) => (
-                State {
-                    link: Link::Telling,
-                    ..state
-                },
-                Action::Tell,
-            ),
-            (Link::Lost, _) => (
-                State {
-                    link: Link::Ending,
-                    ..state
-                },
-                Action::EndCommands,
-            ),
-            _ => (state, Action::Refuse),
-        },
-        Event::Told => match state.link {
-            Link::Telling => (
-                State {
-                    link: Link::Ending,
-                    ..state
-                },
-                Action::EndCommands,
-            ),
-            _ => (state, Action::Refuse),
-        },
-        Event::Ended => match state.link {
-            Link::Ending => State {
-                link: Link::Down,
-                ..state
-            }
-            .rest(),
-            _ => (state, Action::Refuse),
-        },
-        Event::Hurry if state.may_try() => (state, Action::Try),
-        Event::Hurry => (state, Action::Nothing),
-        Event::Try { automatic } => state.begin(automatic),
-        Event::Connected => match state.attempt {
-            Attempt::Connecting { broken } => (
-                State {
-                    attempt: Attempt::Ready { broken },
-                    asked: false,
-                    ..state
-                },
-                Action::Take,
-            ),
-            _ => (state, Action::Refuse),
-        },
-        Event::TryFailed => match state.attempt {
-            Attempt::Connecting { .. } => (
-                State {
-                    attempt: Attempt::Failed,
-                    ..state
-                },
-                Action::EndAttempt,
-            ),
-            _ => (state, Action::Refuse),
-        },
-        Event::TryEnded => match state.attempt {
-            Attempt::Failed => State {
-                attempt: Attempt::None,
-                asked: false,
-                reset: match state.reset {
-                    // One that came meanwhile has a try of its own.
-                    Reset::Wanted => Reset::Wanted,
-                    Reset::Tried | Reset::None => Reset::None,
-                },
-                ..state
-            }
-            .rest(),
-            _ => (state, Action::Refuse),
-        },
-        Event::Commit { blocks, running } => state.wanted_by_class(blocks, running),
-        Event::Outcome => match (state.life, state.attempt) {
-            (Life::Recovering, Attempt::Ready { broken }) => state.commit(broken),
-            (Life::Recovering, _) => (state, Action::InProgress),
-            (Life::Live, _) => (state, Action::Accept),
-            _ => (state, Action::NoDevice),
-        },
-        Event::Returned => match state.attempt {
-            Attempt::Taken => (
-                State {
-                    attempt: Attempt::None,
-                    ..state
-                },
-                Action::LookAfter,
-            ),
-            Attempt::Ready { .. } => (
-                State {
-                    attempt: Attempt::Failed,
-                    ..state
-                },
-                Action::EndAttempt,
-            ),
-            _ => (state, Action::Refuse),
-        },
-        Event::FailFast => (
-            State {
-                failing: true,
-                ..state
-            },
-            Action::Nothing,
-        ),
-        Event::Banned => (
-            State {
-                banned: true,
-                ..state
-            },
-            Action::Nothing,
-        ),
-        Event::Remove => match state.life {
-            Life::Removing | Life::Gone => (state, Action::Nothing),
-            _ => (
-                State {
-                    life: Life::Removing,
-                    ..state
-                },
-                Action::TearDown,
-            ),
-        },
-        Event::LogOut => match state.link {
-            Link::Up => (
-                State {
-                    link: Link::Closing,
-                    ..state
-                },
-                Action::Nothing,
-            ),
+        (Event::Outcome, Life::Live) => (state, Action::Accept),
+        (Event::Outcome, _) => (state, Action::NoDevice),
+        (Event::FailFast, _) => {
+            let failing = true;
+            (State { failing, ..state }, Action::Nothing)
+        }
+        (Event::Banned, _) => {
+            let banned = true;
+            (State { banned, ..state }, Action::Nothing)
+        }
+        (Event::Remove, Life::Removing | Life::Gone) => (state, Action::Nothing),
+        (Event::Remove, _) => (state.living(Life::Removing), Action::TearDown),
+        (Event::LogOut, _) => match state.link {
+            Link::Up => (state.linked(Link::Closing), Action::Nothing),
             _ => (state, Action::Nothing),
         },
-        Event::Removed => match state.life {
-            Life::Removing => (
-                State {
-                    life: Life::Gone,
-                    ..state
-                },
-                Action::Nothing,
-            ),
-            _ => (state, Action::Refuse),
-        },
+        (Event::Removed, Life::Removing) => (state.living(Life::Gone), Action::Nothing),
+        (Event::Removed, _) => (state, Action::Refuse),
     }
 }
 

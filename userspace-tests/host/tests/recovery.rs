@@ -7,8 +7,9 @@
 //! nobody waits without somebody who ends it is looked for backwards from the ends.
 
 use srp_host::logic::{
-    recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State, View},
+    recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State},
     session::State as Life,
+    view::View,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
