@@ -208,17 +208,17 @@ impl Geometry {
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Result<scsi::Limits> {
         let least = granted.iter().map(|g| g.req_lim).min().ok_or(EINVAL)?;
         // One credit is kept for task management.
-        let can_queue = self.sizes.depth.min(least.saturating_sub(1));
+        let depth = self.sizes.depth.min(least.saturating_sub(1));
         let count = self.regions_of(granted);
         let shape = regions(&self.device);
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
         let channels = u16::try_from(channels).map_err(|_| EINVAL)?;
-        let all = can_queue.saturating_mul(channels.into());
+        let all = depth.saturating_mul(channels.into());
         Ok(scsi::Limits {
             nr_hw_queues: channels,
             // Those that the device has no room for are the last ones.
             polled_queues: channels.saturating_sub(small(self.channels)?),
-            can_queue: small(can_queue)?,
+            queue_depth: small(depth)?,
             cmd_per_lun: small(
                 self.cmd_per_lun
                     .unwrap_or(all)
