@@ -56,6 +56,9 @@ use kernel::{
     time::Msecs, //
 };
 
+/// The most segments that the data of a command may ever have, for [`Limits::sg_tablesize`].
+pub const SG_MAX_SEGMENTS: u32 = bindings::SG_MAX_SEGMENTS;
+
 /// Size of the text that identifies a host, with its NUL.
 const INFO_SIZE: usize = 64;
 
@@ -79,7 +82,7 @@ pub struct Limits {
     pub max_lun: u64,
     /// Length of the longest CDB in bytes, 12 to 32.
     pub max_cmd_len: u16,
-    /// Number of segments of the data, at least 1.
+    /// Number of segments of the data, 1 to [`SG_MAX_SEGMENTS`].
     pub sg_tablesize: u16,
     /// Length of the data in sectors of 512 bytes; 0 for the midlayer's default, 1024.
     pub max_sectors: u32,
@@ -113,7 +116,7 @@ impl Limits {
             || u32::from(self.queue_depth) > bindings::BLK_MQ_MAX_DEPTH
             || self.polled_queues >= self.nr_hw_queues
             || !(12..=32).contains(&self.max_cmd_len)
-            || u32::from(self.sg_tablesize) > bindings::SG_MAX_SEGMENTS
+            || u32::from(self.sg_tablesize) > SG_MAX_SEGMENTS
         {
             return Err(EINVAL);
         }

@@ -17,7 +17,10 @@ use super::{
             it_iu_len,
             Granted, //
         },
-        options::Options, //
+        options::{
+            Options,
+            SG_TABLESIZE_MAX, //
+        }, //
     },
 };
 use crate::{
@@ -26,7 +29,10 @@ use crate::{
         device,
         mr::MAX_PER_HANDLE, //
     },
-    scsi,
+    scsi::{
+        self,
+        SG_MAX_SEGMENTS, //
+    },
     sys, //
 };
 use kernel::prelude::*;
@@ -254,8 +260,9 @@ const MAX_POLL_QUEUES: u32 = 8;
 const MAX_STATIC_READ: u32 = 32 << 10;
 /// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
-/// `SG_MAX_SEGMENTS`.
-const SG_MAX_SEGMENTS: u32 = 2048;
+
+// The options are checked without a kernel at hand.
+const _: () = assert!(SG_TABLESIZE_MAX as u32 == SG_MAX_SEGMENTS);
 
 fn regions(device: &device::Limits) -> Regions {
     Regions {
