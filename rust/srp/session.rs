@@ -8,8 +8,8 @@
 //! The work for it runs on a queue of its own, because the removal of the disks waits for commands
 //! that it ends.
 //!
-//! Lock order: `live` before everything of the rdma and scsi modules; nothing is taken before it.
-//! `phase` is innermost.
+//! Lock order: the port's list of sessions and the mutex of the class's remote port come before `live`, under
+//! which nothing is taken; `phase` is innermost.
 
 mod ending;
 mod loss;
@@ -563,3 +563,6 @@ impl WorkItem<2> for Session {
         this.scanned.complete_all();
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;
