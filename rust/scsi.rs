@@ -44,6 +44,7 @@ pub use self::{
     },
     host::{
         Host,
-        Limits, //
+        Limits,
+        SG_MAX_SEGMENTS, //
     }, //
 };

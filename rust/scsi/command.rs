@@ -86,7 +86,7 @@ pub enum Direction {
 pub struct Tag {
     /// Index of the hardware queue, below [`Limits::nr_hw_queues`](super::Limits::nr_hw_queues).
     pub hw_queue: u16,
-    /// Index in the queue, below [`Limits::can_queue`](super::Limits::can_queue).
+    /// Index in the queue, below [`Limits::queue_depth`](super::Limits::queue_depth).
     pub index: u16,
 }
 

@@ -53,7 +53,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Starts a command.
     ///
     /// To refuse it for now, give it back. The midlayer keeps a hardware queue to as many commands
-    /// as [`Limits::can_queue`](super::Limits::can_queue), with a tag of its own each; the error
+    /// as [`Limits::queue_depth`](super::Limits::queue_depth), with a tag of its own each; the error
     /// handler's commands reuse the tag of the command that is being handled.
     ///
     /// Context: process or softirq, under RCU. Must not sleep.

@@ -31,8 +31,6 @@ impl ScsiResult {
     pub const DID_SOFT_ERROR: Self = Self::host(bindings::scsi_host_status_DID_SOFT_ERROR);
     /// A reset ended the command; retried.
     pub const DID_RESET: Self = Self::host(bindings::scsi_host_status_DID_RESET);
-    /// Queue the command again without using up one of its retries.
-    pub const DID_REQUEUE: Self = Self::host(bindings::scsi_host_status_DID_REQUEUE);
     /// The transport broke while the command was under way and is being recovered; retried.
     pub const DID_TRANSPORT_DISRUPTED: Self =
         Self::host(bindings::scsi_host_status_DID_TRANSPORT_DISRUPTED);
@@ -53,16 +51,6 @@ impl ScsiResult {
     /// `DID_OK` with the SAM status that the device sent; any byte will do.
     pub const fn status(status: u8) -> Self {
         Self { host: 0, status }
-    }
-
-    /// Returns the host byte.
-    pub const fn host_byte(self) -> u8 {
-        self.host
-    }
-
-    /// Returns the SAM status.
-    pub const fn status_byte(self) -> u8 {
-        self.status
     }
 
     /// Returns the host byte in bits 16 to 23 and the SAM status in bits 0 to 7, as the kernel logs it.

@@ -56,6 +56,9 @@ use kernel::{
     time::Msecs, //
 };
 
+/// The most segments that the data of a command may ever have, for [`Limits::sg_tablesize`].
+pub const SG_MAX_SEGMENTS: u32 = bindings::SG_MAX_SEGMENTS;
+
 /// Size of the text that identifies a host, with its NUL.
 const INFO_SIZE: usize = 64;
 
@@ -67,8 +70,9 @@ pub struct Limits {
     pub nr_hw_queues: u16,
     /// How many of them, the last ones, are for polled requests: see [`Driver::poll`].
     pub polled_queues: u16,
-    /// Number of commands in each hardware queue, at least 1.
-    pub can_queue: u16,
+    /// Number of commands in each hardware queue, at least 1. All of them together, `can_queue` of the host, are the
+    /// most that a device may ever have.
+    pub queue_depth: u16,
     /// Number of commands for each device at first, at least 1. More than there are in all hardware
     /// queues does not count.
     pub cmd_per_lun: u16,
@@ -78,7 +82,7 @@ pub struct Limits {
     pub max_lun: u64,
     /// Length of the longest CDB in bytes, 12 to 32.
     pub max_cmd_len: u16,
-    /// Number of segments of the data, at least 1.
+    /// Number of segments of the data, 1 to [`SG_MAX_SEGMENTS`].
     pub sg_tablesize: u16,
     /// Length of the data in sectors of 512 bytes; 0 for the midlayer's default, 1024.
     pub max_sectors: u32,
@@ -101,7 +105,7 @@ impl Limits {
     fn validate(&self) -> Result {
         let at_least_one = [
             u64::from(self.nr_hw_queues),
-            u64::from(self.can_queue),
+            u64::from(self.queue_depth),
             u64::from(self.cmd_per_lun),
             u64::from(self.max_id),
             self.max_lun,
@@ -109,21 +113,20 @@ impl Limits {
         ];
 
         if at_least_one.contains(&0)
-            || self.can_queue > bindings::BLK_MQ_MAX_DEPTH as u16
+            || u32::from(self.queue_depth) > bindings::BLK_MQ_MAX_DEPTH
             || self.polled_queues >= self.nr_hw_queues
             || !(12..=32).contains(&self.max_cmd_len)
-            || u32::from(self.sg_tablesize) > bindings::SG_MAX_SEGMENTS
+            || u32::from(self.sg_tablesize) > SG_MAX_SEGMENTS
         {
             return Err(EINVAL);
         }
         Ok(())
     }
 
-    /// The commands of all hardware queues, and the most of them for a device at first.
-    fn depth(&self) -> (i32, i16) {
-        let all = i32::from(self.can_queue) * i32::from(self.nr_hw_queues);
-        let per_lun = all.min(self.cmd_per_lun.into());
-        (all, i16::try_from(per_lun).unwrap_or(i16::MAX))
+    /// The commands of all hardware queues, at most as many as the block layer takes for one.
+    fn can_queue(&self) -> u32 {
+        let all = u32::from(self.queue_depth) * u32::from(self.nr_hw_queues);
+        all.min(bindings::BLK_MQ_MAX_DEPTH)
     }
 
     /// Writes the limits to a host.
@@ -145,7 +148,10 @@ impl Limits {
         if self.polled_queues > 0 {
             set!(nr_maps, bindings::hctx_type_HCTX_MAX_TYPES);
         }
-        set!(can_queue, self.can_queue.into());
+        // The midlayer lets a device have no more than that, and would make each hardware queue as deep, but for
+        // `map_queues`.
+        // CAST: At most 10240.
+        set!(can_queue, self.can_queue() as i32);
         set!(
             cmd_per_lun,
             i16::try_from(self.cmd_per_lun).unwrap_or(i16::MAX)
@@ -181,8 +187,7 @@ pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
     polled_queues: u16,
-    /// The commands of all hardware queues, and the most for a device at first.
-    depth: (i32, i16),
+    queue_depth: u16,
 }
 
 impl<T> HostData<T> {
@@ -213,23 +218,9 @@ impl<T> HostData<T> {
         self.polled_queues
     }
 
-    /// Lets devices have the commands of all hardware queues.
-    ///
-    /// These are made, with `can_queue` tags each. From then on the midlayer uses that number only as
-    /// the most that a device may have out, which would be no more with many queues than with one. No
-    /// device may have been made by the smaller number: its map of commands would be too small.
-    ///
-    /// # Safety
-    ///
-    /// `shost` is the host of this data, and is being scanned for its first target.
-    pub(super) unsafe fn widen(&self, shost: *mut bindings::Scsi_Host) {
-        let (all, per_lun) = self.depth;
-
-        // SAFETY: By the requirements of this function, nobody else writes it; who reads it meanwhile gets
-        // one number or the other.
-        unsafe { (*shost).can_queue = all };
-        // SAFETY: As above.
-        unsafe { (*shost).cmd_per_lun = per_lun };
+    /// Returns how many commands each hardware queue has.
+    pub(super) fn queue_depth(&self) -> u16 {
+        self.queue_depth
     }
 
     /// Returns the driver; [`None`] if the host was not added or was removed.
@@ -330,7 +321,7 @@ impl<T: Driver> Host<T> {
             driver: Atomic::new(core::ptr::null_mut()),
             info: text,
             polled_queues: limits.polled_queues,
-            depth: limits.depth(),
+            queue_depth: limits.queue_depth,
         };
         // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
         unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };

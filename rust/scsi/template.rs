@@ -175,18 +175,27 @@ impl<T: Driver> Template<T> {
         }
     }
 
-    /// Gives the last hardware queues to polled requests, and the others to all others.
+    /// Gives the last hardware queues to polled requests, and the others to all others; and says how deep
+    /// each is.
+    ///
+    /// The midlayer takes `can_queue` of a host for two numbers: of the tags of each hardware queue, and of the
+    /// commands that a device may have, in all queues. With tags for each queue they differ. It has the second one,
+    /// which a device is bound to for good; here the tag set gets the first one, before it has tags. The block
+    /// layer allows for a set that gets less than it was asked for.
     ///
     /// # Safety
     ///
     /// May only be called by the SCSI midlayer, with a host of type `T` that is being added.
     unsafe extern "C" fn map_queues_callback(shost: *mut bindings::Scsi_Host) {
         // SAFETY: By the requirements of this function.
-        let all = unsafe { (*shost).tag_set.nr_hw_queues };
-        // SAFETY: As above.
-        let polled = u32::from(unsafe { HostData::<T>::of(shost) }.polled_queues());
-        // SAFETY: As above; the block layer has made the maps and nobody uses them yet.
-        let [default, read, poll] = unsafe { &mut (*shost).tag_set.map };
+        let data = unsafe { HostData::<T>::of(shost) };
+        let polled = u32::from(data.polled_queues());
+        // SAFETY: By the requirements of this function: the block layer is making the tag set, has made its maps, and
+        // has no tags yet. Nobody else uses it.
+        let tag_set = unsafe { &mut (*shost).tag_set };
+        tag_set.queue_depth = tag_set.queue_depth.min(data.queue_depth().into());
+        let all = tag_set.nr_hw_queues;
+        let [default, read, poll] = &mut tag_set.map;
         default.nr_queues = all.saturating_sub(polled);
         default.queue_offset = 0;
         // SAFETY: The map is that of a tag set that is being made.
@@ -196,7 +205,7 @@ impl<T: Driver> Template<T> {
             read.nr_queues = 0;
             poll.nr_queues = polled;
             poll.queue_offset = default.nr_queues;
-            // SAFETY: As above.
+            // SAFETY: The map is that of a tag set that is being made.
             unsafe { bindings::blk_mq_map_queues(poll) };
         }
     }
@@ -359,9 +368,6 @@ impl<T: Driver> Template<T> {
         let Some(driver) = data.get() else {
             return ENXIO.to_errno();
         };
-        // SAFETY: The host's queues were made before anybody could scan. There is one target, and a scan
-        // for it holds `scan_mutex`.
-        unsafe { data.widen(shost) };
         let can_queue = driver.target_can_queue();
 
         // SAFETY: The target is not in use before this callback has returned.

@@ -43,7 +43,7 @@ const SENSE: [u8; 14] = [0x70, 0, 5, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0x20, 0];
 pub(super) const LIMITS: Limits = Limits {
     nr_hw_queues: 1,
     polled_queues: 0,
-    can_queue: 8,
+    queue_depth: 8,
     cmd_per_lun: 8,
     max_id: 1,
     max_lun: u64::MAX,
@@ -131,7 +131,7 @@ impl Driver for Fake {
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
 
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.can_queue || cmd.lun() != [0; 8] {
+        if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.queue_depth || cmd.lun() != [0; 8] {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         }
@@ -214,6 +214,31 @@ fn scan_and_remove() -> Result<[i32; 4]> {
         again.err().map_or(0, Error::to_errno),
         0,
     ])
+}
+
+/// The tags of each hardware queue, and the commands of the host and of a device at first.
+fn depths() -> Result<(u32, i32, i16)> {
+    let alive = count()?;
+    let limits = Limits {
+        nr_hw_queues: 3,
+        cmd_per_lun: 20,
+        ..LIMITS
+    };
+    let host = Host::new(
+        &limits,
+        c"SRP.T10:0000000000000003",
+        None,
+        Fake::new(&alive)?,
+    )?;
+
+    host.add(None)?;
+    host.while_added(|shost| {
+        // SAFETY: The host is added, so that it has its tag set, and nobody writes to these fields.
+        let set = unsafe { (*shost).tag_set.queue_depth };
+        // SAFETY: The host is added, and nobody writes to its limits.
+        let (all, per_lun) = unsafe { ((*shost).can_queue, (*shost).cmd_per_lun) };
+        Ok((set, all, per_lun))
+    })
 }
 
 /// A host that was never added goes without a trace.
@@ -353,6 +378,11 @@ mod tests {
     fn a_scan_finds_the_device() {
         assert_eq!(scan_and_remove(), Ok([1, 0, EBUSY.to_errno(), 0]));
         assert_eq!(never_added(), Ok(0));
+    }
+
+    #[test]
+    fn a_device_may_have_all_queues() {
+        assert_eq!(depths(), Ok((8, 24, 20)));
     }
 
     #[test]

@@ -17,7 +17,10 @@ use super::{
             it_iu_len,
             Granted, //
         },
-        options::Options, //
+        options::{
+            Options,
+            SG_TABLESIZE_MAX, //
+        }, //
     },
 };
 use crate::{
@@ -26,7 +29,10 @@ use crate::{
         device,
         mr::MAX_PER_HANDLE, //
     },
-    scsi,
+    scsi::{
+        self,
+        SG_MAX_SEGMENTS, //
+    },
     sys, //
 };
 use kernel::prelude::*;
@@ -208,17 +214,17 @@ impl Geometry {
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Result<scsi::Limits> {
         let least = granted.iter().map(|g| g.req_lim).min().ok_or(EINVAL)?;
         // One credit is kept for task management.
-        let can_queue = self.sizes.depth.min(least.saturating_sub(1));
+        let depth = self.sizes.depth.min(least.saturating_sub(1));
         let count = self.regions_of(granted);
         let shape = regions(&self.device);
         let small = |n: u32| u16::try_from(n).map_err(|_| EINVAL);
         let channels = u16::try_from(channels).map_err(|_| EINVAL)?;
-        let all = can_queue.saturating_mul(channels.into());
+        let all = depth.saturating_mul(channels.into());
         Ok(scsi::Limits {
             nr_hw_queues: channels,
             // Those that the device has no room for are the last ones.
             polled_queues: channels.saturating_sub(small(self.channels)?),
-            can_queue: small(can_queue)?,
+            queue_depth: small(depth)?,
             cmd_per_lun: small(
                 self.cmd_per_lun
                     .unwrap_or(all)
@@ -254,8 +260,9 @@ const MAX_POLL_QUEUES: u32 = 8;
 const MAX_STATIC_READ: u32 = 32 << 10;
 /// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
-/// `SG_MAX_SEGMENTS`.
-const SG_MAX_SEGMENTS: u32 = 2048;
+
+// The options are checked without a kernel at hand.
+const _: () = assert!(SG_TABLESIZE_MAX as u32 == SG_MAX_SEGMENTS);
 
 fn regions(device: &device::Limits) -> Regions {
     Regions {

@@ -127,16 +127,16 @@ fn connect(
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
         let parent = session.port().device().parent();
         session.keep_rport(host.add(parent, &port_id.0, session)?)?;
-        Ok(connected.limits.can_queue)
+        Ok(connected.limits.queue_depth)
     };
-    let can_queue = add().map_err(|e| match e {
+    let depth = add().map_err(|e| match e {
         _ if session.is_ending() => LoginFailure::Removed,
         e => LoginFailure::Step("SCSI host", e),
     })?;
     session_log!(
         Info,
         session,
-        "logged in at {}: {} channels of {can_queue} commands",
+        "logged in at {}: {} channels of {depth} commands",
         fmt!("{}", session.plan.way),
         granted.len()
     );

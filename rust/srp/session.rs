@@ -9,8 +9,8 @@
 //! speaks of. They run on queues of their own, because the removal of the disks waits for commands
 //! that another one ends.
 //!
-//! Lock order: `live` before everything of the rdma and scsi modules. It is taken inside of
-//! `Port::sessions` and of the mutex of the remote port. `recovery` and `news` are innermost.
+//! Lock order: the port's list of sessions and the mutex of the class's remote port come before `live`, under
+//! which nothing is taken; `recovery` and `news` are innermost.
 
 mod ending;
 mod fill;
@@ -407,3 +407,6 @@ impl Session {
         (live.channels.clone(), live.host.clone())
     }
 }
+
+#[cfg(SRP_KUNIT)]
+mod tests;

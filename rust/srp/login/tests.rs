@@ -50,7 +50,10 @@ use crate::{
                 Options, //
             },
         },
-        session::Session,
+        session::{
+            Session,
+            Upper, //
+        },
         tests::{
             messages::{
                 get,
@@ -147,9 +150,18 @@ pub(in crate::srp) fn log_in(
     stand: &Stand,
     text: &[u8],
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
+    let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
+    log_in_with(stand, text, |connected| Io::host(connected, &options))
+}
+
+/// As [`log_in`], with another host.
+pub(in crate::srp) fn log_in_with(
+    stand: &Stand,
+    text: &[u8],
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
-    let host = |connected: &Connected<'_>| Io::host(connected, &options);
     Ok(match super::connect(&session, &options, host) {
         Ok(()) => Ok(session),
         Err(why) => {

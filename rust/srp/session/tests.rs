@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of what a session does with its host, which is the test's: it has no disks and takes no command.
+
+use super::{
+    Session,
+    Upper, //
+};
+use crate::{
+    rdma::{
+        ib_cm::tests::target::Target,
+        tests::{
+            check,
+            check_eq,
+            peer::within,
+            soft::Soft,
+            suite, //
+        }, //
+    },
+    scsi::{
+        transport::srp::{
+            Rport,
+            Transport, //
+        },
+        Command,
+        CommandRef,
+        Device as Unit,
+        Disposition,
+        Driver,
+        Host,
+        HostReset,
+        Rejected,
+        ScsiResult, //
+    },
+    srp::{
+        error::{
+            LoginFailure,
+            Lost,
+            Violation, //
+        },
+        logic::session::State,
+        login::{
+            tests::log_in_with,
+            Connected, //
+        },
+        tests::{
+            messages::{
+                Empty,
+                CMD, //
+            },
+            stand::Stand, //
+        },
+    },
+};
+use kernel::{
+    device::Device,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::Msecs, //
+};
+
+suite!(
+    srp_session,
+    rxe,
+    crate::rdma::tests::soft::Kind::Rxe,
+    [
+        a_host_is_called_as_it_should,
+        a_host_that_cannot_be_made,
+        a_host_that_cannot_be_added,
+    ]
+);
+
+/// What the test's host was asked.
+struct Asked {
+    scans: Atomic<u32>,
+    rescans: Atomic<u32>,
+    timeouts: Atomic<u32>,
+    removals: Atomic<u32>,
+    drops: Atomic<u32>,
+}
+
+impl Asked {
+    fn new() -> Result<Arc<Self>> {
+        let asked = Self {
+            scans: Atomic::new(0),
+            rescans: Atomic::new(0),
+            timeouts: Atomic::new(0),
+            removals: Atomic::new(0),
+            drops: Atomic::new(0),
+        };
+        Ok(Arc::new(asked, GFP_KERNEL)?)
+    }
+
+    /// Scans, rescans and drops.
+    fn counts(&self) -> (u32, u32, u32) {
+        let read = |count: &Atomic<u32>| count.load(Relaxed);
+        (read(&self.scans), read(&self.rescans), read(&self.drops))
+    }
+}
+
+/// The driver of the host: no unit is there.
+struct Nobody;
+
+#[vtable]
+impl Driver for Nobody {
+    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
+    const NAME: &'static CStr = c"SRP session without disks";
+    const PROC_NAME: &'static CStr = c"srp_nobody";
+    type Transport = Transport<Session>;
+
+    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+        cmd.done(ScsiResult::DID_NO_CONNECT);
+        Ok(())
+    }
+
+    fn abort(&self, _: &CommandRef<'_>) -> Disposition {
+        Disposition::Failed
+    }
+
+    fn device_reset(&self, _: &Unit, _: &CommandRef<'_>) -> Disposition {
+        Disposition::Failed
+    }
+
+    fn host_reset(&self) -> HostReset {
+        HostReset::Done
+    }
+}
+
+struct Made {
+    asked: Arc<Asked>,
+    host: Arc<Host<Nobody>>,
+    /// It can be added.
+    addable: bool,
+}
+
+impl Made {
+    fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
+        let transport = connected.session.port().transport().clone();
+        let driver = Arc::new(Nobody, GFP_KERNEL)?;
+        let host = Host::new(&connected.limits, c"nobody", Some(transport), driver)?;
+        let made = Self {
+            asked: asked.clone(),
+            host: Arc::new(host, GFP_KERNEL)?,
+            addable,
+        };
+        Ok(Arc::new(made, GFP_KERNEL)?)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.asked.drops.add(1, Relaxed);
+    }
+}
+
+impl Upper for Made {
+    fn number(&self) -> u32 {
+        self.host.number()
+    }
+
+    fn add(
+        self: Arc<Self>,
+        parent: Option<&Device>,
+        port_id: &[u8; 16],
+        session: &Arc<Session>,
+    ) -> Result<Rport<Session>> {
+        match self.addable {
+            true => Upper::add(self.host.clone(), parent, port_id, session),
+            false => Err(E2BIG),
+        }
+    }
+
+    fn scan(&self) {
+        self.asked.scans.add(1, Relaxed);
+    }
+
+    fn rescan(&self) {
+        self.asked.rescans.add(1, Relaxed);
+    }
+
+    fn request_timeout(&self) -> Msecs {
+        self.asked.timeouts.add(1, Relaxed);
+        0
+    }
+
+    fn remove(&self) {
+        self.asked.removals.add(1, Relaxed);
+        self.host.remove();
+    }
+}
+
+fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
+    let empty = Empty::new()?;
+    let target = Target::new(&soft.device, empty.clone())?;
+    let stand = Stand::new(soft)?;
+    let asked = Asked::new()?;
+    let text = stand.text(&target, "")?;
+    let session = log_in_with(&stand, text.to_bytes(), |connected| {
+        Made::new(connected, &asked, true)
+    })?
+    .map_err(|why| why.errno())?;
+    check_eq!(session.state(), State::Live);
+    check_eq!(asked.counts(), (1, 0, 0));
+    check!(session.host_number().is_some());
+    let rport = session.rport().ok_or(ENOENT)?;
+    check!(rport.is_running());
+
+    session.fail(Lost::Violation(Violation::Flags));
+    within(|| session.is_down())?;
+    check_eq!(session.state(), State::Recovering);
+    check!(!rport.is_running());
+    drop(rport);
+    session.retry_now();
+    within(|| session.state() == State::Live && !session.is_lost())?;
+    target.has_heard(|heard| &heard.confirmed, 2)?;
+    check!(session.rport().is_some_and(|rport| rport.is_running()));
+
+    session.units_changed();
+    within(|| asked.counts() == (1, 1, 0))?;
+
+    stand.end(&session);
+    check_eq!(session.state(), State::Gone);
+    check_eq!(asked.timeouts.load(Relaxed), 1);
+    check!(asked.removals.load(Relaxed) > 0);
+    // Nothing refers to it any more, and it is the only one that sends commands.
+    check_eq!(asked.counts(), (1, 1, 1));
+    check_eq!(empty.count(CMD), 0);
+    Ok(())
+}
+
+/// Has the login fail at the host, and checks that nothing is left.
+fn fails_at_the_host(
+    soft: &Soft,
+    asked: &Asked,
+    errno: Error,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+) -> Result {
+    let target = Target::new(&soft.device, Empty::new()?)?;
+    let stand = Stand::new(soft)?;
+    let text = stand.text(&target, "")?;
+    let why = log_in_with(&stand, text.to_bytes(), host)?
+        .err()
+        .ok_or(EINVAL)?;
+    check!(matches!(why, LoginFailure::Step("SCSI host", e) if e == errno));
+    check_eq!(asked.scans.load(Relaxed), 0);
+    target.has_heard(|heard| &heard.disconnected, 1)
+}
+
+fn a_host_that_cannot_be_made(soft: &Soft) -> Result {
+    let asked = Asked::new()?;
+    fails_at_the_host(soft, &asked, ENOSPC, |_| Err(ENOSPC))
+}
+
+fn a_host_that_cannot_be_added(soft: &Soft) -> Result {
+    let asked = Asked::new()?;
+    fails_at_the_host(soft, &asked, E2BIG, |connected| {
+        Made::new(connected, &asked, false)
+    })?;
+    check_eq!(asked.counts(), (0, 0, 1));
+    Ok(())
+}
