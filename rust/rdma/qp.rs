@@ -13,7 +13,6 @@
 
 mod done;
 mod handler;
-mod notice;
 mod poll;
 mod post;
 mod sizes;
@@ -72,7 +71,6 @@ use kernel::{
         Delta, //
     }, //
 };
-use notice::Notice;
 use poll::Turn;
 
 /// Receives are given back to the device in chains of this many.
@@ -125,8 +123,6 @@ struct Stage {
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
     cq: *mut bindings::ib_cq,
-    /// For a completion that a thread reports, if `cq` has a softirq.
-    notice: Notice,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
@@ -199,7 +195,6 @@ impl<H: Handler> Qp<H> {
             Self {
                 qp: Atomic::new(null_mut()),
                 cq: null_mut(),
-                notice: Notice::new(),
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
                 stage: KBox::pin_init(
@@ -264,9 +259,6 @@ impl<H: Handler> Qp<H> {
         })?;
         // INVARIANT: The context of `cq` is this object.
         this.cq = cq;
-        if !sizes.polled {
-            this.interrupt()?;
-        }
         Ok(this.into())
     }
 
@@ -462,7 +454,7 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// [Disconnects](Self::disconnect), and has nobody hear of completions any more, for ever. The grace period
+    /// [Disconnects](Self::disconnect), and stops the softirq of the completion queue for ever. The grace period
     /// that the drop waits for begins here, so that many have one together. May sleep.
     pub fn finish(&self) -> GracePeriod {
         self.disconnect();
@@ -470,20 +462,38 @@ impl<H: Handler> Qp<H> {
         match stage.finished {
             Some(grace_period) => grace_period,
             None => {
-                self.silence();
+                if let Some(iop) = self.iop() {
+                    // SAFETY: The queue has it and is valid. This is the only call before `drop` enables it.
+                    unsafe { bindings::irq_poll_disable(iop) };
+                }
                 *stage.finished.insert(GracePeriod::begin())
             }
         }
+    }
+
+    /// What has the completion queue looked at by a softirq, if there is one and it is not polled.
+    fn iop(&self) -> Option<*mut bindings::irq_poll> {
+        if self.cq.is_null() || self.sizes.polled {
+            return None;
+        }
+        // SAFETY: By the type invariant the queue is valid, and one with a softirq has this of the two.
+        Some(unsafe { &raw mut (*self.cq).__bindgen_anon_1.iop }.cast())
     }
 }
 
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
-        // A softirq for an old completion looks at the queue once more after it has said that it is done,
-        // which is all that `ib_free_cq()` waits for.
+        // `ib_poll_handler()` says that it is done and then asks for the next interrupt. `ib_free_cq()` waits for
+        // the first of the two only.
         self.finish().wait();
-        // SAFETY: No queue pair uses it any more. The last softirq has ended, and there is no other one.
-        unsafe { self.free() };
-        self.notice.wait();
+        if let Some(iop) = self.iop() {
+            // `ib_free_cq()` disables it once more, which waits until it is enabled.
+            // SAFETY: `finish` has disabled it.
+            unsafe { bindings::irq_poll_enable(iop) };
+        }
+        if !self.cq.is_null() {
+            // SAFETY: By the type invariant it is valid. No queue pair uses it any more, and its softirq has ended.
+            unsafe { bindings::ib_free_cq(self.cq) };
+        }
     }
 }

@@ -281,7 +281,7 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     connect(&qp, false)?;
     // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
     let cq = unsafe { (*qp.as_raw()).send_cq };
-    // SAFETY: As above. A device may have read it just before it is taken away.
+    // SAFETY: As above.
     let (event, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
     let event = event.ok_or(EINVAL)?;
     // SAFETY: The device is registered; no other test uses it meanwhile.
@@ -293,7 +293,7 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     unsafe { place.write(Some(look)) };
     let looks = || {
         LOOKS.store(0, Release);
-        // SAFETY: The queue is valid, and this is its handler, or has been.
+        // SAFETY: The queue is valid, and this is its handler.
         unsafe { event(cq, context) };
         fsleep(Delta::from_millis(100));
         LOOKS.load(Acquire)
