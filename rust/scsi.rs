@@ -28,7 +28,6 @@ pub use self::{
     command::{
         Command,
         CommandRef,
-        Direction,
         Rejected,
         Tag, //
     },

@@ -14,9 +14,6 @@ use super::{
     device::Limits,
     dma::{
         Chunk,
-        DeviceBytes,
-        DeviceBytesMut,
-        Direction,
         Part,
         Pool, //
     },
@@ -31,7 +28,14 @@ use super::{
     pd::Pd,
     qp::Live, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    dma::{
+        DataDirection,
+        DeviceBytes,
+        DeviceBytesMut, //
+    }, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -108,8 +112,8 @@ impl Bounce {
             return Err(EINVAL);
         }
         let direction = match reach {
-            0 => Direction::ToDevice,
-            _ => Direction::Bidirectional,
+            0 => DataDirection::ToDevice,
+            _ => DataDirection::Bidirectional,
         };
         let (pool, chunks) = Pool::new(pd, count, size, direction)?;
         let region = match reach {

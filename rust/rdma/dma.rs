@@ -7,12 +7,13 @@
 use super::pd::Pd;
 use crate::{
     bindings,
-    compat::dma_direction, //
+    dma::{
+        DataDirection,
+        DeviceBytes,
+        DeviceBytesMut, //
+    }, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     sync::{
@@ -23,27 +24,6 @@ use kernel::{
         Arc, //
     }, //
 };
-
-/// Who writes the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The CPU writes, the device reads.
-    ToDevice,
-    /// The device writes, the CPU reads.
-    FromDevice,
-    /// Both write, both read.
-    Bidirectional,
-}
-
-impl Direction {
-    pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
-        match self {
-            Direction::ToDevice => dma_direction::TO_DEVICE,
-            Direction::FromDevice => dma_direction::FROM_DEVICE,
-            Direction::Bidirectional => dma_direction::BIDIRECTIONAL,
-        }
-    }
-}
 
 /// The size that a pool allocates and maps at once, if a chunk is not larger: what the page
 /// allocator gives without much ado.
@@ -64,12 +44,12 @@ struct Block {
     len: usize,
     capacity: usize,
     addr: u64,
-    direction: Direction,
+    direction: DataDirection,
     pd: Arc<Pd>,
 }
 
 impl Block {
-    fn new(pd: &Arc<Pd>, len: usize, direction: Direction) -> Result<Self> {
+    fn new(pd: &Arc<Pd>, len: usize, direction: DataDirection) -> Result<Self> {
         let mut memory = KVec::<u8>::with_capacity(len, GFP_KERNEL | __GFP_ZERO)?;
         // SAFETY: The capacity is at least `len`, and all of it is zeroed.
         unsafe { memory.inc_len(len) };
@@ -120,7 +100,7 @@ impl Drop for Block {
 /// Memory for messages of one size, cut into [`Chunk`]s.
 pub struct Pool {
     blocks: KVVec<Block>,
-    direction: Direction,
+    direction: DataDirection,
     pd: Arc<Pd>,
     /// No other pool of this module ever has the same.
     id: u64,
@@ -139,14 +119,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB.
+    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB, or without a direction.
     pub fn new(
         pd: &Arc<Pd>,
         count: usize,
         size: usize,
-        direction: Direction,
+        direction: DataDirection,
     ) -> Result<(Arc<Self>, KVVec<Chunk>)> {
-        if size == 0 || size > MAX_CHUNK {
+        if size == 0 || size > MAX_CHUNK || direction == DataDirection::None {
             return Err(EINVAL);
         }
         let stride = size.next_multiple_of(ALIGN);
@@ -189,7 +169,7 @@ impl Pool {
     }
 
     /// The pool is for messages in this direction, of a queue pair of this domain.
-    pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: Direction) -> bool {
+    pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
         Arc::ptr_eq(&self.pd, pd) && self.direction == direction
     }
 
@@ -274,12 +254,8 @@ impl Chunk {
     /// them meanwhile.
     #[inline(always)]
     pub(super) fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
-        // INVARIANT: By the type invariant of the chunk.
-        DeviceBytesMut(DeviceBytes {
-            ptr: self.memory,
-            len: len.min(self.size),
-            chunk: PhantomData,
-        })
+        // SAFETY: By the type invariant these bytes are ours alone, and they are borrowed.
+        unsafe { DeviceBytesMut::new(self.memory, len.min(self.size)) }
     }
 
     /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them; to all of them, if
@@ -325,12 +301,8 @@ impl Chunk {
                 self.direction,
             )
         };
-        // INVARIANT: By the type invariant of the chunk.
-        DeviceBytes {
-            ptr: self.memory,
-            len,
-            chunk: PhantomData,
-        }
+        // SAFETY: By the type invariant these bytes are ours, and they are borrowed.
+        unsafe { DeviceBytes::new(self.memory, len) }
     }
 
     pub(super) fn addr(&self) -> u64 {
@@ -343,81 +315,6 @@ impl Chunk {
 
     pub(super) fn size(&self) -> usize {
         self.size
-    }
-}
-
-/// Bytes that a device may change at any time, so that there is no reference to them.
-///
-/// # Invariants
-///
-/// `ptr` is valid for reads of `len` bytes for `'a`.
-#[derive(Clone, Copy)]
-pub struct DeviceBytes<'a> {
-    ptr: NonNull<u8>,
-    len: usize,
-    chunk: PhantomData<&'a ()>,
-}
-
-impl DeviceBytes<'_> {
-    /// Where they are.
-    #[inline]
-    pub fn as_ptr(&self) -> *const u8 {
-        self.ptr.as_ptr()
-    }
-
-    /// How many they are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        // INVARIANT: The slice is borrowed for `'a`.
-        Self {
-            ptr: NonNull::from(bytes).cast(),
-            len: bytes.len(),
-            chunk: PhantomData,
-        }
-    }
-}
-
-/// Bytes that a device may read or change at any time, to be filled in.
-///
-/// # Invariants
-///
-/// They are valid for writes, too, and there is no reference to them.
-pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
-
-impl DeviceBytesMut<'_> {
-    /// Where they are.
-    #[inline]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.ptr.as_ptr()
-    }
-
-    /// Makes them 0 from the one with the number `first` on.
-    pub fn clear_from(&mut self, first: usize) {
-        let first = first.min(self.len());
-        // SAFETY: It is at most the end of the bytes.
-        let from = unsafe { self.as_mut_ptr().add(first) };
-        // SAFETY: By the type invariant; so many are left.
-        unsafe { from.write_bytes(0, self.len() - first) };
-    }
-}
-
-impl<'a> core::ops::Deref for DeviceBytesMut<'a> {
-    type Target = DeviceBytes<'a>;
-
-    #[inline]
-    fn deref(&self) -> &DeviceBytes<'a> {
-        &self.0
     }
 }
 

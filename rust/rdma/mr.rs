@@ -23,27 +23,6 @@ pub use regions::{
     MAX_PER_HANDLE, //
 };
 
-use crate::bindings;
-
-/// An object with a scatter list.
-///
-/// # Safety
-///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
-/// memory must stay valid and in place until the object is dropped or given away.
-pub unsafe trait ScatterList {
-    /// The first entry.
-    fn list(&self) -> *mut bindings::scatterlist;
-    /// The number of entries, as mapped by nobody.
-    fn count(&self) -> u32;
-    /// The number of bytes.
-    fn len(&self) -> u32;
-    /// There are no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// What a peer needs to reach one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {

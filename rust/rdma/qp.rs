@@ -32,7 +32,6 @@ use super::{
     bounce::Bounce,
     dma::{
         Chunk,
-        Direction,
         Pool, //
     },
     link::Link,
@@ -42,6 +41,7 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ESHUTDOWN,
     sync::GracePeriod, //
 };
@@ -171,9 +171,9 @@ impl<H: Handler> Qp<H> {
             regions,
             bounce,
         } = memory;
-        let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, Direction::FromDevice);
+        let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, DataDirection::FromDevice);
         if receives.iter().any(foreign)
-            || !messages.is_for(pd, Direction::ToDevice)
+            || !messages.is_for(pd, DataDirection::ToDevice)
             || !regions.is_of(pd)
             || bounce.as_ref().is_some_and(|b| !b.is_of(pd))
         {

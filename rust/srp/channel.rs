@@ -46,14 +46,12 @@ use super::{
     trace, //
 };
 use crate::{
+    dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
         bounce::Bounce,
         cm::EventKind,
-        dma::{
-            self,
-            Pool, //
-        },
+        dma::Pool,
         mr::Regions,
         pd::Pd,
         qp::{
@@ -137,7 +135,7 @@ impl Channel {
         // One message for each slot, one for task management, one for signs of life, the others to
         // answer the target.
         let count = depth + 2 + ANSWERS as usize;
-        let (messages, mut chunks) = Pool::new(pd, count, iu_len, dma::Direction::ToDevice)?;
+        let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
@@ -159,7 +157,7 @@ impl Channel {
             pd,
             receives as usize,
             RECEIVE_SIZE,
-            dma::Direction::FromDevice,
+            DataDirection::FromDevice,
         )?;
         let channel = Self {
             index,

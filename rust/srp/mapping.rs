@@ -20,11 +20,9 @@ use super::{
     slot::Slot, //
 };
 use crate::{
+    dma::DataDirection,
     rdma::{
-        dma::{
-            self,
-            Message, //
-        },
+        dma::Message,
         mr::{
             Register,
             Segment,
@@ -48,9 +46,9 @@ pub struct Prepared {
 pub fn direction(cmd: &scsi::Command) -> Direction {
     match cmd.direction() {
         _ if cmd.data_len() == 0 => Direction::None,
-        scsi::Direction::None => Direction::None,
-        scsi::Direction::ToDevice => Direction::ToDevice,
-        scsi::Direction::FromDevice => Direction::FromDevice,
+        DataDirection::ToDevice => Direction::ToDevice,
+        DataDirection::FromDevice => Direction::FromDevice,
+        DataDirection::None | DataDirection::Bidirectional => Direction::None,
     }
 }
 
@@ -106,10 +104,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     let way = way(transfer, limits);
     (*to_way, *to_len) = (way, len);
     if way.is_dynamic() {
-        let access = match direction {
-            Direction::FromDevice => dma::Direction::FromDevice,
-            _ => dma::Direction::ToDevice,
-        };
+        let access = cmd.direction();
         let random = u64::from(random_u32());
         handle.map(access, random << 32 | random)?;
     }

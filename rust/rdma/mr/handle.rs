@@ -10,12 +10,14 @@ use super::{
     },
     Regions,
     Register,
-    ScatterList,
     Segment, //
 };
 use crate::{
     bindings,
-    rdma::dma::Direction, //
+    dma::{
+        DataDirection,
+        ScatterList, //
+    }, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -32,7 +34,7 @@ use kernel::{
 
 /// What is mapped.
 struct Mapped {
-    direction: Direction,
+    direction: DataDirection,
     /// Regions that describe the list, at least one.
     used: u32,
 }
@@ -93,12 +95,12 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` without an object or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
+    /// `EINVAL` without an object or a direction, or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
     /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
     ///
     /// `random` makes keys and addresses that a peer cannot guess.
     #[inline(always)]
-    pub fn map(&mut self, direction: Direction, random: u64) -> Result {
+    pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
         // Also without a queue pair: such a region is made anew before the next one.
         if self.mapped.is_some() || self.own().reachable.load(Acquire) != 0 {
@@ -106,7 +108,7 @@ impl<T: ScatterList> Handle<T> {
         }
         let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
         let (list, len) = (object.list(), object.len());
-        if count == 0 || len == 0 {
+        if count == 0 || len == 0 || direction == DataDirection::None {
             return Err(EINVAL);
         }
         let device = self.regions.pd.device().as_raw();
@@ -265,9 +267,10 @@ impl<T: ScatterList> Handle<T> {
             | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
         let read = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
         let access = match mapped.direction {
-            Direction::FromDevice => write,
-            Direction::ToDevice => read,
-            Direction::Bidirectional => write | read,
+            DataDirection::FromDevice => write,
+            DataDirection::ToDevice => read,
+            DataDirection::Bidirectional => write | read,
+            DataDirection::None => 0,
         };
         // After `mapped`: whoever sees the one sees the other.
         self.own().reachable.store(mapped.used, Release);

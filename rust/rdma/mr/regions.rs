@@ -7,11 +7,11 @@ use super::{
         alloc,
         free, //
     },
-    Handle,
-    ScatterList, //
+    Handle, //
 };
 use crate::{
     bindings,
+    dma::ScatterList,
     rdma::{
         device::Limits,
         pd::Pd,

@@ -28,10 +28,12 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::{
+        DataDirection,
+        ScatterList, //
+    },
     rdma::{
-        dma::Direction,
         mr::{
-            ScatterList,
             Segment, //
         }, //
     },
@@ -97,7 +99,7 @@ fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
         let list = lists.pop().ok_or(EINVAL)?;
         let place = link.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
-        place.map(Direction::FromDevice, random_u64())?;
+        place.map(DataDirection::FromDevice, random_u64())?;
         let register = place.register().ok_or(EINVAL)?;
         link.qp.post_register(register)?;
     }
@@ -234,7 +236,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
             place
                 .attach(list.take().ok_or(EINVAL)?)
                 .map_err(|_| EBUSY)?;
-            place.map(Direction::FromDevice, random_u64())?;
+            place.map(DataDirection::FromDevice, random_u64())?;
             let segments = link.segments(0)?;
             link.send(Some(0))?;
             link.arrived_spinning()?;
@@ -267,8 +269,8 @@ fn transfers(soft: &Soft) -> Result {
     };
     let mut link = Link::with(soft, &shape)?;
     for (name, how, direction) in [
-        ("read", Transfer::Read, Direction::ToDevice),
-        ("write", Transfer::Write, Direction::FromDevice),
+        ("read", Transfer::Read, DataDirection::ToDevice),
+        ("write", Transfer::Write, DataDirection::FromDevice),
     ] {
         let mut count = 1;
         while count <= CHUNK / PAGE_SIZE {

@@ -19,11 +19,13 @@ use super::{
     soft::Soft,
     suite, //
 };
-use crate::rdma::{
-    bounce::Bounce,
+use crate::{
     dma::DeviceBytes,
-    mr::Segment,
-    pd::Pd, //
+    rdma::{
+        bounce::Bounce,
+        mr::Segment,
+        pd::Pd, //
+    }, //
 };
 use kernel::prelude::*;
 

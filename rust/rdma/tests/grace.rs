@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::{
         ENOTCONN,
         ESHUTDOWN, //
@@ -17,7 +18,6 @@ use crate::{
     rdma::{
         bounce::Bounce,
         dma::{
-            Direction,
             Pool, //
         },
         link::Link,
@@ -117,8 +117,8 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
     let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
-    let (messages, _) = Pool::new(&pd, 1, 64, Direction::ToDevice)?;
-    let (_, receives) = Pool::new(&pd, 1, 64, Direction::FromDevice)?;
+    let (messages, _) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
+    let (_, receives) = Pool::new(&pd, 1, 64, DataDirection::FromDevice)?;
     let (bounce, _) = Bounce::new(&pd, &limits, 1, page, page)?;
     let sizes = Sizes {
         send: SENDS,

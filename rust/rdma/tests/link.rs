@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     net::Namespace,
     rdma::{
         bounce::{
@@ -21,7 +22,6 @@ use crate::{
         cm,
         dma::{
             Chunk,
-            Direction,
             Part,
             Pool, //
         },
@@ -280,8 +280,8 @@ impl Link {
         let mut limits = soft.device.limits();
         limits.max_pages_per_mr = shape.pages;
         let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
-        let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
-        let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
+        let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
+        let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
         let (bounce, pieces) = Bounce::new(
             &pd,
             &soft.device.limits(),
@@ -501,7 +501,7 @@ impl Link {
     }
 
     /// Attaches a list to a handle, maps it, and sends the registration.
-    pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
+    pub(super) fn grant(&mut self, handle: usize, list: List, direction: DataDirection) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
         place.map(direction, random_u64())?;

@@ -8,6 +8,7 @@
 use super::soft::Soft;
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ENOTCONN,
     net::{
         Namespace,
@@ -16,7 +17,6 @@ use crate::{
     rdma::{
         dma::{
             Chunk,
-            Direction,
             Pool, //
         },
         mr::Segment,
@@ -151,10 +151,14 @@ impl Peer {
     /// or else has its callbacks in that context.
     pub(super) fn new(soft: &Soft, poll_context: bindings::ib_poll_context) -> Result<Self> {
         let pd = Pd::new(soft.device.hold()?)?;
-        let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::FromDevice)?;
-        let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::ToDevice)?;
-        let source = Pool::new(&pd, 1, TRANSFER, Direction::ToDevice)?.1.pop();
-        let sink = Pool::new(&pd, 1, TRANSFER, Direction::FromDevice)?.1.pop();
+        let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::FromDevice)?;
+        let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::ToDevice)?;
+        let source = Pool::new(&pd, 1, TRANSFER, DataDirection::ToDevice)?
+            .1
+            .pop();
+        let sink = Pool::new(&pd, 1, TRANSFER, DataDirection::FromDevice)?
+            .1
+            .pop();
         let mut inner = UniqueArc::new(
             Inner {
                 pd,

@@ -5,11 +5,11 @@
 use super::target::Script;
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
         dma::{
             Chunk,
-            Direction,
             Pool, //
         },
         link::Link,
@@ -66,8 +66,8 @@ pub(super) struct Ear {
 impl Ear {
     /// A queue pair that is not connected.
     pub(super) fn listen(pd: &Arc<Pd>, script: Arc<dyn Script>) -> Result<Arc<Qp<Self>>> {
-        let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, Direction::FromDevice)?;
-        let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, Direction::ToDevice)?;
+        let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, DataDirection::FromDevice)?;
+        let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, DataDirection::ToDevice)?;
         let (regions, _) = Regions::new::<Command>(pd, &pd.device().limits(), 0, 1)?;
         let ear = Self {
             script,
