@@ -16,6 +16,7 @@
 pub mod bounce;
 pub mod client;
 pub mod cm;
+mod cq;
 pub mod device;
 pub mod device_event;
 pub mod dma;

@@ -30,6 +30,7 @@ pub use sizes::{
 
 use super::{
     bounce::Bounce,
+    cq::Cq,
     dma::{
         Chunk,
         Pool, //
@@ -53,7 +54,6 @@ use core::{
     },
 };
 use kernel::{
-    error::from_err_ptr,
     new_mutex,
     prelude::*,
     sync::{
@@ -63,8 +63,7 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex,
-        UniqueArc, //
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -102,32 +101,28 @@ struct Connected {
     retired: Option<GracePeriod>,
 }
 
-/// How far a [`Qp`] is.
-struct Stage {
-    connected: Option<Connected>,
-    /// Since then nobody hears of completions, and there is no connection any more.
-    finished: Option<GracePeriod>,
-}
-
 /// A queue pair, whether it is connected or not.
 ///
 /// # Invariants
 ///
-/// - `cq` is null or a completion queue whose context is this object, which does not move.
-/// - `qp` is null or that of `stage`, with `cq` for both directions. It is read under RCU, and
+/// - The context of `cq` is this object, which is pinned.
+/// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
 /// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
 ///   has `turn`.
 /// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
 ///   `regions`.
+#[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
-    cq: *mut bindings::ib_cq,
+    #[pin]
+    cq: Cq,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
     ending: Atomic<bool>,
-    stage: Pin<KBox<Mutex<Stage>>>,
+    #[pin]
+    connected: Mutex<Option<Connected>>,
     sizes: Sizes,
     /// For requests whose success nobody waits for.
     send_cqe: bindings::ib_cqe,
@@ -191,22 +186,20 @@ impl<H: Handler> Qp<H> {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
         }
-        let mut this = UniqueArc::new(
-            Self {
+        let entries = sizes
+            .send
+            .checked_add(sizes.receive)
+            .and_then(|n| n.checked_add(1))
+            .and_then(|n| i32::try_from(n).ok())
+            .ok_or(EINVAL)?;
+        Arc::pin_init(
+            // INVARIANT: There is no queue pair, and the queue's context is the object's place.
+            try_pin_init!(&this in Self {
                 qp: Atomic::new(null_mut()),
-                cq: null_mut(),
+                cq <- Cq::new(pd, this.as_ptr().cast(), entries, sizes.vector, sizes.polled),
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
-                stage: KBox::pin_init(
-                    new_mutex!(
-                        Stage {
-                            connected: None,
-                            finished: None,
-                        },
-                        "Qp::stage"
-                    ),
-                    GFP_KERNEL,
-                )?,
+                connected <- new_mutex!(None, "Qp::connected"),
                 sizes,
                 send_cqe: bindings::ib_cqe {
                     done: Some(Self::send_done),
@@ -231,35 +224,9 @@ impl<H: Handler> Qp<H> {
                 bounce_id: bounce.as_ref().map_or(0, |b| b.id()),
                 bounce,
                 pd: pd.clone(),
-            },
+            }? Error),
             GFP_KERNEL,
-        )?;
-        let entries = sizes
-            .send
-            .checked_add(sizes.receive)
-            .and_then(|n| n.checked_add(1))
-            .and_then(|n| i32::try_from(n).ok())
-            .ok_or(EINVAL)?;
-        let context: *mut Self = &mut *this;
-        // SAFETY: The device is registered. The context stays valid until `ib_free_cq()` in `drop`:
-        // the object is on the heap and does not move.
-        let cq = from_err_ptr(unsafe {
-            bindings::__ib_alloc_cq(
-                pd.device().as_raw(),
-                context.cast(),
-                entries,
-                sizes.vector as i32,
-                if sizes.polled {
-                    bindings::ib_poll_context_IB_POLL_DIRECT
-                } else {
-                    bindings::ib_poll_context_IB_POLL_SOFTIRQ
-                },
-                super::CALLER.as_char_ptr(),
-            )
-        })?;
-        // INVARIANT: The context of `cq` is this object.
-        this.cq = cq;
-        Ok(this.into())
+        )
     }
 
     /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
@@ -271,11 +238,11 @@ impl<H: Handler> Qp<H> {
     /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
     /// mapped, `ESHUTDOWN` if it is [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
-        let mut stage = self.stage.lock();
-        if stage.finished.is_some() {
+        let mut connected = self.connected.lock();
+        if self.cq.is_stopped() {
             return Err(ESHUTDOWN);
         }
-        if stage.connected.is_some() {
+        if connected.is_some() {
             return Err(EBUSY);
         }
         if let Some(bounce) = &self.bounce {
@@ -285,8 +252,8 @@ impl<H: Handler> Qp<H> {
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: core::ptr::from_ref(self).cast_mut().cast(),
-            send_cq: self.cq,
-            recv_cq: self.cq,
+            send_cq: self.cq.as_raw(),
+            recv_cq: self.cq.as_raw(),
             cap: bindings::ib_qp_cap {
                 // One more to drain with.
                 max_send_wr: self.sizes.send,
@@ -314,7 +281,7 @@ impl<H: Handler> Qp<H> {
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
-        stage.connected = Some(Connected {
+        *connected = Some(Connected {
             qp,
             link,
             retired: None,
@@ -327,7 +294,7 @@ impl<H: Handler> Qp<H> {
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
-                drop(stage);
+                drop(connected);
                 self.disconnect();
                 return Err(e);
             }
@@ -339,7 +306,7 @@ impl<H: Handler> Qp<H> {
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
         // Not under the lock, as the identifier may call its handler.
-        let link = self.stage.lock().connected.as_ref().map(|c| c.link.clone());
+        let link = self.connected.lock().as_ref().map(|c| c.link.clone());
         if let Some(link) = link {
             link.disconnect();
         }
@@ -348,7 +315,7 @@ impl<H: Handler> Qp<H> {
     /// Drains the queue pair if that has not been done, and has nobody else find it. The grace period that
     /// [`Self::disconnect`] waits for begins here, so that many have one together. May sleep.
     pub fn retire(&self) {
-        if let Some(connected) = &mut self.stage.lock().connected {
+        if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected.qp);
             if connected.retired.is_none() {
                 // INVARIANT: It is drained, and destroyed after a grace period.
@@ -363,19 +330,19 @@ impl<H: Handler> Qp<H> {
     pub fn disconnect(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
-        let mut stage = self.stage.lock();
+        let mut connected = self.connected.lock();
         // Another call may have been faster, and another queue pair be there.
         let retired = |c: &mut Connected| c.retired.is_some();
-        if let Some(Connected { qp, link, retired }) = stage.connected.take_if(retired) {
+        if let Some(Connected { qp, link, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
                 grace_period.wait();
             }
-            // SAFETY: It came from this identifier and was taken from `stage` just now. By the
+            // SAFETY: It came from this identifier and was taken from `connected` just now. By the
             // type invariant nobody uses it a grace period after `qp` was cleared.
             unsafe { link.destroy_qp(qp) };
             self.regions.unbind();
             // Without the lock: it waits for the identifier's handler.
-            drop(stage);
+            drop(connected);
             drop(link);
         }
     }
@@ -392,7 +359,7 @@ impl<H: Handler> Qp<H> {
     /// nothing if it is not connected or has been done.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
-        if let Some(connected) = &self.stage.lock().connected {
+        if let Some(connected) = &*self.connected.lock() {
             self.drain(connected.qp);
         }
     }
@@ -402,7 +369,7 @@ impl<H: Handler> Qp<H> {
         self.qp.load(Acquire)
     }
 
-    /// Called with `stage` locked, which had this queue pair.
+    /// Called with `connected` locked, which had this queue pair.
     fn drain(&self, qp: NonNull<bindings::ib_qp>) {
         if self.drained.load(Acquire) {
             return;
@@ -410,11 +377,11 @@ impl<H: Handler> Qp<H> {
         self.ending.store(true, Release);
         self.stop(qp);
         // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
-        let _looking = self.sizes.polled.then(|| self.turn.wait());
+        let _looking = self.is_polled().then(|| self.turn.wait());
         // What completes during the first may post something behind it; nothing does after that. Looking at a
         // polled queue goes on until it is empty.
-        for _ in 0..if self.sizes.polled { 1 } else { 2 } {
-            // SAFETY: The caller has it from `stage`, so it is valid; both queues have one more entry
+        for _ in 0..if self.is_polled() { 1 } else { 2 } {
+            // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
             // than we use, and so has the completion queue.
             unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
         }
@@ -433,7 +400,7 @@ impl<H: Handler> Qp<H> {
         let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
         let mut said = false;
         loop {
-            // SAFETY: The caller has it from `stage`, so it is valid.
+            // SAFETY: The caller has it from `connected`, so it is valid.
             match unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut attr, mask) } {
                 0 => return,
                 e if !said => pr_err!(
@@ -454,46 +421,19 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// [Disconnects](Self::disconnect), and stops the softirq of the completion queue for ever. The grace period
+    /// [Disconnects](Self::disconnect), and has nobody hear of completions any more, for ever. The grace period
     /// that the drop waits for begins here, so that many have one together. May sleep.
     pub fn finish(&self) -> GracePeriod {
         self.disconnect();
-        let mut stage = self.stage.lock();
-        match stage.finished {
-            Some(grace_period) => grace_period,
-            None => {
-                if let Some(iop) = self.iop() {
-                    // SAFETY: The queue has it and is valid. This is the only call before `drop` enables it.
-                    unsafe { bindings::irq_poll_disable(iop) };
-                }
-                *stage.finished.insert(GracePeriod::begin())
-            }
-        }
-    }
-
-    /// What has the completion queue looked at by a softirq, if there is one and it is not polled.
-    fn iop(&self) -> Option<*mut bindings::irq_poll> {
-        if self.cq.is_null() || self.sizes.polled {
-            return None;
-        }
-        // SAFETY: By the type invariant the queue is valid, and one with a softirq has this of the two.
-        Some(unsafe { &raw mut (*self.cq).__bindgen_anon_1.iop }.cast())
+        // With the lock, so that nobody connects it meanwhile.
+        let _connected = self.connected.lock();
+        self.cq.stop()
     }
 }
 
-impl<H: Handler> Drop for Qp<H> {
-    fn drop(&mut self) {
-        // `ib_poll_handler()` says that it is done and then asks for the next interrupt. `ib_free_cq()` waits for
-        // the first of the two only.
-        self.finish().wait();
-        if let Some(iop) = self.iop() {
-            // `ib_free_cq()` disables it once more, which waits until it is enabled.
-            // SAFETY: `finish` has disabled it.
-            unsafe { bindings::irq_poll_enable(iop) };
-        }
-        if !self.cq.is_null() {
-            // SAFETY: By the type invariant it is valid. No queue pair uses it any more, and its softirq has ended.
-            unsafe { bindings::ib_free_cq(self.cq) };
-        }
+#[pinned_drop]
+impl<H: Handler> PinnedDrop for Qp<H> {
+    fn drop(self: Pin<&mut Self>) {
+        let _ = self.finish();
     }
 }

@@ -31,8 +31,8 @@ impl<H: Handler> Qp<H> {
     unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
         // SAFETY: The caller's promise.
         let context = unsafe { (*cq).cq_context };
-        // SAFETY: By the type invariant the context is this object; it is not freed before
-        // `ib_free_cq()` has returned, which waits for the callbacks.
+        // SAFETY: By the type invariant the context is this object, which goes after its completion queue; and
+        // that waits for the callbacks.
         unsafe { &*context.cast() }
     }
 
