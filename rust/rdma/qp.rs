@@ -48,6 +48,7 @@ use crate::{
 };
 use core::{
     cell::UnsafeCell,
+    ops::Deref,
     ptr::{
         null_mut,
         NonNull, //
@@ -347,12 +348,6 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// The handler.
-    #[inline]
-    pub fn handler(&self) -> &H {
-        &self.handler
-    }
-
     /// Moves the queue pair to its error state and waits until every posted request has completed.
     ///
     /// After that nothing reaches the regions; requests posted later are flushed. May sleep. Does
@@ -428,6 +423,16 @@ impl<H: Handler> Qp<H> {
         // With the lock, so that nobody connects it meanwhile.
         let _connected = self.connected.lock();
         self.cq.stop()
+    }
+}
+
+/// A queue pair is its handler, connected.
+impl<H: Handler> Deref for Qp<H> {
+    type Target = H;
+
+    #[inline(always)]
+    fn deref(&self) -> &H {
+        &self.handler
     }
 }
 

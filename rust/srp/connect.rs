@@ -309,7 +309,7 @@ impl<'a> Login<'a> {
     ///
     /// If the session ends or has lost its connection.
     pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
-        let missing = channels.iter().filter(|c| !c.handler().is_open());
+        let missing = channels.iter().filter(|c| !c.is_open());
         self.follow(missing.map(Seat::Old), None).map(|_| ())
     }
 
@@ -416,7 +416,7 @@ impl<'a> Login<'a> {
             Seat::New(index) => Channel::new(self.session, index, &self.pd).map_err(queue_pair)?,
             Seat::Old(connection) => connection.clone(),
         };
-        connection.handler().renew();
+        connection.renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
         let channel = Connecting {
             attempt,
@@ -535,7 +535,6 @@ impl<'a> Login<'a> {
             .post_bounce()
             .map_err(|_| LoginFailure::Disconnected)?;
         connection
-            .handler()
             .open(&granted)
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;

@@ -361,7 +361,7 @@ impl Session {
         self.begin_keep_alive();
         self.watch();
         let (channels, _) = self.parts();
-        if channels.is_some_and(|all| all.iter().any(|c| !c.handler().is_open())) {
+        if channels.is_some_and(|all| all.iter().any(|c| !c.is_open())) {
             self.fills.store(0, Relaxed);
             self.later::<1>(fill_delay_ms(0));
         }
@@ -373,7 +373,7 @@ impl Session {
         let (Some(channels), _) = self.parts() else {
             return;
         };
-        let missing = |c: &&Arc<Connection>| !c.handler().is_open();
+        let missing = |c: &&Arc<Connection>| !c.is_open();
         let before = channels.iter().filter(missing).count();
         if before == 0 || self.is_lost() {
             return;
@@ -442,8 +442,7 @@ impl Session {
         }
         let woken = self.woken.xchg(false, Relaxed);
         let (channels, _) = self.parts();
-        for connection in channels.iter().flat_map(|all| all.iter()) {
-            let channel = connection.handler();
+        for channel in channels.iter().flat_map(|all| all.iter()) {
             // Each has a way of its own through the network.
             if !channel.probe.is_idle(channel.ended()) && !woken {
                 continue;
@@ -452,8 +451,8 @@ impl Session {
             let _posting = rcu::read_lock();
             // Without commands that the target has, one that waits for a credit comes first.
             let asked = match channel.has_any_out() {
-                true => channel.probe.ask(connection).map(|_| ()),
-                false => channel.probe.send(connection),
+                true => channel.probe.ask(channel).map(|_| ()),
+                false => channel.probe.send(channel),
             };
             match asked {
                 Ok(()) => {}

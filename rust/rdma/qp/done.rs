@@ -40,7 +40,7 @@ impl<H: Handler> Qp<H> {
     /// send a packet, says nothing else.
     fn failed(&self, what: &'static str, status: Status) {
         if !status.is_flush() || !self.ending.load(Acquire) {
-            self.handler.failed(Failure::Request(what, status));
+            H::failed(self, Failure::Request(what, status));
         }
     }
 
@@ -70,8 +70,7 @@ impl<H: Handler> Qp<H> {
         // SAFETY: It is an element of `receives`, which lives as long as `this`.
         let chunk = unsafe { &(*receive).chunk };
         let len = wc.byte_len as usize;
-        this.handler
-            .received(this, chunk.take(len), Flags(wc.wc_flags));
+        H::received(this, chunk.take(len), Flags(wc.wc_flags));
         chunk.give(len.min(chunk.size()));
         // SAFETY: By the type invariant the callbacks run one at a time, and nothing else uses it.
         let returned = unsafe { &mut *this.returned.get() };
@@ -82,7 +81,7 @@ impl<H: Handler> Qp<H> {
         if returned.count == RECEIVE_BATCH {
             returned.count = 0;
             if let Err(e) = this.post_receives(&returned.list) {
-                this.handler.failed(Failure::Post(e));
+                H::failed(this, Failure::Post(e));
             }
         }
     }
@@ -108,7 +107,7 @@ impl<H: Handler> Qp<H> {
         // element of `invalidate_cqes`.
         let handle = unsafe { cookie(wc).offset_from(base) } as usize;
         this.regions.invalidated(handle);
-        this.handler.invalidated(this, handle);
+        H::invalidated(this, handle);
     }
 
     /// # Safety
@@ -135,7 +134,7 @@ impl<H: Handler> Qp<H> {
         // SAFETY: The completion is valid for the call.
         let status = Status(unsafe { (*wc).status });
         if status.is_success() {
-            this.handler.control_sent(this);
+            H::control_sent(this);
         } else {
             this.failed("control send", status);
         }
@@ -150,7 +149,7 @@ impl<H: Handler> Qp<H> {
         // SAFETY: The completion is valid for the call.
         let status = Status(unsafe { (*wc).status });
         if status.is_success() {
-            this.handler.last_sent(this);
+            H::last_sent(this);
         } else {
             this.failed("last send", status);
         }
@@ -173,7 +172,7 @@ impl<H: Handler> Qp<H> {
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
             | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => this.handler.failed(Failure::Event(Event(kind))),
+            _ => H::failed(this, Failure::Event(Event(kind))),
         }
     }
 }

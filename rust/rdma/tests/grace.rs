@@ -64,11 +64,11 @@ const SENDS: u32 = 200;
 struct Nobody;
 
 impl Handler for Nobody {
-    fn received(&self, _: &Qp<Self>, _: &[u8], _: Flags) {}
-    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
-    fn control_sent(&self, _: &Qp<Self>) {}
-    fn last_sent(&self, _: &Qp<Self>) {}
-    fn failed(&self, _: Failure) {}
+    fn received(_: &Qp<Self>, _: &[u8], _: Flags) {}
+    fn invalidated(_: &Qp<Self>, _: usize) {}
+    fn control_sent(_: &Qp<Self>) {}
+    fn last_sent(_: &Qp<Self>) {}
+    fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
 /// No connection manager: a queue pair that takes requests, or none at all.

@@ -218,39 +218,39 @@ impl Record {
 }
 
 impl Handler for Record {
-    fn received(&self, _: &Qp<Self>, message: &[u8], flags: Flags) {
-        self.alone(|| {
-            let number = self.received.load(Relaxed);
-            self.add(Call::Received as u32);
-            self.received.store(number + 1, Release);
-            is_pattern(number, message) && !flags.is_unexpected()
+    fn received(qp: &Qp<Self>, message: &[u8], flags: Flags) {
+        qp.alone(|| {
+            let number = qp.received.load(Relaxed);
+            qp.add(Call::Received as u32);
+            qp.received.store(number + 1, Release);
+            is_pattern(number, message) && !flags.with_imm() && !flags.with_invalidate()
         });
     }
 
-    fn invalidated(&self, _: &Qp<Self>, handle: usize) {
-        self.alone(|| {
-            let open = self.regions.reachable_of(handle).is_some();
-            self.add(Call::Invalidated as u32 + handle as u32);
+    fn invalidated(qp: &Qp<Self>, handle: usize) {
+        qp.alone(|| {
+            let open = qp.regions.reachable_of(handle).is_some();
+            qp.add(Call::Invalidated as u32 + handle as u32);
             !open
         });
     }
 
-    fn control_sent(&self, _: &Qp<Self>) {
-        self.alone(|| {
-            self.add(Call::Control as u32);
+    fn control_sent(qp: &Qp<Self>) {
+        qp.alone(|| {
+            qp.add(Call::Control as u32);
             true
         });
     }
 
-    fn last_sent(&self, _: &Qp<Self>) {
-        self.alone(|| {
-            self.add(Call::Last as u32);
+    fn last_sent(qp: &Qp<Self>) {
+        qp.alone(|| {
+            qp.add(Call::Last as u32);
             true
         });
     }
 
-    fn failed(&self, _: Failure) {
-        self.failed.fetch_add(1, Relaxed);
+    fn failed(qp: &Qp<Self>, _: Failure) {
+        qp.failed.fetch_add(1, Relaxed);
     }
 }
 
@@ -397,7 +397,7 @@ impl Link {
 
     /// What the handler has recorded.
     pub(super) fn record(&self) -> &Record {
-        self.qp.handler()
+        &self.qp
     }
 
     /// Fills the next message.

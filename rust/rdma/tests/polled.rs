@@ -65,7 +65,7 @@ fn nothing_comes_by_itself(soft: &Soft) -> Result {
         check_eq!(link.record().received(), before);
         within(|| {
             qp.poll();
-            qp.handler().received() >= 5 * round
+            qp.received() >= 5 * round
         })?;
         check_eq!(link.record().received(), 5 * round);
     }
@@ -83,7 +83,7 @@ fn invalidation_is_found(soft: &Soft) -> Result {
     let qp = link.qp.clone();
     within(|| {
         qp.poll();
-        qp.handler().count() >= 1
+        qp.count() >= 1
     })?;
     check!(link.take(0).is_ok());
     check_eq!(link.record().wrong(), 0);
@@ -111,7 +111,7 @@ impl Contest {
 
 fn look(contest: &Contest) {
     let begin = Instant::<Monotonic>::now();
-    while contest.qp.handler().received() < contest.wanted.load(Relaxed)
+    while contest.qp.received() < contest.wanted.load(Relaxed)
         && begin.elapsed().as_millis() < 20_000
     {
         for _ in 0..100 {

@@ -234,9 +234,8 @@ fn messages_stay_in_order(soft: &Soft) -> Result {
     const COUNT: u32 = 500;
     let mut link = link(soft)?;
     let qp = link.qp.clone();
-    link.peer
-        .send_all(COUNT, WINDOW, || qp.handler().received())?;
-    within(|| qp.handler().received() >= COUNT)?;
+    link.peer.send_all(COUNT, WINDOW, || qp.received())?;
+    within(|| qp.received() >= COUNT)?;
     drop(qp);
     check_eq!(link.record().received(), COUNT);
     end(link)

@@ -92,13 +92,13 @@ impl Ear {
 }
 
 impl Handler for Ear {
-    fn received(&self, qp: &Qp<Self>, message: &[u8], _: Flags) {
-        let mut replies = self.replies.lock();
+    fn received(qp: &Qp<Self>, message: &[u8], _: Flags) {
+        let mut replies = qp.replies.lock();
         let (chunks, count) = &mut *replies;
         let Some(chunk) = chunks.get_mut(*count % MESSAGES as usize) else {
             return;
         };
-        let len = self.script.told(message, chunk.bytes_mut());
+        let len = qp.script.told(message, chunk.bytes_mut());
         if len == 0 {
             return;
         }
@@ -111,14 +111,14 @@ impl Handler for Ear {
         }
     }
 
-    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
+    fn invalidated(_: &Qp<Self>, _: usize) {}
 
-    fn control_sent(&self, _: &Qp<Self>) {}
+    fn control_sent(_: &Qp<Self>) {}
 
-    fn last_sent(&self, _: &Qp<Self>) {}
+    fn last_sent(_: &Qp<Self>) {}
 
     // The other side may go as it likes.
-    fn failed(&self, _: Failure) {}
+    fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
 /// The identifier of a request, as what the queue pair is made on.
