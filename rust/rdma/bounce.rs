@@ -14,7 +14,6 @@ use super::{
     device::Limits,
     dma::{
         Chunk,
-        Part,
         Pool, //
     },
     mr::{
@@ -167,11 +166,6 @@ impl Bounce {
         Arc::ptr_eq(&self.0.pd, pd)
     }
 
-    /// Names the memory; never 0.
-    pub(super) fn id(&self) -> u64 {
-        self.0.pool.id()
-    }
-
     /// The bytes that it occupies.
     pub fn bytes(&self) -> usize {
         self.0.pool.bytes()
@@ -301,13 +295,19 @@ impl Piece {
         self.chunk.place(len as usize)
     }
 
-    /// The first `len` bytes as the second part of a message.
+    /// The first `len` bytes as the second part of a message: their address and length.
     ///
     /// # Errors
     ///
     /// `EMSGSIZE` if the piece is smaller.
     #[inline(always)]
-    pub fn part(&mut self, len: u32) -> Result<Part> {
+    pub(super) fn part(&mut self, len: u32) -> Result<(u64, u32)> {
         self.chunk.part(len as usize)
+    }
+
+    /// It is a piece of this memory.
+    #[inline(always)]
+    pub(super) fn is_of(&self, bounce: &Bounce) -> bool {
+        Arc::ptr_eq(&self.memory, &bounce.0)
     }
 }

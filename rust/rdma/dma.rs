@@ -16,13 +16,7 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
 /// The size that a pool allocates and maps at once, if a chunk is not larger: what the page
@@ -102,12 +96,7 @@ pub struct Pool {
     blocks: KVVec<Block>,
     direction: DataDirection,
     pd: Arc<Pd>,
-    /// No other pool of this module ever has the same.
-    id: u64,
 }
-
-/// The last [`Pool::id`].
-static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 // SAFETY: The pool only owns memory and mappings, which have no thread affinity.
 unsafe impl Send for Pool {}
@@ -143,7 +132,6 @@ impl Pool {
                 blocks,
                 direction,
                 pd: pd.clone(),
-                id: LAST_ID.fetch_add(1, Relaxed) + 1,
             },
             GFP_KERNEL,
         )?;
@@ -171,10 +159,6 @@ impl Pool {
     /// The pool is for messages in this direction, of a queue pair of this domain.
     pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
         Arc::ptr_eq(&self.pd, pd) && self.direction == direction
-    }
-
-    pub(super) fn id(&self) -> u64 {
-        self.id
     }
 
     /// The bytes that the pool occupies.
@@ -213,41 +197,19 @@ impl Chunk {
         unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.size) }
     }
 
-    /// Hands the first `len` bytes to the device as a message that can be posted.
+    /// Hands the first `len` bytes to the device as a part of a message: their address and length.
     ///
     /// # Errors
     ///
     /// `EMSGSIZE` if the chunk is shorter.
     #[inline(always)]
-    pub fn message(&mut self, len: usize) -> Result<Message> {
+    pub(super) fn part(&mut self, len: usize) -> Result<(u64, u32)> {
         if len > self.size {
             return Err(EMSGSIZE);
         }
         self.sync_for_device(len);
-        Ok(Message {
-            addr: self.addr,
-            len: len as u32,
-            pool: self.pool.id,
-            part: None,
-        })
-    }
-
-    /// Hands the first `len` bytes to the device as the second part of a message.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if the chunk is shorter.
-    #[inline(always)]
-    pub(super) fn part(&self, len: usize) -> Result<Part> {
-        if len > self.size {
-            return Err(EMSGSIZE);
-        }
-        self.sync_for_device(len);
-        Ok(Part {
-            addr: self.addr,
-            len: len as u32,
-            pool: self.pool.id,
-        })
+        // CAST: A chunk is at most 64 KiB.
+        Ok((self.addr, len as u32))
     }
 
     /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
@@ -313,33 +275,13 @@ impl Chunk {
         &self.pool
     }
 
+    /// It is a chunk of this pool.
+    #[inline(always)]
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
     pub(super) fn size(&self) -> usize {
         self.size
     }
-}
-
-/// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
-#[derive(Clone, Copy)]
-pub struct Message {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) pool: u64,
-    pub(super) part: Option<Part>,
-}
-
-impl Message {
-    /// The message with a second part behind it, or none.
-    #[inline(always)]
-    pub fn with(self, part: Option<Part>) -> Self {
-        Self { part, ..self }
-    }
-}
-
-/// The place of a message's second part in another [`Pool`], that of a
-/// [`Bounce`](super::bounce::Bounce).
-#[derive(Clone, Copy)]
-pub struct Part {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) pool: u64,
 }

@@ -16,10 +16,12 @@ pub(super) mod raw;
 mod regions;
 
 pub use handle::Handle;
-pub(super) use regions::Region;
+pub(super) use regions::{
+    Region,
+    Register, //
+};
 pub use regions::{
     Regions,
-    Register,
     MAX_PER_HANDLE, //
 };
 

@@ -3,8 +3,10 @@
 //! Queue pairs whose completions are callbacks.
 //!
 //! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, or by those
-//! who wait, one after the other; so its callbacks never run at the same time as each other. Requests name messages and memory regions of
-//! pools that it holds; completions name what they complete by number.
+//! who wait, one after the other; so its callbacks never run at the same time as each other.
+//!
+//! Requests are made with a [`Live`], the queue pair in an RCU read-side section: from memory and regions that the [`Qp`]
+//! holds, for this connection only. Completions name what they complete by number.
 //!
 //! It is connected, shut down, disconnected, and may be connected again: each time with a new
 //! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
@@ -15,13 +17,16 @@ mod done;
 mod handler;
 mod poll;
 mod post;
+mod reach;
 mod sizes;
-
-pub(super) use post::Live;
 
 pub use handler::{
     Failure,
     Handler, //
+};
+pub use post::{
+    Live,
+    SendWr, //
 };
 pub use sizes::{
     Memory,
@@ -29,14 +34,9 @@ pub use sizes::{
 };
 
 use super::{
-    bounce::Bounce,
     cq::Cq,
-    dma::{
-        Chunk,
-        Pool, //
-    },
+    dma::Chunk,
     link::Link,
-    mr::Regions,
     pd::Pd,
     wr::Done, //
 };
@@ -72,19 +72,16 @@ use kernel::{
     }, //
 };
 use poll::Turn;
+use reach::{
+    Reach,
+    Receive, //
+};
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
 
 /// The pause before a device is told once more to stop a queue pair.
 const STOP_AGAIN: Delta = Delta::from_millis(500);
-
-/// A posted receive.
-#[repr(C)]
-struct Receive {
-    cqe: bindings::ib_cqe,
-    chunk: Chunk,
-}
 
 /// Receives that wait to be given back in one chain. On cache lines of its own, as the rest of a queue pair is
 /// only read by commands.
@@ -111,8 +108,7 @@ struct Connected {
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
 /// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
 ///   has `turn`.
-/// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
-///   `regions`.
+/// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
@@ -125,26 +121,14 @@ pub struct Qp<H: Handler> {
     #[pin]
     connected: Mutex<Option<Connected>>,
     sizes: Sizes,
-    /// For requests whose success nobody waits for.
-    send_cqe: bindings::ib_cqe,
-    control_cqe: bindings::ib_cqe,
-    last_cqe: bindings::ib_cqe,
-    /// One for each handle, by number.
-    invalidate_cqes: KVVec<bindings::ib_cqe>,
-    receives: KVVec<Receive>,
     /// Whose turn it is to look at a polled completion queue.
     turn: Turn,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
-    lkey: u32,
     handler: H,
-    // Dropped last: what a posted request can reach.
-    messages: Arc<Pool>,
-    regions: Arc<Regions>,
-    bounce: Option<Bounce>,
+    // Dropped last.
+    reach: Reach,
     pd: Arc<Pd>,
-    /// [`Bounce::id`], 0 without.
-    bounce_id: u64,
 }
 
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
@@ -193,6 +177,18 @@ impl<H: Handler> Qp<H> {
             .and_then(|n| n.checked_add(1))
             .and_then(|n| i32::try_from(n).ok())
             .ok_or(EINVAL)?;
+        let cqe = |done: Done| bindings::ib_cqe { done: Some(done) };
+        let reach = Reach {
+            send_cqe: cqe(Self::send_done),
+            control_cqe: cqe(Self::control_done),
+            last_cqe: cqe(Self::last_done),
+            invalidate_cqes,
+            receives: list,
+            messages,
+            regions,
+            bounce,
+            lkey: pd.local_dma_lkey(),
+        };
         Arc::pin_init(
             // INVARIANT: There is no queue pair, and the queue's context is the object's place.
             try_pin_init!(&this in Self {
@@ -202,28 +198,13 @@ impl<H: Handler> Qp<H> {
                 ending: Atomic::new(true),
                 connected <- new_mutex!(None, "Qp::connected"),
                 sizes,
-                send_cqe: bindings::ib_cqe {
-                    done: Some(Self::send_done),
-                },
-                control_cqe: bindings::ib_cqe {
-                    done: Some(Self::control_done),
-                },
-                last_cqe: bindings::ib_cqe {
-                    done: Some(Self::last_done),
-                },
-                invalidate_cqes,
-                receives: list,
                 turn: Turn::new(),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
                 }),
-                lkey: pd.local_dma_lkey(),
                 handler,
-                messages,
-                regions,
-                bounce_id: bounce.as_ref().map_or(0, |b| b.id()),
-                bounce,
+                reach,
                 pd: pd.clone(),
             }? Error),
             GFP_KERNEL,
@@ -246,10 +227,10 @@ impl<H: Handler> Qp<H> {
         if connected.is_some() {
             return Err(EBUSY);
         }
-        if let Some(bounce) = &self.bounce {
+        if let Some(bounce) = &self.reach.bounce {
             bounce.renew()?;
         }
-        self.regions.bind()?;
+        self.reach.regions.bind()?;
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: core::ptr::from_ref(self).cast_mut().cast(),
@@ -271,7 +252,7 @@ impl<H: Handler> Qp<H> {
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
-                self.regions.unbind();
+                self.reach.regions.unbind();
                 return Err(e);
             }
         };
@@ -288,7 +269,7 @@ impl<H: Handler> Qp<H> {
             retired: None,
         });
         self.drained.store(false, Release);
-        for batch in self.receives.chunks(RECEIVE_BATCH) {
+        for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
                 receive.chunk.give(receive.chunk.size());
@@ -341,7 +322,7 @@ impl<H: Handler> Qp<H> {
             // SAFETY: It came from this identifier and was taken from `connected` just now. By the
             // type invariant nobody uses it a grace period after `qp` was cleared.
             unsafe { link.destroy_qp(qp) };
-            self.regions.unbind();
+            self.reach.regions.unbind();
             // Without the lock: it waits for the identifier's handler.
             drop(connected);
             drop(link);
@@ -380,7 +361,7 @@ impl<H: Handler> Qp<H> {
             // than we use, and so has the completion queue.
             unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
         }
-        self.regions.set_dead();
+        self.reach.regions.set_dead();
         self.drained.store(true, Release);
     }
 

@@ -62,6 +62,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::Relaxed,
+        rcu,
         Arc, //
     },
     time::Msecs, //
@@ -532,7 +533,8 @@ impl<'a> Login<'a> {
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
         connection
-            .post_bounce()
+            .live(&rcu::read_lock())
+            .and_then(|live| live.register_bounce())
             .map_err(|_| LoginFailure::Disconnected)?;
         connection
             .open(&granted)

@@ -22,25 +22,19 @@ use super::{
 use crate::{
     dma::DataDirection,
     rdma::{
-        dma::Message,
         mr::{
-            Register,
             Segment,
             MAX_PER_HANDLE, //
+        },
+        qp::{
+            Live,
+            SendWr, //
         }, //
     },
     scsi,
     sys::random_u32, //
 };
 use kernel::prelude::*;
-
-/// A command that is ready to be posted.
-pub struct Prepared {
-    /// The `SRP_CMD`.
-    pub message: Message,
-    /// The registration of its data, if the target is to reach it.
-    pub register: Option<Register>,
-}
 
 /// The direction of a command's data, on the wire.
 pub fn direction(cmd: &scsi::Command) -> Direction {
@@ -74,7 +68,7 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 }
 
 /// Chooses the way for the data of the command that is attached to `slot`, writes its message, and maps the
-/// data if that is the way.
+/// data if that is the way. What it returns is to be posted.
 ///
 /// Does not sleep.
 ///
@@ -83,7 +77,12 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 /// `EINVAL` if no command is attached, the message does not fit, or it asks for a list of LUNs without room for one, otherwise
 /// those of [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
 #[inline(always)]
-pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
+pub fn prepare<'a>(
+    slot: &mut Slot,
+    live: &Live<'a>,
+    tag: u64,
+    limits: Limits,
+) -> Result<SendWr<'a>> {
     let Slot {
         iu,
         handle,
@@ -114,14 +113,12 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         lun: *lun,
         cdb: cmd.cdb(),
     };
-    let mut part = None;
     let length = match way {
         Way::None if asks_for_no_lun(cmd) => return Err(EINVAL),
         Way::None => head.build(iu.bytes_mut()),
         Way::Immediate => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
             cmd.copy_from_buffer(piece.place(len));
-            part = Some(piece.part(len)?);
             head.build_immediate(iu.bytes_mut(), len)
         }
         Way::Static => {
@@ -144,12 +141,12 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             None => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
         },
     };
-    let message = iu.message(length.map_err(|_| EINVAL)?)?.with(part);
+    let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
+    if let (Way::Immediate, Some(piece)) = (way, bounce) {
+        wr = wr.with(piece, len)?;
+    }
     // Last: from here on the memory counts as reachable.
-    Ok(Prepared {
-        message,
-        register: handle.register(),
-    })
+    wr.register(handle)
 }
 
 /// The message with a list of regions.

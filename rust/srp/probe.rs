@@ -96,7 +96,7 @@ impl Probe {
     }
 
     fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
-        let _posting = rcu::read_lock();
+        let posting = rcu::read_lock();
         if connection.is_lost() || !connection.is_open() {
             return Ok(false);
         }
@@ -119,13 +119,14 @@ impl Probe {
             lun: Lun::default(),
             cdb: &INQUIRY,
         };
-        let message = match inquiry.build(iu.bytes_mut()) {
-            Ok(len) => iu.message(len),
+        let wr = match inquiry.build(iu.bytes_mut()) {
+            Ok(len) => connection
+                .live(&posting)
+                .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
         iu.release(out);
-        message
-            .and_then(|message| connection.post_send(None, message, true))
+        wr.and_then(|wr| wr.post(true))
             .map(|()| true)
             .map_err(Lost::Post)
     }

@@ -140,7 +140,7 @@ impl Task {
         let (waiting, idle) = (word(generation, WAITING), word(generation, IDLE));
         let tag = Tag::tsk_mgmt(generation, connection.index(), 0).ok_or(EINVAL)?;
         {
-            let _posting = rcu::read_lock();
+            let posting = rcu::read_lock();
             if connection.is_lost() {
                 return Err(ENOTCONN);
             }
@@ -156,8 +156,10 @@ impl Task {
                 function,
                 task_tag,
             };
-            let message = match request.build(iu.bytes_mut()) {
-                Ok(len) => iu.message(len),
+            let wr = match request.build(iu.bytes_mut()) {
+                Ok(len) => connection
+                    .live(&posting)
+                    .and_then(|live| live.send(&mut iu, len)),
                 Err(_) => Err(EINVAL),
             };
             iu.release(waiting);
@@ -170,7 +172,7 @@ impl Task {
                 trace::lun(lun),
                 task_tag,
             ));
-            if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
+            if let Err(e) = wr.and_then(|wr| wr.post(true)) {
                 connection.fail(Lost::Post(e));
                 return Err(e);
             }
@@ -192,7 +194,7 @@ impl Task {
     /// Sends a logout, after which there will be no other request, unless one is under way. Returns
     /// whether it has.
     pub fn log_out(&self, connection: &Connection) -> bool {
-        let _posting = rcu::read_lock();
+        let posting = rcu::read_lock();
         let now = self.cell.load().0;
         if connection.is_lost() || now & 3 != IDLE {
             return false;
@@ -205,12 +207,14 @@ impl Task {
             iu.release(now);
             return false;
         }
-        let message = match misc::i_logout(iu.bytes_mut(), random_u64()) {
-            Ok(len) => iu.message(len),
+        let wr = match misc::i_logout(iu.bytes_mut(), random_u64()) {
+            Ok(len) => connection
+                .live(&posting)
+                .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
         iu.release(word(0, STUCK));
-        match message.and_then(|message| connection.post_last(message)) {
+        match wr.and_then(|wr| wr.post_last()) {
             Ok(()) => true,
             Err(e) => {
                 connection.fail(Lost::Post(e));

@@ -17,7 +17,8 @@ use crate::{
     dma::{
         DataDirection,
         ScatterList, //
-    }, //
+    },
+    rdma::qp::Live, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -43,12 +44,11 @@ struct Mapped {
 ///
 /// # Invariants
 ///
-/// `own` is group `number` of `regions`, which belongs to this handle alone. While `mapped` is set,
+/// `own` is a group of `regions`, which belongs to this handle alone. While `mapped` is set,
 /// `object` is, and its scatter list is mapped for the device.
 pub struct Handle<T: ScatterList> {
     regions: Arc<Regions>,
     own: NonNull<Group>,
-    number: u32,
     object: Option<T>,
     mapped: Option<Mapped>,
 }
@@ -59,13 +59,12 @@ unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is group `number` of `regions` and no other handle's.
-    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>, number: u32) -> Self {
+    /// The handle of a group, which is one of `regions` and no other handle's.
+    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>) -> Self {
         // INVARIANT: By this function's contract; nothing is mapped.
         Self {
             regions,
             own,
-            number,
             object: None,
             mapped: None,
         }
@@ -255,12 +254,38 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// The registration to post, with exactly the access that the direction needs.
+    /// The registration to post on `live`, with exactly the access that the direction needs; none if nothing is mapped.
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
     /// the queue pair is in error and drained.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair has other regions.
     #[inline(always)]
-    pub fn register(&mut self) -> Option<Register> {
+    pub(in crate::rdma) fn register<'a>(
+        &mut self,
+        live: &Live<'a>,
+    ) -> Result<Option<Register<'a>>> {
+        if !core::ptr::eq(&*self.regions, live.regions()) {
+            return Err(EINVAL);
+        }
+        let Some((used, access)) = self.expose() else {
+            return Ok(None);
+        };
+        // SAFETY: By the type invariant it is a part of `regions`, which are those of `live`. It borrows them for `'a`.
+        let own: &'a Group = unsafe { self.own.as_ref() };
+        let (first, others) = own.split(used).ok_or(EINVAL)?;
+        Ok(Some(Register {
+            first,
+            others,
+            access,
+        }))
+    }
+
+    /// From now on the memory counts as reachable, if it is mapped: by so many regions, for this access.
+    #[inline(always)]
+    pub(in crate::rdma) fn expose(&mut self) -> Option<(u32, i32)> {
         let mapped = self.mapped.as_ref()?;
         // The standard wants local write with remote write.
         let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
@@ -274,12 +299,7 @@ impl<T: ScatterList> Handle<T> {
         };
         // After `mapped`: whoever sees the one sees the other.
         self.own().reachable.store(mapped.used, Release);
-        Some(Register {
-            binding: self.regions.binding.load(Relaxed),
-            number: self.number,
-            used: mapped.used,
-            access: access as i32,
-        })
+        Some((mapped.used, access as i32))
     }
 
     /// No peer can reach the memory.

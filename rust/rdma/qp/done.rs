@@ -3,10 +3,10 @@
 //! The callbacks of a queue pair and its completion queue.
 
 use super::{
+    reach::Receive,
     Failure,
     Handler,
     Qp,
-    Receive,
     RECEIVE_BATCH, //
 };
 use crate::{
@@ -102,11 +102,11 @@ impl<H: Handler> Qp<H> {
             this.failed("invalidation", status);
             return;
         }
-        let base = this.invalidate_cqes.as_ptr();
-        // SAFETY: The completion was made from a request of `post_invalidate`, whose cookie is an
+        let base = this.reach.invalidate_cqes.as_ptr();
+        // SAFETY: The completion was made from a request of `Live::invalidate`, whose cookie is an
         // element of `invalidate_cqes`.
         let handle = unsafe { cookie(wc).offset_from(base) } as usize;
-        this.regions.invalidated(handle);
+        this.reach.regions.invalidated(handle);
         H::invalidated(this, handle);
     }
 
@@ -124,7 +124,7 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `post_control`.
+    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_control`.
     pub(super) unsafe extern "C" fn control_done(
         cq: *mut bindings::ib_cq,
         wc: *mut bindings::ib_wc,
@@ -142,7 +142,7 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `post_last`.
+    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_last`.
     pub(super) unsafe extern "C" fn last_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: By this function's contract.
         let this = unsafe { Self::of(cq) };

@@ -30,10 +30,10 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// The regions of a handle can be reached no more.
     fn invalidated(qp: &Qp<Self>, handle: usize);
 
-    /// The message posted by [`Qp::post_control`] has been sent.
+    /// The message posted by [`SendWr::post_control`](super::SendWr::post_control) has been sent.
     fn control_sent(qp: &Qp<Self>);
 
-    /// The message posted by [`Qp::post_last`] has been sent.
+    /// The message posted by [`SendWr::post_last`](super::SendWr::post_last) has been sent.
     fn last_sent(qp: &Qp<Self>);
 
     /// The queue pair failed. Called for each failed request, but not for those that fail because

@@ -44,7 +44,8 @@ use crate::{
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 
 /// How often each thing is done.
@@ -100,8 +101,7 @@ fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
         let place = link.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
         place.map(DataDirection::FromDevice, random_u64())?;
-        let register = place.register().ok_or(EINVAL)?;
-        link.qp.post_register(register)?;
+        link.qp.live(&rcu::read_lock())?.register(place)?;
     }
     link.revoke_all(0..count)?;
     for handle in 0..count {

@@ -144,8 +144,8 @@ fn messages_have_two_parts(soft: &Soft) -> Result {
     let page = limits.mr_page_size as usize;
     for pd in [link.pd.clone(), Pd::new(soft.device.hold()?)?] {
         let (_, mut pieces) = Bounce::new(&pd, &limits, 1, page, 0)?;
-        let part = pieces.first_mut().ok_or(EINVAL)?.part(4)?;
-        check_eq!(link.send_with(part).err(), Some(EINVAL));
+        let piece = pieces.first_mut().ok_or(EINVAL)?;
+        check_eq!(link.send_with(piece).err(), Some(EINVAL));
     }
     check_eq!(link.record().wrong() + link.record().failed(), 0);
     Ok(())

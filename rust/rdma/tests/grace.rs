@@ -49,6 +49,7 @@ use kernel::{
             Full,
             Release, //
         },
+        rcu,
         Arc, //
     },
     time::{
@@ -189,7 +190,7 @@ fn a_finished_one_is_not_connected(soft: &Soft) -> Result {
     let qp = bare(soft)?;
     connect(&qp, false)?;
     qp.retire();
-    check_eq!(qp.post_bounce(), Err(ENOTCONN));
+    check_eq!(qp.live(&rcu::read_lock()).err(), Some(ENOTCONN));
     // It is still there.
     check_eq!(connect(&qp, false), Err(EBUSY));
     let _ = qp.finish();
@@ -218,6 +219,10 @@ impl Fickle {
         self.done.store(true, Release);
     }
 
+    fn post_one(&self) -> Result {
+        self.qp.live(&rcu::read_lock())?.register_bounce()
+    }
+
     fn post(&self) {
         let (mut round, mut posted, mut turns) = (0, 0, 0u32);
         while !self.done.load(Acquire) {
@@ -231,10 +236,10 @@ impl Fickle {
                 (round, posted) = (now, 0);
             }
             // There must be room to drain with. The queue pair may be the next one already.
-            if posted < SENDS / 5 && self.qp.post_bounce().is_ok() {
+            if posted < SENDS / 5 && self.post_one().is_ok() {
                 posted += 1;
             }
-            let _ = self.qp.post_invalidate(0);
+            let _ = self.qp.invalidate(0);
         }
     }
 }

@@ -22,7 +22,6 @@ use crate::{
         cm,
         dma::{
             Chunk,
-            Part,
             Pool, //
         },
         mr::{
@@ -51,6 +50,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        rcu,
         Arc, //
     },
 };
@@ -261,7 +261,7 @@ pub(super) struct Link {
     pub(super) peer: Peer,
     pub(super) handles: KVVec<Handle<List>>,
     pieces: KVVec<Piece>,
-    chunks: KVVec<Chunk>,
+    pub(super) chunks: KVVec<Chunk>,
     sent: u32,
     events: Arc<Events>,
     pub(super) regions: Arc<Regions>,
@@ -369,7 +369,7 @@ impl Link {
             rnr_retry_count: 7,
         })?;
         events.wait(&events.established)?;
-        qp.post_bounce()
+        qp.live(&rcu::read_lock())?.register_bounce()
     }
 
     /// Sends the first message, which tells an iWARP peer that it may send.
@@ -400,33 +400,32 @@ impl Link {
         &self.qp
     }
 
-    /// Fills the next message.
-    fn message(&mut self) -> Result<crate::rdma::dma::Message> {
-        let chunk = self
-            .chunks
-            .get_mut(self.sent as usize % SENDS as usize)
-            .ok_or(EINVAL)?;
+    /// Fills the next message; its memory and its length.
+    fn fill<'c>(chunks: &'c mut [Chunk], sent: &mut u32) -> Result<(&'c mut Chunk, usize)> {
+        let (number, place) = (*sent, *sent as usize % SENDS as usize);
+        let chunk = chunks.get_mut(place).ok_or(EINVAL)?;
         for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
-            *byte = pattern(self.sent, at);
+            *byte = pattern(number, at);
         }
-        let len = 4 + self.sent as usize % 61;
-        self.sent += 1;
-        chunk.message(len)
+        *sent += 1;
+        Ok((chunk, 4 + number as usize % 61))
     }
 
     /// Sends the next message, after the registration of a handle.
     pub(super) fn send(&mut self, handle: Option<usize>) -> Result {
-        let message = self.message()?;
-        let register = handle
-            .and_then(|number| self.handles.get_mut(number))
-            .and_then(|handle| handle.register());
-        self.qp.post_send(register, message, true)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        let mut wr = self.qp.live(&section)?.send(chunk, len)?;
+        if let Some(handle) = handle.and_then(|number| self.handles.get_mut(number)) {
+            wr = wr.register(handle)?;
+        }
+        wr.post(true)
     }
 
     /// Sends the next message with its last `len` bytes in a piece of the bounce memory.
     pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
         let number = self.sent;
-        let whole = self.message()?.len as usize;
+        let (chunk, whole) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let head = whole.checked_sub(len).ok_or(EINVAL)?;
         let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
         let mut place = piece.place(len as u32);
@@ -436,37 +435,33 @@ impl Link {
             // SAFETY: As above.
             unsafe { byte.write_volatile(pattern(number, head + at)) };
         }
-        let part = piece.part(len as u32)?;
-        let chunk = self
-            .chunks
-            .get_mut(number as usize % SENDS as usize)
-            .ok_or(EINVAL)?;
-        chunk
-            .bytes_mut()
-            .get_mut(head..)
-            .unwrap_or_default()
-            .fill(0);
-        let message = chunk.message(head)?.with(Some(part));
-        self.qp.post_send(None, message, true)
+        let rest = chunk.bytes_mut().get_mut(head..).unwrap_or_default();
+        rest.fill(0);
+        let section = rcu::read_lock();
+        let wr = self.qp.live(&section)?.send(chunk, head)?;
+        wr.with(piece, len as u32)?.post(true)
     }
 
-    /// Tries to send a message with a second part.
-    pub(super) fn send_with(&mut self, part: Part) -> Result {
+    /// Tries to send a message with a second part in this piece.
+    pub(super) fn send_with(&mut self, piece: &mut Piece) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
-        let message = chunk.message(4)?.with(Some(part));
-        self.qp.post_send(None, message, true)
+        let section = rcu::read_lock();
+        let wr = self.qp.live(&section)?.send(chunk, 4)?;
+        wr.with(piece, 4)?.post(true)
     }
 
     /// Sends the next message without asking for its completion.
     pub(super) fn send_unsignaled(&mut self) -> Result {
-        let message = self.message()?;
-        self.qp.post_send(None, message, false)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        self.qp.live(&section)?.send(chunk, len)?.post(false)
     }
 
     /// Sends the next message as a control message.
     pub(super) fn send_control(&mut self) -> Result {
-        let message = self.message()?;
-        self.qp.post_control(message)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        self.qp.live(&section)?.send(chunk, len)?.post_control()
     }
 
     /// Waits until the peer has got all messages, in their order.
@@ -519,7 +514,7 @@ impl Link {
     #[cfg(SRP_BENCH)]
     pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {
-            self.qp.post_invalidate(handle)?;
+            self.qp.invalidate(handle)?;
         }
         let handles = self.handles.get(handles).ok_or(EINVAL)?;
         self.peer
@@ -529,7 +524,7 @@ impl Link {
     /// Invalidates a handle and waits for it.
     pub(super) fn revoke(&self, handle: usize) -> Result {
         let before = self.record().count();
-        if !self.qp.post_invalidate(handle)? {
+        if !self.qp.invalidate(handle)? {
             return Err(EINVAL);
         }
         within(|| self.record().count() > before)

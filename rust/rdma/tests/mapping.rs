@@ -107,7 +107,7 @@ fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
         Err(E2BIG)
     );
     check_eq!(handle.segments().count(), 0);
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     check!(handle.detach()?.is_some());
     // It is as good as new.
     check!(handle.attach(List::scattered(1)?).is_ok());
@@ -226,7 +226,7 @@ fn nothing_is_refused(soft: &Soft) -> Result {
         handle.map(DataDirection::FromDevice, random_u64()),
         Err(EINVAL)
     );
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     check!(handle.attach(List::scattered(1)?).is_err());
     check!(handle.detach()?.is_some_and(|list| list.count() == 0));
     Ok(())
@@ -273,9 +273,9 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
 fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     let (regions, mut handles) = regions(soft, 1, 2)?;
     let handle = handles.first_mut().ok_or(EINVAL)?;
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     check!(handle.attach(List::scattered(5)?).is_ok());
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     for (direction, access) in [
         (
             DataDirection::FromDevice,
@@ -289,11 +289,9 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     ] {
         handle.map(direction, random_u64())?;
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
-        let register = handle.register().ok_or(EINVAL)?;
-        check_eq!(register.access as u32, access);
-        check_eq!(regions.of_register(&register)?.1.len(), 1);
+        check_eq!(handle.expose(), Some((2, access as i32)));
         let list = handle.detach()?.ok_or(EINVAL)?;
-        check!(handle.register().is_none());
+        check!(handle.expose().is_none());
         check!(handle.attach(list).is_ok());
         // Nobody has seen the end of the registration.
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
@@ -352,15 +350,12 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     );
     regions.bind()?;
     check_eq!(regions.bind(), Err(EBUSY));
-    let mut registers = KVec::new();
     for handle in [&mut handle, &mut other] {
         check!(handle.attach(List::scattered(6)?).is_ok());
         handle.map(DataDirection::FromDevice, random_u64())?;
         check!(handle.unreachable());
-        let register = handle.register().ok_or(EINVAL)?;
+        check_eq!(handle.expose().map(|(used, _)| used), Some(2));
         check!(!handle.unreachable());
-        check_eq!(regions.of_register(&register)?.1.len(), 1);
-        registers.push(register, GFP_KERNEL)?;
         check_eq!(handle.detach().err(), Some(EBUSY));
         check!(handle.get().is_some());
     }
@@ -385,13 +380,6 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     check!(other.detach()?.is_some());
     regions.unbind();
     check_eq!(regions.reachable(), 0);
-
-    // The next queue pair has nothing to do with registrations for this one.
-    regions.bind()?;
-    for register in &registers {
-        check!(regions.of_register(register).is_err());
-    }
-    regions.unbind();
     Ok(())
 }
 

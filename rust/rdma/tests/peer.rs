@@ -302,10 +302,10 @@ impl Peer {
         for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
             *byte = super::link::pattern(posted, at);
         }
-        let message = chunk.message(len)?;
+        let (addr, length) = chunk.part(len)?;
         let mut sge = bindings::ib_sge {
-            addr: message.addr,
-            length: message.len,
+            addr,
+            length,
             lkey: self.inner.pd.local_dma_lkey(),
         };
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND;
@@ -344,7 +344,7 @@ impl Peer {
                 }
                 Transfer::Write => (
                     bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
-                    self.source.message(len)?.addr,
+                    self.source.part(len)?.0,
                 ),
             };
             let mut sge = bindings::ib_sge {

@@ -267,9 +267,9 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
         link.send_control()?;
-        check!(link.qp.post_invalidate(handle)?);
+        check!(link.qp.invalidate(handle)?);
     }
-    check_eq!(link.qp.post_invalidate(HANDLES), Err(EINVAL));
+    check_eq!(link.qp.invalidate(HANDLES), Err(EINVAL));
     let calls = 2 * HANDLES;
     within(|| link.record().count() as usize >= calls)?;
     link.arrived()?;
@@ -283,7 +283,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     check_eq!(link.record().count() as usize, calls);
     check_eq!(link.regions.reachable(), 0);
     for handle in 0..HANDLES {
-        check_eq!(link.qp.post_invalidate(handle), Ok(false));
+        check_eq!(link.qp.invalidate(handle), Ok(false));
         check_eq!(link.take(handle)?.len() as usize, 5 * PAGE_SIZE);
     }
     end(link)
@@ -298,6 +298,10 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
     check_eq!(link.send(Some(0)), Err(EINVAL));
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.regions.reachable(), 0);
+    // And its messages.
+    core::mem::swap(&mut link.chunks, &mut other.chunks);
+    check_eq!(link.send_unsignaled(), Err(EINVAL));
+    core::mem::swap(&mut link.chunks, &mut other.chunks);
     other.revoke(0)?;
     check!(other.take(0).is_ok());
     end(other)?;
@@ -314,7 +318,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
         link.peer.send(40)?;
     }
     link.send_control()?;
-    check!(link.qp.post_invalidate(1)?);
+    check!(link.qp.invalidate(1)?);
     link.qp.shutdown();
     check!(link.qp.is_shut_down());
     let (count, received) = (link.record().count(), link.record().received());
@@ -433,7 +437,7 @@ fn connects_again(soft: &Soft) -> Result {
         link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
         link.grant(1, List::scattered(1)?, DataDirection::ToDevice)?;
         let old = *link.segments(0)?.first().ok_or(EINVAL)?;
-        check!(link.qp.post_invalidate(1)?);
+        check!(link.qp.invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
         link.qp.disconnect();

@@ -183,7 +183,7 @@ impl Connection {
         trace::invalidate(self, &slot, slot.word());
         // Handed over first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
-        match self.post_invalidate(usize::from(index)) {
+        match self.invalidate(usize::from(index)) {
             Ok(true) => {}
             Ok(false) => {
                 if let Some(slot) = cell.take_from(word, Event::Fail) {

@@ -26,9 +26,12 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
     }, //
 };
 
@@ -117,13 +120,14 @@ impl Connection {
         let mut iu = cell
             .and_then(|cell| cell.acquire(0, 0))
             .ok_or(Violation::Request)?;
-        let message = match build(iu.bytes_mut()) {
-            Ok(len) => iu.message(len),
+        let section = rcu::read_lock();
+        let wr = match build(iu.bytes_mut()) {
+            Ok(len) => self.live(&section).and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EMSGSIZE),
         };
         iu.release(0);
         replies.out.store(out.wrapping_add(1), Relaxed);
-        if let Err(e) = message.and_then(|message| self.post_control(message)) {
+        if let Err(e) = wr.and_then(|wr| wr.post_control()) {
             self.fail(Lost::Post(e));
         }
         Ok(())

@@ -107,19 +107,21 @@ impl Connection {
             static_read: self.session.geometry.static_read,
         };
         let prepared = match Tag::command(slot.word().generation(), self.index, index) {
-            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), limits),
+            Some(tag) => self
+                .live(posting)
+                .and_then(|live| mapping::prepare(&mut slot, &live, tag.to_wire(), limits)),
             None => Err(EINVAL),
         };
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
+        let wr = match prepared {
+            Ok(wr) => wr,
             Err(e) => return self.unprepared(slot, e),
         };
         trace::send(self, &slot, slot.word());
         // The completion of an invalidation recycles the sends before it.
-        let signaled = prepared.register.is_none() && self.counts.signal();
+        let signaled = !slot.way.is_dynamic() && self.counts.signal();
         // The answer may come before the doorbell returns, so the slot is handed over first.
         slot.release_after(Event::Post);
-        let posted = self.post_within(posting, prepared.register, prepared.message, signaled);
+        let posted = wr.post(signaled);
         if let Err(e) = posted {
             self.fail(Lost::Post(e));
         }

@@ -44,6 +44,7 @@ use kernel::{
     prelude::*,
     str::CStrExt,
     sync::{
+        rcu,
         Arc,
         Mutex, //
     },
@@ -103,9 +104,10 @@ impl Handler for Ear {
             return;
         }
         *count += 1;
-        let sent = chunk
-            .message(len)
-            .and_then(|message| qp.post_send(None, message, true));
+        let section = rcu::read_lock();
+        let sent = qp
+            .live(&section)
+            .and_then(|live| live.send(chunk, len)?.post(true));
         if sent.is_err() {
             pr_err!("the target cannot reply\n");
         }
