@@ -156,14 +156,10 @@ impl Pool {
         Ok((pool, chunks))
     }
 
-    /// The pool is for messages in this direction, of a queue pair of this domain.
+    /// The pool is for data in this direction, perhaps also the other one, of a queue pair of this domain.
     pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
-        Arc::ptr_eq(&self.pd, pd) && self.direction == direction
-    }
-
-    /// The bytes that the pool occupies.
-    pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(|b| b.len).sum()
+        Arc::ptr_eq(&self.pd, pd)
+            && (self.direction == direction || self.direction == DataDirection::Bidirectional)
     }
 }
 
@@ -215,44 +211,29 @@ impl Chunk {
     /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
     /// them meanwhile.
     #[inline(always)]
-    pub(super) fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
+    pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
         // SAFETY: By the type invariant these bytes are ours alone, and they are borrowed.
         unsafe { DeviceBytesMut::new(self.memory, len.min(self.size)) }
     }
 
-    /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them; to all of them, if
-    /// there are not so many.
+    /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
+    /// or may write to them.
     #[inline(always)]
-    pub(super) fn give(&self, len: usize) {
-        self.sync_for_device(len.min(self.size));
-    }
-
-    /// `len` is at most `size`.
-    #[inline(always)]
-    fn sync_for_device(&self, len: usize) {
-        // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by all
-        // callers, which are above.
+    pub fn sync_for_device(&self, len: usize) {
+        // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
             bindings::srp_helper_ib_dma_sync_single_for_device(
                 self.pd.device().as_raw(),
                 self.addr,
-                len,
+                len.min(self.size),
                 self.direction,
             )
         }
     }
 
-    /// Takes the first `len` bytes back from a device that has finished writing, and returns them.
+    /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
     #[inline(always)]
-    pub(super) fn take(&self, len: usize) -> &[u8] {
-        let bytes = self.take_shared(len);
-        // SAFETY: By the type invariant these bytes are ours alone.
-        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
-    }
-
-    /// Takes the first `len` bytes back from a device that may go on writing.
-    #[inline(always)]
-    pub(super) fn take_shared(&self, len: usize) -> DeviceBytes<'_> {
+    pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
         // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
@@ -265,6 +246,14 @@ impl Chunk {
         };
         // SAFETY: By the type invariant these bytes are ours, and they are borrowed.
         unsafe { DeviceBytes::new(self.memory, len) }
+    }
+
+    /// [`Self::sync_for_cpu`], from a device that has finished writing.
+    #[inline(always)]
+    pub(super) fn received(&self, len: usize) -> &[u8] {
+        let bytes = self.sync_for_cpu(len);
+        // SAFETY: By the type invariant these bytes are ours alone.
+        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
     }
 
     pub(super) fn addr(&self) -> u64 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One handle for a whole scatter list: fast registration.
+//! Memory regions: fast registration of a whole scatter list behind one handle, and of memory for the life of a
+//! connection ([`FixedMr`]).
 //!
 //! A [`Handle`] owns the object whose memory it describes from the moment it is attached until the
 //! peer can reach that memory no more. The peer's access begins when the queue pair posts the
@@ -11,10 +12,15 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+mod fixed;
 mod handle;
 pub(super) mod raw;
 mod regions;
 
+pub use fixed::{
+    FixedMr,
+    FixedPart, //
+};
 pub use handle::Handle;
 pub(super) use regions::{
     Region,

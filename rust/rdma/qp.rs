@@ -148,14 +148,18 @@ impl<H: Handler> Qp<H> {
         let Memory {
             receives,
             messages,
+            data,
             regions,
-            bounce,
+            fixed,
         } = memory;
         let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, DataDirection::FromDevice);
         if receives.iter().any(foreign)
             || !messages.is_for(pd, DataDirection::ToDevice)
             || !regions.is_of(pd)
-            || bounce.as_ref().is_some_and(|b| !b.is_of(pd))
+            || data
+                .as_ref()
+                .is_some_and(|pool| !pool.is_for(pd, DataDirection::ToDevice))
+            || fixed.as_ref().is_some_and(|mr| !mr.is_of(pd))
         {
             return Err(EINVAL);
         }
@@ -185,8 +189,9 @@ impl<H: Handler> Qp<H> {
             invalidate_cqes,
             receives: list,
             messages,
+            data,
             regions,
-            bounce,
+            fixed,
             lkey: pd.local_dma_lkey(),
         };
         Arc::pin_init(
@@ -227,8 +232,8 @@ impl<H: Handler> Qp<H> {
         if connected.is_some() {
             return Err(EBUSY);
         }
-        if let Some(bounce) = &self.reach.bounce {
-            bounce.renew()?;
+        if let Some(mr) = &self.reach.fixed {
+            mr.renew()?;
         }
         self.reach.regions.bind()?;
         let mut attr = bindings::ib_qp_init_attr {
@@ -272,7 +277,7 @@ impl<H: Handler> Qp<H> {
         for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
-                receive.chunk.give(receive.chunk.size());
+                receive.chunk.sync_for_device(receive.chunk.size());
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {

@@ -16,6 +16,7 @@ mod starving;
 mod submit;
 
 use super::{
+    bounce::Bounce,
     error::{
         Lost,
         Violation, //
@@ -36,7 +37,6 @@ use crate::{
     dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
-        bounce::Bounce,
         cm::EventKind,
         dma::Pool,
         mr::Regions,
@@ -117,14 +117,11 @@ impl Channel {
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
-        let (bounce, pieces) = match geometry.bounce() {
-            (0, _) => (None, KVVec::new()),
-            (size, reach) => {
-                let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, size, reach)?;
-                (Some(bounce), pieces)
-            }
+        let bounce = match geometry.bounce() {
+            (0, _) => Bounce::default(),
+            (size, reach) => Bounce::new(pd, &geometry.device, depth, size, reach)?,
         };
-        let mut pieces = pieces.into_iter();
+        let mut pieces = bounce.pieces.into_iter();
         let mut slots = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
             let slot = Slot::new(index, iu, handle, pieces.next());
@@ -164,8 +161,9 @@ impl Channel {
         let memory = qp::Memory {
             receives: receive_chunks,
             messages,
+            data: bounce.pool,
             regions,
-            bounce,
+            fixed: bounce.fixed,
         };
         Qp::new(pd, sizes, memory, channel)
     }

@@ -534,7 +534,7 @@ impl<'a> Login<'a> {
         let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
         connection
             .live(&rcu::read_lock())
-            .and_then(|live| live.register_bounce())
+            .and_then(|live| live.register_fixed())
             .map_err(|_| LoginFailure::Disconnected)?;
         connection
             .open(&granted)

@@ -129,7 +129,7 @@ pub fn prepare<'a>(
                 }
                 piece.clear(len);
             }
-            let piece = piece.give(len)?;
+            let piece = piece.expose(len)?;
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
@@ -143,7 +143,7 @@ pub fn prepare<'a>(
     };
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
     if let (Way::Immediate, Some(piece)) = (way, bounce) {
-        wr = wr.with(piece, len)?;
+        wr = wr.with(piece.chunk(), len as usize)?;
     }
     // Last: from here on the memory counts as reachable.
     wr.register(handle)

@@ -70,8 +70,8 @@ impl<H: Handler> Qp<H> {
         // SAFETY: It is an element of `receives`, which lives as long as `this`.
         let chunk = unsafe { &(*receive).chunk };
         let len = wc.byte_len as usize;
-        H::received(this, chunk.take(len), Flags(wc.wc_flags));
-        chunk.give(len.min(chunk.size()));
+        H::received(this, chunk.received(len), Flags(wc.wc_flags));
+        chunk.sync_for_device(len);
         // SAFETY: By the type invariant the callbacks run one at a time, and nothing else uses it.
         let returned = unsafe { &mut *this.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {

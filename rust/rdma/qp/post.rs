@@ -16,7 +16,6 @@ use crate::{
     dma::ScatterList,
     errno::ENOTCONN,
     rdma::{
-        bounce::Piece,
         dma::Chunk,
         mr::{
             Handle,
@@ -151,16 +150,16 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Posts the registration of the bounce memory, if there is any: before a message that names it.
+    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one: before a message that names it.
     ///
     /// # Errors
     ///
     /// What the device driver says.
-    pub fn register_bounce(&self) -> Result {
-        let registration = self.reach.bounce.as_ref().map(|b| b.registration(self));
-        let Some((mr, key, access)) = registration.flatten() else {
+    pub fn register_fixed(&self) -> Result {
+        let Some(fixed) = &self.reach.fixed else {
             return Ok(());
         };
+        let (mr, key, access) = fixed.registration(self);
         let wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
@@ -274,19 +273,19 @@ pub struct SendWr<'a> {
 }
 
 impl<'a> SendWr<'a> {
-    /// Has the first `len` bytes of `piece` follow.
+    /// Has the first `len` bytes of `chunk` follow, which the device sees from now on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair does not have that bounce memory, `EMSGSIZE` if the piece is shorter.
+    /// `EINVAL` if the queue pair does not have the chunk's pool for this, `EMSGSIZE` if the chunk is shorter.
     #[inline(always)]
-    pub fn with(mut self, piece: &mut Piece, len: u32) -> Result<Self> {
-        let bounce = self.live.reach.bounce.as_ref();
-        if !bounce.is_some_and(|bounce| piece.is_of(bounce)) {
+    pub fn with(mut self, chunk: &mut Chunk, len: usize) -> Result<Self> {
+        let pool = self.live.reach.data.as_ref();
+        if !pool.is_some_and(|pool| chunk.is_of(pool)) {
             return Err(EINVAL);
         }
         // INVARIANT: `reach` has the pool.
-        self.data = Some(piece.part(len)?);
+        self.data = Some(chunk.part(len)?);
         Ok(self)
     }
 

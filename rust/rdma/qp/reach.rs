@@ -5,12 +5,14 @@
 use crate::{
     bindings,
     rdma::{
-        bounce::Bounce,
         dma::{
             Chunk,
             Pool, //
         },
-        mr::Regions, //
+        mr::{
+            FixedMr,
+            Regions, //
+        }, //
     }, //
 };
 use kernel::{
@@ -36,8 +38,9 @@ pub(super) struct Reach {
     pub(super) invalidate_cqes: KVVec<bindings::ib_cqe>,
     pub(super) receives: KVVec<Receive>,
     pub(super) messages: Arc<Pool>,
+    pub(super) data: Option<Arc<Pool>>,
     pub(super) regions: Arc<Regions>,
-    pub(super) bounce: Option<Bounce>,
+    pub(super) fixed: Option<FixedMr>,
     /// The key of message memory.
     pub(super) lkey: u32,
 }

@@ -203,9 +203,9 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                 link.arrived_spinning()?;
                 for number in 0..pieces {
                     let n = piece_size.min(len - number * piece_size);
-                    let segment = link.piece(number)?.give(n as u32)?;
+                    let segment = link.piece(number)?.expose(n)?;
                     fill(link, &[segment], n)?;
-                    let bytes = link.piece(number)?.take(n as u32);
+                    let bytes = link.piece(number)?.read(n);
                     if copy {
                         let skip = (number * piece_size) as _;
                         // SAFETY: The list has `count` entries that cover `len` bytes, and nobody else

@@ -16,12 +16,14 @@ use crate::{
         ESHUTDOWN, //
     },
     rdma::{
-        bounce::Bounce,
         dma::{
             Pool, //
         },
         link::Link,
-        mr::Regions,
+        mr::{
+            FixedMr,
+            Regions, //
+        },
         pd::Pd,
         qp::{
             Failure,
@@ -120,7 +122,8 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
     let (messages, _) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
     let (_, receives) = Pool::new(&pd, 1, 64, DataDirection::FromDevice)?;
-    let (bounce, _) = Bounce::new(&pd, &limits, 1, page, page)?;
+    let (data, chunks) = Pool::new(&pd, 1, page, DataDirection::Bidirectional)?;
+    let (fixed, _) = FixedMr::new(&pd, &limits, &data, &chunks, page)?;
     let sizes = Sizes {
         send: SENDS,
         send_sge: 2,
@@ -132,8 +135,9 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let memory = Memory {
         receives,
         messages,
+        data: Some(data),
         regions,
-        bounce: Some(bounce),
+        fixed: Some(fixed),
     };
     Qp::new(&pd, sizes, memory, Nobody)
 }
@@ -220,7 +224,7 @@ impl Fickle {
     }
 
     fn post_one(&self) -> Result {
-        self.qp.live(&rcu::read_lock())?.register_bounce()
+        self.qp.live(&rcu::read_lock())?.register_fixed()
     }
 
     fn post(&self) {

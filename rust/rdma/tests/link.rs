@@ -12,19 +12,20 @@ use super::{
 };
 use crate::{
     bindings,
-    dma::DataDirection,
+    dma::{
+        DataDirection,
+        DeviceBytes, //
+    },
     net::Namespace,
     rdma::{
-        bounce::{
-            Bounce,
-            Piece, //
-        },
         cm,
         dma::{
             Chunk,
             Pool, //
         },
         mr::{
+            FixedMr,
+            FixedPart,
             Handle,
             Regions,
             Segment, //
@@ -90,7 +91,7 @@ pub(super) const SHAPE: Shape = Shape {
 };
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
-/// Pieces of bounce memory, and the size of each.
+/// Pieces of memory that the peer may write, and the size of each.
 pub(super) const PIECES: usize = 5;
 pub(super) const PIECE_SIZE: usize = 8192;
 /// Events in a record.
@@ -254,6 +255,26 @@ impl Handler for Record {
     }
 }
 
+/// A piece of memory that the peer may write as long as the connection lasts.
+pub(super) struct Piece {
+    chunk: Chunk,
+    part: FixedPart,
+}
+
+impl Piece {
+    /// Hands the first `len` bytes over; what the peer needs for them.
+    pub(super) fn expose(&self, len: usize) -> Result<Segment> {
+        self.chunk.sync_for_device(len);
+        // CAST: It is at most 64 KiB.
+        self.part.segment(len as u32)
+    }
+
+    /// What the peer has written to the first `len` bytes.
+    pub(super) fn read(&self, len: usize) -> DeviceBytes<'_> {
+        self.chunk.sync_for_cpu(len)
+    }
+}
+
 /// A connection. Its fields may go in any order.
 pub(super) struct Link {
     // First, so that a test that fails leaves nothing reachable.
@@ -282,13 +303,18 @@ impl Link {
         let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
-        let (bounce, pieces) = Bounce::new(
+        let (data, data_chunks) = Pool::new(
             &pd,
-            &soft.device.limits(),
             shape.pieces,
             shape.piece_size,
-            shape.reach,
+            DataDirection::Bidirectional,
         )?;
+        let (fixed, parts) =
+            FixedMr::new(&pd, &soft.device.limits(), &data, &data_chunks, shape.reach)?;
+        let mut pieces = KVVec::with_capacity(shape.pieces, GFP_KERNEL)?;
+        for (chunk, part) in data_chunks.into_iter().zip(parts) {
+            pieces.push(Piece { chunk, part }, GFP_KERNEL)?;
+        }
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -303,7 +329,7 @@ impl Link {
             running: Atomic::new(0),
         };
         let sizes = Sizes {
-            // Messages, registrations, invalidations, the bounce memory, and one to drain with.
+            // Messages, registrations, invalidations, the fixed region, and one to drain with.
             send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
             send_sge: 2,
             receive: RECEIVES,
@@ -314,8 +340,9 @@ impl Link {
         let memory = Memory {
             receives,
             messages,
+            data: Some(data),
             regions: regions.clone(),
-            bounce: Some(bounce),
+            fixed: Some(fixed),
         };
         let qp = Qp::new(&pd, sizes, memory, record)?;
         Self::connect(&qp, id, &events)?;
@@ -369,7 +396,7 @@ impl Link {
             rnr_retry_count: 7,
         })?;
         events.wait(&events.established)?;
-        qp.live(&rcu::read_lock())?.register_bounce()
+        qp.live(&rcu::read_lock())?.register_fixed()
     }
 
     /// Sends the first message, which tells an iWARP peer that it may send.
@@ -390,7 +417,7 @@ impl Link {
         self.greet()
     }
 
-    /// A piece of the bounce memory.
+    /// A piece of memory that the peer may write.
     pub(super) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
         self.pieces.get_mut(number).ok_or(EINVAL)
     }
@@ -422,13 +449,13 @@ impl Link {
         wr.post(true)
     }
 
-    /// Sends the next message with its last `len` bytes in a piece of the bounce memory.
+    /// Sends the next message with its last `len` bytes in a piece.
     pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
         let number = self.sent;
         let (chunk, whole) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let head = whole.checked_sub(len).ok_or(EINVAL)?;
         let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
-        let mut place = piece.place(len as u32);
+        let mut place = piece.chunk.place(len);
         for at in 0..place.len() {
             // SAFETY: It is one of the bytes.
             let byte = unsafe { place.as_mut_ptr().add(at) };
@@ -439,15 +466,15 @@ impl Link {
         rest.fill(0);
         let section = rcu::read_lock();
         let wr = self.qp.live(&section)?.send(chunk, head)?;
-        wr.with(piece, len as u32)?.post(true)
+        wr.with(&mut piece.chunk, len)?.post(true)
     }
 
-    /// Tries to send a message with a second part in this piece.
-    pub(super) fn send_with(&mut self, piece: &mut Piece) -> Result {
+    /// Tries to send a message with a second part there.
+    pub(super) fn send_with(&mut self, data: &mut Chunk) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
         let section = rcu::read_lock();
         let wr = self.qp.live(&section)?.send(chunk, 4)?;
-        wr.with(piece, 4)?.post(true)
+        wr.with(data, 4)?.post(true)
     }
 
     /// Sends the next message without asking for its completion.

@@ -339,7 +339,7 @@ impl Peer {
             let len = segment.len as usize;
             let (opcode, addr) = match how {
                 Transfer::Read => {
-                    self.sink.give(len);
+                    self.sink.sync_for_device(len);
                     (bindings::ib_wr_opcode_IB_WR_RDMA_READ, self.sink.addr())
                 }
                 Transfer::Write => (
@@ -406,7 +406,7 @@ impl Peer {
 
     /// The first bytes of what was read by [`Self::transfer`].
     pub(super) fn sink(&self, len: usize) -> &[u8] {
-        self.sink.take(len)
+        self.sink.received(len)
     }
 
     /// The connection is down.
@@ -444,7 +444,7 @@ impl Inner {
 
     fn post_receive(&self, qp: *mut bindings::ib_qp, number: usize) -> Result {
         let chunk = self.receives.get(number % RECEIVES).ok_or(EINVAL)?;
-        chunk.give(chunk.size());
+        chunk.sync_for_device(chunk.size());
         let mut sge = bindings::ib_sge {
             addr: chunk.addr(),
             length: chunk.size() as u32,
@@ -546,7 +546,7 @@ impl Inner {
         let Some(chunk) = this.receives.get(number as usize % RECEIVES) else {
             return;
         };
-        let bytes = chunk.take(wc.byte_len as usize);
+        let bytes = chunk.received(wc.byte_len as usize);
         if !super::link::is_pattern(number, bytes) {
             this.disordered.fetch_add(1, Relaxed);
         }

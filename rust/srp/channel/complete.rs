@@ -125,7 +125,7 @@ impl Connection {
         };
         self.counts.answered(slot.way, slot.len);
         if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
-            cmd.copy_to_buffer(piece.take(slot.len));
+            cmd.copy_to_buffer(piece.read(slot.len));
         }
         let credits = self.give_credits(good.req_lim_delta);
         self.conclude(cell, slot, ScsiResult::status(0));
@@ -223,7 +223,7 @@ impl Channel {
                             return (ScsiResult::DID_SOFT_ERROR, cmd.data_len() - outcome.resid);
                         }
                     }
-                    cmd.copy_to_buffer(piece.take(cmd.data_len() - outcome.resid));
+                    cmd.copy_to_buffer(piece.read(cmd.data_len() - outcome.resid));
                 }
                 cmd.set_resid(outcome.resid);
                 if !outcome.sense.is_empty() {

@@ -85,8 +85,9 @@ impl Ear {
         let memory = Memory {
             receives,
             messages,
+            data: None,
             regions,
-            bounce: None,
+            fixed: None,
         };
         Qp::new(pd, sizes, memory, ear)
     }
