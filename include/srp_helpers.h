@@ -6,12 +6,10 @@
 #include <linux/bottom_half.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
-#include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/kernfs.h>
 #include <linux/netdevice.h>
 #include <linux/nodemask.h>
-#include <linux/preempt.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -37,10 +35,6 @@ void srp_helper_reinit_completion(struct completion *c);
 /* linux/cpumask.h */
 unsigned int srp_helper_num_online_cpus(void);
 
-/* linux/irq_work.h */
-bool srp_helper_arch_irq_work_has_interrupt(void);
-void srp_helper_init_irq_work_hard(struct irq_work *work, void (*func)(struct irq_work *));
-
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void);
 
@@ -54,9 +48,6 @@ void srp_helper_dev_put(struct net_device *dev);
 
 /* linux/nodemask.h */
 unsigned int srp_helper_num_online_nodes(void);
-
-/* linux/preempt.h */
-bool srp_helper_in_interrupt(void);
 
 /* linux/scatterlist.h */
 void *srp_helper_sg_lowmem(struct scatterlist *sg);

@@ -61,6 +61,8 @@ pub mod dma_direction {
         pub const BIDIRECTIONAL: Direction = Direction::DMA_BIDIRECTIONAL;
         /// The device writes.
         pub const FROM_DEVICE: Direction = Direction::DMA_FROM_DEVICE;
+        /// Nobody does.
+        pub const NONE: Direction = Direction::DMA_NONE;
         /// The device reads.
         pub const TO_DEVICE: Direction = Direction::DMA_TO_DEVICE;
     }
@@ -71,12 +73,14 @@ pub mod dma_direction {
     pub use values::{
         dma_data_direction_DMA_BIDIRECTIONAL as BIDIRECTIONAL,
         dma_data_direction_DMA_FROM_DEVICE as FROM_DEVICE,
+        dma_data_direction_DMA_NONE as NONE,
         dma_data_direction_DMA_TO_DEVICE as TO_DEVICE, //
     };
     #[cfg(SRP_HAS_DMA_DIRECTION_TYPE)]
     pub use values::{
         BIDIRECTIONAL,
         FROM_DEVICE,
+        NONE,
         TO_DEVICE, //
     };
 }

@@ -25,17 +25,6 @@ unsigned int srp_helper_num_online_cpus(void)
 	return num_online_cpus();
 }
 
-/* linux/irq_work.h; 32-bit ARM asks a variable that is not exported */
-bool srp_helper_arch_irq_work_has_interrupt(void)
-{
-	return !IS_ENABLED(CONFIG_ARM) && arch_irq_work_has_interrupt();
-}
-
-void srp_helper_init_irq_work_hard(struct irq_work *work, void (*func)(struct irq_work *))
-{
-	*work = IRQ_WORK_INIT_HARD(func);
-}
-
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void)
 {
@@ -68,12 +57,6 @@ void srp_helper_dev_put(struct net_device *dev)
 unsigned int srp_helper_num_online_nodes(void)
 {
 	return num_online_nodes();
-}
-
-/* linux/preempt.h */
-bool srp_helper_in_interrupt(void)
-{
-	return in_interrupt();
 }
 
 /* linux/scatterlist.h */

@@ -13,9 +13,9 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
 
-pub mod bounce;
 pub mod client;
 pub mod cm;
+mod cq;
 pub mod device;
 pub mod device_event;
 pub mod dma;

@@ -30,7 +30,6 @@ pub use self::{
     command::{
         Command,
         CommandRef,
-        Direction,
         Rejected,
         Tag, //
     },

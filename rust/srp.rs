@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bounce;
 pub mod channel;
 pub mod channels;
 pub mod connect;

@@ -10,6 +10,7 @@
 pub mod bindings;
 pub mod compat;
 pub mod deadline;
+pub mod dma;
 pub mod errno;
 pub mod net;
 pub mod params;

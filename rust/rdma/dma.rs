@@ -7,43 +7,17 @@
 use super::pd::Pd;
 use crate::{
     bindings,
-    compat::dma_direction, //
-};
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
+    dma::{
+        DataDirection,
+        DeviceBytes,
+        DeviceBytesMut, //
     }, //
 };
-
-/// Who writes the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The CPU writes, the device reads.
-    ToDevice,
-    /// The device writes, the CPU reads.
-    FromDevice,
-    /// Both write, both read.
-    Bidirectional,
-}
-
-impl Direction {
-    pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
-        match self {
-            Direction::ToDevice => dma_direction::TO_DEVICE,
-            Direction::FromDevice => dma_direction::FROM_DEVICE,
-            Direction::Bidirectional => dma_direction::BIDIRECTIONAL,
-        }
-    }
-}
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The size that a pool allocates and maps at once, if a chunk is not larger: what the page
 /// allocator gives without much ado.
@@ -64,12 +38,12 @@ struct Block {
     len: usize,
     capacity: usize,
     addr: u64,
-    direction: Direction,
+    direction: DataDirection,
     pd: Arc<Pd>,
 }
 
 impl Block {
-    fn new(pd: &Arc<Pd>, len: usize, direction: Direction) -> Result<Self> {
+    fn new(pd: &Arc<Pd>, len: usize, direction: DataDirection) -> Result<Self> {
         let mut memory = KVec::<u8>::with_capacity(len, GFP_KERNEL | __GFP_ZERO)?;
         // SAFETY: The capacity is at least `len`, and all of it is zeroed.
         unsafe { memory.inc_len(len) };
@@ -120,14 +94,9 @@ impl Drop for Block {
 /// Memory for messages of one size, cut into [`Chunk`]s.
 pub struct Pool {
     blocks: KVVec<Block>,
-    direction: Direction,
+    direction: DataDirection,
     pd: Arc<Pd>,
-    /// No other pool of this module ever has the same.
-    id: u64,
 }
-
-/// The last [`Pool::id`].
-static LAST_ID: Atomic<u64> = Atomic::new(0);
 
 // SAFETY: The pool only owns memory and mappings, which have no thread affinity.
 unsafe impl Send for Pool {}
@@ -139,14 +108,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB.
+    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB, or without a direction.
     pub fn new(
         pd: &Arc<Pd>,
         count: usize,
         size: usize,
-        direction: Direction,
+        direction: DataDirection,
     ) -> Result<(Arc<Self>, KVVec<Chunk>)> {
-        if size == 0 || size > MAX_CHUNK {
+        if size == 0 || size > MAX_CHUNK || direction == DataDirection::None {
             return Err(EINVAL);
         }
         let stride = size.next_multiple_of(ALIGN);
@@ -163,7 +132,6 @@ impl Pool {
                 blocks,
                 direction,
                 pd: pd.clone(),
-                id: LAST_ID.fetch_add(1, Relaxed) + 1,
             },
             GFP_KERNEL,
         )?;
@@ -188,18 +156,10 @@ impl Pool {
         Ok((pool, chunks))
     }
 
-    /// The pool is for messages in this direction, of a queue pair of this domain.
-    pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: Direction) -> bool {
-        Arc::ptr_eq(&self.pd, pd) && self.direction == direction
-    }
-
-    pub(super) fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The bytes that the pool occupies.
-    pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(|b| b.len).sum()
+    /// The pool is for data in this direction, perhaps also the other one, of a queue pair of this domain.
+    pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+            && (self.direction == direction || self.direction == DataDirection::Bidirectional)
     }
 }
 
@@ -233,88 +193,47 @@ impl Chunk {
         unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.size) }
     }
 
-    /// Hands the first `len` bytes to the device as a message that can be posted.
+    /// Hands the first `len` bytes to the device as a part of a message: their address and length.
     ///
     /// # Errors
     ///
     /// `EMSGSIZE` if the chunk is shorter.
     #[inline(always)]
-    pub fn message(&mut self, len: usize) -> Result<Message> {
+    pub(super) fn part(&mut self, len: usize) -> Result<(u64, u32)> {
         if len > self.size {
             return Err(EMSGSIZE);
         }
         self.sync_for_device(len);
-        Ok(Message {
-            addr: self.addr,
-            len: len as u32,
-            pool: self.pool.id,
-            part: None,
-        })
-    }
-
-    /// Hands the first `len` bytes to the device as the second part of a message.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if the chunk is shorter.
-    #[inline(always)]
-    pub(super) fn part(&self, len: usize) -> Result<Part> {
-        if len > self.size {
-            return Err(EMSGSIZE);
-        }
-        self.sync_for_device(len);
-        Ok(Part {
-            addr: self.addr,
-            len: len as u32,
-            pool: self.pool.id,
-        })
+        // CAST: A chunk is at most 64 KiB.
+        Ok((self.addr, len as u32))
     }
 
     /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
     /// them meanwhile.
     #[inline(always)]
-    pub(super) fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
-        // INVARIANT: By the type invariant of the chunk.
-        DeviceBytesMut(DeviceBytes {
-            ptr: self.memory,
-            len: len.min(self.size),
-            chunk: PhantomData,
-        })
+    pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
+        // SAFETY: By the type invariant these bytes are ours alone, and they are borrowed.
+        unsafe { DeviceBytesMut::new(self.memory, len.min(self.size)) }
     }
 
-    /// Lets the device see what the CPU wrote to the first `len` bytes, or write to them; to all of them, if
-    /// there are not so many.
+    /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
+    /// or may write to them.
     #[inline(always)]
-    pub(super) fn give(&self, len: usize) {
-        self.sync_for_device(len.min(self.size));
-    }
-
-    /// `len` is at most `size`.
-    #[inline(always)]
-    fn sync_for_device(&self, len: usize) {
-        // SAFETY: By the type invariant the bytes are mapped; `len` is at most `size` by all
-        // callers, which are above.
+    pub fn sync_for_device(&self, len: usize) {
+        // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
             bindings::srp_helper_ib_dma_sync_single_for_device(
                 self.pd.device().as_raw(),
                 self.addr,
-                len,
+                len.min(self.size),
                 self.direction,
             )
         }
     }
 
-    /// Takes the first `len` bytes back from a device that has finished writing, and returns them.
+    /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
     #[inline(always)]
-    pub(super) fn take(&self, len: usize) -> &[u8] {
-        let bytes = self.take_shared(len);
-        // SAFETY: By the type invariant these bytes are ours alone.
-        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
-    }
-
-    /// Takes the first `len` bytes back from a device that may go on writing.
-    #[inline(always)]
-    pub(super) fn take_shared(&self, len: usize) -> DeviceBytes<'_> {
+    pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
         // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
@@ -325,12 +244,16 @@ impl Chunk {
                 self.direction,
             )
         };
-        // INVARIANT: By the type invariant of the chunk.
-        DeviceBytes {
-            ptr: self.memory,
-            len,
-            chunk: PhantomData,
-        }
+        // SAFETY: By the type invariant these bytes are ours, and they are borrowed.
+        unsafe { DeviceBytes::new(self.memory, len) }
+    }
+
+    /// [`Self::sync_for_cpu`], from a device that has finished writing.
+    #[inline(always)]
+    pub(super) fn received(&self, len: usize) -> &[u8] {
+        let bytes = self.sync_for_cpu(len);
+        // SAFETY: By the type invariant these bytes are ours alone.
+        unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
     }
 
     pub(super) fn addr(&self) -> u64 {
@@ -341,108 +264,13 @@ impl Chunk {
         &self.pool
     }
 
+    /// It is a chunk of this pool.
+    #[inline(always)]
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
     pub(super) fn size(&self) -> usize {
         self.size
     }
-}
-
-/// Bytes that a device may change at any time, so that there is no reference to them.
-///
-/// # Invariants
-///
-/// `ptr` is valid for reads of `len` bytes for `'a`.
-#[derive(Clone, Copy)]
-pub struct DeviceBytes<'a> {
-    ptr: NonNull<u8>,
-    len: usize,
-    chunk: PhantomData<&'a ()>,
-}
-
-impl DeviceBytes<'_> {
-    /// Where they are.
-    #[inline]
-    pub fn as_ptr(&self) -> *const u8 {
-        self.ptr.as_ptr()
-    }
-
-    /// How many they are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        // INVARIANT: The slice is borrowed for `'a`.
-        Self {
-            ptr: NonNull::from(bytes).cast(),
-            len: bytes.len(),
-            chunk: PhantomData,
-        }
-    }
-}
-
-/// Bytes that a device may read or change at any time, to be filled in.
-///
-/// # Invariants
-///
-/// They are valid for writes, too, and there is no reference to them.
-pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
-
-impl DeviceBytesMut<'_> {
-    /// Where they are.
-    #[inline]
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.ptr.as_ptr()
-    }
-
-    /// Makes them 0 from the one with the number `first` on.
-    pub fn clear_from(&mut self, first: usize) {
-        let first = first.min(self.len());
-        // SAFETY: It is at most the end of the bytes.
-        let from = unsafe { self.as_mut_ptr().add(first) };
-        // SAFETY: By the type invariant; so many are left.
-        unsafe { from.write_bytes(0, self.len() - first) };
-    }
-}
-
-impl<'a> core::ops::Deref for DeviceBytesMut<'a> {
-    type Target = DeviceBytes<'a>;
-
-    #[inline]
-    fn deref(&self) -> &DeviceBytes<'a> {
-        &self.0
-    }
-}
-
-/// The place of a message in a [`Pool`], ready to be posted by a queue pair that holds the pool.
-#[derive(Clone, Copy)]
-pub struct Message {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) pool: u64,
-    pub(super) part: Option<Part>,
-}
-
-impl Message {
-    /// The message with a second part behind it, or none.
-    #[inline(always)]
-    pub fn with(self, part: Option<Part>) -> Self {
-        Self { part, ..self }
-    }
-}
-
-/// The place of a message's second part in another [`Pool`], that of a
-/// [`Bounce`](super::bounce::Bounce).
-#[derive(Clone, Copy)]
-pub struct Part {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) pool: u64,
 }

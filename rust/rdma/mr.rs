@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One handle for a whole scatter list: fast registration.
+//! Memory regions: fast registration of a whole scatter list behind one handle, and of memory for the life of a
+//! connection ([`FixedMr`]).
 //!
 //! A [`Handle`] owns the object whose memory it describes from the moment it is attached until the
 //! peer can reach that memory no more. The peer's access begins when the queue pair posts the
@@ -11,38 +12,24 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+mod fixed;
 mod handle;
 pub(super) mod raw;
 mod regions;
 
+pub use fixed::{
+    FixedMr,
+    FixedPart, //
+};
 pub use handle::Handle;
-pub(super) use regions::Region;
+pub(super) use regions::{
+    Region,
+    Register, //
+};
 pub use regions::{
     Regions,
-    Register,
     MAX_PER_HANDLE, //
 };
-
-use crate::bindings;
-
-/// An object with a scatter list.
-///
-/// # Safety
-///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
-/// memory must stay valid and in place until the object is dropped or given away.
-pub unsafe trait ScatterList {
-    /// The first entry.
-    fn list(&self) -> *mut bindings::scatterlist;
-    /// The number of entries, as mapped by nobody.
-    fn count(&self) -> u32;
-    /// The number of bytes.
-    fn len(&self) -> u32;
-    /// There are no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// What a peer needs to reach one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 //! Queue pairs whose completions are callbacks.
 //!
 //! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, or by those
-//! who wait, one after the other; so its callbacks never run at the same time as each other. Requests name messages and memory regions of
-//! pools that it holds; completions name what they complete by number.
+//! who wait, one after the other; so its callbacks never run at the same time as each other.
+//!
+//! Requests are made with a [`Live`], the queue pair in an RCU read-side section: from memory and regions that the [`Qp`]
+//! holds, for this connection only. Completions name what they complete by number.
 //!
 //! It is connected, shut down, disconnected, and may be connected again: each time with a new
 //! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
@@ -13,16 +15,18 @@
 
 mod done;
 mod handler;
-mod notice;
 mod poll;
 mod post;
+mod reach;
 mod sizes;
-
-pub(super) use post::Live;
 
 pub use handler::{
     Failure,
     Handler, //
+};
+pub use post::{
+    Live,
+    SendWr, //
 };
 pub use sizes::{
     Memory,
@@ -30,31 +34,27 @@ pub use sizes::{
 };
 
 use super::{
-    bounce::Bounce,
-    dma::{
-        Chunk,
-        Direction,
-        Pool, //
-    },
+    cq::Cq,
+    dma::Chunk,
     link::Link,
-    mr::Regions,
     pd::Pd,
     wr::Done, //
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ESHUTDOWN,
     sync::GracePeriod, //
 };
 use core::{
     cell::UnsafeCell,
+    ops::Deref,
     ptr::{
         null_mut,
         NonNull, //
     },
 };
 use kernel::{
-    error::from_err_ptr,
     new_mutex,
     prelude::*,
     sync::{
@@ -64,29 +64,24 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex,
-        UniqueArc, //
+        Mutex, //
     },
     time::{
         delay::fsleep,
         Delta, //
     }, //
 };
-use notice::Notice;
 use poll::Turn;
+use reach::{
+    Reach,
+    Receive, //
+};
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
 
 /// The pause before a device is told once more to stop a queue pair.
 const STOP_AGAIN: Delta = Delta::from_millis(500);
-
-/// A posted receive.
-#[repr(C)]
-struct Receive {
-    cqe: bindings::ib_cqe,
-    chunk: Chunk,
-}
 
 /// Receives that wait to be given back in one chain. On cache lines of its own, as the rest of a queue pair is
 /// only read by commands.
@@ -104,55 +99,36 @@ struct Connected {
     retired: Option<GracePeriod>,
 }
 
-/// How far a [`Qp`] is.
-struct Stage {
-    connected: Option<Connected>,
-    /// Since then nobody hears of completions, and there is no connection any more.
-    finished: Option<GracePeriod>,
-}
-
 /// A queue pair, whether it is connected or not.
 ///
 /// # Invariants
 ///
-/// - `cq` is null or a completion queue whose context is this object, which does not move.
-/// - `qp` is null or that of `stage`, with `cq` for both directions. It is read under RCU, and
+/// - The context of `cq` is this object, which is pinned.
+/// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
 /// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
 ///   has `turn`.
-/// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
-///   `regions`.
+/// - Every posted request names a `cqe`, memory and regions of `reach`.
+#[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
-    cq: *mut bindings::ib_cq,
-    /// For a completion that a thread reports, if `cq` has a softirq.
-    notice: Notice,
+    #[pin]
+    cq: Cq,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
     ending: Atomic<bool>,
-    stage: Pin<KBox<Mutex<Stage>>>,
+    #[pin]
+    connected: Mutex<Option<Connected>>,
     sizes: Sizes,
-    /// For requests whose success nobody waits for.
-    send_cqe: bindings::ib_cqe,
-    control_cqe: bindings::ib_cqe,
-    last_cqe: bindings::ib_cqe,
-    /// One for each handle, by number.
-    invalidate_cqes: KVVec<bindings::ib_cqe>,
-    receives: KVVec<Receive>,
     /// Whose turn it is to look at a polled completion queue.
     turn: Turn,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
-    lkey: u32,
     handler: H,
-    // Dropped last: what a posted request can reach.
-    messages: Arc<Pool>,
-    regions: Arc<Regions>,
-    bounce: Option<Bounce>,
+    // Dropped last.
+    reach: Reach,
     pd: Arc<Pd>,
-    /// [`Bounce::id`], 0 without.
-    bounce_id: u64,
 }
 
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
@@ -172,14 +148,18 @@ impl<H: Handler> Qp<H> {
         let Memory {
             receives,
             messages,
+            data,
             regions,
-            bounce,
+            fixed,
         } = memory;
-        let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, Direction::FromDevice);
+        let foreign = |chunk: &Chunk| !chunk.pool().is_for(pd, DataDirection::FromDevice);
         if receives.iter().any(foreign)
-            || !messages.is_for(pd, Direction::ToDevice)
+            || !messages.is_for(pd, DataDirection::ToDevice)
             || !regions.is_of(pd)
-            || bounce.as_ref().is_some_and(|b| !b.is_of(pd))
+            || data
+                .as_ref()
+                .is_some_and(|pool| !pool.is_for(pd, DataDirection::ToDevice))
+            || fixed.as_ref().is_some_and(|mr| !mr.is_of(pd))
         {
             return Err(EINVAL);
         }
@@ -195,79 +175,45 @@ impl<H: Handler> Qp<H> {
             let done = Some(Self::invalidate_done as Done);
             invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
         }
-        let mut this = UniqueArc::new(
-            Self {
-                qp: Atomic::new(null_mut()),
-                cq: null_mut(),
-                notice: Notice::new(),
-                drained: Atomic::new(true),
-                ending: Atomic::new(true),
-                stage: KBox::pin_init(
-                    new_mutex!(
-                        Stage {
-                            connected: None,
-                            finished: None,
-                        },
-                        "Qp::stage"
-                    ),
-                    GFP_KERNEL,
-                )?,
-                sizes,
-                send_cqe: bindings::ib_cqe {
-                    done: Some(Self::send_done),
-                },
-                control_cqe: bindings::ib_cqe {
-                    done: Some(Self::control_done),
-                },
-                last_cqe: bindings::ib_cqe {
-                    done: Some(Self::last_done),
-                },
-                invalidate_cqes,
-                receives: list,
-                turn: Turn::new(),
-                returned: UnsafeCell::new(Returned {
-                    list: [core::ptr::null(); RECEIVE_BATCH],
-                    count: 0,
-                }),
-                lkey: pd.local_dma_lkey(),
-                handler,
-                messages,
-                regions,
-                bounce_id: bounce.as_ref().map_or(0, |b| b.id()),
-                bounce,
-                pd: pd.clone(),
-            },
-            GFP_KERNEL,
-        )?;
         let entries = sizes
             .send
             .checked_add(sizes.receive)
             .and_then(|n| n.checked_add(1))
             .and_then(|n| i32::try_from(n).ok())
             .ok_or(EINVAL)?;
-        let context: *mut Self = &mut *this;
-        // SAFETY: The device is registered. The context stays valid until `ib_free_cq()` in `drop`:
-        // the object is on the heap and does not move.
-        let cq = from_err_ptr(unsafe {
-            bindings::__ib_alloc_cq(
-                pd.device().as_raw(),
-                context.cast(),
-                entries,
-                sizes.vector as i32,
-                if sizes.polled {
-                    bindings::ib_poll_context_IB_POLL_DIRECT
-                } else {
-                    bindings::ib_poll_context_IB_POLL_SOFTIRQ
-                },
-                super::CALLER.as_char_ptr(),
-            )
-        })?;
-        // INVARIANT: The context of `cq` is this object.
-        this.cq = cq;
-        if !sizes.polled {
-            this.interrupt()?;
-        }
-        Ok(this.into())
+        let cqe = |done: Done| bindings::ib_cqe { done: Some(done) };
+        let reach = Reach {
+            send_cqe: cqe(Self::send_done),
+            control_cqe: cqe(Self::control_done),
+            last_cqe: cqe(Self::last_done),
+            invalidate_cqes,
+            receives: list,
+            messages,
+            data,
+            regions,
+            fixed,
+            lkey: pd.local_dma_lkey(),
+        };
+        Arc::pin_init(
+            // INVARIANT: There is no queue pair, and the queue's context is the object's place.
+            try_pin_init!(&this in Self {
+                qp: Atomic::new(null_mut()),
+                cq <- Cq::new(pd, this.as_ptr().cast(), entries, sizes.vector, sizes.polled),
+                drained: Atomic::new(true),
+                ending: Atomic::new(true),
+                connected <- new_mutex!(None, "Qp::connected"),
+                sizes,
+                turn: Turn::new(),
+                returned: UnsafeCell::new(Returned {
+                    list: [core::ptr::null(); RECEIVE_BATCH],
+                    count: 0,
+                }),
+                handler,
+                reach,
+                pd: pd.clone(),
+            }? Error),
+            GFP_KERNEL,
+        )
     }
 
     /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
@@ -279,22 +225,22 @@ impl<H: Handler> Qp<H> {
     /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
     /// mapped, `ESHUTDOWN` if it is [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
-        let mut stage = self.stage.lock();
-        if stage.finished.is_some() {
+        let mut connected = self.connected.lock();
+        if self.cq.is_stopped() {
             return Err(ESHUTDOWN);
         }
-        if stage.connected.is_some() {
+        if connected.is_some() {
             return Err(EBUSY);
         }
-        if let Some(bounce) = &self.bounce {
-            bounce.renew()?;
+        if let Some(mr) = &self.reach.fixed {
+            mr.renew()?;
         }
-        self.regions.bind()?;
+        self.reach.regions.bind()?;
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: core::ptr::from_ref(self).cast_mut().cast(),
-            send_cq: self.cq,
-            recv_cq: self.cq,
+            send_cq: self.cq.as_raw(),
+            recv_cq: self.cq.as_raw(),
             cap: bindings::ib_qp_cap {
                 // One more to drain with.
                 max_send_wr: self.sizes.send,
@@ -311,7 +257,7 @@ impl<H: Handler> Qp<H> {
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
-                self.regions.unbind();
+                self.reach.regions.unbind();
                 return Err(e);
             }
         };
@@ -322,20 +268,20 @@ impl<H: Handler> Qp<H> {
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
-        stage.connected = Some(Connected {
+        *connected = Some(Connected {
             qp,
             link,
             retired: None,
         });
         self.drained.store(false, Release);
-        for batch in self.receives.chunks(RECEIVE_BATCH) {
+        for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
-                receive.chunk.give(receive.chunk.size());
+                receive.chunk.sync_for_device(receive.chunk.size());
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
-                drop(stage);
+                drop(connected);
                 self.disconnect();
                 return Err(e);
             }
@@ -347,7 +293,7 @@ impl<H: Handler> Qp<H> {
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
         // Not under the lock, as the identifier may call its handler.
-        let link = self.stage.lock().connected.as_ref().map(|c| c.link.clone());
+        let link = self.connected.lock().as_ref().map(|c| c.link.clone());
         if let Some(link) = link {
             link.disconnect();
         }
@@ -356,7 +302,7 @@ impl<H: Handler> Qp<H> {
     /// Drains the queue pair if that has not been done, and has nobody else find it. The grace period that
     /// [`Self::disconnect`] waits for begins here, so that many have one together. May sleep.
     pub fn retire(&self) {
-        if let Some(connected) = &mut self.stage.lock().connected {
+        if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected.qp);
             if connected.retired.is_none() {
                 // INVARIANT: It is drained, and destroyed after a grace period.
@@ -371,27 +317,21 @@ impl<H: Handler> Qp<H> {
     pub fn disconnect(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
-        let mut stage = self.stage.lock();
+        let mut connected = self.connected.lock();
         // Another call may have been faster, and another queue pair be there.
         let retired = |c: &mut Connected| c.retired.is_some();
-        if let Some(Connected { qp, link, retired }) = stage.connected.take_if(retired) {
+        if let Some(Connected { qp, link, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
                 grace_period.wait();
             }
-            // SAFETY: It came from this identifier and was taken from `stage` just now. By the
+            // SAFETY: It came from this identifier and was taken from `connected` just now. By the
             // type invariant nobody uses it a grace period after `qp` was cleared.
             unsafe { link.destroy_qp(qp) };
-            self.regions.unbind();
+            self.reach.regions.unbind();
             // Without the lock: it waits for the identifier's handler.
-            drop(stage);
+            drop(connected);
             drop(link);
         }
-    }
-
-    /// The handler.
-    #[inline]
-    pub fn handler(&self) -> &H {
-        &self.handler
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
@@ -400,7 +340,7 @@ impl<H: Handler> Qp<H> {
     /// nothing if it is not connected or has been done.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
-        if let Some(connected) = &self.stage.lock().connected {
+        if let Some(connected) = &*self.connected.lock() {
             self.drain(connected.qp);
         }
     }
@@ -410,7 +350,7 @@ impl<H: Handler> Qp<H> {
         self.qp.load(Acquire)
     }
 
-    /// Called with `stage` locked, which had this queue pair.
+    /// Called with `connected` locked, which had this queue pair.
     fn drain(&self, qp: NonNull<bindings::ib_qp>) {
         if self.drained.load(Acquire) {
             return;
@@ -418,15 +358,15 @@ impl<H: Handler> Qp<H> {
         self.ending.store(true, Release);
         self.stop(qp);
         // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
-        let _looking = self.sizes.polled.then(|| self.turn.wait());
+        let _looking = self.is_polled().then(|| self.turn.wait());
         // What completes during the first may post something behind it; nothing does after that. Looking at a
         // polled queue goes on until it is empty.
-        for _ in 0..if self.sizes.polled { 1 } else { 2 } {
-            // SAFETY: The caller has it from `stage`, so it is valid; both queues have one more entry
+        for _ in 0..if self.is_polled() { 1 } else { 2 } {
+            // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
             // than we use, and so has the completion queue.
             unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
         }
-        self.regions.set_dead();
+        self.reach.regions.set_dead();
         self.drained.store(true, Release);
     }
 
@@ -441,7 +381,7 @@ impl<H: Handler> Qp<H> {
         let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
         let mut said = false;
         loop {
-            // SAFETY: The caller has it from `stage`, so it is valid.
+            // SAFETY: The caller has it from `connected`, so it is valid.
             match unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut attr, mask) } {
                 0 => return,
                 e if !said => pr_err!(
@@ -466,24 +406,25 @@ impl<H: Handler> Qp<H> {
     /// that the drop waits for begins here, so that many have one together. May sleep.
     pub fn finish(&self) -> GracePeriod {
         self.disconnect();
-        let mut stage = self.stage.lock();
-        match stage.finished {
-            Some(grace_period) => grace_period,
-            None => {
-                self.silence();
-                *stage.finished.insert(GracePeriod::begin())
-            }
-        }
+        // With the lock, so that nobody connects it meanwhile.
+        let _connected = self.connected.lock();
+        self.cq.stop()
     }
 }
 
-impl<H: Handler> Drop for Qp<H> {
-    fn drop(&mut self) {
-        // A softirq for an old completion looks at the queue once more after it has said that it is done,
-        // which is all that `ib_free_cq()` waits for.
-        self.finish().wait();
-        // SAFETY: No queue pair uses it any more. The last softirq has ended, and there is no other one.
-        unsafe { self.free() };
-        self.notice.wait();
+/// A queue pair is its handler, connected.
+impl<H: Handler> Deref for Qp<H> {
+    type Target = H;
+
+    #[inline(always)]
+    fn deref(&self) -> &H {
+        &self.handler
+    }
+}
+
+#[pinned_drop]
+impl<H: Handler> PinnedDrop for Qp<H> {
+    fn drop(self: Pin<&mut Self>) {
+        let _ = self.finish();
     }
 }

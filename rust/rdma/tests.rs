@@ -11,9 +11,9 @@
 #[cfg(SRP_BENCH)]
 pub(crate) mod bench;
 #[cfg(SRP_KUNIT)]
-mod bounce;
-#[cfg(SRP_KUNIT)]
 pub(crate) mod events;
+#[cfg(SRP_KUNIT)]
+mod fixed;
 #[cfg(SRP_KUNIT)]
 mod grace;
 mod link;

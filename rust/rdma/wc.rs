@@ -39,16 +39,24 @@ impl core::fmt::Display for Status {
     }
 }
 
-/// What a receive carries beside its bytes.
+/// What a receive carries beside its bytes, `enum ib_wc_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(pub(crate) i32);
 
 impl Flags {
-    /// The peer sent immediate data or asked to invalidate a key, which nobody negotiated.
-    pub fn is_unexpected(self) -> bool {
-        let odd =
-            bindings::ib_wc_flags_IB_WC_WITH_IMM | bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE;
-        self.0 & odd as i32 != 0
+    /// The peer sent immediate data.
+    pub fn with_imm(self) -> bool {
+        self.has(bindings::ib_wc_flags_IB_WC_WITH_IMM)
+    }
+
+    /// The peer asked to invalidate a key.
+    pub fn with_invalidate(self) -> bool {
+        self.has(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE)
+    }
+
+    fn has(self, flag: bindings::ib_wc_flags) -> bool {
+        // CAST: A bit.
+        self.0 & flag as i32 != 0
     }
 }
 

@@ -43,13 +43,11 @@ use super::{
 use crate::{
     bindings,
     compat,
-    compat::dma_direction,
-    rdma::{
-        dma::{
-            DeviceBytes,
-            DeviceBytesMut, //
-        },
-        mr::ScatterList, //
+    dma::{
+        DataDirection,
+        DeviceBytes,
+        DeviceBytesMut,
+        ScatterList, //
     }, //
 };
 use core::{
@@ -69,17 +67,6 @@ use kernel::{
         Atomic, //
     },
 };
-
-/// Where a command's data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// There is no data.
-    None,
-    /// A write.
-    ToDevice,
-    /// A read.
-    FromDevice,
-}
 
 /// The name of a command among those that are under way on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,21 +277,14 @@ impl Command {
     }
 
     /// Returns where the data goes.
-    pub fn direction(&self) -> Direction {
+    pub fn direction(&self) -> DataDirection {
         // SAFETY: By the type invariant the command is alive.
-        match unsafe { (*self.as_raw()).sc_data_direction } {
-            dma_direction::TO_DEVICE => Direction::ToDevice,
-            dma_direction::FROM_DEVICE => Direction::FromDevice,
-            _ => Direction::None,
-        }
+        DataDirection::from_raw(unsafe { (*self.as_raw()).sc_data_direction })
     }
 
     /// Says whether the command has data in both directions, which no driver gets to see.
     pub(super) fn is_bidirectional(&self) -> bool {
-        // SAFETY: By the type invariant the command is alive.
-        let direction = unsafe { (*self.as_raw()).sc_data_direction };
-
-        direction == dma_direction::BIDIRECTIONAL
+        self.direction() == DataDirection::Bidirectional
     }
 
     /// Returns the length of the data in bytes.
@@ -325,7 +305,7 @@ impl Command {
     /// Context: any but hard interrupts.
     pub fn copy_from_buffer(&self, mut dst: DeviceBytesMut<'_>) {
         let len = match self.direction() {
-            Direction::ToDevice => self.bounded(dst.len()),
+            DataDirection::ToDevice => self.bounded(dst.len()),
             _ => 0,
         };
         let to = dst.as_mut_ptr().cast();
@@ -351,7 +331,7 @@ impl Command {
     ///
     /// Context: any but hard interrupts.
     pub fn copy_to_buffer(&self, src: DeviceBytes<'_>) -> usize {
-        if self.direction() != Direction::FromDevice {
+        if self.direction() != DataDirection::FromDevice {
             return 0;
         }
 

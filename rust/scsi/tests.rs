@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     sysfs::{
         attribute_group,
         AttributeGroup,
@@ -143,7 +144,7 @@ impl Driver for Fake {
         }
 
         match cmd.cdb() {
-            [0x12, 0, ..] if cmd.direction() == Direction::FromDevice => {
+            [0x12, 0, ..] if cmd.direction() == DataDirection::FromDevice => {
                 let copied = cmd.copy_to_buffer(INQUIRY_DATA.as_slice().into());
 
                 // CAST: At most 36.

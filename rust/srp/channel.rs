@@ -1,80 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection of a session: its slots, its credits, and what is done with each message.
+//! One connection of a session: its slots, its credits, and how it begins and ends.
 //!
 //! A command costs one doorbell to send, with the registration of its data before the message in the
-//! same chain, and one to invalidate. It ends when the target has answered *and* cannot reach the
-//! data any more. Nothing here takes a lock, allocates or sleeps; a slot passes from the submitter to
+//! same chain ([`submit`]), and one to invalidate ([`complete`]). It ends when the target has answered *and* cannot
+//! reach the data any more. Neither way takes a lock, allocates or sleeps; a slot passes from the submitter to
 //! the completion callback by its state.
 
+mod complete;
 mod counts;
-mod incoming;
 mod recall;
 mod rejected;
+mod requests;
 mod starving;
+mod submit;
 
 use super::{
+    bounce::Bounce,
     error::{
         Lost,
         Violation, //
     },
     geometry::RECEIVE_SIZE,
-    logic::{
-        credit,
-        registration,
-        send_queue::ANSWERS,
-        slot::{
-            Event,
-            State, //
-        },
-        tag::Tag, //
-    },
-    mapping,
+    logic::send_queue::ANSWERS,
     probe::Probe,
-    proto::{
-        ids::Lun,
-        login::Granted, //
-    },
+    proto::login::Granted,
     session::Session,
     slot::{
         Cell,
         Held,
-        Owner,
         Slot, //
     },
     task::Task,
     trace, //
 };
 use crate::{
+    dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
-        bounce::Bounce,
         cm::EventKind,
-        dma::{
-            self,
-            Pool, //
-        },
+        dma::Pool,
         mr::Regions,
         pd::Pd,
         qp::{
             self,
-            Failure,
             Qp, //
-        },
-        wc::Flags, //
-    },
-    scsi::{
-        self,
-        Command,
-        Rejected,
-        ScsiResult, //
+        }, //
     },
     sync::Completion,
-    sys::random_u16,
     trace::trace,
     workqueue::Crew, //
 };
-use incoming::Replies;
 use kernel::{
     prelude::*,
     sync::{
@@ -84,13 +60,14 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        rcu,
         Arc, //
     },
     time::Msecs, //
 };
 
 pub use counts::Counts;
+
+use requests::Replies;
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
@@ -137,18 +114,15 @@ impl Channel {
         // One message for each slot, one for task management, one for signs of life, the others to
         // answer the target.
         let count = depth + 2 + ANSWERS as usize;
-        let (messages, mut chunks) = Pool::new(pd, count, iu_len, dma::Direction::ToDevice)?;
+        let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
-        let (bounce, pieces) = match geometry.bounce() {
-            (0, _) => (None, KVVec::new()),
-            (size, reach) => {
-                let (bounce, pieces) = Bounce::new(pd, &geometry.device, depth, size, reach)?;
-                (Some(bounce), pieces)
-            }
+        let bounce = match geometry.bounce() {
+            (0, _) => Bounce::default(),
+            (size, reach) => Bounce::new(pd, &geometry.device, depth, size, reach)?,
         };
-        let mut pieces = pieces.into_iter();
+        let mut pieces = bounce.pieces.into_iter();
         let mut slots = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
             let slot = Slot::new(index, iu, handle, pieces.next());
@@ -159,7 +133,7 @@ impl Channel {
             pd,
             receives as usize,
             RECEIVE_SIZE,
-            dma::Direction::FromDevice,
+            DataDirection::FromDevice,
         )?;
         let channel = Self {
             index,
@@ -188,8 +162,9 @@ impl Channel {
         let memory = qp::Memory {
             receives: receive_chunks,
             messages,
+            data: bounce.pool,
             regions,
-            bounce,
+            fixed: bounce.fixed,
         };
         Qp::new(pd, sizes, memory, channel)
     }
@@ -260,14 +235,6 @@ impl Channel {
         self.failed.store(false, Relaxed);
     }
 
-    /// Tells the target that nothing will follow.
-    pub fn begin_log_out(&self, connection: &Connection) {
-        self.logged_out.reinit();
-        if !self.is_open() || !self.task.log_out(connection) {
-            self.logged_out.complete_all();
-        }
-    }
-
     /// Waits until that has been sent, or the connection is lost, at most `timeout` milliseconds.
     /// Sleeps.
     pub fn end_log_out(&self, timeout: Msecs) {
@@ -319,230 +286,14 @@ impl Channel {
     fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         self.counts.give_credits(delta)
     }
-
-    /// Sends a command that has this tag.
-    ///
-    /// # Errors
-    ///
-    /// Gives the command back if its slot is still in use or no credit is left.
-    ///
-    /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
-    #[inline(always)]
-    pub fn queue(
-        &self,
-        connection: &Connection,
-        cmd: Command,
-        tag: scsi::Tag,
-    ) -> Result<(), Rejected> {
-        // The end of the connection waits for this section, and then ends what was posted in it.
-        let posting = rcu::read_lock();
-        if self.is_lost() {
-            return self.refuse(cmd);
-        }
-        let scsi::Tag { hw_queue, index } = tag;
-        let Some(cell) = self.slots.get(usize::from(index)) else {
-            cmd.done(ScsiResult::DID_ERROR);
-            return Ok(());
-        };
-        let random = random_u16();
-        let owner = Owner { hw_queue, index };
-        // The slot with the number of the tag is free, unless a command of a hardware queue has it
-        // whose channel is missing.
-        match cell.claim(random, Lun(cmd.lun()), owner) {
-            Some(slot) => self.send(&posting, connection, cmd, slot, index),
-            None => self.queue_anywhere(&posting, connection, cmd, random, owner),
-        }
-    }
-
-    /// Sends a command from any free slot.
-    #[cold]
-    #[inline(never)]
-    fn queue_anywhere(
-        &self,
-        posting: &rcu::Guard,
-        connection: &Connection,
-        cmd: Command,
-        random: u16,
-        owner: Owner,
-    ) -> Result<(), Rejected> {
-        let lun = Lun(cmd.lun());
-        let mut slots = (0u16..).zip(&self.slots);
-        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, owner)?))) {
-            Some((index, slot)) => self.send(posting, connection, cmd, slot, index),
-            None => self.busy(cmd),
-        }
-    }
-
-    /// Sends a command from its slot, the one with this number.
-    #[inline(always)]
-    fn send(
-        &self,
-        posting: &rcu::Guard,
-        connection: &Connection,
-        cmd: Command,
-        mut slot: Held<'_>,
-        index: u16,
-    ) -> Result<(), Rejected> {
-        if !self.take_credit(credit::RESERVE_COMMAND) {
-            slot.release_after(Event::Cancel);
-            return self.without_credit(cmd);
-        }
-        if let Err(cmd) = slot.handle.attach(cmd) {
-            let _ = self.give_credits(1);
-            slot.release_after(Event::Cancel);
-            return self.busy(cmd);
-        }
-        let limits = registration::Limits {
-            immediate: self.immediate.load(Relaxed),
-            static_read: self.session.geometry.static_read,
-        };
-        let prepared = match Tag::command(slot.word().generation(), self.index, index) {
-            Some(tag) => mapping::prepare(&mut slot, tag.to_wire(), limits),
-            None => Err(EINVAL),
-        };
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(e) => return self.unprepared(slot, e),
-        };
-        trace::send(self, &slot, slot.word());
-        // The completion of an invalidation recycles the sends before it.
-        let signaled = prepared.register.is_none() && self.counts.signal();
-        // The answer may come before the doorbell returns, so the slot is handed over first.
-        slot.release_after(Event::Post);
-        let posted = connection.post_within(posting, prepared.register, prepared.message, signaled);
-        if let Err(e) = posted {
-            self.fail(Lost::Post(e));
-        }
-        Ok(())
-    }
-
-    /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
-    fn sweep(&self) {
-        for cell in &self.slots {
-            // The error handler may move a command from Posted to Aborting meanwhile, once.
-            let mut word = cell.word();
-            let mut taken = cell.take_from(word, Event::Fail);
-            if taken.is_none() {
-                word = cell.word();
-                taken = cell.take_from(word, Event::Fail);
-            }
-            if let Some(slot) = taken {
-                let result = match word.state() {
-                    // The target has done it; only the invalidation was missing.
-                    State::Responded | State::Invalidating => slot.result,
-                    _ => {
-                        self.counts.unanswered.increment();
-                        lost_result(&slot)
-                    }
-                };
-                self.end(slot, result);
-            }
-        }
-        self.settled.complete_all();
-    }
-
-    /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
-    /// and completing it means giving it up.
-    #[inline(always)]
-    fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
-        let Ok(cmd) = slot.handle.detach() else {
-            // The drained connection will free it.
-            self.fail(Lost::Post(EBUSY));
-            slot.result = result;
-            slot.release();
-            return;
-        };
-        trace::done(self, &slot, slot.word(), result);
-        // Before the midlayer can use the tag again.
-        match slot.word().state() {
-            State::Failed => slot.release_after(Event::Drained),
-            _ => slot.release_after(Event::Finish),
-        }
-        if let Some(cmd) = cmd {
-            cmd.done(result);
-        }
-        if self.waiters.load(Relaxed) != 0 {
-            self.settled.complete_all();
-        }
-    }
-
-    /// The target is done with the command of a slot in state Responded, which ends like this: invalidates its
-    /// registrations, or ends it at once if there are none.
-    #[inline(always)]
-    fn settle(&self, connection: &Connection, cell: &Cell, mut slot: Held<'_>, result: ScsiResult) {
-        let index = slot.index;
-        trace::response(self, &slot, slot.word(), result);
-        if !slot.way.is_dynamic() {
-            self.end(slot, result);
-            return;
-        }
-        slot.result = result;
-        let word = slot.word().with_state(State::Invalidating);
-        trace::invalidate(self, &slot, slot.word());
-        // Handed over first: the completion may come before the doorbell returns.
-        slot.release_after(Event::Invalidate);
-        match connection.post_invalidate(usize::from(index)) {
-            Ok(true) => {}
-            Ok(false) => {
-                if let Some(slot) = cell.take_from(word, Event::Fail) {
-                    let result = slot.result;
-                    self.end(slot, result);
-                }
-            }
-            Err(e) => self.fail(Lost::Post(e)),
-        }
-    }
 }
 
-/// The result of a command that was lost with its connection. `DID_RESET` has it tried again however
-/// often that happens, within the time that the midlayer gives a command; the other one counts, and is
-/// an error at once for those who want to know.
-fn lost_result(slot: &Slot) -> ScsiResult {
-    match slot.handle.get() {
-        Some(cmd) if !cmd.is_failfast() => ScsiResult::DID_RESET,
-        _ => ScsiResult::DID_TRANSPORT_DISRUPTED,
-    }
-}
-
-impl qp::Handler for Channel {
-    #[inline(always)]
-    fn received(&self, connection: &Connection, message: &[u8], flags: Flags) {
-        // After a violation nothing from this target counts any more.
-        if self.failed.load(Relaxed) {
-            return;
+impl Connection {
+    /// Tells the target that nothing will follow.
+    pub fn begin_log_out(&self) {
+        self.logged_out.reinit();
+        if !self.is_open() || !self.task.log_out(self) {
+            self.logged_out.complete_all();
         }
-        if !flags.is_unexpected() && self.good(connection, message) {
-            return;
-        }
-        if let Err(violation) = self.message(connection, message, flags) {
-            self.fail(Lost::Violation(violation));
-        }
-    }
-
-    #[inline(always)]
-    fn invalidated(&self, _: &Connection, handle: usize) {
-        let Some(cell) = self.slots.get(handle) else {
-            return;
-        };
-        let word = cell.word();
-        if word.state() != State::Invalidating {
-            return;
-        }
-        if let Some(slot) = cell.hold(word) {
-            let result = slot.result;
-            self.end(slot, result);
-        }
-    }
-
-    fn control_sent(&self, _: &Connection) {
-        self.replies.sent();
-    }
-
-    fn last_sent(&self, _: &Connection) {
-        self.logged_out.complete_all();
-    }
-
-    fn failed(&self, failure: Failure) {
-        self.fail(Lost::Qp(failure));
     }
 }

@@ -32,7 +32,7 @@ impl Channels {
         let Some(first) = self.first() else {
             return;
         };
-        let crew = first.handler().crew();
+        let crew = first.crew();
         let all = |step: fn(&Connection)| {
             crew.each(self, |connection| {
                 // Memory that is reclaimed by writing to these very disks would not come before this is done.
@@ -41,14 +41,14 @@ impl Channels {
             })
         };
         for connection in self.iter() {
-            connection.handler().task.wake();
+            connection.task.wake();
         }
         all(Connection::hang_up);
         // Whoever has not seen that the session is lost has posted after this.
         synchronize_rcu();
         all(|connection| {
             connection.shutdown();
-            connection.handler().close();
+            connection.close();
             connection.retire();
         });
         all(Connection::disconnect);

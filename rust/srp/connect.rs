@@ -61,6 +61,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::Relaxed,
+        rcu,
         Arc, //
     },
     time::Msecs, //
@@ -308,7 +309,7 @@ impl<'a> Login<'a> {
     ///
     /// If the session ends or has lost its connection.
     pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
-        let missing = channels.iter().filter(|c| !c.handler().is_open());
+        let missing = channels.iter().filter(|c| !c.is_open());
         self.follow(missing.map(Seat::Old), None).map(|_| ())
     }
 
@@ -415,7 +416,7 @@ impl<'a> Login<'a> {
             Seat::New(index) => Channel::new(self.session, index, &self.pd).map_err(queue_pair)?,
             Seat::Old(connection) => connection.clone(),
         };
-        connection.handler().renew();
+        connection.renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
         let channel = Connecting {
             attempt,
@@ -529,10 +530,10 @@ impl<'a> Login<'a> {
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
         connection
-            .post_bounce()
+            .live(&rcu::read_lock())
+            .and_then(|live| live.register_fixed())
             .map_err(|_| LoginFailure::Disconnected)?;
         connection
-            .handler()
             .open(&granted)
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;

@@ -20,15 +20,15 @@ use super::{
     slot::Slot, //
 };
 use crate::{
+    dma::DataDirection,
     rdma::{
-        dma::{
-            self,
-            Message, //
-        },
         mr::{
-            Register,
             Segment,
             MAX_PER_HANDLE, //
+        },
+        qp::{
+            Live,
+            SendWr, //
         }, //
     },
     scsi,
@@ -36,21 +36,13 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A command that is ready to be posted.
-pub struct Prepared {
-    /// The `SRP_CMD`.
-    pub message: Message,
-    /// The registration of its data, if the target is to reach it.
-    pub register: Option<Register>,
-}
-
 /// The direction of a command's data, on the wire.
 pub fn direction(cmd: &scsi::Command) -> Direction {
     match cmd.direction() {
         _ if cmd.data_len() == 0 => Direction::None,
-        scsi::Direction::None => Direction::None,
-        scsi::Direction::ToDevice => Direction::ToDevice,
-        scsi::Direction::FromDevice => Direction::FromDevice,
+        DataDirection::ToDevice => Direction::ToDevice,
+        DataDirection::FromDevice => Direction::FromDevice,
+        DataDirection::None | DataDirection::Bidirectional => Direction::None,
     }
 }
 
@@ -76,7 +68,7 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 }
 
 /// Chooses the way for the data of the command that is attached to `slot`, writes its message, and maps the
-/// data if that is the way.
+/// data if that is the way. What it returns is to be posted.
 ///
 /// Does not sleep.
 ///
@@ -85,7 +77,12 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 /// `EINVAL` if no command is attached, the message does not fit, or it asks for a list of LUNs without room for one, otherwise
 /// those of [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
 #[inline(always)]
-pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
+pub fn prepare<'a>(
+    slot: &mut Slot,
+    live: &Live<'a>,
+    tag: u64,
+    limits: Limits,
+) -> Result<SendWr<'a>> {
     let Slot {
         iu,
         handle,
@@ -106,10 +103,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
     let way = way(transfer, limits);
     (*to_way, *to_len) = (way, len);
     if way.is_dynamic() {
-        let access = match direction {
-            Direction::FromDevice => dma::Direction::FromDevice,
-            _ => dma::Direction::ToDevice,
-        };
+        let access = cmd.direction();
         let random = u64::from(random_u32());
         handle.map(access, random << 32 | random)?;
     }
@@ -119,14 +113,12 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
         lun: *lun,
         cdb: cmd.cdb(),
     };
-    let mut part = None;
     let length = match way {
         Way::None if asks_for_no_lun(cmd) => return Err(EINVAL),
         Way::None => head.build(iu.bytes_mut()),
         Way::Immediate => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
             cmd.copy_from_buffer(piece.place(len));
-            part = Some(piece.part(len)?);
             head.build_immediate(iu.bytes_mut(), len)
         }
         Way::Static => {
@@ -137,7 +129,7 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
                 }
                 piece.clear(len);
             }
-            let piece = piece.give(len)?;
+            let piece = piece.expose(len)?;
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
@@ -149,12 +141,12 @@ pub fn prepare(slot: &mut Slot, tag: u64, limits: Limits) -> Result<Prepared> {
             None => indirect(&head, iu.bytes_mut(), direction, len, handle.segments()),
         },
     };
-    let message = iu.message(length.map_err(|_| EINVAL)?)?.with(part);
+    let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
+    if let (Way::Immediate, Some(piece)) = (way, bounce) {
+        wr = wr.with(piece.chunk(), len as usize)?;
+    }
     // Last: from here on the memory counts as reachable.
-    Ok(Prepared {
-        message,
-        register: handle.register(),
-    })
+    wr.register(handle)
 }
 
 /// The message with a list of regions.

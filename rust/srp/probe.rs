@@ -96,9 +96,8 @@ impl Probe {
     }
 
     fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
-        let channel = connection.handler();
-        let _posting = rcu::read_lock();
-        if channel.is_lost() || !channel.is_open() {
+        let posting = rcu::read_lock();
+        if connection.is_lost() || !connection.is_open() {
             return Ok(false);
         }
         // CAST: Any 32 bits will do.
@@ -109,8 +108,8 @@ impl Probe {
         let Some(mut iu) = free.then(|| self.cell.acquire(before, out)).flatten() else {
             return Err(Lost::KeepAlive);
         };
-        let Some(tag) = Tag::tsk_mgmt(generation, channel.index(), PROBE)
-            .filter(|_| channel.take_credit(reserve))
+        let Some(tag) = Tag::tsk_mgmt(generation, connection.index(), PROBE)
+            .filter(|_| connection.take_credit(reserve))
         else {
             iu.release(IDLE);
             return Ok(false);
@@ -120,13 +119,14 @@ impl Probe {
             lun: Lun::default(),
             cdb: &INQUIRY,
         };
-        let message = match inquiry.build(iu.bytes_mut()) {
-            Ok(len) => iu.message(len),
+        let wr = match inquiry.build(iu.bytes_mut()) {
+            Ok(len) => connection
+                .live(&posting)
+                .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
         iu.release(out);
-        message
-            .and_then(|message| connection.post_send(None, message, true))
+        wr.and_then(|wr| wr.post(true))
             .map(|()| true)
             .map_err(Lost::Post)
     }

@@ -7,6 +7,7 @@
 //! state, see [`logic::slot`](super::logic::slot).
 
 use super::{
+    bounce::Piece,
     logic::{
         registration::Way,
         slot::{
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     rdma::{
-        bounce::Piece,
         dma::Chunk,
         mr::Handle, //
     },

@@ -106,10 +106,9 @@ impl Task {
     ) -> Result<TmfStatus> {
         let mut tag = 0;
         let result = self.exchange(connection, function, lun, task_tag, &mut tag);
-        let channel = connection.handler();
         trace!(task_done(
-            channel.host(),
-            channel.index(),
+            connection.host(),
+            connection.index(),
             tag,
             result.map_or_else(|e| e.to_errno(), |status| code(status) as i32),
         ));
@@ -125,7 +124,6 @@ impl Task {
         task_tag: u64,
         sent: &mut u64,
     ) -> Result<TmfStatus> {
-        let channel = connection.handler();
         let mut before = 0;
         if !self.wait(connection, |now| {
             before = now;
@@ -140,15 +138,15 @@ impl Task {
             generation = generation.wrapping_add(1);
         }
         let (waiting, idle) = (word(generation, WAITING), word(generation, IDLE));
-        let tag = Tag::tsk_mgmt(generation, channel.index(), 0).ok_or(EINVAL)?;
+        let tag = Tag::tsk_mgmt(generation, connection.index(), 0).ok_or(EINVAL)?;
         {
-            let _posting = rcu::read_lock();
-            if channel.is_lost() {
+            let posting = rcu::read_lock();
+            if connection.is_lost() {
                 return Err(ENOTCONN);
             }
             // Somebody else may have been faster; then it is his turn.
             let mut iu = self.cell.acquire(before, waiting).ok_or(EBUSY)?;
-            if !channel.take_credit(RESERVE_TSK_MGMT) {
+            if !connection.take_credit(RESERVE_TSK_MGMT) {
                 iu.release(idle);
                 return Err(EBUSY);
             }
@@ -158,22 +156,24 @@ impl Task {
                 function,
                 task_tag,
             };
-            let message = match request.build(iu.bytes_mut()) {
-                Ok(len) => iu.message(len),
+            let wr = match request.build(iu.bytes_mut()) {
+                Ok(len) => connection
+                    .live(&posting)
+                    .and_then(|live| live.send(&mut iu, len)),
                 Err(_) => Err(EINVAL),
             };
             iu.release(waiting);
             *sent = tag.to_wire();
             trace!(task(
-                channel.host(),
-                channel.index(),
+                connection.host(),
+                connection.index(),
                 *sent,
                 function as u8,
                 trace::lun(lun),
                 task_tag,
             ));
-            if let Err(e) = message.and_then(|message| connection.post_send(None, message, true)) {
-                channel.fail(Lost::Post(e));
+            if let Err(e) = wr.and_then(|wr| wr.post(true)) {
+                connection.fail(Lost::Post(e));
                 return Err(e);
             }
         }
@@ -194,29 +194,30 @@ impl Task {
     /// Sends a logout, after which there will be no other request, unless one is under way. Returns
     /// whether it has.
     pub fn log_out(&self, connection: &Connection) -> bool {
-        let channel = connection.handler();
-        let _posting = rcu::read_lock();
+        let posting = rcu::read_lock();
         let now = self.cell.load().0;
-        if channel.is_lost() || now & 3 != IDLE {
+        if connection.is_lost() || now & 3 != IDLE {
             return false;
         }
         let Some(mut iu) = self.cell.acquire(now, word(0, STUCK)) else {
             return false;
         };
         // Without a credit there is no buffer for it.
-        if !channel.take_credit(RESERVE_TSK_MGMT) {
+        if !connection.take_credit(RESERVE_TSK_MGMT) {
             iu.release(now);
             return false;
         }
-        let message = match misc::i_logout(iu.bytes_mut(), random_u64()) {
-            Ok(len) => iu.message(len),
+        let wr = match misc::i_logout(iu.bytes_mut(), random_u64()) {
+            Ok(len) => connection
+                .live(&posting)
+                .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
         iu.release(word(0, STUCK));
-        match message.and_then(|message| connection.post_last(message)) {
+        match wr.and_then(|wr| wr.post_last()) {
             Ok(()) => true,
             Err(e) => {
-                channel.fail(Lost::Post(e));
+                connection.fail(Lost::Post(e));
                 false
             }
         }
@@ -237,7 +238,7 @@ impl Task {
     fn wait(&self, connection: &Connection, mut done: impl FnMut(u64) -> bool) -> Result<bool> {
         let mut lost = false;
         let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
-            lost = connection.handler().is_lost();
+            lost = connection.is_lost();
             lost || done(self.cell.load().0)
         });
         if lost {

@@ -10,7 +10,6 @@
 #include <linux/dma-mapping.h>
 #include <linux/errname.h>
 #include <linux/fs.h>
-#include <linux/irq_work.h>
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
 #include <linux/mm.h>

@@ -32,7 +32,6 @@ CALLS = {
     "completions": ("rxe_cq_post",),
     "spinlocks": ("_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_lock_irq", "_raw_spin_lock_bh"),
     "device interrupts": ("common_interrupt",),
-    "own interrupts": ("sysvec_irq_work",),
     "commands": ("scsi_done",),
     "ksoftirqd woken": ("ksoftirqd_should_run",),
 }

@@ -10,12 +10,15 @@ use super::{
     },
     Regions,
     Register,
-    ScatterList,
     Segment, //
 };
 use crate::{
     bindings,
-    rdma::dma::Direction, //
+    dma::{
+        DataDirection,
+        ScatterList, //
+    },
+    rdma::qp::Live, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -32,7 +35,7 @@ use kernel::{
 
 /// What is mapped.
 struct Mapped {
-    direction: Direction,
+    direction: DataDirection,
     /// Regions that describe the list, at least one.
     used: u32,
 }
@@ -41,12 +44,11 @@ struct Mapped {
 ///
 /// # Invariants
 ///
-/// `own` is group `number` of `regions`, which belongs to this handle alone. While `mapped` is set,
+/// `own` is a group of `regions`, which belongs to this handle alone. While `mapped` is set,
 /// `object` is, and its scatter list is mapped for the device.
 pub struct Handle<T: ScatterList> {
     regions: Arc<Regions>,
     own: NonNull<Group>,
-    number: u32,
     object: Option<T>,
     mapped: Option<Mapped>,
 }
@@ -57,13 +59,12 @@ unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is group `number` of `regions` and no other handle's.
-    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>, number: u32) -> Self {
+    /// The handle of a group, which is one of `regions` and no other handle's.
+    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>) -> Self {
         // INVARIANT: By this function's contract; nothing is mapped.
         Self {
             regions,
             own,
-            number,
             object: None,
             mapped: None,
         }
@@ -93,12 +94,12 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` without an object or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
+    /// `EINVAL` without an object or a direction, or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
     /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
     ///
     /// `random` makes keys and addresses that a peer cannot guess.
     #[inline(always)]
-    pub fn map(&mut self, direction: Direction, random: u64) -> Result {
+    pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
         // Also without a queue pair: such a region is made anew before the next one.
         if self.mapped.is_some() || self.own().reachable.load(Acquire) != 0 {
@@ -106,7 +107,7 @@ impl<T: ScatterList> Handle<T> {
         }
         let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
         let (list, len) = (object.list(), object.len());
-        if count == 0 || len == 0 {
+        if count == 0 || len == 0 || direction == DataDirection::None {
             return Err(EINVAL);
         }
         let device = self.regions.pd.device().as_raw();
@@ -253,30 +254,52 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// The registration to post, with exactly the access that the direction needs.
+    /// The registration to post on `live`, with exactly the access that the direction needs; none if nothing is mapped.
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
     /// the queue pair is in error and drained.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair has other regions.
     #[inline(always)]
-    pub fn register(&mut self) -> Option<Register> {
+    pub(in crate::rdma) fn register<'a>(
+        &mut self,
+        live: &Live<'a>,
+    ) -> Result<Option<Register<'a>>> {
+        if !core::ptr::eq(&*self.regions, live.regions()) {
+            return Err(EINVAL);
+        }
+        let Some((used, access)) = self.expose() else {
+            return Ok(None);
+        };
+        // SAFETY: By the type invariant it is a part of `regions`, which are those of `live`. It borrows them for `'a`.
+        let own: &'a Group = unsafe { self.own.as_ref() };
+        let (first, others) = own.split(used).ok_or(EINVAL)?;
+        Ok(Some(Register {
+            first,
+            others,
+            access,
+        }))
+    }
+
+    /// From now on the memory counts as reachable, if it is mapped: by so many regions, for this access.
+    #[inline(always)]
+    pub(in crate::rdma) fn expose(&mut self) -> Option<(u32, i32)> {
         let mapped = self.mapped.as_ref()?;
         // The standard wants local write with remote write.
         let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
             | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
         let read = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
         let access = match mapped.direction {
-            Direction::FromDevice => write,
-            Direction::ToDevice => read,
-            Direction::Bidirectional => write | read,
+            DataDirection::FromDevice => write,
+            DataDirection::ToDevice => read,
+            DataDirection::Bidirectional => write | read,
+            DataDirection::None => 0,
         };
         // After `mapped`: whoever sees the one sees the other.
         self.own().reachable.store(mapped.used, Release);
-        Some(Register {
-            binding: self.regions.binding.load(Relaxed),
-            number: self.number,
-            used: mapped.used,
-            access: access as i32,
-        })
+        Some((mapped.used, access as i32))
     }
 
     /// No peer can reach the memory.

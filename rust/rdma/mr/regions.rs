@@ -7,11 +7,11 @@ use super::{
         alloc,
         free, //
     },
-    Handle,
-    ScatterList, //
+    Handle, //
 };
 use crate::{
     bindings,
+    dma::ScatterList,
     rdma::{
         device::Limits,
         pd::Pd,
@@ -31,9 +31,6 @@ use kernel::{
         Arc, //
     }, //
 };
-
-/// The last [`Regions::binding`].
-static LAST_BINDING: Atomic<u64> = Atomic::new(0);
 
 /// The most regions that one handle may have.
 pub const MAX_PER_HANDLE: usize = 16;
@@ -127,7 +124,7 @@ impl Group {
 
     /// The first `count` regions, of which there is at least one, apart from the others.
     #[inline(always)]
-    fn split(&self, count: u32) -> Option<(&Region, &[Region])> {
+    pub(super) fn split(&self, count: u32) -> Option<(&Region, &[Region])> {
         let others = match count {
             0 => return None,
             1 => &[],
@@ -153,8 +150,6 @@ pub struct Regions {
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
-    /// Names the regions and the queue pair that they are bound to; no other ever has the same.
-    pub(super) binding: Atomic<u64>,
     /// That queue pair is in error and drained: no access is possible.
     pub(super) dead: Atomic<bool>,
     pub(super) pd: Arc<Pd>,
@@ -196,7 +191,6 @@ impl Regions {
             pages: limits.max_pages_per_mr,
             iova_mask: limits.iova_mask,
             bound: Atomic::new(false),
-            binding: Atomic::new(0),
             dead: Atomic::new(true),
             pd: pd.clone(),
         };
@@ -207,9 +201,9 @@ impl Regions {
         }
         let this = Arc::new(this, GFP_KERNEL)?;
         let mut list = KVVec::with_capacity(handles, GFP_KERNEL)?;
-        for (number, group) in (0u32..).zip(&this.groups) {
+        for group in &this.groups {
             // INVARIANT: Each group goes into one handle.
-            let handle = Handle::new(this.clone(), NonNull::from(group), number);
+            let handle = Handle::new(this.clone(), NonNull::from(group));
             list.push(handle, GFP_KERNEL)?;
         }
         Ok((this, list))
@@ -239,8 +233,6 @@ impl Regions {
             self.bound.store(false, Release);
             return Err(e);
         }
-        let binding = LAST_BINDING.fetch_add(1, Relaxed) + 1;
-        self.binding.store(binding, Relaxed);
         self.dead.store(false, Release);
         Ok(())
     }
@@ -294,20 +286,6 @@ impl Regions {
         Arc::ptr_eq(&self.pd, pd)
     }
 
-    /// The regions that a registration names: the first, and the others.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if it is not one of these regions and their present queue pair.
-    #[inline(always)]
-    pub(in crate::rdma) fn of_register(&self, register: &Register) -> Result<(&Region, &[Region])> {
-        if register.binding != self.binding.load(Relaxed) {
-            return Err(EINVAL);
-        }
-        let group = self.groups.get(register.number as usize).ok_or(EINVAL)?;
-        group.split(register.used).ok_or(EINVAL)
-    }
-
     /// The regions of `handle` that a peer may reach: the first, and the others.
     #[inline(always)]
     pub(in crate::rdma) fn reachable_of(&self, handle: usize) -> Option<(&Region, &[Region])> {
@@ -316,10 +294,9 @@ impl Regions {
     }
 }
 
-/// A registration to be posted, once: which regions, and what the peer may do.
-pub struct Register {
-    pub(super) binding: u64,
-    pub(super) number: u32,
-    pub(super) used: u32,
+/// A registration to be posted, once, on the connection that it was made for: which regions, and what the peer may do.
+pub(in crate::rdma) struct Register<'a> {
+    pub(in crate::rdma) first: &'a Region,
+    pub(in crate::rdma) others: &'a [Region],
     pub(in crate::rdma) access: i32,
 }

@@ -3,10 +3,10 @@
 //! The callbacks of a queue pair and its completion queue.
 
 use super::{
+    reach::Receive,
     Failure,
     Handler,
     Qp,
-    Receive,
     RECEIVE_BATCH, //
 };
 use crate::{
@@ -31,8 +31,8 @@ impl<H: Handler> Qp<H> {
     unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
         // SAFETY: The caller's promise.
         let context = unsafe { (*cq).cq_context };
-        // SAFETY: By the type invariant the context is this object; it is not freed before
-        // `ib_free_cq()` has returned, which waits for the callbacks.
+        // SAFETY: By the type invariant the context is this object, which goes after its completion queue; and
+        // that waits for the callbacks.
         unsafe { &*context.cast() }
     }
 
@@ -40,7 +40,7 @@ impl<H: Handler> Qp<H> {
     /// send a packet, says nothing else.
     fn failed(&self, what: &'static str, status: Status) {
         if !status.is_flush() || !self.ending.load(Acquire) {
-            self.handler.failed(Failure::Request(what, status));
+            H::failed(self, Failure::Request(what, status));
         }
     }
 
@@ -70,9 +70,8 @@ impl<H: Handler> Qp<H> {
         // SAFETY: It is an element of `receives`, which lives as long as `this`.
         let chunk = unsafe { &(*receive).chunk };
         let len = wc.byte_len as usize;
-        this.handler
-            .received(this, chunk.take(len), Flags(wc.wc_flags));
-        chunk.give(len.min(chunk.size()));
+        H::received(this, chunk.received(len), Flags(wc.wc_flags));
+        chunk.sync_for_device(len);
         // SAFETY: By the type invariant the callbacks run one at a time, and nothing else uses it.
         let returned = unsafe { &mut *this.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {
@@ -82,7 +81,7 @@ impl<H: Handler> Qp<H> {
         if returned.count == RECEIVE_BATCH {
             returned.count = 0;
             if let Err(e) = this.post_receives(&returned.list) {
-                this.handler.failed(Failure::Post(e));
+                H::failed(this, Failure::Post(e));
             }
         }
     }
@@ -103,12 +102,12 @@ impl<H: Handler> Qp<H> {
             this.failed("invalidation", status);
             return;
         }
-        let base = this.invalidate_cqes.as_ptr();
-        // SAFETY: The completion was made from a request of `post_invalidate`, whose cookie is an
+        let base = this.reach.invalidate_cqes.as_ptr();
+        // SAFETY: The completion was made from a request of `Live::invalidate`, whose cookie is an
         // element of `invalidate_cqes`.
         let handle = unsafe { cookie(wc).offset_from(base) } as usize;
-        this.regions.invalidated(handle);
-        this.handler.invalidated(this, handle);
+        this.reach.regions.invalidated(handle);
+        H::invalidated(this, handle);
     }
 
     /// # Safety
@@ -125,7 +124,7 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `post_control`.
+    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_control`.
     pub(super) unsafe extern "C" fn control_done(
         cq: *mut bindings::ib_cq,
         wc: *mut bindings::ib_wc,
@@ -135,7 +134,7 @@ impl<H: Handler> Qp<H> {
         // SAFETY: The completion is valid for the call.
         let status = Status(unsafe { (*wc).status });
         if status.is_success() {
-            this.handler.control_sent(this);
+            H::control_sent(this);
         } else {
             this.failed("control send", status);
         }
@@ -143,14 +142,14 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `post_last`.
+    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_last`.
     pub(super) unsafe extern "C" fn last_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: By this function's contract.
         let this = unsafe { Self::of(cq) };
         // SAFETY: The completion is valid for the call.
         let status = Status(unsafe { (*wc).status });
         if status.is_success() {
-            this.handler.last_sent(this);
+            H::last_sent(this);
         } else {
             this.failed("last send", status);
         }
@@ -173,7 +172,7 @@ impl<H: Handler> Qp<H> {
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
             | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => this.handler.failed(Failure::Event(Event(kind))),
+            _ => H::failed(this, Failure::Event(Event(kind))),
         }
     }
 }

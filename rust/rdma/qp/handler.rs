@@ -21,22 +21,22 @@ pub enum Failure {
     Post(Error),
 }
 
-/// Takes the completions of a [`Qp`], in softirq context; if it is polled, where somebody calls
-/// [`Qp::poll`], with softirqs off, or ends the connection.
+/// What a [`Qp`] is for. It takes the completions, in softirq context; if the queue pair is polled, where
+/// [`Qp::poll`] is called, with softirqs off, or the connection ended. They come one at a time.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. It is gone when the function returns.
-    fn received(&self, qp: &Qp<Self>, message: &[u8], flags: Flags);
+    fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);
 
     /// The regions of a handle can be reached no more.
-    fn invalidated(&self, qp: &Qp<Self>, handle: usize);
+    fn invalidated(qp: &Qp<Self>, handle: usize);
 
-    /// The message posted by [`Qp::post_control`] has been sent.
-    fn control_sent(&self, qp: &Qp<Self>);
+    /// The message posted by [`SendWr::post_control`](super::SendWr::post_control) has been sent.
+    fn control_sent(qp: &Qp<Self>);
 
-    /// The message posted by [`Qp::post_last`] has been sent.
-    fn last_sent(&self, qp: &Qp<Self>);
+    /// The message posted by [`SendWr::post_last`](super::SendWr::post_last) has been sent.
+    fn last_sent(qp: &Qp<Self>);
 
     /// The queue pair failed. Called for each failed request, but not for those that fail because
     /// the queue pair was in error already. Any context, interrupts may be off.
-    fn failed(&self, failure: Failure);
+    fn failed(qp: &Qp<Self>, failure: Failure);
 }

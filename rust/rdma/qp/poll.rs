@@ -81,7 +81,7 @@ impl Drop for Looking<'_> {
 impl<H: Handler> Qp<H> {
     /// There are no interrupts.
     pub fn is_polled(&self) -> bool {
-        self.sizes.polled
+        self.cq.is_polled()
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
@@ -89,7 +89,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// Context: process or softirq. Does not sleep.
     pub fn poll(&self) -> u32 {
-        if !self.sizes.polled {
+        if !self.is_polled() {
             return 0;
         }
         // Most often there is nobody else; a look first does not take the line from him who is.
@@ -105,14 +105,14 @@ impl<H: Handler> Qp<H> {
     }
 
     fn look(&self, _: &Looking<'_>) -> u32 {
-        // SAFETY: By the type invariant the queue is valid; nobody else looks at it during this turn.
-        let count = unsafe { bindings::ib_process_cq_direct(self.cq, BUDGET) };
+        // SAFETY: The queue is valid; nobody else looks at it during this turn.
+        let count = unsafe { bindings::ib_process_cq_direct(self.cq.as_raw(), BUDGET) };
         u32::try_from(count).unwrap_or(0)
     }
 
     /// Takes what the last connection has left in a polled completion queue. Sleeps.
     pub(super) fn empty(&self) {
-        if self.sizes.polled {
+        if self.is_polled() {
             let looking = self.turn.wait();
             while self.look(&looking) > 0 {}
         }

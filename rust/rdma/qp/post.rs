@@ -3,18 +3,24 @@
 //! Posting work requests: chains on the stack, one doorbell each.
 
 use super::{
+    reach::{
+        Reach,
+        Receive, //
+    },
     Handler,
     Qp,
-    Receive,
     RECEIVE_BATCH, //
 };
 use crate::{
     bindings,
+    dma::ScatterList,
     errno::ENOTCONN,
     rdma::{
-        dma::Message,
+        dma::Chunk,
         mr::{
+            Handle,
             Region,
+            Regions,
             Register,
             MAX_PER_HANDLE, //
         },
@@ -29,7 +35,10 @@ use crate::{
 use core::{
     marker::PhantomData,
     mem::MaybeUninit,
-    ptr::null_mut, //
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -43,243 +52,46 @@ use kernel::{
 type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
 const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
 
-/// The queue pair of a [`Qp`] in an RCU read-side section. Requests are built from regions only with this, as
-/// those may be replaced where there is no queue pair.
+/// A connected queue pair, to post on until the end of an RCU read-side section. What is built with it is of this
+/// connection, and ends with the section.
 ///
 /// # Invariants
 ///
-/// Until the section ends the queue pair is valid, and so are the regions that the [`Qp`] names.
-pub(in crate::rdma) struct Live<'a> {
-    qp: *mut bindings::ib_qp,
+/// Until the section ends the queue pair is valid, and the regions of `reach`, which is that of its [`Qp`], are not
+/// replaced.
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    qp: NonNull<bindings::ib_qp>,
+    reach: &'a Reach,
     section: PhantomData<&'a rcu::Guard>,
 }
 
 impl<H: Handler> Qp<H> {
-    /// Posts the registration of the bounce memory, if there is any: before a message that names it.
+    /// The queue pair in this read-side section. Any context.
     ///
     /// # Errors
     ///
-    /// What the device driver says.
-    pub fn post_bounce(&self) -> Result {
-        let Some(bounce) = &self.bounce else {
-            return Ok(());
-        };
-        let section = rcu::read_lock();
-        let live = self.live(&section)?;
-        let Some((mr, key, access)) = bounce.registration(&live) else {
-            return Ok(());
-        };
-        let wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        let wr = bindings::ib_reg_wr {
-            wr,
-            mr,
-            key,
-            access,
-        };
-        self.post_chain(&live, &wr.wr)
-    }
-
-    /// Posts `message`, after the registration that it refers to, with one doorbell.
-    ///
-    /// Does not sleep. Without `signaled` a success is not reported and the place in the send queue
-    /// is only recycled by a later completion.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if the message or the registration is of another queue pair, otherwise what the
-    /// device driver says; a registration may have been posted then, and counts as reachable.
-    #[inline]
-    pub fn post_send(
-        &self,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-    ) -> Result {
-        self.post_within(&rcu::read_lock(), register, message, signaled)
-    }
-
-    /// As [`Self::post_send`], in a read-side section of the caller.
+    /// `ENOTCONN` if it is not connected.
     #[inline(always)]
-    pub fn post_within(
-        &self,
-        section: &rcu::Guard,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-    ) -> Result {
-        self.post(section, register, message, signaled, &self.send_cqe)
-    }
-
-    /// Posts `message` and reports by [`Handler::control_sent`] that its memory is free again.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::post_send`].
-    pub fn post_control(&self, message: Message) -> Result {
-        self.post(&rcu::read_lock(), None, message, true, &self.control_cqe)
-    }
-
-    /// Posts `message` and reports by [`Handler::last_sent`] that it has been sent.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::post_send`].
-    pub fn post_last(&self, message: Message) -> Result {
-        self.post(&rcu::read_lock(), None, message, true, &self.last_cqe)
-    }
-
-    #[inline(always)]
-    fn post(
-        &self,
-        section: &rcu::Guard,
-        register: Option<Register>,
-        message: Message,
-        signaled: bool,
-        cqe: &bindings::ib_cqe,
-    ) -> Result {
-        if message.pool != self.messages.id() {
-            return Err(EINVAL);
-        }
-        let sge = |addr, length| bindings::ib_sge {
-            addr,
-            length,
-            lkey: self.lkey,
-        };
-        let mut sges = [
-            sge(message.addr, message.len),
-            bindings::ib_sge::default(), //
-        ];
-        let mut count = 1;
-        if let Some(part) = &message.part {
-            if part.pool != self.bounce_id {
-                return Err(EINVAL);
-            }
-            sges[1] = sge(part.addr, part.len);
-            count = 2;
-        }
-        let flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED
-        } else {
-            0
-        };
-        let mut send = request(bindings::ib_wr_opcode_IB_WR_SEND, flags, cqe);
-        send.sg_list = sges.as_mut_ptr();
-        send.num_sge = count;
-
-        let live = self.live(section)?;
-        let mut chain = REGISTRATIONS;
-        let mut first: *const bindings::ib_send_wr = &send;
-        if let Some(register) = register {
-            first = self.registrations(&live, &mut chain, &register, first)?;
-        }
-        // The chain ends with `send`; it names only what this object has.
-        self.post_chain(&live, first)
-    }
-
-    /// The requests that make a registration, in `chain`, with `last` after them; the first one.
-    #[inline(always)]
-    fn registrations(
-        &self,
-        live: &Live<'_>,
-        chain: &mut Registrations,
-        register: &Register,
-        last: *const bindings::ib_send_wr,
-    ) -> Result<*const bindings::ib_send_wr> {
-        let (region, others) = self.regions.of_register(register)?;
-        let [place, places @ ..] = chain;
-        let mut first = self.registration(live, place, region, register.access, last);
-        // Their order does not matter.
-        for (place, region) in places.iter_mut().zip(others) {
-            first = self.registration(live, place, region, register.access, first);
-        }
-        Ok(first)
-    }
-
-    #[inline(always)]
-    fn registration(
-        &self,
-        live: &Live<'_>,
-        place: &mut MaybeUninit<bindings::ib_reg_wr>,
-        region: &Region,
-        access: i32,
-        next: *const bindings::ib_send_wr,
-    ) -> *const bindings::ib_send_wr {
-        let mut wr = request(bindings::ib_wr_opcode_IB_WR_REG_MR, 0, &self.send_cqe);
-        wr.next = next.cast_mut();
-        let wr = place.write(bindings::ib_reg_wr {
-            wr,
-            mr: region.mr(live),
-            key: region.key(live),
-            access,
-        });
-        &wr.wr
-    }
-
-    /// Posts a registration alone.
-    #[cfg(SRP_BENCH)]
-    pub fn post_register(&self, register: Register) -> Result {
-        let section = rcu::read_lock();
-        let live = self.live(&section)?;
-        let mut chain = REGISTRATIONS;
-        let first = self.registrations(&live, &mut chain, &register, core::ptr::null())?;
-        self.post_chain(&live, first)
-    }
-
-    /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
-    /// reports by [`Handler::invalidated`]. Returns whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// What the device driver says.
-    #[inline(always)]
-    pub fn post_invalidate(&self, handle: usize) -> Result<bool> {
-        let cqe = self.invalidate_cqes.get(handle).ok_or(EINVAL)?;
-        let section = rcu::read_lock();
-        let live = self.live(&section)?;
-        let Some((region, others)) = self.regions.reachable_of(handle) else {
-            return Ok(false);
-        };
-        // Built from the last to the first.
-        let mut last = invalidation(&live, region, cqe);
-        last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
-        let mut first: *const bindings::ib_send_wr = &last;
-        for (place, region) in chain.iter_mut().zip(others) {
-            let mut wr = invalidation(&live, region, &self.send_cqe);
-            wr.next = first.cast_mut();
-            first = place.write(wr);
-        }
-        self.post_chain(&live, first)?;
-        Ok(true)
-    }
-
-    /// Posts a chain whose completions, memory and regions are those of this object.
-    #[inline(always)]
-    fn post_chain(&self, live: &Live<'_>, first: *const bindings::ib_send_wr) -> Result {
-        let mut bad = core::ptr::null();
-        // SAFETY: By the invariant of `Live` the queue pair is valid. What the chain names lives as long
-        // as this object, which drains before it goes, or are regions that `live` keeps until they are
-        // posted.
-        posted(unsafe { bindings::srp_helper_ib_post_send(live.qp, first, &mut bad) })
-    }
-
-    /// The queue pair in this read-side section.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN` if there is none.
-    #[inline(always)]
-    fn live<'a>(&self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
-        let qp = self.qp.load(Acquire);
-        if qp.is_null() {
-            return Err(ENOTCONN);
-        }
+    pub fn live<'a>(&'a self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
+        let qp = NonNull::new(self.qp.load(Acquire)).ok_or(ENOTCONN)?;
         // INVARIANT: By the type invariant of `Qp` it is destroyed a grace period after it was cleared, and
         // regions are replaced only after that and before the next one is stored, with `Release`.
         Ok(Live {
             qp,
+            reach: &self.reach,
             section: PhantomData,
         })
+    }
+
+    /// [`Live::invalidate`] in a section of its own.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it is not connected, otherwise those of [`Live::invalidate`].
+    #[inline(always)]
+    pub fn invalidate(&self, handle: usize) -> Result<bool> {
+        self.live(&rcu::read_lock())?.invalidate(handle)
     }
 
     /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
@@ -288,13 +100,11 @@ impl<H: Handler> Qp<H> {
         let mut chain = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECEIVE_BATCH];
         let mut first: *mut bindings::ib_recv_wr = null_mut();
         for ((receive, sge), place) in list.iter().zip(&mut sges).zip(&mut chain).rev() {
-            // SAFETY: The list names elements of `self.receives`, which does not change.
+            // SAFETY: The list names elements of `reach.receives`, which does not change.
             let receive = unsafe { &**receive };
-            let sge = sge.write(bindings::ib_sge {
-                addr: receive.chunk.addr(),
-                length: receive.chunk.size() as u32,
-                lkey: self.lkey,
-            });
+            let chunk = &receive.chunk;
+            // CAST: A chunk is at most 64 KiB.
+            let sge = sge.write(self.reach.sge((chunk.addr(), chunk.size() as u32)));
             let mut wr = bindings::ib_recv_wr {
                 next: first,
                 sg_list: sge,
@@ -312,6 +122,246 @@ impl<H: Handler> Qp<H> {
         let mut bad = core::ptr::null();
         // SAFETY: By the invariant of `Live` the queue pair is valid; the receives and their memory live
         // as long as this object, which drains before it goes.
-        posted(unsafe { bindings::srp_helper_ib_post_recv(live.qp, first, &mut bad) })
+        posted(unsafe { bindings::srp_helper_ib_post_recv(live.qp.as_ptr(), first, &mut bad) })
+    }
+}
+
+impl<'a> Live<'a> {
+    pub(in crate::rdma) fn regions(&self) -> &'a Regions {
+        &self.reach.regions
+    }
+
+    /// A message of the first `len` bytes of `chunk`, which the device sees from now on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair does not have the chunk's pool, `EMSGSIZE` if the chunk is shorter.
+    #[inline(always)]
+    pub fn send(&self, chunk: &mut Chunk, len: usize) -> Result<SendWr<'a>> {
+        if !chunk.is_of(&self.reach.messages) {
+            return Err(EINVAL);
+        }
+        // INVARIANT: `reach` has the pool.
+        Ok(SendWr {
+            live: *self,
+            message: chunk.part(len)?,
+            data: None,
+            register: None,
+        })
+    }
+
+    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one: before a message that names it.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says.
+    pub fn register_fixed(&self) -> Result {
+        let Some(fixed) = &self.reach.fixed else {
+            return Ok(());
+        };
+        let (mr, key, access) = fixed.registration(self);
+        let wr = request(
+            bindings::ib_wr_opcode_IB_WR_REG_MR,
+            0,
+            &self.reach.send_cqe, //
+        );
+        let wr = bindings::ib_reg_wr {
+            wr,
+            mr,
+            key,
+            access,
+        };
+        self.post(&wr.wr)
+    }
+
+    /// Posts the registration of a handle alone, if it is mapped.
+    #[cfg(SRP_BENCH)]
+    pub fn register<T: ScatterList>(&self, handle: &mut Handle<T>) -> Result {
+        let register = handle.register(self)?.ok_or(EINVAL)?;
+        let mut chain = REGISTRATIONS;
+        let first = self.registrations(&mut chain, &register, core::ptr::null());
+        self.post(first)
+    }
+
+    /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
+    /// reports by [`Handler::invalidated`]. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such handle, otherwise what the device driver says.
+    #[inline(always)]
+    pub fn invalidate(&self, handle: usize) -> Result<bool> {
+        let cqe = self.reach.invalidate_cqes.get(handle).ok_or(EINVAL)?;
+        let Some((region, others)) = self.reach.regions.reachable_of(handle) else {
+            return Ok(false);
+        };
+        // Built from the last to the first.
+        let mut last = invalidation(self, region, cqe);
+        last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
+        let mut first: *const bindings::ib_send_wr = &last;
+        for (place, region) in chain.iter_mut().zip(others) {
+            let mut wr = invalidation(self, region, &self.reach.send_cqe);
+            wr.next = first.cast_mut();
+            first = place.write(wr);
+        }
+        self.post(first)?;
+        Ok(true)
+    }
+
+    /// The requests that make a registration, in `chain`, with `last` after them; the first one.
+    #[inline(always)]
+    fn registrations(
+        &self,
+        chain: &mut Registrations,
+        register: &Register<'a>,
+        last: *const bindings::ib_send_wr,
+    ) -> *const bindings::ib_send_wr {
+        let [place, places @ ..] = chain;
+        let mut first = self.registration(place, register.first, register.access, last);
+        // Their order does not matter.
+        for (place, region) in places.iter_mut().zip(register.others) {
+            first = self.registration(place, region, register.access, first);
+        }
+        first
+    }
+
+    #[inline(always)]
+    fn registration(
+        &self,
+        place: &mut MaybeUninit<bindings::ib_reg_wr>,
+        region: &Region,
+        access: i32,
+        next: *const bindings::ib_send_wr,
+    ) -> *const bindings::ib_send_wr {
+        let mut wr = request(
+            bindings::ib_wr_opcode_IB_WR_REG_MR,
+            0,
+            &self.reach.send_cqe, //
+        );
+        wr.next = next.cast_mut();
+        let wr = place.write(bindings::ib_reg_wr {
+            wr,
+            mr: region.mr(self),
+            key: region.key(self),
+            access,
+        });
+        &wr.wr
+    }
+
+    /// Posts a chain whose completions, memory and regions are those of `reach`.
+    #[inline(always)]
+    fn post(&self, first: *const bindings::ib_send_wr) -> Result {
+        let mut bad = core::ptr::null();
+        // SAFETY: By the type invariant the queue pair is valid. What the chain names lives as long as its `Qp`,
+        // which drains before it goes, or are regions that stay in this section, until they are posted.
+        posted(unsafe { bindings::srp_helper_ib_post_send(self.qp.as_ptr(), first, &mut bad) })
+    }
+}
+
+/// A message to be posted on the connection that it was made for, with the registration that goes before it.
+///
+/// # Invariants
+///
+/// The parts are memory of pools that the `reach` of `live` has, and the regions are of its [`Regions`].
+#[must_use]
+pub struct SendWr<'a> {
+    live: Live<'a>,
+    message: (u64, u32),
+    data: Option<(u64, u32)>,
+    register: Option<Register<'a>>,
+}
+
+impl<'a> SendWr<'a> {
+    /// Has the first `len` bytes of `chunk` follow, which the device sees from now on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair does not have the chunk's pool for this, `EMSGSIZE` if the chunk is shorter.
+    #[inline(always)]
+    pub fn with(mut self, chunk: &mut Chunk, len: usize) -> Result<Self> {
+        let pool = self.live.reach.data.as_ref();
+        if !pool.is_some_and(|pool| chunk.is_of(pool)) {
+            return Err(EINVAL);
+        }
+        // INVARIANT: `reach` has the pool.
+        self.data = Some(chunk.part(len)?);
+        Ok(self)
+    }
+
+    /// Has the registration of `handle` go before the message, if it is mapped.
+    ///
+    /// From now on the memory counts as reachable: until the invalidation has completed, or until
+    /// the queue pair is in error and drained.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the handle is of other regions than the queue pair's.
+    #[inline(always)]
+    pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
+        // INVARIANT: The regions are those of `live`.
+        self.register = handle.register(&self.live)?;
+        Ok(self)
+    }
+
+    /// Posts it with one doorbell. Does not sleep.
+    ///
+    /// Without `signaled` a success is not reported and the place in the send queue
+    /// is only recycled by a later completion.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says; the registration may have been posted then, and counts as reachable.
+    #[inline(always)]
+    pub fn post(self, signaled: bool) -> Result {
+        self.post_for(signaled, &self.live.reach.send_cqe)
+    }
+
+    /// Posts it and reports by [`Handler::control_sent`] that its memory is free again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::post`].
+    pub fn post_control(self) -> Result {
+        self.post_for(true, &self.live.reach.control_cqe)
+    }
+
+    /// Posts it and reports by [`Handler::last_sent`] that it has been sent.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::post`].
+    pub fn post_last(self) -> Result {
+        self.post_for(true, &self.live.reach.last_cqe)
+    }
+
+    #[inline(always)]
+    fn post_for(&self, signaled: bool, cqe: &bindings::ib_cqe) -> Result {
+        let reach = self.live.reach;
+        let mut sges = [
+            reach.sge(self.message),
+            bindings::ib_sge::default(), //
+        ];
+        let mut count = 1;
+        if let Some(data) = self.data {
+            sges[1] = reach.sge(data);
+            count = 2;
+        }
+        let flags = if signaled {
+            bindings::ib_send_flags_IB_SEND_SIGNALED
+        } else {
+            0
+        };
+        let mut send = request(bindings::ib_wr_opcode_IB_WR_SEND, flags, cqe);
+        send.sg_list = sges.as_mut_ptr();
+        send.num_sge = count;
+
+        let mut chain = REGISTRATIONS;
+        let mut first: *const bindings::ib_send_wr = &send;
+        if let Some(register) = &self.register {
+            first = self.live.registrations(&mut chain, register, first);
+        }
+        // By the type invariant it names only what `reach` has.
+        self.live.post(first)
     }
 }

@@ -3,12 +3,14 @@
 //! What a queue pair is made of.
 
 use crate::rdma::{
-    bounce::Bounce,
     dma::{
         Chunk,
         Pool, //
     },
-    mr::Regions, //
+    mr::{
+        FixedMr,
+        Regions, //
+    }, //
 };
 use kernel::{
     alloc::KVVec,
@@ -38,8 +40,10 @@ pub struct Memory {
     pub receives: KVVec<Chunk>,
     /// The pool of the outgoing messages.
     pub messages: Arc<Pool>,
+    /// The pool of what may follow a message.
+    pub data: Option<Arc<Pool>>,
     /// What data is registered with.
     pub regions: Arc<Regions>,
-    /// What small transfers go through.
-    pub bounce: Option<Bounce>,
+    /// What is registered once for each connection.
+    pub fixed: Option<FixedMr>,
 }

@@ -28,10 +28,12 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::{
+        DataDirection,
+        ScatterList, //
+    },
     rdma::{
-        dma::Direction,
         mr::{
-            ScatterList,
             Segment, //
         }, //
     },
@@ -42,7 +44,8 @@ use crate::{
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 
 /// How often each thing is done.
@@ -97,9 +100,8 @@ fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
         let list = lists.pop().ok_or(EINVAL)?;
         let place = link.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
-        place.map(Direction::FromDevice, random_u64())?;
-        let register = place.register().ok_or(EINVAL)?;
-        link.qp.post_register(register)?;
+        place.map(DataDirection::FromDevice, random_u64())?;
+        link.qp.live(&rcu::read_lock())?.register(place)?;
     }
     link.revoke_all(0..count)?;
     for handle in 0..count {
@@ -201,9 +203,9 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                 link.arrived_spinning()?;
                 for number in 0..pieces {
                     let n = piece_size.min(len - number * piece_size);
-                    let segment = link.piece(number)?.give(n as u32)?;
+                    let segment = link.piece(number)?.expose(n)?;
                     fill(link, &[segment], n)?;
-                    let bytes = link.piece(number)?.take(n as u32);
+                    let bytes = link.piece(number)?.read(n);
                     if copy {
                         let skip = (number * piece_size) as _;
                         // SAFETY: The list has `count` entries that cover `len` bytes, and nobody else
@@ -234,7 +236,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
             place
                 .attach(list.take().ok_or(EINVAL)?)
                 .map_err(|_| EBUSY)?;
-            place.map(Direction::FromDevice, random_u64())?;
+            place.map(DataDirection::FromDevice, random_u64())?;
             let segments = link.segments(0)?;
             link.send(Some(0))?;
             link.arrived_spinning()?;
@@ -267,8 +269,8 @@ fn transfers(soft: &Soft) -> Result {
     };
     let mut link = Link::with(soft, &shape)?;
     for (name, how, direction) in [
-        ("read", Transfer::Read, Direction::ToDevice),
-        ("write", Transfer::Write, Direction::FromDevice),
+        ("read", Transfer::Read, DataDirection::ToDevice),
+        ("write", Transfer::Write, DataDirection::FromDevice),
     ] {
         let mut count = 1;
         while count <= CHUNK / PAGE_SIZE {

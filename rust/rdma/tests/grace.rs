@@ -10,18 +10,20 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::{
         ENOTCONN,
         ESHUTDOWN, //
     },
     rdma::{
-        bounce::Bounce,
         dma::{
-            Direction,
             Pool, //
         },
         link::Link,
-        mr::Regions,
+        mr::{
+            FixedMr,
+            Regions, //
+        },
         pd::Pd,
         qp::{
             Failure,
@@ -49,6 +51,7 @@ use kernel::{
             Full,
             Release, //
         },
+        rcu,
         Arc, //
     },
     time::{
@@ -64,11 +67,11 @@ const SENDS: u32 = 200;
 struct Nobody;
 
 impl Handler for Nobody {
-    fn received(&self, _: &Qp<Self>, _: &[u8], _: Flags) {}
-    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
-    fn control_sent(&self, _: &Qp<Self>) {}
-    fn last_sent(&self, _: &Qp<Self>) {}
-    fn failed(&self, _: Failure) {}
+    fn received(_: &Qp<Self>, _: &[u8], _: Flags) {}
+    fn invalidated(_: &Qp<Self>, _: usize) {}
+    fn control_sent(_: &Qp<Self>) {}
+    fn last_sent(_: &Qp<Self>) {}
+    fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
 /// No connection manager: a queue pair that takes requests, or none at all.
@@ -117,9 +120,10 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
     let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
-    let (messages, _) = Pool::new(&pd, 1, 64, Direction::ToDevice)?;
-    let (_, receives) = Pool::new(&pd, 1, 64, Direction::FromDevice)?;
-    let (bounce, _) = Bounce::new(&pd, &limits, 1, page, page)?;
+    let (messages, _) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
+    let (_, receives) = Pool::new(&pd, 1, 64, DataDirection::FromDevice)?;
+    let (data, chunks) = Pool::new(&pd, 1, page, DataDirection::Bidirectional)?;
+    let (fixed, _) = FixedMr::new(&pd, &limits, &data, &chunks, page)?;
     let sizes = Sizes {
         send: SENDS,
         send_sge: 2,
@@ -131,8 +135,9 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let memory = Memory {
         receives,
         messages,
+        data: Some(data),
         regions,
-        bounce: Some(bounce),
+        fixed: Some(fixed),
     };
     Qp::new(&pd, sizes, memory, Nobody)
 }
@@ -189,7 +194,7 @@ fn a_finished_one_is_not_connected(soft: &Soft) -> Result {
     let qp = bare(soft)?;
     connect(&qp, false)?;
     qp.retire();
-    check_eq!(qp.post_bounce(), Err(ENOTCONN));
+    check_eq!(qp.live(&rcu::read_lock()).err(), Some(ENOTCONN));
     // It is still there.
     check_eq!(connect(&qp, false), Err(EBUSY));
     let _ = qp.finish();
@@ -218,6 +223,10 @@ impl Fickle {
         self.done.store(true, Release);
     }
 
+    fn post_one(&self) -> Result {
+        self.qp.live(&rcu::read_lock())?.register_fixed()
+    }
+
     fn post(&self) {
         let (mut round, mut posted, mut turns) = (0, 0, 0u32);
         while !self.done.load(Acquire) {
@@ -231,10 +240,10 @@ impl Fickle {
                 (round, posted) = (now, 0);
             }
             // There must be room to drain with. The queue pair may be the next one already.
-            if posted < SENDS / 5 && self.qp.post_bounce().is_ok() {
+            if posted < SENDS / 5 && self.post_one().is_ok() {
                 posted += 1;
             }
-            let _ = self.qp.post_invalidate(0);
+            let _ = self.qp.invalidate(0);
         }
     }
 }
@@ -281,7 +290,7 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     connect(&qp, false)?;
     // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
     let cq = unsafe { (*qp.as_raw()).send_cq };
-    // SAFETY: As above. A device may have read it just before it is taken away.
+    // SAFETY: As above.
     let (event, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
     let event = event.ok_or(EINVAL)?;
     // SAFETY: The device is registered; no other test uses it meanwhile.
@@ -293,7 +302,7 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     unsafe { place.write(Some(look)) };
     let looks = || {
         LOOKS.store(0, Release);
-        // SAFETY: The queue is valid, and this is its handler, or has been.
+        // SAFETY: The queue is valid, and this is its handler.
         unsafe { event(cq, context) };
         fsleep(Delta::from_millis(100));
         LOOKS.load(Acquire)

@@ -12,20 +12,20 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::{
+        DataDirection,
+        DeviceBytes, //
+    },
     net::Namespace,
     rdma::{
-        bounce::{
-            Bounce,
-            Piece, //
-        },
         cm,
         dma::{
             Chunk,
-            Direction,
-            Part,
             Pool, //
         },
         mr::{
+            FixedMr,
+            FixedPart,
             Handle,
             Regions,
             Segment, //
@@ -51,6 +51,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        rcu,
         Arc, //
     },
 };
@@ -90,7 +91,7 @@ pub(super) const SHAPE: Shape = Shape {
 };
 /// Entries of the send queue.
 pub(super) const SENDS: u32 = 32;
-/// Pieces of bounce memory, and the size of each.
+/// Pieces of memory that the peer may write, and the size of each.
 pub(super) const PIECES: usize = 5;
 pub(super) const PIECE_SIZE: usize = 8192;
 /// Events in a record.
@@ -218,39 +219,59 @@ impl Record {
 }
 
 impl Handler for Record {
-    fn received(&self, _: &Qp<Self>, message: &[u8], flags: Flags) {
-        self.alone(|| {
-            let number = self.received.load(Relaxed);
-            self.add(Call::Received as u32);
-            self.received.store(number + 1, Release);
-            is_pattern(number, message) && !flags.is_unexpected()
+    fn received(qp: &Qp<Self>, message: &[u8], flags: Flags) {
+        qp.alone(|| {
+            let number = qp.received.load(Relaxed);
+            qp.add(Call::Received as u32);
+            qp.received.store(number + 1, Release);
+            is_pattern(number, message) && !flags.with_imm() && !flags.with_invalidate()
         });
     }
 
-    fn invalidated(&self, _: &Qp<Self>, handle: usize) {
-        self.alone(|| {
-            let open = self.regions.reachable_of(handle).is_some();
-            self.add(Call::Invalidated as u32 + handle as u32);
+    fn invalidated(qp: &Qp<Self>, handle: usize) {
+        qp.alone(|| {
+            let open = qp.regions.reachable_of(handle).is_some();
+            qp.add(Call::Invalidated as u32 + handle as u32);
             !open
         });
     }
 
-    fn control_sent(&self, _: &Qp<Self>) {
-        self.alone(|| {
-            self.add(Call::Control as u32);
+    fn control_sent(qp: &Qp<Self>) {
+        qp.alone(|| {
+            qp.add(Call::Control as u32);
             true
         });
     }
 
-    fn last_sent(&self, _: &Qp<Self>) {
-        self.alone(|| {
-            self.add(Call::Last as u32);
+    fn last_sent(qp: &Qp<Self>) {
+        qp.alone(|| {
+            qp.add(Call::Last as u32);
             true
         });
     }
 
-    fn failed(&self, _: Failure) {
-        self.failed.fetch_add(1, Relaxed);
+    fn failed(qp: &Qp<Self>, _: Failure) {
+        qp.failed.fetch_add(1, Relaxed);
+    }
+}
+
+/// A piece of memory that the peer may write as long as the connection lasts.
+pub(super) struct Piece {
+    chunk: Chunk,
+    part: FixedPart,
+}
+
+impl Piece {
+    /// Hands the first `len` bytes over; what the peer needs for them.
+    pub(super) fn expose(&self, len: usize) -> Result<Segment> {
+        self.chunk.sync_for_device(len);
+        // CAST: It is at most 64 KiB.
+        self.part.segment(len as u32)
+    }
+
+    /// What the peer has written to the first `len` bytes.
+    pub(super) fn read(&self, len: usize) -> DeviceBytes<'_> {
+        self.chunk.sync_for_cpu(len)
     }
 }
 
@@ -261,7 +282,7 @@ pub(super) struct Link {
     pub(super) peer: Peer,
     pub(super) handles: KVVec<Handle<List>>,
     pieces: KVVec<Piece>,
-    chunks: KVVec<Chunk>,
+    pub(super) chunks: KVVec<Chunk>,
     sent: u32,
     events: Arc<Events>,
     pub(super) regions: Arc<Regions>,
@@ -280,15 +301,20 @@ impl Link {
         let mut limits = soft.device.limits();
         limits.max_pages_per_mr = shape.pages;
         let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
-        let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, Direction::ToDevice)?;
-        let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, Direction::FromDevice)?;
-        let (bounce, pieces) = Bounce::new(
+        let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
+        let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
+        let (data, data_chunks) = Pool::new(
             &pd,
-            &soft.device.limits(),
             shape.pieces,
             shape.piece_size,
-            shape.reach,
+            DataDirection::Bidirectional,
         )?;
+        let (fixed, parts) =
+            FixedMr::new(&pd, &soft.device.limits(), &data, &data_chunks, shape.reach)?;
+        let mut pieces = KVVec::with_capacity(shape.pieces, GFP_KERNEL)?;
+        for (chunk, part) in data_chunks.into_iter().zip(parts) {
+            pieces.push(Piece { chunk, part }, GFP_KERNEL)?;
+        }
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {
             calls.push(Atomic::new(u32::MAX), GFP_KERNEL)?;
@@ -303,7 +329,7 @@ impl Link {
             running: Atomic::new(0),
         };
         let sizes = Sizes {
-            // Messages, registrations, invalidations, the bounce memory, and one to drain with.
+            // Messages, registrations, invalidations, the fixed region, and one to drain with.
             send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
             send_sge: 2,
             receive: RECEIVES,
@@ -314,8 +340,9 @@ impl Link {
         let memory = Memory {
             receives,
             messages,
+            data: Some(data),
             regions: regions.clone(),
-            bounce: Some(bounce),
+            fixed: Some(fixed),
         };
         let qp = Qp::new(&pd, sizes, memory, record)?;
         Self::connect(&qp, id, &events)?;
@@ -369,7 +396,7 @@ impl Link {
             rnr_retry_count: 7,
         })?;
         events.wait(&events.established)?;
-        qp.post_bounce()
+        qp.live(&rcu::read_lock())?.register_fixed()
     }
 
     /// Sends the first message, which tells an iWARP peer that it may send.
@@ -390,83 +417,78 @@ impl Link {
         self.greet()
     }
 
-    /// A piece of the bounce memory.
+    /// A piece of memory that the peer may write.
     pub(super) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
         self.pieces.get_mut(number).ok_or(EINVAL)
     }
 
     /// What the handler has recorded.
     pub(super) fn record(&self) -> &Record {
-        self.qp.handler()
+        &self.qp
     }
 
-    /// Fills the next message.
-    fn message(&mut self) -> Result<crate::rdma::dma::Message> {
-        let chunk = self
-            .chunks
-            .get_mut(self.sent as usize % SENDS as usize)
-            .ok_or(EINVAL)?;
+    /// Fills the next message; its memory and its length.
+    fn fill<'c>(chunks: &'c mut [Chunk], sent: &mut u32) -> Result<(&'c mut Chunk, usize)> {
+        let (number, place) = (*sent, *sent as usize % SENDS as usize);
+        let chunk = chunks.get_mut(place).ok_or(EINVAL)?;
         for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
-            *byte = pattern(self.sent, at);
+            *byte = pattern(number, at);
         }
-        let len = 4 + self.sent as usize % 61;
-        self.sent += 1;
-        chunk.message(len)
+        *sent += 1;
+        Ok((chunk, 4 + number as usize % 61))
     }
 
     /// Sends the next message, after the registration of a handle.
     pub(super) fn send(&mut self, handle: Option<usize>) -> Result {
-        let message = self.message()?;
-        let register = handle
-            .and_then(|number| self.handles.get_mut(number))
-            .and_then(|handle| handle.register());
-        self.qp.post_send(register, message, true)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        let mut wr = self.qp.live(&section)?.send(chunk, len)?;
+        if let Some(handle) = handle.and_then(|number| self.handles.get_mut(number)) {
+            wr = wr.register(handle)?;
+        }
+        wr.post(true)
     }
 
-    /// Sends the next message with its last `len` bytes in a piece of the bounce memory.
+    /// Sends the next message with its last `len` bytes in a piece.
     pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
         let number = self.sent;
-        let whole = self.message()?.len as usize;
+        let (chunk, whole) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let head = whole.checked_sub(len).ok_or(EINVAL)?;
         let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
-        let mut place = piece.place(len as u32);
+        let mut place = piece.chunk.place(len);
         for at in 0..place.len() {
             // SAFETY: It is one of the bytes.
             let byte = unsafe { place.as_mut_ptr().add(at) };
             // SAFETY: As above.
             unsafe { byte.write_volatile(pattern(number, head + at)) };
         }
-        let part = piece.part(len as u32)?;
-        let chunk = self
-            .chunks
-            .get_mut(number as usize % SENDS as usize)
-            .ok_or(EINVAL)?;
-        chunk
-            .bytes_mut()
-            .get_mut(head..)
-            .unwrap_or_default()
-            .fill(0);
-        let message = chunk.message(head)?.with(Some(part));
-        self.qp.post_send(None, message, true)
+        let rest = chunk.bytes_mut().get_mut(head..).unwrap_or_default();
+        rest.fill(0);
+        let section = rcu::read_lock();
+        let wr = self.qp.live(&section)?.send(chunk, head)?;
+        wr.with(&mut piece.chunk, len)?.post(true)
     }
 
-    /// Tries to send a message with a second part.
-    pub(super) fn send_with(&mut self, part: Part) -> Result {
+    /// Tries to send a message with a second part there.
+    pub(super) fn send_with(&mut self, data: &mut Chunk) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
-        let message = chunk.message(4)?.with(Some(part));
-        self.qp.post_send(None, message, true)
+        let section = rcu::read_lock();
+        let wr = self.qp.live(&section)?.send(chunk, 4)?;
+        wr.with(data, 4)?.post(true)
     }
 
     /// Sends the next message without asking for its completion.
     pub(super) fn send_unsignaled(&mut self) -> Result {
-        let message = self.message()?;
-        self.qp.post_send(None, message, false)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        self.qp.live(&section)?.send(chunk, len)?.post(false)
     }
 
     /// Sends the next message as a control message.
     pub(super) fn send_control(&mut self) -> Result {
-        let message = self.message()?;
-        self.qp.post_control(message)
+        let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
+        let section = rcu::read_lock();
+        self.qp.live(&section)?.send(chunk, len)?.post_control()
     }
 
     /// Waits until the peer has got all messages, in their order.
@@ -501,7 +523,7 @@ impl Link {
     }
 
     /// Attaches a list to a handle, maps it, and sends the registration.
-    pub(super) fn grant(&mut self, handle: usize, list: List, direction: Direction) -> Result {
+    pub(super) fn grant(&mut self, handle: usize, list: List, direction: DataDirection) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
         place.map(direction, random_u64())?;
@@ -519,7 +541,7 @@ impl Link {
     #[cfg(SRP_BENCH)]
     pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {
-            self.qp.post_invalidate(handle)?;
+            self.qp.invalidate(handle)?;
         }
         let handles = self.handles.get(handles).ok_or(EINVAL)?;
         self.peer
@@ -529,7 +551,7 @@ impl Link {
     /// Invalidates a handle and waits for it.
     pub(super) fn revoke(&self, handle: usize) -> Result {
         let before = self.record().count();
-        if !self.qp.post_invalidate(handle)? {
+        if !self.qp.invalidate(handle)? {
             return Err(EINVAL);
         }
         within(|| self.record().count() > before)

@@ -4,7 +4,7 @@
 
 use crate::{
     bindings,
-    rdma::mr::ScatterList, //
+    dma::ScatterList, //
 };
 use core::ptr::NonNull;
 use kernel::{

@@ -14,14 +14,16 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::{
+        DataDirection,
+        ScatterList, //
+    },
     errno::EOPNOTSUPP,
     rdma::{
-        dma::Direction,
         mr::{
             Handle,
             Region,
             Regions,
-            ScatterList,
             MAX_PER_HANDLE, //
         },
         pd::Pd, //
@@ -58,7 +60,7 @@ fn handle(soft: &Soft, per_handle: usize) -> Result<Handle<List>> {
 fn mapped(soft: &Soft, per_handle: usize, list: List) -> Result<Handle<List>> {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
-    handle.map(Direction::FromDevice, random_u64())?;
+    handle.map(DataDirection::FromDevice, random_u64())?;
     Ok(handle)
 }
 
@@ -100,13 +102,16 @@ fn becomes(soft: &Soft, list: List, lengths: &[u32]) -> Result {
 fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
-    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(E2BIG));
+    check_eq!(
+        handle.map(DataDirection::FromDevice, random_u64()),
+        Err(E2BIG)
+    );
     check_eq!(handle.segments().count(), 0);
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     check!(handle.detach()?.is_some());
     // It is as good as new.
     check!(handle.attach(List::scattered(1)?).is_ok());
-    handle.map(Direction::FromDevice, random_u64())?;
+    handle.map(DataDirection::FromDevice, random_u64())?;
     covers(&handle)
 }
 
@@ -211,11 +216,17 @@ fn long_entries_are_split(soft: &Soft) -> Result {
 
 fn nothing_is_refused(soft: &Soft) -> Result {
     let mut handle = handle(soft, 1)?;
-    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(EINVAL));
+    check_eq!(
+        handle.map(DataDirection::FromDevice, random_u64()),
+        Err(EINVAL)
+    );
     check!(handle.detach()?.is_none());
     check!(handle.attach(List::new(1, &[])?).is_ok());
-    check_eq!(handle.map(Direction::FromDevice, random_u64()), Err(EINVAL));
-    check!(handle.register().is_none());
+    check_eq!(
+        handle.map(DataDirection::FromDevice, random_u64()),
+        Err(EINVAL)
+    );
+    check!(handle.expose().is_none());
     check!(handle.attach(List::scattered(1)?).is_err());
     check!(handle.detach()?.is_some_and(|list| list.count() == 0));
     Ok(())
@@ -242,7 +253,7 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
     for _ in 0..ROUNDS {
         let list = handle.detach()?.ok_or(EINVAL)?;
         check!(handle.attach(list).is_ok());
-        handle.map(Direction::ToDevice, random_u64())?;
+        handle.map(DataDirection::ToDevice, random_u64())?;
         covers(&handle)?;
         let now = handle.segments().next().ok_or(EINVAL)?;
         check_eq!(now.key >> 8, last.key >> 8);
@@ -262,27 +273,25 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
 fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     let (regions, mut handles) = regions(soft, 1, 2)?;
     let handle = handles.first_mut().ok_or(EINVAL)?;
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     check!(handle.attach(List::scattered(5)?).is_ok());
-    check!(handle.register().is_none());
+    check!(handle.expose().is_none());
     for (direction, access) in [
         (
-            Direction::FromDevice,
+            DataDirection::FromDevice,
             bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
                 | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
         ),
         (
-            Direction::ToDevice,
+            DataDirection::ToDevice,
             bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
         ),
     ] {
         handle.map(direction, random_u64())?;
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
-        let register = handle.register().ok_or(EINVAL)?;
-        check_eq!(register.access as u32, access);
-        check_eq!(regions.of_register(&register)?.1.len(), 1);
+        check_eq!(handle.expose(), Some((2, access as i32)));
         let list = handle.detach()?.ok_or(EINVAL)?;
-        check!(handle.register().is_none());
+        check!(handle.expose().is_none());
         check!(handle.attach(list).is_ok());
         // Nobody has seen the end of the registration.
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
@@ -341,15 +350,12 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     );
     regions.bind()?;
     check_eq!(regions.bind(), Err(EBUSY));
-    let mut registers = KVec::new();
     for handle in [&mut handle, &mut other] {
         check!(handle.attach(List::scattered(6)?).is_ok());
-        handle.map(Direction::FromDevice, random_u64())?;
+        handle.map(DataDirection::FromDevice, random_u64())?;
         check!(handle.unreachable());
-        let register = handle.register().ok_or(EINVAL)?;
+        check_eq!(handle.expose().map(|(used, _)| used), Some(2));
         check!(!handle.unreachable());
-        check_eq!(regions.of_register(&register)?.1.len(), 1);
-        registers.push(register, GFP_KERNEL)?;
         check_eq!(handle.detach().err(), Some(EBUSY));
         check!(handle.get().is_some());
     }
@@ -374,13 +380,6 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     check!(other.detach()?.is_some());
     regions.unbind();
     check_eq!(regions.reachable(), 0);
-
-    // The next queue pair has nothing to do with registrations for this one.
-    regions.bind()?;
-    for register in &registers {
-        check!(regions.of_register(register).is_err());
-    }
-    regions.unbind();
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 use super::soft::Soft;
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ENOTCONN,
     net::{
         Namespace,
@@ -16,7 +17,6 @@ use crate::{
     rdma::{
         dma::{
             Chunk,
-            Direction,
             Pool, //
         },
         mr::Segment,
@@ -151,10 +151,14 @@ impl Peer {
     /// or else has its callbacks in that context.
     pub(super) fn new(soft: &Soft, poll_context: bindings::ib_poll_context) -> Result<Self> {
         let pd = Pd::new(soft.device.hold()?)?;
-        let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::FromDevice)?;
-        let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, Direction::ToDevice)?;
-        let source = Pool::new(&pd, 1, TRANSFER, Direction::ToDevice)?.1.pop();
-        let sink = Pool::new(&pd, 1, TRANSFER, Direction::FromDevice)?.1.pop();
+        let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::FromDevice)?;
+        let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::ToDevice)?;
+        let source = Pool::new(&pd, 1, TRANSFER, DataDirection::ToDevice)?
+            .1
+            .pop();
+        let sink = Pool::new(&pd, 1, TRANSFER, DataDirection::FromDevice)?
+            .1
+            .pop();
         let mut inner = UniqueArc::new(
             Inner {
                 pd,
@@ -298,10 +302,10 @@ impl Peer {
         for (at, byte) in chunk.bytes_mut().iter_mut().enumerate() {
             *byte = super::link::pattern(posted, at);
         }
-        let message = chunk.message(len)?;
+        let (addr, length) = chunk.part(len)?;
         let mut sge = bindings::ib_sge {
-            addr: message.addr,
-            length: message.len,
+            addr,
+            length,
             lkey: self.inner.pd.local_dma_lkey(),
         };
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND;
@@ -335,12 +339,12 @@ impl Peer {
             let len = segment.len as usize;
             let (opcode, addr) = match how {
                 Transfer::Read => {
-                    self.sink.give(len);
+                    self.sink.sync_for_device(len);
                     (bindings::ib_wr_opcode_IB_WR_RDMA_READ, self.sink.addr())
                 }
                 Transfer::Write => (
                     bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
-                    self.source.message(len)?.addr,
+                    self.source.part(len)?.0,
                 ),
             };
             let mut sge = bindings::ib_sge {
@@ -402,7 +406,7 @@ impl Peer {
 
     /// The first bytes of what was read by [`Self::transfer`].
     pub(super) fn sink(&self, len: usize) -> &[u8] {
-        self.sink.take(len)
+        self.sink.received(len)
     }
 
     /// The connection is down.
@@ -440,7 +444,7 @@ impl Inner {
 
     fn post_receive(&self, qp: *mut bindings::ib_qp, number: usize) -> Result {
         let chunk = self.receives.get(number % RECEIVES).ok_or(EINVAL)?;
-        chunk.give(chunk.size());
+        chunk.sync_for_device(chunk.size());
         let mut sge = bindings::ib_sge {
             addr: chunk.addr(),
             length: chunk.size() as u32,
@@ -542,7 +546,7 @@ impl Inner {
         let Some(chunk) = this.receives.get(number as usize % RECEIVES) else {
             return;
         };
-        let bytes = chunk.take(wc.byte_len as usize);
+        let bytes = chunk.received(wc.byte_len as usize);
         if !super::link::is_pattern(number, bytes) {
             this.disordered.fetch_add(1, Relaxed);
         }

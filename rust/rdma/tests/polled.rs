@@ -18,8 +18,8 @@ use super::{
     suite, //
 };
 use crate::{
+    dma::DataDirection,
     rdma::{
-        dma::Direction,
         qp::Qp, //
     },
     sync::race::race, //
@@ -65,7 +65,7 @@ fn nothing_comes_by_itself(soft: &Soft) -> Result {
         check_eq!(link.record().received(), before);
         within(|| {
             qp.poll();
-            qp.handler().received() >= 5 * round
+            qp.received() >= 5 * round
         })?;
         check_eq!(link.record().received(), 5 * round);
     }
@@ -76,14 +76,14 @@ fn nothing_comes_by_itself(soft: &Soft) -> Result {
 
 fn invalidation_is_found(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
-    check!(link.qp.post_invalidate(0)?);
+    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
+    check!(link.qp.invalidate(0)?);
     fsleep(Delta::from_millis(30));
     check!(link.take(0).is_err());
     let qp = link.qp.clone();
     within(|| {
         qp.poll();
-        qp.handler().count() >= 1
+        qp.count() >= 1
     })?;
     check!(link.take(0).is_ok());
     check_eq!(link.record().wrong(), 0);
@@ -111,7 +111,7 @@ impl Contest {
 
 fn look(contest: &Contest) {
     let begin = Instant::<Monotonic>::now();
-    while contest.qp.handler().received() < contest.wanted.load(Relaxed)
+    while contest.qp.received() < contest.wanted.load(Relaxed)
         && begin.elapsed().as_millis() < 20_000
     {
         for _ in 0..100 {
@@ -161,8 +161,8 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
     for _ in 0..5 {
         let before = link.record().received();
         link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
-        link.grant(2, List::scattered(3)?, Direction::FromDevice)?;
-        check!(link.qp.post_invalidate(2)?);
+        link.grant(2, List::scattered(3)?, DataDirection::FromDevice)?;
+        check!(link.qp.invalidate(2)?);
         race(&contest, &[look_until_shut, shut, look_until_shut])?;
         check!(link.take(2).is_ok());
         link.qp.disconnect();
@@ -176,8 +176,8 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
 fn shutdown_finds_the_rest(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for _ in 0..3 {
-        link.grant(1, List::scattered(3)?, Direction::FromDevice)?;
-        check!(link.qp.post_invalidate(1)?);
+        link.grant(1, List::scattered(3)?, DataDirection::FromDevice)?;
+        check!(link.qp.invalidate(1)?);
         link.send_control()?;
         link.qp.shutdown();
         check!(link.qp.is_shut_down());

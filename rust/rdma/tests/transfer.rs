@@ -25,11 +25,13 @@ use super::{
 };
 use crate::{
     bindings,
+    dma::{
+        DataDirection,
+        ScatterList, //
+    },
     errno::ENOTCONN,
     rdma::{
-        dma::Direction,
         mr::{
-            ScatterList,
             Segment, //
         }, //
     },
@@ -98,7 +100,7 @@ fn peer_reads_every_list(soft: &Soft) -> Result {
     for pieces in SHAPES {
         let mut list = list(pieces)?;
         list.fill(ours);
-        link.grant(0, list, Direction::ToDevice)?;
+        link.grant(0, list, DataDirection::ToDevice)?;
         let mut at = 0;
         for segment in &link.segments(0)? {
             let status = link.peer.transfer(Transfer::Read, segment)?;
@@ -118,7 +120,7 @@ fn peer_reads_every_list(soft: &Soft) -> Result {
 fn peer_writes_every_list(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for pieces in SHAPES {
-        link.grant(1, list(pieces)?, Direction::FromDevice)?;
+        link.grant(1, list(pieces)?, DataDirection::FromDevice)?;
         let mut at = 0;
         for segment in &link.segments(1)? {
             for byte in link.peer.source().iter_mut().take(segment.len as usize) {
@@ -165,7 +167,7 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
 }
 
 /// A connection with a list of our bytes in handle 0.
-fn granted(soft: &Soft, direction: Direction) -> Result<(Link, Segment)> {
+fn granted(soft: &Soft, direction: DataDirection) -> Result<(Link, Segment)> {
     let mut link = link(soft)?;
     let mut list = List::scattered(2)?;
     list.fill(ours);
@@ -175,13 +177,13 @@ fn granted(soft: &Soft, direction: Direction) -> Result<(Link, Segment)> {
 }
 
 fn revoked_memory_cannot_be_written(soft: &Soft) -> Result {
-    let (link, segment) = granted(soft, Direction::FromDevice)?;
+    let (link, segment) = granted(soft, DataDirection::FromDevice)?;
     link.revoke(0)?;
     refused(link, Transfer::Write, &segment)
 }
 
 fn revoked_memory_cannot_be_read(soft: &Soft) -> Result {
-    let (mut link, segment) = granted(soft, Direction::ToDevice)?;
+    let (mut link, segment) = granted(soft, DataDirection::ToDevice)?;
     let status = link.peer.transfer(Transfer::Read, &segment)?;
     check!(status.is_success());
     link.revoke(0)?;
@@ -189,31 +191,31 @@ fn revoked_memory_cannot_be_read(soft: &Soft) -> Result {
 }
 
 fn read_grant_cannot_be_written(soft: &Soft) -> Result {
-    let (link, segment) = granted(soft, Direction::ToDevice)?;
+    let (link, segment) = granted(soft, DataDirection::ToDevice)?;
     refused(link, Transfer::Write, &segment)
 }
 
 fn write_grant_cannot_be_read(soft: &Soft) -> Result {
-    let (link, segment) = granted(soft, Direction::FromDevice)?;
+    let (link, segment) = granted(soft, DataDirection::FromDevice)?;
     refused(link, Transfer::Read, &segment)
 }
 
 fn grant_ends_with_the_list(soft: &Soft) -> Result {
-    let (link, mut segment) = granted(soft, Direction::ToDevice)?;
+    let (link, mut segment) = granted(soft, DataDirection::ToDevice)?;
     segment.len += 1;
     refused(link, Transfer::Read, &segment)?;
-    let (link, mut segment) = granted(soft, Direction::FromDevice)?;
+    let (link, mut segment) = granted(soft, DataDirection::FromDevice)?;
     segment.addr -= 1;
     refused(link, Transfer::Write, &segment)
 }
 
 fn old_key_does_not_work_again(soft: &Soft) -> Result {
-    let (mut link, old) = granted(soft, Direction::ToDevice)?;
+    let (mut link, old) = granted(soft, DataDirection::ToDevice)?;
     link.revoke(0)?;
     // Until the random byte is another one.
     for _ in 0..8 {
         let list = link.take(0)?;
-        link.grant(0, list, Direction::ToDevice)?;
+        link.grant(0, list, DataDirection::ToDevice)?;
         let new = *link.segments(0)?.first().ok_or(EINVAL)?;
         if new.key != old.key {
             check!(link.peer.transfer(Transfer::Read, &new)?.is_success());
@@ -232,9 +234,8 @@ fn messages_stay_in_order(soft: &Soft) -> Result {
     const COUNT: u32 = 500;
     let mut link = link(soft)?;
     let qp = link.qp.clone();
-    link.peer
-        .send_all(COUNT, WINDOW, || qp.handler().received())?;
-    within(|| qp.handler().received() >= COUNT)?;
+    link.peer.send_all(COUNT, WINDOW, || qp.received())?;
+    within(|| qp.received() >= COUNT)?;
     drop(qp);
     check_eq!(link.record().received(), COUNT);
     end(link)
@@ -258,7 +259,7 @@ fn sends_are_recycled(soft: &Soft) -> Result {
 fn completions_keep_their_order(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for handle in 0..HANDLES {
-        link.grant(handle, List::scattered(5)?, Direction::FromDevice)?;
+        link.grant(handle, List::scattered(5)?, DataDirection::FromDevice)?;
     }
     check_eq!(link.regions.reachable(), 2 * HANDLES);
     check_eq!(link.record().count(), 0);
@@ -266,9 +267,9 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
         link.send_control()?;
-        check!(link.qp.post_invalidate(handle)?);
+        check!(link.qp.invalidate(handle)?);
     }
-    check_eq!(link.qp.post_invalidate(HANDLES), Err(EINVAL));
+    check_eq!(link.qp.invalidate(HANDLES), Err(EINVAL));
     let calls = 2 * HANDLES;
     within(|| link.record().count() as usize >= calls)?;
     link.arrived()?;
@@ -282,7 +283,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     check_eq!(link.record().count() as usize, calls);
     check_eq!(link.regions.reachable(), 0);
     for handle in 0..HANDLES {
-        check_eq!(link.qp.post_invalidate(handle), Ok(false));
+        check_eq!(link.qp.invalidate(handle), Ok(false));
         check_eq!(link.take(handle)?.len() as usize, 5 * PAGE_SIZE);
     }
     end(link)
@@ -291,12 +292,16 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
 fn memory_of_others_is_refused(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let mut other = Link::new(soft)?;
-    other.grant(0, List::scattered(1)?, Direction::FromDevice)?;
+    other.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
     // The handle of the one, the queue pair of the other.
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.send(Some(0)), Err(EINVAL));
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.regions.reachable(), 0);
+    // And its messages.
+    core::mem::swap(&mut link.chunks, &mut other.chunks);
+    check_eq!(link.send_unsignaled(), Err(EINVAL));
+    core::mem::swap(&mut link.chunks, &mut other.chunks);
     other.revoke(0)?;
     check!(other.take(0).is_ok());
     end(other)?;
@@ -305,15 +310,15 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
 
 fn shutdown_is_the_end(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
+    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
     let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
     // In the middle of things: messages both ways, an invalidation.
-    link.grant(1, List::scattered(1)?, Direction::FromDevice)?;
+    link.grant(1, List::scattered(1)?, DataDirection::FromDevice)?;
     for _ in 0..WINDOW {
         link.peer.send(40)?;
     }
     link.send_control()?;
-    check!(link.qp.post_invalidate(1)?);
+    check!(link.qp.invalidate(1)?);
     link.qp.shutdown();
     check!(link.qp.is_shut_down());
     let (count, received) = (link.record().count(), link.record().received());
@@ -388,7 +393,7 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
 
 fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     let mut first = link(soft)?;
-    first.grant(0, List::scattered(3)?, Direction::FromDevice)?;
+    first.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
     let Link {
         peer,
         handles,
@@ -404,7 +409,7 @@ fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     drop(peer);
 
     let mut second = link(soft)?;
-    second.grant(0, List::scattered(3)?, Direction::FromDevice)?;
+    second.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
     second.revoke(0)?;
     let Link {
         peer, handles, qp, ..
@@ -418,7 +423,7 @@ fn any_order_of_drops_is_good(soft: &Soft) -> Result {
 fn connections_repeat(soft: &Soft) -> Result {
     for _ in 0..4 {
         let mut link = link(soft)?;
-        link.grant(0, List::scattered(1)?, Direction::FromDevice)?;
+        link.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
         link.revoke(0)?;
         end(link)?;
     }
@@ -429,10 +434,10 @@ fn connects_again(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for round in 0..3 {
         // One region that the peer can reach, one that is being invalidated, one that is free.
-        link.grant(0, List::scattered(5)?, Direction::FromDevice)?;
-        link.grant(1, List::scattered(1)?, Direction::ToDevice)?;
+        link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
+        link.grant(1, List::scattered(1)?, DataDirection::ToDevice)?;
         let old = *link.segments(0)?.first().ok_or(EINVAL)?;
-        check!(link.qp.post_invalidate(1)?);
+        check!(link.qp.invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
         link.qp.disconnect();
@@ -448,7 +453,7 @@ fn connects_again(soft: &Soft) -> Result {
 
         // All handles work, and the old key does not.
         for handle in [0, 1, 2] {
-            link.grant(handle, List::scattered(3)?, Direction::FromDevice)?;
+            link.grant(handle, List::scattered(3)?, DataDirection::FromDevice)?;
             check!(link.segments(handle)?.iter().all(|new| *new != old));
             let segment = *link.segments(handle)?.first().ok_or(EINVAL)?;
             for byte in link.peer.source() {

@@ -2,10 +2,7 @@
 
 //! Taking commands back from the target, for the error handler.
 
-use super::{
-    Channel,
-    Connection, //
-};
+use super::Connection;
 use crate::{
     deadline::Deadline,
     scsi::ScsiResult,
@@ -36,7 +33,7 @@ fn is_out(word: &Word) -> bool {
     matches!(word.state(), State::Posted | State::Aborting)
 }
 
-impl Channel {
+impl Connection {
     /// The slot that has the command of `owner`, its number and state.
     pub fn find(&self, owner: Owner) -> Option<(u16, &Cell, Word)> {
         let all = (0u16..).zip(&self.slots);
@@ -58,13 +55,13 @@ impl Channel {
 
     /// The target says that it will not touch the command of this slot any more: ends it, if its
     /// state is still `word`.
-    pub fn finish_abort(&self, connection: &Connection, index: u16, word: Word) {
+    pub fn finish_abort(&self, index: u16, word: Word) {
         if let Some(cell) = self.slots.get(usize::from(index)) {
-            self.take_back(connection, cell, word, ScsiResult::DID_ABORT);
+            self.take_back(cell, word, ScsiResult::DID_ABORT);
         }
     }
 
-    fn take_back(&self, connection: &Connection, cell: &Cell, word: Word, result: ScsiResult) {
+    fn take_back(&self, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
         if self.is_lost() {
             // The end of the connection is that of the command.
@@ -73,7 +70,7 @@ impl Channel {
         cell.recall(word.generation());
         if let Some(slot) = cell.take_from(word, Event::Answer) {
             self.counts.unanswered.increment();
-            self.settle(connection, cell, slot, result);
+            self.conclude(cell, slot, result);
         }
     }
 
@@ -107,11 +104,11 @@ impl Channel {
 
     /// The target says that it will not touch these commands for the unit any more, which were sent on
     /// this channel before: ends them. Those that have not timed out are tried again.
-    pub fn finish_unit(&self, connection: &Connection, lun: Lun, all: &[(&Cell, Word)]) {
+    pub fn finish_unit(&self, lun: Lun, all: &[(&Cell, Word)]) {
         for &(cell, before) in all {
             let same = |now: &Word| is_out(now) && now.generation() == before.generation();
             if let Some(word) = cell.for_unit(lun).filter(same) {
-                self.take_back(connection, cell, word, ScsiResult::DID_RESET);
+                self.take_back(cell, word, ScsiResult::DID_RESET);
             }
         }
     }

@@ -7,6 +7,7 @@ use super::{
     Held, //
 };
 use crate::{
+    errno::ENOTCONN,
     scsi::{
         Busy,
         Command,
@@ -32,7 +33,7 @@ impl Channel {
         let cmd = slot.handle.detach().ok().flatten();
         slot.release_after(Event::Cancel);
         match cmd {
-            Some(cmd) if why == ENOMEM => self.busy(cmd),
+            Some(cmd) if why == ENOMEM || why == ENOTCONN => self.busy(cmd),
             Some(cmd) => {
                 session_log_ratelimited!(
                     Warning,

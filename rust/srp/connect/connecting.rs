@@ -29,7 +29,7 @@ impl Drop for Connecting<'_> {
             self.attempt.events().go_dead();
             connection.hang_up();
             connection.shutdown();
-            connection.handler().close();
+            connection.close();
             connection.retire();
             self.retired.add(connection);
         }

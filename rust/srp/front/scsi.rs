@@ -160,13 +160,13 @@ impl Io {
     }
 
     fn open(&self) -> impl Iterator<Item = &Arc<Connection>> + '_ {
-        self.connections.iter().filter(|c| c.handler().is_open())
+        self.connections.iter().filter(|c| c.is_open())
     }
 
     /// The unused credits of the connected channel that has the fewest, below 0 if the target has taken back what is in
     /// use; 0 if none is.
     pub fn least_credits(&self) -> i32 {
-        let credits = self.open().map(|c| c.handler().credits());
+        let credits = self.open().map(|c| c.credits());
         credits.min().unwrap_or(0)
     }
 
@@ -174,7 +174,7 @@ impl Io {
     #[inline]
     fn channel_for(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
         let own = self.connections.get(usize::from(hw_queue))?;
-        if own.handler().is_open() {
+        if own.is_open() {
             return Some(own);
         }
         let after = self.connections.iter().skip(usize::from(hw_queue) + 1);
@@ -182,7 +182,7 @@ impl Io {
         // One that nobody has to look at. Without any the own one says why.
         Some(
             others
-                .find(|c| c.handler().is_open() && !c.is_polled())
+                .find(|c| c.is_open() && !c.is_polled())
                 .unwrap_or(own),
         )
     }
@@ -194,14 +194,14 @@ impl Io {
             index: tag.index,
         };
         self.connections.iter().find_map(|connection| {
-            let (index, cell, word) = connection.handler().find(owner)?;
+            let (index, cell, word) = connection.find(owner)?;
             Some((connection, index, cell, word))
         })
     }
 
     /// What was counted for each channel, connected or not.
     pub fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
-        self.connections.iter().map(|c| c.handler().counts())
+        self.connections.iter().map(|c| c.counts())
     }
 
     /// What was counted for the session.
@@ -210,21 +210,18 @@ impl Io {
     }
 
     /// Resets a unit and ends the commands for it that were sent on this channel.
-    fn reset_unit(&self, connection: &Connection, lun: Lun) -> bool {
-        let channel = connection.handler();
+    fn reset_unit(&self, channel: &Connection, lun: Lun) -> bool {
         // Another reset that ends meanwhile lets the midlayer send commands behind this one.
         let Ok(commands) = channel.all_out(lun) else {
             return false;
         };
-        let result = channel
-            .task
-            .run(connection, Function::LunReset, lun, NO_TASK);
+        let result = channel.task.run(channel, Function::LunReset, lun, NO_TASK);
         if self.failed("reset of a unit", result) {
             return false;
         }
-        channel.finish_unit(connection, lun, &commands);
+        channel.finish_unit(lun, &commands);
         for other in self.connections.iter() {
-            other.handler().probe.recall(lun);
+            other.probe.recall(lun);
         }
         true
     }
@@ -258,7 +255,7 @@ impl Driver for Io {
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
         let tag = cmd.tag();
         match self.channel_for(tag.hw_queue) {
-            Some(connection) => connection.handler().queue(connection, cmd, tag),
+            Some(connection) => connection.queue(cmd, tag),
             None => Err(Rejected {
                 cmd,
                 why: Busy::Host,
@@ -276,11 +273,10 @@ impl Driver for Io {
         let Some(tag) = cmd.tag() else {
             return Disposition::Failed;
         };
-        let Some((connection, index, cell, word)) = self.find(tag) else {
+        let Some((channel, index, cell, word)) = self.find(tag) else {
             // It has been completed meanwhile.
             return Disposition::Success;
         };
-        let channel = connection.handler();
         let generation = word.generation();
         match word.state() {
             SlotState::Free => return Disposition::Success,
@@ -294,12 +290,12 @@ impl Driver for Io {
                     let result =
                         channel
                             .task
-                            .run(connection, Function::AbortTask, lun, task.to_wire());
+                            .run(channel, Function::AbortTask, lun, task.to_wire());
                     // Anything but "complete" proves nothing, so the command stays ours, unless the
                     // target has answered it meanwhile or the connection is lost.
                     if !self.failed("abort of a command", result) {
                         let aborting = word.with_state(SlotState::Aborting);
-                        channel.finish_abort(connection, index, aborting);
+                        channel.finish_abort(index, aborting);
                     } else if cell.holds(generation) && !channel.is_lost() {
                         return Disposition::Failed;
                     }
@@ -325,7 +321,7 @@ impl Driver for Io {
         // The answer on a channel comes after all that was sent on it before, and proves nothing for
         // another channel, where a command may still be on its way.
         for connection in self.connections.iter() {
-            if connection.handler().has_out(lun) {
+            if connection.has_out(lun) {
                 if !self.reset_unit(connection, lun) {
                     return Disposition::Failed;
                 }
@@ -341,7 +337,7 @@ impl Driver for Io {
             return Disposition::Failed;
         }
         for connection in self.connections.iter() {
-            connection.handler().wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
+            connection.wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
         }
         // If a command that has timed out is still held, the midlayer hears of failure.
         Disposition::Success

@@ -323,7 +323,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check!(empty.count(CMD) > 0);
     let (channels, host) = session.parts();
     let channels = channels.ok_or(ENOENT)?;
-    let channel = channels.first().ok_or(ENOENT)?.handler();
+    let channel = channels.first().ok_or(ENOENT)?;
     check!(channel.is_open() && channels.len() == 1);
     // Each command gave back the credit that it took.
     check_eq!(channel.credits(), REQ_LIM as i32);
@@ -377,7 +377,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     let data = |number| target.request(number).map(|asked| asked.data);
     check_eq!(get::<38>(&data(0)?, 27), get::<38>(&data(1)?, 27));
     let (channels, _) = session.parts();
-    let open = |channels: &Channels| channels.iter().filter(|c| c.handler().is_open()).count();
+    let open = |channels: &Channels| channels.iter().filter(|c| c.is_open()).count();
     check_eq!(channels.map(|channels| open(&channels)), Some(2));
     target.has_heard(|heard| &heard.confirmed, 2)?;
     stand.end(&session);

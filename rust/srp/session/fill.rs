@@ -59,7 +59,7 @@ impl Fill {
 }
 
 fn is_missing(connection: &&Arc<Connection>) -> bool {
-    !connection.handler().is_open()
+    !connection.is_open()
 }
 
 impl Session {

@@ -87,8 +87,7 @@ impl Session {
         }
         let woken = self.keep_alive.woken.xchg(false, Relaxed);
         let (channels, _) = self.parts();
-        for connection in channels.iter().flat_map(|all| all.iter()) {
-            let channel = connection.handler();
+        for channel in channels.iter().flat_map(|all| all.iter()) {
             // Each has a way of its own through the network.
             if !channel.probe.is_idle(channel.ended()) && !woken {
                 continue;
@@ -97,8 +96,8 @@ impl Session {
             let _posting = rcu::read_lock();
             // Without commands that the target has, one that waits for a credit comes first.
             let asked = match channel.has_any_out() {
-                true => channel.probe.ask(connection).map(|_| ()),
-                false => channel.probe.send(connection),
+                true => channel.probe.ask(channel).map(|_| ()),
+                false => channel.probe.send(channel),
             };
             match asked {
                 Ok(()) => {}

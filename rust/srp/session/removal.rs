@@ -105,7 +105,7 @@ impl Session {
     pub(in crate::srp) fn ended(&self) -> i32 {
         let channels = self.live.lock().channels.clone();
         let counts = channels.iter().flat_map(|all| all.iter());
-        counts.fold(0, |sum, c| sum.wrapping_add(c.handler().ended()))
+        counts.fold(0, |sum, c| sum.wrapping_add(c.ended()))
     }
 
     fn tear_down(self: &Arc<Self>) {
@@ -187,8 +187,8 @@ impl Session {
     fn ask(&self, first: bool) -> Result<(), Lost> {
         let (channels, _) = self.parts();
         let all = channels.iter().flat_map(|all| all.iter());
-        for connection in all.filter(|c| c.handler().is_open()) {
-            match connection.handler().probe.ask(connection) {
+        for connection in all.filter(|c| c.is_open()) {
+            match connection.probe.ask(connection) {
                 Ok(true) => {}
                 Err(Lost::KeepAlive) if first => {}
                 Ok(false) | Err(Lost::KeepAlive) => return Err(Lost::RemovalSilence),
@@ -204,14 +204,12 @@ impl Session {
 fn log_out(channels: &[Arc<Connection>]) {
     let begin = monotonic_ns();
     for connection in channels {
-        connection.handler().begin_log_out(connection);
+        connection.begin_log_out();
     }
     for connection in channels {
         let gone = monotonic_ns().saturating_sub(begin) / 1_000_000;
         let left = i64::from(LOG_OUT_TIMEOUT_MS).saturating_sub(gone);
-        connection
-            .handler()
-            .end_log_out(Msecs::try_from(left).unwrap_or(0));
+        connection.end_log_out(Msecs::try_from(left).unwrap_or(0));
     }
 }
 

@@ -76,8 +76,7 @@ impl DelayedItem<STARVING> for Session {
             return;
         };
         let mut wait = false;
-        for connection in channels.iter() {
-            let channel = connection.handler();
+        for channel in channels.iter() {
             match channel.look_for_credits() {
                 Verdict::Rest => {}
                 Verdict::Again => wait = true,

@@ -5,11 +5,11 @@
 use super::target::Script;
 use crate::{
     bindings,
+    dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
         dma::{
             Chunk,
-            Direction,
             Pool, //
         },
         link::Link,
@@ -44,6 +44,7 @@ use kernel::{
     prelude::*,
     str::CStrExt,
     sync::{
+        rcu,
         Arc,
         Mutex, //
     },
@@ -66,8 +67,8 @@ pub(super) struct Ear {
 impl Ear {
     /// A queue pair that is not connected.
     pub(super) fn listen(pd: &Arc<Pd>, script: Arc<dyn Script>) -> Result<Arc<Qp<Self>>> {
-        let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, Direction::FromDevice)?;
-        let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, Direction::ToDevice)?;
+        let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, DataDirection::FromDevice)?;
+        let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, DataDirection::ToDevice)?;
         let (regions, _) = Regions::new::<Command>(pd, &pd.device().limits(), 0, 1)?;
         let ear = Self {
             script,
@@ -84,41 +85,43 @@ impl Ear {
         let memory = Memory {
             receives,
             messages,
+            data: None,
             regions,
-            bounce: None,
+            fixed: None,
         };
         Qp::new(pd, sizes, memory, ear)
     }
 }
 
 impl Handler for Ear {
-    fn received(&self, qp: &Qp<Self>, message: &[u8], _: Flags) {
-        let mut replies = self.replies.lock();
+    fn received(qp: &Qp<Self>, message: &[u8], _: Flags) {
+        let mut replies = qp.replies.lock();
         let (chunks, count) = &mut *replies;
         let Some(chunk) = chunks.get_mut(*count % MESSAGES as usize) else {
             return;
         };
-        let len = self.script.told(message, chunk.bytes_mut());
+        let len = qp.script.told(message, chunk.bytes_mut());
         if len == 0 {
             return;
         }
         *count += 1;
-        let sent = chunk
-            .message(len)
-            .and_then(|message| qp.post_send(None, message, true));
+        let section = rcu::read_lock();
+        let sent = qp
+            .live(&section)
+            .and_then(|live| live.send(chunk, len)?.post(true));
         if sent.is_err() {
             pr_err!("the target cannot reply\n");
         }
     }
 
-    fn invalidated(&self, _: &Qp<Self>, _: usize) {}
+    fn invalidated(_: &Qp<Self>, _: usize) {}
 
-    fn control_sent(&self, _: &Qp<Self>) {}
+    fn control_sent(_: &Qp<Self>) {}
 
-    fn last_sent(&self, _: &Qp<Self>) {}
+    fn last_sent(_: &Qp<Self>) {}
 
     // The other side may go as it likes.
-    fn failed(&self, _: Failure) {}
+    fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
 /// The identifier of a request, as what the queue pair is made on.

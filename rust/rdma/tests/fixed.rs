@@ -19,11 +19,19 @@ use super::{
     soft::Soft,
     suite, //
 };
-use crate::rdma::{
-    bounce::Bounce,
-    dma::DeviceBytes,
-    mr::Segment,
-    pd::Pd, //
+use crate::{
+    dma::{
+        DataDirection,
+        DeviceBytes, //
+    },
+    rdma::{
+        dma::Pool,
+        mr::{
+            FixedMr,
+            Segment, //
+        },
+        pd::Pd, //
+    }, //
 };
 use kernel::prelude::*;
 
@@ -45,7 +53,7 @@ fn byte(bytes: DeviceBytes<'_>, at: usize) -> Option<u8> {
 /// Has the peer write the first `len` bytes of each piece, and looks at them.
 fn written(link: &mut Link, len: usize) -> Result {
     for number in 0..PIECES {
-        let segment = link.piece(number)?.give(len as u32)?;
+        let segment = link.piece(number)?.expose(len)?;
         for (at, byte) in link.peer.source().iter_mut().take(len).enumerate() {
             *byte = theirs(number, at);
         }
@@ -56,7 +64,7 @@ fn written(link: &mut Link, len: usize) -> Result {
     link.peer.send(4)?;
     within(|| link.record().received() > before)?;
     for number in 0..PIECES {
-        let bytes = link.piece(number)?.take(len as u32);
+        let bytes = link.piece(number)?.read(len);
         check_eq!(bytes.len(), len);
         for at in 0..len {
             check_eq!(byte(bytes, at), Some(theirs(number, at)));
@@ -86,29 +94,29 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
 
 fn memory_ends_with_the_last_piece(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
-    let mut segment = link.piece(PIECES - 1)?.give(PIECE_SIZE as u32)?;
+    let mut segment = link.piece(PIECES - 1)?.expose(PIECE_SIZE)?;
     segment.addr += 1;
     refused(link, Transfer::Write, &segment)?;
     let mut link = Link::new(soft)?;
-    let mut segment = link.piece(0)?.give(1)?;
+    let mut segment = link.piece(0)?.expose(1)?;
     segment.addr -= 1;
     refused(link, Transfer::Write, &segment)
 }
 
 fn memory_cannot_be_read(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
-    let segment = link.piece(1)?.give(64)?;
+    let segment = link.piece(1)?.expose(64)?;
     refused(link, Transfer::Read, &segment)
 }
 
 fn each_connection_has_its_own_key(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
     written(&mut link, 100)?;
-    let old = link.piece(0)?.give(100)?;
+    let old = link.piece(0)?.expose(100)?;
     link.qp.disconnect();
     link.again(soft)?;
     written(&mut link, 100)?;
-    let new = link.piece(0)?.give(100)?;
+    let new = link.piece(0)?.expose(100)?;
     check!((old.addr, old.key) != (new.addr, new.key));
     refused(link, Transfer::Write, &old)
 }
@@ -121,11 +129,11 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
             ..SHAPE
         },
     )?;
-    let half = PIECE_SIZE as u32 / 2;
-    check_eq!(link.piece(1)?.give(half + 1).err(), Some(EMSGSIZE));
+    let half = PIECE_SIZE / 2;
+    check_eq!(link.piece(1)?.expose(half + 1).err(), Some(EMSGSIZE));
     // What follows there is the next piece.
-    written(&mut link, half as usize)?;
-    let mut segment = link.piece(PIECES - 1)?.give(half)?;
+    written(&mut link, half)?;
+    let mut segment = link.piece(PIECES - 1)?.expose(half)?;
     segment.addr += 1;
     refused(link, Transfer::Write, &segment)
 }
@@ -137,13 +145,11 @@ fn messages_have_two_parts(soft: &Soft) -> Result {
         link.send_parted(round % PIECES, 1 + round % 4)?;
         link.arrived()?;
     }
-    // A piece of other memory, of this domain or not, is not sent.
-    let limits = soft.device.limits();
-    let page = limits.mr_page_size as usize;
+    // Other memory, of this domain or not, is not sent.
     for pd in [link.pd.clone(), Pd::new(soft.device.hold()?)?] {
-        let (_, mut pieces) = Bounce::new(&pd, &limits, 1, page, 0)?;
-        let part = pieces.first_mut().ok_or(EINVAL)?.part(4)?;
-        check_eq!(link.send_with(part).err(), Some(EINVAL));
+        let (_, mut chunks) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
+        let chunk = chunks.first_mut().ok_or(EINVAL)?;
+        check_eq!(link.send_with(chunk).err(), Some(EINVAL));
     }
     check_eq!(link.record().wrong() + link.record().failed(), 0);
     Ok(())
@@ -153,40 +159,51 @@ fn sizes_are_checked(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     let mut limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
+    let both = DataDirection::Bidirectional;
     for (count, size, reach) in [
         (4, page / 2, page / 2),
-        (4, page + 1, page + 1),
+        (4, page + 1, page),
         (4, page + 64, page),
         (4, page, 2 * page),
-        (4, 0, 0),
+        (4, page, page / 2),
+        (4, page, 0),
         (0, page, page),
-        (0, page, 0),
-        (usize::MAX, page, page),
     ] {
-        let wrong = Bounce::new(&pd, &limits, count, size, reach);
+        let (pool, chunks) = Pool::new(&pd, count, size, both)?;
+        let wrong = FixedMr::new(&pd, &limits, &pool, &chunks, reach);
         check_eq!(wrong.err(), Some(EINVAL));
     }
+    let (pool, chunks) = Pool::new(&pd, 8, 2 * page, both)?;
+    // The chunks of another pool, and those of one that the device only reads.
+    let (other, _) = Pool::new(&pd, 8, 2 * page, both)?;
+    let wrong = FixedMr::new(&pd, &limits, &other, &chunks, page);
+    check_eq!(wrong.err(), Some(EINVAL));
+    let (reads, read) = Pool::new(&pd, 8, 2 * page, DataDirection::ToDevice)?;
+    let wrong = FixedMr::new(&pd, &limits, &reads, &read, page);
+    check_eq!(wrong.err(), Some(EINVAL));
     limits.max_pages_per_mr = 15;
-    let large = Bounce::new(&pd, &limits, 8, 2 * page, 2 * page);
+    let large = FixedMr::new(&pd, &limits, &pool, &chunks, 2 * page);
     check_eq!(large.err(), Some(EINVAL));
     limits.max_pages_per_mr = 16;
-    for (size, reach) in [
-        (2 * page, 2 * page),
-        (2 * page, page),
-        (3 * page, 2 * page),
-        (700, 0),
-    ] {
-        let (bounce, mut pieces) = Bounce::new(&pd, &limits, 8, size, reach)?;
-        check_eq!(pieces.len(), 8);
-        check_eq!(bounce.bytes(), 8 * size.next_multiple_of(64));
-        let piece = pieces.get_mut(7).ok_or(EINVAL)?;
-        check_eq!(piece.give(reach as u32).is_ok(), reach > 0);
-        check_eq!(piece.give(reach as u32 + 1).err(), Some(EMSGSIZE));
-        check!(piece.part(size as u32).is_ok());
-        check_eq!(piece.part(size as u32 + 1).err(), Some(EMSGSIZE));
-        check_eq!(piece.place(u32::MAX).len(), size);
-        check_eq!(piece.take(u32::MAX).len(), size);
+    for reach in [2 * page, page] {
+        let (_mr, parts) = FixedMr::new(&pd, &limits, &pool, &chunks, reach)?;
+        check_eq!(parts.len(), 8);
+        let part = parts.get(7).ok_or(EINVAL)?;
+        check!(part.segment(reach as u32).is_ok());
+        check_eq!(part.segment(reach as u32 + 1).err(), Some(EMSGSIZE));
     }
+    Ok(())
+}
+
+/// What a chunk gives out is never more than it has.
+fn chunks_end(soft: &Soft) -> Result {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let (_, mut chunks) = Pool::new(&pd, 2, 700, DataDirection::Bidirectional)?;
+    let chunk = chunks.first_mut().ok_or(EINVAL)?;
+    check!(chunk.part(700).is_ok());
+    check_eq!(chunk.part(701).err(), Some(EMSGSIZE));
+    check_eq!(chunk.place(usize::MAX).len(), 700);
+    check_eq!(chunk.sync_for_cpu(usize::MAX).len(), 700);
     Ok(())
 }
 
@@ -201,6 +218,7 @@ macro_rules! suites {
                 only_the_beginning_of_a_piece_is_reached,
                 messages_have_two_parts,
                 sizes_are_checked,
+                chunks_end,
             ]);
         )*
     };
@@ -208,6 +226,6 @@ macro_rules! suites {
 
 suites!(
     // siw answers reads without a look at the access.
-    srp_bounce_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [memory_cannot_be_read];
-    srp_bounce_siw siw crate::rdma::tests::soft::Kind::Siw, [];
+    srp_fixed_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [memory_cannot_be_read];
+    srp_fixed_siw siw crate::rdma::tests::soft::Kind::Siw, [];
 );

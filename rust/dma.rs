@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a device reaches, as the abstractions that hand it on to each other describe it.
+//!
+//! C headers: [`include/linux/dma-direction.h`](srctree/include/linux/dma-direction.h),
+//! [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h).
+
+use crate::{
+    bindings,
+    compat::dma_direction, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+/// Where data goes, `enum dma_data_direction`. As in the kernel crate's `dma`, which a kernel without Rust lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataDirection {
+    /// The CPU and the device write, both read.
+    Bidirectional,
+    /// The CPU writes, the device reads.
+    ToDevice,
+    /// The device writes, the CPU reads.
+    FromDevice,
+    /// Nowhere: no memory can be mapped so.
+    None,
+}
+
+impl DataDirection {
+    pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
+        match self {
+            Self::Bidirectional => dma_direction::BIDIRECTIONAL,
+            Self::ToDevice => dma_direction::TO_DEVICE,
+            Self::FromDevice => dma_direction::FROM_DEVICE,
+            Self::None => dma_direction::NONE,
+        }
+    }
+
+    pub(crate) fn from_raw(raw: bindings::dma_data_direction) -> Self {
+        match raw {
+            dma_direction::BIDIRECTIONAL => Self::Bidirectional,
+            dma_direction::TO_DEVICE => Self::ToDevice,
+            dma_direction::FROM_DEVICE => Self::FromDevice,
+            _ => Self::None,
+        }
+    }
+}
+
+/// An object with a scatter list.
+///
+/// # Safety
+///
+/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
+/// memory must stay valid and in place until the object is dropped or given away.
+pub unsafe trait ScatterList {
+    /// The first entry.
+    fn list(&self) -> *mut bindings::scatterlist;
+    /// The number of entries, as mapped by nobody.
+    fn count(&self) -> u32;
+    /// The number of bytes.
+    fn len(&self) -> u32;
+    /// There are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Bytes that a device may change at any time, so that there is no reference to them.
+///
+/// # Invariants
+///
+/// `ptr` is valid for reads of `len` bytes for `'a`.
+#[derive(Clone, Copy)]
+pub struct DeviceBytes<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    owner: PhantomData<&'a ()>,
+}
+
+impl DeviceBytes<'_> {
+    /// # Safety
+    ///
+    /// `ptr` is valid for reads of `len` bytes for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
+        // INVARIANT: By this function's contract.
+        Self {
+            ptr,
+            len,
+            owner: PhantomData,
+        }
+    }
+
+    /// Where they are.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// How many they are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        // INVARIANT: The slice is borrowed for `'a`.
+        Self {
+            ptr: NonNull::from(bytes).cast(),
+            len: bytes.len(),
+            owner: PhantomData,
+        }
+    }
+}
+
+/// Bytes that a device may read or change at any time, to be filled in.
+///
+/// # Invariants
+///
+/// They are valid for writes, too, and there is no reference to them.
+pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
+
+impl DeviceBytesMut<'_> {
+    /// # Safety
+    ///
+    /// `ptr` is valid for reads and writes of `len` bytes for `'a`, to which there is no reference.
+    #[inline(always)]
+    pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
+        // INVARIANT: By this function's contract.
+        // SAFETY: By this function's contract.
+        Self(unsafe { DeviceBytes::new(ptr, len) })
+    }
+
+    /// Where they are.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.ptr.as_ptr()
+    }
+
+    /// Makes them 0 from the one with the number `first` on.
+    pub fn clear_from(&mut self, first: usize) {
+        let first = first.min(self.len());
+        // SAFETY: It is at most the end of the bytes.
+        let from = unsafe { self.as_mut_ptr().add(first) };
+        // SAFETY: By the type invariant; so many are left.
+        unsafe { from.write_bytes(0, self.len() - first) };
+    }
+}
+
+impl<'a> core::ops::Deref for DeviceBytesMut<'a> {
+    type Target = DeviceBytes<'a>;
+
+    #[inline]
+    fn deref(&self) -> &DeviceBytes<'a> {
+        &self.0
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A region for the life of a connection.
+//!
+//! The peer may write to it at any time. To copy what it has written costs less than to register and invalidate for each
+//! small transfer (Gfarm paper, figure 5).
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+
+use super::{
+    raw::{
+        alloc,
+        free,
+        name_anew, //
+    },
+    Segment, //
+};
+use crate::{
+    bindings,
+    dma::DataDirection,
+    rdma::{
+        device::Limits,
+        dma::{
+            Chunk,
+            Pool, //
+        },
+        pd::Pd,
+        qp::Live, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// One region of the first bytes of each chunk of a pool, which a peer may write as long as a connection lasts. It goes into
+/// one queue pair, which has it alone: it is made anew for each of its connections.
+pub struct FixedMr(Arc<Inner>);
+
+/// What a [`FixedMr`] and its [`FixedPart`]s share.
+///
+/// # Invariants
+///
+/// `mr` is a valid region. It is changed by `renew` only, with no queue pair, and none that a [`Live`] could name. `list`
+/// has the DMA addresses of memory of `pool`.
+struct Inner {
+    mr: Atomic<*mut bindings::ib_mr>,
+    /// A queue pair may have been told to register the region.
+    posted: Atomic<bool>,
+    /// What the region is called now, for [`FixedPart`]s.
+    key: Atomic<u32>,
+    base: Atomic<u64>,
+    /// An entry for each chunk.
+    list: KVVec<bindings::scatterlist>,
+    /// Bytes of each.
+    size: u32,
+    pages: u32,
+    page_size: u32,
+    iova_mask: u64,
+    pd: Arc<Pd>,
+    // Dropped after the region.
+    _pool: Arc<Pool>,
+}
+
+// SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the one
+// caller of `renew`.
+unsafe impl Send for Inner {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for Inner {}
+
+impl FixedMr {
+    /// Allocates a region of the first `size` bytes of each of these chunks of `pool`. Also returns the parts of the
+    /// region, in the order of the chunks. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no chunk, or one of another pool, if the device only reads the pool, if `size` or the size of
+    /// the chunks is no multiple of the device's page size, or `size` is 0 or above that of the chunks, or if one region does not
+    /// cover all; otherwise `ENOMEM` or what the device driver says.
+    pub fn new(
+        pd: &Arc<Pd>,
+        limits: &Limits,
+        pool: &Arc<Pool>,
+        chunks: &[Chunk],
+        size: usize,
+    ) -> Result<(Self, KVVec<FixedPart>)> {
+        // It is a power of two.
+        let page_mask = limits.mr_page_size as usize - 1;
+        let wrong = |chunk: &Chunk| {
+            !chunk.is_of(pool) || chunk.size() < size || (chunk.size() | size) & page_mask != 0
+        };
+        let all = chunks.len().checked_mul(size).ok_or(EINVAL)?;
+        let pages = u32::try_from(all / (page_mask + 1)).map_err(|_| EINVAL)?;
+        if !pool.is_for(pd, DataDirection::FromDevice)
+            || pages == 0
+            || pages > limits.max_pages_per_mr
+            || chunks.iter().any(wrong)
+        {
+            return Err(EINVAL);
+        }
+        let size = u32::try_from(size).map_err(|_| EINVAL)?;
+        let mut list = KVVec::new();
+        list.extend_with(chunks.len(), bindings::scatterlist::default(), GFP_KERNEL)?;
+        // SAFETY: The table has this many entries.
+        unsafe { bindings::sg_init_table(list.as_mut_ptr(), list.len() as u32) };
+        for (entry, chunk) in list.iter_mut().zip(chunks) {
+            // SAFETY: The entry is valid.
+            unsafe { bindings::srp_helper_sg_set_dma(entry, chunk.addr(), size) };
+        }
+        // INVARIANT: It was made just now, and the chunks are of the pool.
+        let inner = Inner {
+            mr: Atomic::new(alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)?),
+            posted: Atomic::new(false),
+            key: Atomic::new(0),
+            base: Atomic::new(0),
+            list,
+            size,
+            pages,
+            page_size: limits.mr_page_size,
+            iova_mask: limits.iova_mask,
+            pd: pd.clone(),
+            _pool: pool.clone(),
+        };
+        inner.renew()?;
+        let mr = Arc::new(inner, GFP_KERNEL)?;
+        let mut parts = KVVec::with_capacity(chunks.len(), GFP_KERNEL)?;
+        for index in 0..chunks.len() as u64 {
+            let part = FixedPart {
+                mr: mr.clone(),
+                offset: index * u64::from(size),
+            };
+            parts.push(part, GFP_KERNEL)?;
+        }
+        Ok((Self(mr), parts))
+    }
+
+    /// Prepares the registration for a new queue pair. A region of which nobody knows whether the
+    /// device has it registered is made anew. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says.
+    pub(in crate::rdma) fn renew(&self) -> Result {
+        self.0.renew()
+    }
+
+    /// The registration to post: region, key and access. From now on it counts as done.
+    pub(in crate::rdma) fn registration(
+        &self,
+        _live: &Live<'_>,
+    ) -> (*mut bindings::ib_mr, u32, i32) {
+        let inner = &*self.0;
+        inner.posted.store(true, Relaxed);
+        // The standard wants local write with remote write.
+        let access = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+        let mr = inner.mr.load(Relaxed);
+        (mr, inner.key.load(Relaxed), access as i32)
+    }
+
+    /// The region belongs to this domain.
+    pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.0.pd, pd)
+    }
+}
+
+impl Inner {
+    fn renew(&self) -> Result {
+        if self.posted.load(Relaxed) {
+            let new = alloc(
+                &self.pd,
+                bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
+                self.pages,
+            )?;
+            // INVARIANT: It is described below; the caller has no queue pair.
+            let old = self.mr.xchg(new, Relaxed);
+            // SAFETY: By the type invariant it was valid, and no queue pair is left, nor anybody who has it from
+            // a `Live`.
+            unsafe { free(old) };
+            self.posted.store(false, Relaxed);
+        }
+        let mr = self.mr.load(Relaxed);
+        let mut offset = 0;
+        // SAFETY: The region is valid and not posted; the table has this many entries with DMA
+        // addresses. It is only read.
+        let n = unsafe {
+            bindings::ib_map_mr_sg(
+                mr,
+                self.list.as_ptr().cast_mut(),
+                self.list.len() as i32,
+                &mut offset,
+                self.page_size,
+            )
+        };
+        // SAFETY: The region is valid, and only `renew` changes it.
+        let got = unsafe { (*mr).length };
+        if n < 0 {
+            return Err(Error::from_errno(n));
+        }
+        if n as usize != self.list.len() || got != self.list.len() as u64 * u64::from(self.size) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The region is valid and ours.
+        let (key, base) = unsafe { name_anew(mr, self.iova_mask, crate::sys::random_u64()) };
+        self.key.store(key, Relaxed);
+        self.base.store(base, Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the region is valid. The queue pair that was told of it, if
+        // any, held this object until it was drained and destroyed.
+        unsafe { free(self.mr.load(Relaxed)) };
+    }
+}
+
+/// What a [`FixedMr`] has of one chunk.
+pub struct FixedPart {
+    mr: Arc<Inner>,
+    offset: u64,
+}
+
+impl FixedPart {
+    /// What the peer needs to write the first `len` bytes, on the present connection.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if it may not write so many.
+    #[inline(always)]
+    pub fn segment(&self, len: u32) -> Result<Segment> {
+        if len > self.mr.size {
+            return Err(EMSGSIZE);
+        }
+        Ok(Segment {
+            addr: self.mr.base.load(Relaxed) + self.offset,
+            key: self.mr.key.load(Relaxed),
+            len,
+        })
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a channel's own that small data goes through, instead of being registered for each command.
+//!
+//! Each slot has a [`Piece`]. What is sent as immediate data is copied there and follows the message. The target may write to
+//! the first bytes of each piece, all of which are one region, registered once for each connection; what it has written is
+//! copied. A target that writes when it should not changes what the next command in that slot reads or sends, at this
+//! target, and nothing else.
+
+use crate::{
+    dma::{
+        DataDirection,
+        DeviceBytes,
+        DeviceBytesMut, //
+    },
+    rdma::{
+        device::Limits,
+        dma::{
+            Chunk,
+            Pool, //
+        },
+        mr::{
+            FixedMr,
+            FixedPart,
+            Segment, //
+        },
+        pd::Pd, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The memory for small data of one channel.
+#[derive(Default)]
+pub struct Bounce {
+    /// Where it is, for the queue pair.
+    pub pool: Option<Arc<Pool>>,
+    /// What the target may write of it, for the queue pair.
+    pub fixed: Option<FixedMr>,
+    /// The pieces, one for each slot; none if no data goes this way.
+    pub pieces: KVVec<Piece>,
+}
+
+impl Bounce {
+    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::new`], and unless `reach` is 0 those of [`FixedMr::new`].
+    pub fn new(
+        pd: &Arc<Pd>,
+        limits: &Limits,
+        count: usize,
+        size: usize,
+        reach: usize,
+    ) -> Result<Self> {
+        let direction = match reach {
+            0 => DataDirection::ToDevice,
+            _ => DataDirection::Bidirectional,
+        };
+        let (pool, chunks) = Pool::new(pd, count, size, direction)?;
+        let (fixed, parts) = match reach {
+            0 => (None, KVVec::new()),
+            _ => {
+                let (mr, parts) = FixedMr::new(pd, limits, &pool, &chunks, reach)?;
+                (Some(mr), parts)
+            }
+        };
+        let mut parts = parts.into_iter();
+        let mut pieces = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for chunk in chunks {
+            let part = parts.next();
+            pieces.push(Piece { chunk, part }, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            pool: Some(pool),
+            fixed,
+            pieces,
+        })
+    }
+}
+
+/// The memory of one slot.
+pub struct Piece {
+    chunk: Chunk,
+    part: Option<FixedPart>,
+}
+
+impl Piece {
+    /// Makes the first `len` bytes 0, so that what the target does not write shows nothing. For before
+    /// [`Piece::expose`].
+    #[cold]
+    #[inline(never)]
+    pub fn clear(&mut self, len: u32) {
+        self.place(len).clear_from(0);
+    }
+
+    /// Hands the first `len` bytes to the device, and says what the target needs to write there.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if it may not write so many.
+    #[inline(always)]
+    pub fn expose(&mut self, len: u32) -> Result<Segment> {
+        let segment = self.part.as_ref().ok_or(EMSGSIZE)?.segment(len)?;
+        self.chunk.sync_for_device(len as usize);
+        Ok(segment)
+    }
+
+    /// What the target has written to the first `len` bytes.
+    #[inline]
+    pub fn read(&self, len: u32) -> DeviceBytes<'_> {
+        self.chunk.sync_for_cpu(len as usize)
+    }
+
+    /// The first `len` bytes, or less if there are not so many, to be filled in.
+    #[inline(always)]
+    pub fn place(&mut self, len: u32) -> DeviceBytesMut<'_> {
+        self.chunk.place(len as usize)
+    }
+
+    /// All of it, to be sent with a message.
+    #[inline(always)]
+    pub fn chunk(&mut self) -> &mut Chunk {
+        &mut self.chunk
+    }
+}

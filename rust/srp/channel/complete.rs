@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way of a command back: its response, the end of its registration, the midlayer.
+
+use super::{
+    Channel,
+    Connection,
+    Held, //
+};
+use crate::{
+    rdma::{
+        qp::{
+            self,
+            Failure, //
+        },
+        wc::Flags, //
+    },
+    scsi::ScsiResult,
+    srp::{
+        error::{
+            Lost,
+            Violation, //
+        },
+        log::session_log_ratelimited,
+        logic::{
+            registration::Way,
+            slot::{
+                Event,
+                State,
+                Word, //
+            },
+            tag::{
+                Kind,
+                Tag, //
+            }, //
+        },
+        mapping,
+        probe::PROBE,
+        proto::rsp::{
+            Good,
+            Rsp,
+            Transferred, //
+        },
+        slot::{
+            Cell,
+            Slot, //
+        },
+        trace, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+impl qp::Handler for Channel {
+    #[inline(always)]
+    fn received(connection: &Connection, message: &[u8], flags: Flags) {
+        // After a violation nothing from this target counts any more.
+        if connection.failed.load(Relaxed) {
+            return;
+        }
+        // SRP has neither.
+        let odd = flags.with_imm() || flags.with_invalidate();
+        if !odd && connection.good(message) {
+            return;
+        }
+        let result = match odd {
+            true => Err(Violation::Flags),
+            false => connection.message(message),
+        };
+        if let Err(violation) = result {
+            connection.fail(Lost::Violation(violation));
+        }
+    }
+
+    #[inline(always)]
+    fn invalidated(connection: &Connection, handle: usize) {
+        let Some(cell) = connection.slots.get(handle) else {
+            return;
+        };
+        let word = cell.word();
+        if word.state() != State::Invalidating {
+            return;
+        }
+        if let Some(slot) = cell.hold(word) {
+            let result = slot.result;
+            connection.end(slot, result);
+        }
+    }
+
+    fn control_sent(connection: &Connection) {
+        connection.replies.sent();
+    }
+
+    fn last_sent(connection: &Connection) {
+        connection.logged_out.complete_all();
+    }
+
+    fn failed(connection: &Connection, failure: Failure) {
+        connection.fail(Lost::Qp(failure));
+    }
+}
+
+impl Connection {
+    /// Takes the usual response, and says whether it was one.
+    #[inline]
+    fn good(&self, bytes: &[u8]) -> bool {
+        let Some(good) = Good::parse(bytes) else {
+            return false;
+        };
+        let tag = Tag::from_wire(good.tag);
+        let Kind::Command(index) = tag.kind() else {
+            return false;
+        };
+        let Some(cell) = self.slots.get(usize::from(index)) else {
+            return false;
+        };
+        if tag.channel() != self.index {
+            return false;
+        }
+        let posted = Word::new(State::Posted, tag.generation());
+        let Some(slot) = cell.take_from(posted, Event::Answer) else {
+            return false;
+        };
+        self.counts.answered(slot.way, slot.len);
+        if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
+            cmd.copy_to_buffer(piece.read(slot.len));
+        }
+        let credits = self.give_credits(good.req_lim_delta);
+        self.conclude(cell, slot, ScsiResult::status(0));
+        if let Err(violation) = credits {
+            self.fail(Lost::Violation(violation));
+        }
+        true
+    }
+
+    /// Takes any response.
+    pub(super) fn response(&self, rsp: &Rsp<'_>) -> Result<(), Violation> {
+        self.give_credits(rsp.req_lim_delta)?;
+        let tag = Tag::from_wire(rsp.tag);
+        let unknown = Violation::Tag(rsp.tag);
+        if tag.channel() != self.index {
+            return Err(unknown);
+        }
+        let index = match tag.kind() {
+            Kind::TskMgmt(0) if self.task.answer(tag, rsp.tmf_status()) => return Ok(()),
+            Kind::TskMgmt(PROBE) if self.probe.answer(tag) => return Ok(()),
+            Kind::TskMgmt(_) => return Err(unknown),
+            Kind::Command(index) => usize::from(index),
+        };
+        let cell = self.slots.get(index).ok_or(unknown)?;
+        let posted = Word::new(State::Posted, tag.generation());
+        let Some(slot) = cell
+            .take_from(posted, Event::Answer)
+            .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
+        else {
+            // It may have crossed a reset of the unit on another channel.
+            return if cell.is_recalled(tag.generation()) || self.is_lost() {
+                Ok(())
+            } else {
+                Err(unknown)
+            };
+        };
+        let (result, len) = self.result(&slot, rsp);
+        self.counts.answered(slot.way, len);
+        self.conclude(cell, slot, result);
+        Ok(())
+    }
+
+    /// The target is done with the command of a slot in state Responded, which ends like this: invalidates its
+    /// registrations, or ends it at once if there are none.
+    #[inline(always)]
+    pub(super) fn conclude(&self, cell: &Cell, mut slot: Held<'_>, result: ScsiResult) {
+        let index = slot.index;
+        trace::response(self, &slot, slot.word(), result);
+        if !slot.way.is_dynamic() {
+            self.end(slot, result);
+            return;
+        }
+        slot.result = result;
+        let word = slot.word().with_state(State::Invalidating);
+        trace::invalidate(self, &slot, slot.word());
+        // Handed over first: the completion may come before the doorbell returns.
+        slot.release_after(Event::Invalidate);
+        match self.invalidate(usize::from(index)) {
+            Ok(true) => {}
+            Ok(false) => {
+                if let Some(slot) = cell.take_from(word, Event::Fail) {
+                    let result = slot.result;
+                    self.end(slot, result);
+                }
+            }
+            Err(e) => self.fail(Lost::Post(e)),
+        }
+    }
+}
+
+impl Channel {
+    /// Takes over what a response says about the command of a slot; also returns how many bytes of its data went.
+    fn result(&self, slot: &Slot, rsp: &Rsp<'_>) -> (ScsiResult, u32) {
+        let Some(cmd) = slot.handle.get() else {
+            return (ScsiResult::DID_ERROR, 0);
+        };
+        match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
+            Ok(mut outcome) => {
+                if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
+                    if !mapping::is_cleared(cmd) {
+                        let known = outcome.transferred();
+                        if known != Transferred::AllButResid {
+                            // The rest may be of another user.
+                            outcome.resid = cmd.data_len();
+                        }
+                        let again = match known {
+                            Transferred::UpTo(block) => {
+                                cmd.len_up_to(block) > 0 && !cmd.is_failfast_driver()
+                            }
+                            Transferred::NoSense => true,
+                            Transferred::AllButResid | Transferred::Unknown => false,
+                        };
+                        if again {
+                            cmd.set_resid(outcome.resid);
+                            return (ScsiResult::DID_SOFT_ERROR, cmd.data_len() - outcome.resid);
+                        }
+                    }
+                    cmd.copy_to_buffer(piece.read(cmd.data_len() - outcome.resid));
+                }
+                cmd.set_resid(outcome.resid);
+                if !outcome.sense.is_empty() {
+                    cmd.set_sense(outcome.sense);
+                }
+                (
+                    ScsiResult::status(outcome.status),
+                    cmd.data_len() - outcome.resid,
+                )
+            }
+            Err(fault) => {
+                session_log_ratelimited!(
+                    Warning,
+                    self.session,
+                    "response to a command: {}",
+                    format_args!("{fault}")
+                );
+                (ScsiResult::DID_ERROR, 0)
+            }
+        }
+    }
+
+    /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
+    pub(super) fn sweep(&self) {
+        for cell in &self.slots {
+            // The error handler may move a command from Posted to Aborting meanwhile, once.
+            let mut word = cell.word();
+            let mut taken = cell.take_from(word, Event::Fail);
+            if taken.is_none() {
+                word = cell.word();
+                taken = cell.take_from(word, Event::Fail);
+            }
+            if let Some(slot) = taken {
+                let result = match word.state() {
+                    // The target has done it; only the invalidation was missing.
+                    State::Responded | State::Invalidating => slot.result,
+                    _ => {
+                        self.counts.unanswered.increment();
+                        lost_result(&slot)
+                    }
+                };
+                self.end(slot, result);
+            }
+        }
+        self.settled.complete_all();
+    }
+
+    /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
+    /// and completing it means giving it up.
+    #[inline(always)]
+    fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
+        let Ok(cmd) = slot.handle.detach() else {
+            // The drained connection will free it.
+            self.fail(Lost::Post(EBUSY));
+            slot.result = result;
+            slot.release();
+            return;
+        };
+        trace::done(self, &slot, slot.word(), result);
+        // Before the midlayer can use the tag again.
+        match slot.word().state() {
+            State::Failed => slot.release_after(Event::Drained),
+            _ => slot.release_after(Event::Finish),
+        }
+        if let Some(cmd) = cmd {
+            cmd.done(result);
+        }
+        if self.waiters.load(Relaxed) != 0 {
+            self.settled.complete_all();
+        }
+    }
+}
+
+/// The result of a command that was lost with its connection. `DID_RESET` has it tried again however
+/// often that happens, within the time that the midlayer gives a command; the other one counts, and is
+/// an error at once for those who want to know.
+fn lost_result(slot: &Slot) -> ScsiResult {
+    match slot.handle.get() {
+        Some(cmd) if !cmd.is_failfast() => ScsiResult::DID_RESET,
+        _ => ScsiResult::DID_TRANSPORT_DISRUPTED,
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the target sends beside the usual responses: requests, which are answered, and its logout.
+
+use super::Connection;
+use crate::{
+    rdma::dma::Chunk,
+    srp::{
+        error::{
+            Lost,
+            Violation, //
+        },
+        log::session_log_ratelimited,
+        logic::send_queue::ANSWERS,
+        proto::{
+            error::BuildError,
+            message::Message,
+            misc::{
+                self,
+                AerReq, //
+            },
+            sense::Sense, //
+        },
+    },
+    sync::state_cell::StateCell,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
+    }, //
+};
+
+/// Memory for answers to the target, which go out and are sent one after the other.
+pub(super) struct Replies {
+    memory: KVec<StateCell<Chunk>>,
+    /// Answers that went out, and that were sent, modulo 2^32; changed by completion callbacks
+    /// only, of which one runs at a time.
+    out: Atomic<u32>,
+    sent: Atomic<u32>,
+}
+
+impl Replies {
+    pub(super) fn new(chunks: &mut KVVec<Chunk>) -> Result<Self> {
+        let mut memory = KVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
+        for _ in 0..ANSWERS {
+            let chunk = chunks.pop().ok_or(ENOMEM)?;
+            memory.push(StateCell::new(0, chunk), GFP_KERNEL)?;
+        }
+        Ok(Self {
+            memory,
+            out: Atomic::new(0),
+            sent: Atomic::new(0),
+        })
+    }
+
+    /// The queue pair that the answers went out on is gone.
+    pub(super) fn reset(&self) {
+        self.sent.store(self.out.load(Relaxed), Relaxed);
+    }
+
+    /// The memory of the oldest answer may be used again.
+    pub(super) fn sent(&self) {
+        self.sent
+            .store(self.sent.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+}
+
+impl Connection {
+    /// Takes any message but the usual response.
+    #[cold]
+    pub(super) fn message(&self, bytes: &[u8]) -> Result<(), Violation> {
+        match Message::parse(bytes).map_err(Violation::Message)? {
+            Message::Rsp(rsp) => self.response(&rsp),
+            Message::CredReq(request) => {
+                self.give_credits(request.req_lim_delta)?;
+                self.reply(|iu| misc::cred_rsp(iu, request.tag))
+            }
+            Message::AerReq(request) => {
+                self.give_credits(request.req_lim_delta)?;
+                self.report(&request);
+                self.reply(|iu| misc::aer_rsp(iu, request.tag))
+            }
+            Message::TLogout(logout) => {
+                self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
+                Ok(())
+            }
+        }
+    }
+
+    /// An event that the target reports.
+    fn report(&self, request: &AerReq<'_>) {
+        if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
+            self.session.units_changed();
+        } else {
+            session_log_ratelimited!(
+                Warning,
+                self.session,
+                "event report of the target for LUN {} ignored",
+                format_args!("{:?}", request.lun)
+            );
+        }
+    }
+
+    /// Answers a request of the target.
+    fn reply(
+        &self,
+        build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
+    ) -> Result<(), Violation> {
+        let replies = &self.replies;
+        let out = replies.out.load(Relaxed);
+        if out.wrapping_sub(replies.sent.load(Relaxed)) >= ANSWERS {
+            return Err(Violation::Request);
+        }
+        let cell = replies.memory.get((out % ANSWERS) as usize);
+        let mut iu = cell
+            .and_then(|cell| cell.acquire(0, 0))
+            .ok_or(Violation::Request)?;
+        let section = rcu::read_lock();
+        let wr = match build(iu.bytes_mut()) {
+            Ok(len) => self.live(&section).and_then(|live| live.send(&mut iu, len)),
+            Err(_) => Err(EMSGSIZE),
+        };
+        iu.release(0);
+        replies.out.store(out.wrapping_add(1), Relaxed);
+        if let Err(e) = wr.and_then(|wr| wr.post_control()) {
+            self.fail(Lost::Post(e));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way of a command to the target.
+
+use super::{
+    Connection,
+    Held, //
+};
+use crate::{
+    scsi::{
+        self,
+        Command,
+        Rejected,
+        ScsiResult, //
+    },
+    srp::{
+        error::Lost,
+        logic::{
+            credit,
+            registration,
+            slot::Event,
+            tag::Tag, //
+        },
+        mapping,
+        proto::ids::Lun,
+        slot::Owner,
+        trace, //
+    },
+    sys::random_u16, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    }, //
+};
+
+impl Connection {
+    /// Sends a command that has this tag.
+    ///
+    /// # Errors
+    ///
+    /// Gives the command back if its slot is still in use or no credit is left.
+    ///
+    /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
+    #[inline(always)]
+    pub fn queue(&self, cmd: Command, tag: scsi::Tag) -> Result<(), Rejected> {
+        // The end of the connection waits for this section, and then ends what was posted in it.
+        let posting = rcu::read_lock();
+        if self.is_lost() {
+            return self.refuse(cmd);
+        }
+        let scsi::Tag { hw_queue, index } = tag;
+        let Some(cell) = self.slots.get(usize::from(index)) else {
+            cmd.done(ScsiResult::DID_ERROR);
+            return Ok(());
+        };
+        let random = random_u16();
+        let owner = Owner { hw_queue, index };
+        // The slot with the number of the tag is free, unless a command of a hardware queue has it
+        // whose channel is missing.
+        match cell.claim(random, Lun(cmd.lun()), owner) {
+            Some(slot) => self.send(&posting, cmd, slot, index),
+            None => self.queue_anywhere(&posting, cmd, random, owner),
+        }
+    }
+
+    /// Sends a command from any free slot.
+    #[cold]
+    #[inline(never)]
+    fn queue_anywhere(
+        &self,
+        posting: &rcu::Guard,
+        cmd: Command,
+        random: u16,
+        owner: Owner,
+    ) -> Result<(), Rejected> {
+        let lun = Lun(cmd.lun());
+        let mut slots = (0u16..).zip(&self.slots);
+        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, owner)?))) {
+            Some((index, slot)) => self.send(posting, cmd, slot, index),
+            None => self.busy(cmd),
+        }
+    }
+
+    /// Sends a command from its slot, the one with this number.
+    #[inline(always)]
+    fn send(
+        &self,
+        posting: &rcu::Guard,
+        cmd: Command,
+        mut slot: Held<'_>,
+        index: u16,
+    ) -> Result<(), Rejected> {
+        if !self.take_credit(credit::RESERVE_COMMAND) {
+            slot.release_after(Event::Cancel);
+            return self.without_credit(cmd);
+        }
+        if let Err(cmd) = slot.handle.attach(cmd) {
+            let _ = self.give_credits(1);
+            slot.release_after(Event::Cancel);
+            return self.busy(cmd);
+        }
+        let limits = registration::Limits {
+            immediate: self.immediate.load(Relaxed),
+            static_read: self.session.geometry.static_read,
+        };
+        let prepared = match Tag::command(slot.word().generation(), self.index, index) {
+            Some(tag) => self
+                .live(posting)
+                .and_then(|live| mapping::prepare(&mut slot, &live, tag.to_wire(), limits)),
+            None => Err(EINVAL),
+        };
+        let wr = match prepared {
+            Ok(wr) => wr,
+            Err(e) => return self.unprepared(slot, e),
+        };
+        trace::send(self, &slot, slot.word());
+        // The completion of an invalidation recycles the sends before it.
+        let signaled = !slot.way.is_dynamic() && self.counts.signal();
+        // The answer may come before the doorbell returns, so the slot is handed over first.
+        slot.release_after(Event::Post);
+        let posted = wr.post(signaled);
+        if let Err(e) = posted {
+            self.fail(Lost::Post(e));
+        }
+        Ok(())
+    }
+}
