@@ -8,7 +8,8 @@
 //! error handler, see [`command`].
 //!
 //! What is not supported: bidirectional commands, protection information (T10-PI), reserved
-//! commands, polled queues, host-wide tags, per-command driver data, queue maps.
+//! commands, host-wide tags, per-command driver data, and a driver's own map of hardware queues: the
+//! last ones are the polled ones, the CPUs share the others.
 //!
 //! C headers: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h),
 //! [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)

@@ -120,8 +120,8 @@ struct Stage {
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
 /// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
 ///   has `turn`.
-/// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives` or
-///   `regions`.
+/// - Every posted request names a `cqe` of this object, and memory of `messages`, `receives`, `regions` or
+///   `bounce`.
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
     cq: *mut bindings::ib_cq,

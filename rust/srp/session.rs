@@ -8,8 +8,8 @@
 //! The work for it runs on a queue of its own, because the removal of the disks waits for commands
 //! that it ends.
 //!
-//! Lock order: `live` before everything of the rdma and scsi modules; nothing is taken before it.
-//! `phase` is innermost.
+//! Lock order: `live` comes after the port's list of sessions and the mutex of the transport class, and
+//! nothing is taken under it. `phase` is innermost.
 
 mod ending;
 mod loss;
@@ -187,7 +187,7 @@ pub struct Session {
     pub(super) descriptors: Atomic<u32>,
     #[pin]
     pub(super) live: Mutex<Live>,
-    /// The session is live again, or there is no hope of that for now.
+    /// The session is live again, or recovery has finished or is suspended.
     pub(super) settled: Atomic<bool>,
     /// A try to reconnect has ended, or waits for [`Session::commit`].
     pub(super) tried: Atomic<bool>,
