@@ -13,7 +13,7 @@ pick_series
 stages=${STAGES-} on_others="stock clippy kunit demo" other_kernel=kunit
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" other_kernel=kasan
 if [ -z "$stages" ]; then
-	stages="fmt unsafe abi reasons host stock ${LONG:+test} kasan clippy doc kunit ${LONG:+kunit-test} demo deb node bench"
+	stages="fmt unsafe abi reasons pages host stock ${LONG:+test} kasan clippy doc kunit ${LONG:+kunit-test} demo deb node bench"
 	while read -r s _; do
 		[ "$s" = "$SERIES" ] || for k in $on_others; do stages+=" $k@$s"; done
 	done < <("$top/ci/series.sh")
@@ -37,7 +37,7 @@ series_of() { case $1 in *@*) echo "${1#*@}" ;; *) echo "$SERIES" ;; esac; }
 command_of() {
 	case $1 in
 	fmt) echo ci/lint.sh fmt-check ;;
-	unsafe|abi|reasons|clippy|doc) echo "ci/lint.sh $1" ;;
+	unsafe|abi|reasons|pages|clippy|doc) echo "ci/lint.sh $1" ;;
 	clippy@*) echo "ci/lint.sh clippy $other_kernel stock" ;;
 	host) echo userspace-tests/host/run ;;
 	stock*|test*|kasan*) echo "ci/module.sh ${1%@*} build/$(series_of "$1")/${1%@*}" ;;
