@@ -154,6 +154,8 @@ pub struct Port {
     number: u32,
     transport: Arc<Transport<Io>>,
     queues: Queues,
+    /// Before [`Session`]'s locks. Under it work is only queued, but for a resume, which waits for a test of a connection
+    /// that is under way.
     #[pin]
     sessions: Mutex<Sessions>,
     /// A session has gone from the list.
