@@ -113,7 +113,7 @@ fetch_iscsi() {
 }
 
 peers() {
-	local linux iscsi f files=()
+	local linux iscsi f files=() about=()
 	prepare
 	iscsi=$(step iscsi "1 $root" fetch_iscsi)
 	for f in "$iscsi"/*; do files+=(--file "$f"); done
@@ -126,7 +126,8 @@ peers() {
 	for f in "$built"/rnbd/{,rtrs/}*.ko; do files+=(--module "$f"); done
 	only=${only:-$(awk '/^(4k|16k|128k|1m)-/ {print $1}' "$bench/workloads.tsv" | paste -sd,)}
 	guest peers 1 peers --file "$bench/peers.sh" --file "$bench/peers.py" "${files[@]}"
-	report --peers --out /out/peers.json /log/bench-peers
+	about
+	report --peers "${about[@]}" --out /out/peers.json /log/bench-peers
 	plot+=(peers)
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi|reasons: checks of the source, with the
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi|reasons|pages: checks of the source, with the
 # toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
@@ -93,10 +93,13 @@ abi() {
 # Whatever the driver says in the log is explained.
 reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/reasons.py /srp; }
 
+# What the pages for developers name is in the tree.
+pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
+
 case ${1-} in
-doc|unsafe|abi|reasons) "$1" ;;
+doc|unsafe|abi|reasons|pages) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi|reasons" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi|reasons|pages" ;;
 esac

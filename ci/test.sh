@@ -24,6 +24,7 @@ fmt           source   quiet  -        ci/lint.sh fmt-check
 unsafe        source   -      -        ci/lint.sh unsafe
 abi           source   -      -        ci/lint.sh abi
 reasons       source   -      -        ci/lint.sh reasons
+pages         source   -      -        ci/lint.sh pages
 host          source   -      -        userspace-tests/host/run
 stock         build    quiet  stock    ci/module.sh stock build/SERIES/stock
 demo          build    -      stock    ci/demo.sh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The error codes that [`kernel::error::code`] does not name.
+//! Error codes that [`kernel::error::code`] does not name in each kernel.
 //!
 //! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
 

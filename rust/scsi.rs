@@ -10,7 +10,8 @@
 //! A host may belong to a transport class, see [`transport`].
 //!
 //! What is not supported: bidirectional commands, protection information (T10-PI), reserved
-//! commands, host-wide tags, per-command driver data, queue maps but that of polled queues.
+//! commands, host-wide tags, per-command driver data, and a driver's own map of hardware queues: the
+//! last ones are the polled ones, the CPUs share the others.
 //!
 //! C headers: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h),
 //! [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)

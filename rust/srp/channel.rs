@@ -4,8 +4,9 @@
 //!
 //! A command costs one doorbell to send, with the registration of its data before the message in the
 //! same chain ([`submit`]), and one to invalidate ([`complete`]). It ends when the target has answered *and* cannot
-//! reach the data any more. Neither way takes a lock, allocates or sleeps; a slot passes from the submitter to
-//! the completion callback by its state.
+//! reach the data any more. The way of a command takes no lock, allocates nothing and does not sleep; a slot passes
+//! from the submitter to the completion callback by its state. What makes a channel, ends it or takes commands
+//! back may sleep, and says so.
 
 mod complete;
 mod counts;

@@ -157,6 +157,8 @@ pub struct Port {
     number: u32,
     transport: Arc<Transport<Session>>,
     queues: Queues,
+    /// Before [`Session`]'s locks. Under it work is only queued, but for a resume, which waits for a test of a connection
+    /// that is under way.
     #[pin]
     sessions: Mutex<Sessions>,
     /// A session has gone from the list.

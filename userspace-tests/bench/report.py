@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""From what measure.py and the plugin wrote (NAME.disk and NAME.counts) to results.json and a table.
+"""From what measure.py and the plugin wrote (NAME.disk and NAME.counts) to a table, results.json, and results.tsv, a line for
+each figure; docs/bench/ has such files.
 
 Instructions per I/O: all that the guest's CPUs executed between two marks, fio and the target
 included, without idle time, by the commands that the SCSI midlayer was told of between them, or by the requests
@@ -262,6 +263,34 @@ def peers(results):
             print(row)
 
 
+def figures(results):
+    """Rows of workload, what ours is against, figure, theirs, ours, ratio, and its least and most; medians over the rounds."""
+    units = {"latency": 1e3, "p99": 1e3, "login": 1e6, "memory": 1024, "own": 1024}
+    for w in results.order:
+        for variant in results.against(w):
+            for metric in METRICS:
+                if ratio := results.ratios(w, variant, metric):
+                    pair = [statistics.median(r[metric] for r in results.runs[w, v].values()) / units.get(metric, 1) for v in (variant, "rust")]
+                    counted = results.profiles or len(ratio) < 2
+                    middle = statistics.median(ratio) if counted else geometric(ratio)
+                    least, most = (min(ratio), max(ratio)) if counted else interval(ratio)
+                    yield w, variant, metric, *map(rounded, pair), f"{middle:.3f}", f"{least:.3f}", f"{most:.3f}"
+            sources = {"initiator": results.requests} | {k: {n: p[k] for n, p in results.profiles.items()} for k in ("calls", "parts")}
+            for what, each in sources.items():
+                if (w, variant) in each and (w, "rust") in each:
+                    for name, theirs in each[w, variant].items():
+                        yield w, variant, f"{what}: {name}", f"{theirs:.2f}", f"{each[w, 'rust'][name]:.2f}", "", "", ""
+
+
+def write_figures(results, path):
+    with open(path, "w") as f:
+        for name, value in results.machine.items():
+            print(f"# {name}: {value}", file=f)
+        print("# us, ms (login), KiB (memory, own), MB/s (mbs); medians of the rounds, and the ratio's least and most", file=f)
+        for row in (("workload", "against", "figure", "theirs", "ours", "ratio", "least", "most"), *figures(results)):
+            print(*row, sep="\t", file=f)
+
+
 def details(results, figures, title):
     """A table: C / ours."""
     if not figures:
@@ -348,6 +377,7 @@ def main():
         results.read(name)
     with open(a.out, "w") as f:
         json.dump(results.json(), f, indent=1)
+    write_figures(results, os.path.splitext(a.out)[0] + ".tsv")
     if a.peers:
         peers(results)
         return

@@ -54,6 +54,8 @@ io = {w: e for w, e in workloads.items() if not w.startswith("login")}
 assert set(io) == {"4k-read-qd16", "4k-write-qd1", "128k-write"}, list(io)
 with open(sys.argv[2]) as f:
     text = f.read()
+with open(sys.argv[1].replace(".json", ".tsv")) as f:
+    kept = {tuple(line.split("\t")[:3]): line.split()[3:] for line in f if not line.startswith("#")}
 intervals = text.partition("95 % confidence intervals")[2]
 for name, entry in io.items():
     drivers = {"c", "rust"} | ({"c255"} if name == "128k-write" else set())
@@ -78,6 +80,7 @@ for name, entry in io.items():
         mean = (product[0] * product[1]) ** 0.5
         assert low - 0.001 <= mean <= high + 0.001, (name, line, product)
         assert abs(ratio["mean"] - mean) < 1e-9, (name, ratio)
+        assert abs(float(kept[name, variant, "iops"][2]) - mean) < 0.001, (name, kept[name, variant, "iops"], mean)
         assert abs(ratio["ci95"][0] - low) < 0.001 and abs(ratio["ci95"][1] - high) < 0.001, (name, line, ratio)
         # The first of its lines is that of the table: C, ours, and the ratio.
         row = next(line for line in text.splitlines() if line.startswith(f"{title:22}")).split()

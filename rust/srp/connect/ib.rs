@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Connecting by `ib_cm`, to a GID.
+//!
+//! Linux's target does not listen by `ib_cm` on Ethernet ports, but `rdma_cm` does so for it, at a service whose
+//! number is made of its TCP port. So all of this is tested with I/O on RoCE.
 
 use super::attempt::{
     Attempt,

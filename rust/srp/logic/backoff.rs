@@ -5,6 +5,9 @@
 //! The first try comes at once, if the connection that was lost has earned that: it lived for a second,
 //! and for twice as long after each loss. What follows are pauses of 1, 2, 4 s and so on, up to
 //! `reconnect_delay`, from where on the tries are those of the transport class's timer.
+//!
+//! A target that refuses is asked again, whatever its reason: Linux's says "channel limit reached" to an initiator
+//! that it does not know yet as well.
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// A connection that lived so long makes earlier losses forgotten, in nanoseconds.
