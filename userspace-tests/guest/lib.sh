@@ -122,8 +122,40 @@ within() {
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
 log_since() { dmesg | awk -v m="$marker" 'f {print} index($0, m) {f = 1}'; }
 
-# Lines that no test may cause.
-reports='BUG:|WARNING:|Oops|general protection fault|Unable to handle|possible recursive locking|circular locking|inconsistent lock state|suspicious RCU|bad unlock balance|held lock freed|sleeping function called|scheduling while atomic|list_(add|del) corruption|ODEBUG|refcount_t|KASAN|UBSAN|blocked for more than|soft lockup|hard LOCKUP|self-detected stall|detected stalls|kernel panic|panicked at|rust_kernel: panic|workqueue lockup|unreferenced object|DEBUG_LOCKS_WARN_ON'
+# Lines that no test may cause: extended regular expressions, and all of them as one.
+kernel_reports=(
+	'BUG:'
+	'WARNING:'
+	'Oops'
+	'general protection fault'
+	'Unable to handle'
+	'possible recursive locking'
+	'circular locking'
+	'inconsistent lock state'
+	'suspicious RCU'
+	'bad unlock balance'
+	'held lock freed'
+	'sleeping function called'
+	'scheduling while atomic'
+	'list_(add|del) corruption'
+	'ODEBUG'
+	'refcount_t'
+	'KASAN'
+	'UBSAN'
+	'blocked for more than'
+	'soft lockup'
+	'hard LOCKUP'
+	'self-detected stall'
+	'detected stalls'
+	'kernel panic'
+	'panicked at'
+	'rust_kernel: panic'
+	'workqueue lockup'
+	'unreferenced object'
+	'DEBUG_LOCKS_WARN_ON'
+)
+printf -v reports '|%s' "${kernel_reports[@]}"
+reports=${reports:1}
 
 no_reports() {
 	local found
