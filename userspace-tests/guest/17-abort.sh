@@ -116,10 +116,10 @@ io 120
 sleep 2
 stall
 t=$SECONDS
-within 100 "end of I/O when nothing is ever answered" eval "! kill -0 $fio 2>/dev/null"
+within 100 "end of I/O when nothing is ever answered" ended $fio
 say "nothing answered: I/O ended after $((SECONDS - t)) s"
 go_on
-within 60 "log-out" eval "echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete"
+within 60 "log-out" delete_port $host
 within 60 "end of the session" gone "$host"
 told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours

@@ -17,7 +17,7 @@ lun 0 1 slow
 sd=/sys/bus/pseudo/drivers/scsi_debug
 echo 3 >/sys/block/${backdev[slow]#/dev/}/device/timeout
 # under_way: fio has begun.
-under_way() { within 30 "I/O on $dev" eval '! nothing_in_flight $dev'; }
+under_way() { within 30 "I/O on $dev" not nothing_in_flight $dev; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
 polled() {
@@ -103,7 +103,7 @@ polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/nu
 fio=$!
 under_way
 logout "$host"
-within 60 "the end of fio" eval '! kill -0 $fio 2>/dev/null'
+within 60 "the end of fio" ended $fio
 clean
 
 # Nobody asks for the answer to the test of an idle channel but the driver itself.

@@ -16,7 +16,8 @@ speed
 
 # found FROM TO LIMIT REGEX: noticed so long after FROM, in seconds, and why.
 found() { bound "noticed" $1 $2 1 $3; logged "connection lost: $4"; }
-lost() { within $((${1-40} * factor / 1000)) "the connection is lost" eval '! running'; clock; lost=$now; }
+no_credit() { [ "$(</sys/class/scsi_host/$host/req_lim)" -le 1 ]; }
+lost() { within $((${1-40} * factor / 1000)) "the connection is lost" not running; clock; lost=$now; }
 
 if [ $kind = rxe ]; then
 	note "ack_timeout and tos"
@@ -56,7 +57,7 @@ for load in idle busy; do
 		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=64 --direct=1 --rw=randread --bs=4k --size=4m \
 			--time_based --runtime=100 --output=$tmp/fio >/dev/null 2>&1 &
 		fio=$!
-		within 20 "no credit left" eval '[ $(</sys/class/scsi_host/$host/req_lim) -le 1 ]'
+		within 20 "no credit left" no_credit
 	fi
 	mark
 	hit kill -STOP $odd

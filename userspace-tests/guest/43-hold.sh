@@ -36,7 +36,7 @@ pass() {
 	local lines
 	lines=$(wc -l <$tmp/disk.said)
 	rule disk pass
-	within 5 "the program looks at its rule" eval '[ $(wc -l <$tmp/disk.said) -gt '$lines' ]'
+	within 5 "the program looks at its rule" more_lines $tmp/disk.said $lines
 	hit=$(tail -n 1 $tmp/disk.said)
 	[ "${hit#* }" != 0 ] || fail "the rule hit nothing: $hit"
 }
@@ -73,7 +73,7 @@ timeout 60 sg_reset -d $dev >$tmp/reset 2>&1 &
 reset=$!
 sleep 2
 pass
-within 60 "end of sg_reset -d" eval "! kill -0 $reset 2>/dev/null"
+within 60 "end of sg_reset -d" ended $reset
 io_ok 120 "LUN reset while commands are held"
 say "LUN reset while commands are held: $hit, I/O went on"
 

@@ -117,6 +117,15 @@ within() {
 	[ -z "${stolen-}" ] || too_slow "$what after $(ms $((${EPOCHREALTIME/./} - begun))), wanted within $(ms $most), $(ms $stolen) without CPU"
 }
 
+# Conditions for `within`, whose local variables they see.
+not() { ! "$@"; }
+# ended PID: the process has ended.
+ended() { ! kill -0 "$1" 2>/dev/null; }
+# or_ended PID COMMAND...: COMMAND succeeds, or it never will, as the process has ended.
+or_ended() { "${@:2}" || ended "$1"; }
+# more_lines FILE N: FILE has more than N lines.
+more_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; }
+
 # --- the kernel log ---------------------------------------------------------
 
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
@@ -321,13 +330,19 @@ back_file() {
 	core "$1" fileio "fd_dev_name=$tmp/$1,fd_dev_size=$(($2 << 20))"
 	backdev[$1]=$tmp/$1
 }
-# back_debug NAME MIB [parameter=value]...: there is one scsi_debug.
+# The disk of the one scsi_debug, in `debug_disk`.
+find_debug_disk() {
+	set -- /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*
+	debug_disk=${1##*/}
+	[ -e "$1" ]
+}
+# back_debug NAME MIB [parameter=value]...
 back_debug() {
 	local n=$1 mib=$2
 	shift 2
 	modprobe scsi_debug dev_size_mb="$mib" delay=0 "$@" || fail "no scsi_debug in this kernel"
-	within 10 "the disk of scsi_debug" eval 'ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
-	backdev[$n]=/dev/$(basename "$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*)")
+	within 10 "the disk of scsi_debug" find_debug_disk
+	backdev[$n]=/dev/$debug_disk
 	udevadm settle -t 10
 	iblock "$n"
 }
@@ -493,9 +508,11 @@ login() {
 	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
 }
 
+# delete_port HOST: its session is to go.
+delete_port() { echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete"; }
 # logout HOST: and waits until it is gone.
 logout() {
-	echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete" || fail "cannot log $1 out"
+	delete_port "$1" || fail "cannot log $1 out"
 	within "${2-20}" "$1 removed" gone "$1"
 }
 
@@ -662,9 +679,7 @@ finish() {
 	for d in "${!handler[@]}"; do rule "$d" pass; done
 	for h in $(jobs -p); do [[ " $watchdog ${handler[*]} " == *" $h "* ]] || kill "$h" 2>/dev/null; done
 	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || dmsetup resume "$d"; done
-	loaded ib_srp && for h in $(hosts); do
-		echo 1 >"/sys/class/srp_remote_ports/port-${h#host}:1/delete" 2>/dev/null
-	done
+	loaded ib_srp && for h in $(hosts); do delete_port "$h"; done
 	! declare -F undo >/dev/null || undo
 	! grep -q '\[counter\]' $tracing/trace_clock 2>/dev/null || unlisten
 	for h in $(seq 100); do no_hosts && break; sleep 0.1; done

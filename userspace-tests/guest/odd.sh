@@ -31,9 +31,8 @@ mark_said() { heard=$(wc -l 2>/dev/null <$tmp/odd) || heard=0; }
 has_said() { tail -n +$((heard + 1)) $tmp/odd | grep -E -- "$1" >/dev/null; }
 # hears WHAT REGEX [SECONDS]: since the last `tell`.
 hears() {
-	local wanted=$2
-	within "${3-20}" "the target to say: $1" eval 'has_said "$wanted" || ! kill -0 $odd 2>/dev/null'
-	has_said "$wanted" || fail "the target ended before it said: $1"
+	within "${3-20}" "the target to say: $1" or_ended $odd has_said "$2"
+	has_said "$2" || fail "the target ended before it said: $1"
 }
 # times REGEX: how often it was said since then.
 times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
