@@ -82,8 +82,7 @@ told ended asked=0x01
 # And all works after that.
 login 0
 dev=$(disk "$host" 0)
-timeout 60 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$tmp/fio ||
-	{ cat $tmp/fio; fail "I/O after $n removals"; }
+verify_io 60 $dev --iodepth=8 --rw=randwrite --bs=16k --size=4m || { cat $tmp/fio; fail "I/O after $n removals"; }
 logout "$host"
 clean
 ok "$kind: $n removals, slowest $slowest ms"

@@ -7,7 +7,7 @@
 
 begin 300
 rust_driver || skip "the C driver has no events"
-io() { fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --size=1m --output=$tmp/fio "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
+io() { verify_io 100 $dev --size=1m "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
 
 fabric 1
 back_null disk 16

@@ -54,8 +54,7 @@ enter ,ch_count=1
 for load in idle busy; do
 	note "$load, and the target stands still"
 	if [ $load = busy ]; then
-		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=64 --direct=1 --rw=randread --bs=4k --size=4m \
-			--time_based --runtime=100 --output=$tmp/fio >/dev/null 2>&1 &
+		start_io $dev --iodepth=64 --rw=randread --bs=4k --size=4m --time_based --runtime=100
 		fio=$!
 		within 20 "no credit left" no_credit
 	fi

@@ -38,7 +38,7 @@ have_credits() { [ "$(credits)" = "$1" ]; }
 burst() {
 	local p last=-1
 	hold disk
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=100 --direct=1 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split --output=$tmp/burst >/dev/null 2>&1 &
+	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
 	p=$!
 	depth=0
 	until [ $depth -gt 0 ] && [ $depth = $last ]; do
@@ -47,8 +47,7 @@ burst() {
 		read -r depth _ </sys/block/${dev#/dev/}/inflight
 	done
 	let_go disk
-	within 60 "end of the burst" eval "! kill -0 $p 2>/dev/null"
-	wait $p || { cat $tmp/burst; fail "I/O errors in a burst"; }
+	io_ends $p 60 "a burst"
 }
 
 burst
@@ -82,7 +81,7 @@ done
 # Verified I/O, one run after the other until $tmp/stop is there.
 (
 	while [ ! -e $tmp/stop ]; do
-		timeout 120 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
+		verify_io 120 $dev --iodepth=16 --rw=randwrite --bs=4k --size=2m >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
 		echo >>$tmp/runs
 	done
 ) &

@@ -222,9 +222,8 @@ settle() {
 
 # verify DEVICE: fio in the background with its own verification; verified: ends it, with no error.
 verify() {
-	fio --allow_file_create=0 --eta=never --name=v --filename=$1 --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw \
-		--bsrange=4k-64k,4k-$(writes)k --size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --time_based --runtime=900 \
-		--rate_iops=40 --output=$tmp/fio >/dev/null 2>&1 &
+	start_verify_io $1 --iodepth=4 --rw=randrw --bsrange=4k-64k,4k-$(writes)k --size=16m --verify_backlog=32 \
+		--time_based --runtime=900 --rate_iops=40
 	fio=$!
 }
 verified() {

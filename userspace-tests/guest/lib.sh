@@ -535,6 +535,22 @@ quiet() {
 	within 20 "nothing in flight on $1" nothing_in_flight "$1"
 }
 
+# fio on a disk, with its report in $tmp/fio. A disk that has gone does not come back as a file.
+fio_options=(--allow_file_create=0 --eta=never --name=a --ioengine=libaio --direct=1)
+# It reads what it has written and compares.
+fio_verify=(--verify=crc32c --verify_fatal=1)
+# direct_io SECONDS DEVICE OPTION...: for so many seconds at most. verify_io has the same arguments.
+direct_io() { timeout "$1" fio "${fio_options[@]}" --filename="$2" --output=$tmp/fio "${@:3}"; }
+verify_io() { direct_io "$1" "$2" "${fio_verify[@]}" "${@:3}"; }
+# start_io DEVICE OPTION...: in the background, where `$!` is fio itself. start_verify_io has the same arguments.
+start_io() { fio "${fio_options[@]}" --filename="$1" --output=$tmp/fio "${@:2}" >/dev/null 2>&1 & }
+start_verify_io() { start_io "$1" "${fio_verify[@]}" "${@:2}"; }
+# io_ends PID SECONDS WHAT: it does so in time, and without an error.
+io_ends() {
+	within "$2" "end of fio: $3" ended "$1"
+	wait "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }
+}
+
 # Memory that nobody uses goes back, that of KASAN's quarantine as well.
 shrink() {
 	local cache

@@ -60,8 +60,7 @@ impatient() {
 }
 # verified SECONDS [OPTION]...: fio, with data that it checks itself.
 verified() {
-	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --rw=randrw --bs=4k --iodepth=8 \
-		--size=4m --time_based --runtime=$1 --verify=crc32c --verify_fatal=1 --verify_backlog=32 --output=$tmp/fio "${@:2}" >/dev/null 2>&1 ||
+	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
 # block write|read: 4 KiB, another text each time; what was read is what was written last.
