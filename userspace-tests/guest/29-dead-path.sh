@@ -22,7 +22,8 @@ lost() { within $((${1-40} * factor / 1000)) "the connection is lost" not runnin
 if [ $kind = rxe ]; then
 	note "ack_timeout and tos"
 	echo 0 >$parameter
-	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; }; add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
+	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; };
+		add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
 	marked() { nft list table netdev tos | sed -n 's/.* packets \([0-9]*\) .*/\1/p'; }
 	# Three times 2.1 s, where the connection manager would take 0.5 s.
 	enter ,ch_count=1,tl_retry_count=2,ack_timeout=19,tos=0x68

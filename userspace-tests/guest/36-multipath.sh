@@ -27,7 +27,8 @@ cat >/etc/multipath.conf <<-EOF
 		devnode "^(vd|nullb|sr)"
 	}
 EOF
-cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/ 2>/dev/null || { mkdir -p /run/udev/rules.d; cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/; }
+mkdir -p /run/udev/rules.d
+cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/
 udevadm control --reload
 modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
 multipathd -d -s >$tmp/multipathd 2>&1 &

@@ -98,7 +98,8 @@ cable() {
 # hole DIRECTION I [MATCH]: what the hosts of pair I send to each other, or what of it fits MATCH, is lost
 # where it arrives: to the target, to the initiator, or both. heal I ends it.
 hole() {
-	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; }; add rule netdev hole$2 %s$2 ${3-} drop"
+	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
+		add rule netdev hole$2 %s$2 ${3-} drop"
 	heal $2
 	[ $1 = initiator ] || nft "${chain//%s/v}" || fail "nft at the target"
 	[ $1 = target ] || ini nft "${chain//%s/w}" || fail "nft at the initiator"
@@ -277,7 +278,8 @@ once() {
 		read -r n <"$d/iorequest_cnt"; sent=$((sent + n))
 		read -r n <"$d/iodone_cnt"; ended=$((ended + n))
 	done
-	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out; disks: $sent sent, $ended completed"
+	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out;" \
+		"disks: $sent sent, $ended completed"
 	[ ${count[done]} -gt 100 ] && [ $sent -ge $ended ] && [ $((sent - ended)) -le ${count[timeout]} ] ||
 		fail "commands were lost or completed twice"
 	[ $((count[start] - count[error] - count[timeout])) -le ${count[done]} ] && [ ${count[done]} -le $((count[start] - count[error])) ] ||
