@@ -670,7 +670,7 @@ begin() {
 		kill -KILL $$
 	) &
 	watchdog=$!
-	clock; begun=$now
+	clock; test_begun=$now
 	gauge_on
 	load_target
 	loaded ib_srp || load_srp
@@ -680,9 +680,9 @@ begin() {
 deadline() {
 	echo w >/proc/sysrq-trigger
 	clock
-	without_cpu $begun $now
+	without_cpu $test_begun $now
 	context
-	[ $stolen -lt $(((now - begun) / 2)) ] || too_slow "the deadline after $(ms $((now - begun))), $(ms $stolen) without CPU"
+	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
 	say "FAILED: deadline ($(ms $stolen) without CPU)"
 	exit 1
 }
