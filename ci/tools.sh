@@ -14,5 +14,6 @@ srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$
 both() { build "$1"; srpctl "$1"; }
 
 root=$("$top/ci/root.sh")
-sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" -type f -print0 | sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
+sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" -type f -print0 |
+	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
 step tools "3 $root $sources" both

@@ -57,7 +57,9 @@ done >$tmp/jobs
 [ $at -le 640 ] || fail "the matrix needs $at MiB"
 # Sequential reads check what random writes left and the other way round: a
 # block knows its offset, so verify_header_seed is of no use here.
-printf '[global]\nfilename=%s\nioengine=libaio\nverify=crc32c\nverify_header_seed=0\ninvalidate=1\nend_fsync=1\nrandrepeat=0\nallow_mounted_write=1\ngroup_reporting=0\n' $dev | cat - $tmp/jobs >$tmp/fio
+global=("filename=$dev" ioengine=libaio verify=crc32c verify_header_seed=0 invalidate=1 end_fsync=1 randrepeat=0
+	allow_mounted_write=1 group_reporting=0)
+printf '%s\n' '[global]' "${global[@]}" | cat - $tmp/jobs >$tmp/fio
 for ((i = 0; i < rounds; i++)); do
 	timeout 1500 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json$i $tmp/fio >$tmp/err 2>&1
 	rc=$?

@@ -10,13 +10,15 @@ fabric 1
 back_null disk 64
 target 0
 lun 0 0 disk
-for options in "" ,cmd_sg_entries=255,sg_tablesize=255,max_sect=4096 ,cmd_sg_entries=2,sg_tablesize=2 ,cmd_sg_entries=12,sg_tablesize=2048,allow_ext_sg=1,max_sect=8192; do
+for options in "" ,cmd_sg_entries=255,sg_tablesize=255,max_sect=4096 ,cmd_sg_entries=2,sg_tablesize=2 \
+	,cmd_sg_entries=12,sg_tablesize=2048,allow_ext_sg=1,max_sect=8192; do
 	login 0 "$options"
 	dev=$(disk "$host" 0)
 	q=/sys/block/${dev#/dev/}/queue
 	cat $q/max_hw_sectors_kb >$q/max_sectors_kb
 	said=$(timeout 200 python3 $here/odd-io.py $dev $rounds $RANDOM 2>&1) || fail "${options:-defaults}: $said"
-	say "${options:-defaults}: $said (max_segments $(cat $q/max_segments), max_sectors_kb $(cat $q/max_sectors_kb), virt_boundary $(cat $q/virt_boundary_mask 2>/dev/null))"
+	limits="max_segments $(cat $q/max_segments), max_sectors_kb $(cat $q/max_sectors_kb)"
+	say "${options:-defaults}: $said ($limits, virt_boundary $(cat $q/virt_boundary_mask 2>/dev/null))"
 	logout "$host"
 done
 ok "$kind"

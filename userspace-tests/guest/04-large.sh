@@ -10,7 +10,8 @@ back_null disk 64
 target 0
 lun 0 0 disk
 head -c 32M /dev/urandom >$tmp/data
-for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1 ,max_sect=8192,cmd_sg_entries=12,sg_tablesize=1024 ,max_sect=16384,ch_count=1,queue_size=4; do
+for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1 ,max_sect=8192,cmd_sg_entries=12,sg_tablesize=1024 \
+	,max_sect=16384,ch_count=1,queue_size=4; do
 	login 0 "$options"
 	dev=$(disk "$host" 0)
 	q=/sys/block/${dev#/dev/}/queue

@@ -29,9 +29,8 @@ for n in 1 2 4; do
 	! rust_driver || each=$got
 	is "the disk's queue" /sys/block/${dev#/dev/}/device/queue_depth $((62 * each))
 	queues=$(ls -d /sys/block/${dev#/dev/}/mq/[0-9]* | wc -l)
-	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=4k --size=4m \
-		--numjobs=4 --offset_increment=8m --cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split \
-		--verify=crc32c --verify_fatal=1 --group_reporting --output=$tmp/fio || { cat $tmp/fio; fail "fio over $n channels"; }
+	verify_io 100 $dev --iodepth=8 --rw=randwrite --bs=4k --size=4m --numjobs=4 --offset_increment=8m --group_reporting \
+		--cpus_allowed=0-$((cpus - 1)) --cpus_allowed_policy=split || { cat $tmp/fio; fail "fio over $n channels"; }
 	say "ch_count=$n: $got channels, $queues hardware queues"
 	logout "$host"
 	clean

@@ -16,7 +16,7 @@ lun 0 0 disk
 # An open disk holds the module.
 login 0
 dev=$(disk "$host" 0)
-fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based --output=$tmp/fio &
+start_io $dev --iodepth=16 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based
 fio=$!
 # Reads and writes that have ended; udev does no writes.
 writing() { read -r _ _ _ _ writes _ </sys/block/${dev#/dev/}/stat && [ $writes -gt 50 ]; }

@@ -59,7 +59,7 @@ for ((i = 1; i <= n; i++)); do
 	fi
 	t=${EPOCHREALTIME/./}
 	timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete, round $i"
-	[ "$what" != login ] || { within 30 "end of the login after the device went, round $i" eval "! kill -0 $writer 2>/dev/null"; wait $writer 2>/dev/null; }
+	[ "$what" != login ] || { within 30 "end of the login after the device went, round $i" ended $writer; wait $writer 2>/dev/null; }
 	within 30 "hosts gone, round $i" no_hosts
 	clock
 	in_time "round $i, $what: the end of all" $t $now 10000000
@@ -82,8 +82,7 @@ told ended asked=0x01
 # And all works after that.
 login 0
 dev=$(disk "$host" 0)
-timeout 60 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randwrite --bs=16k --size=4m --verify=crc32c --verify_fatal=1 --output=$tmp/fio ||
-	{ cat $tmp/fio; fail "I/O after $n removals"; }
+verify_io 60 $dev --iodepth=8 --rw=randwrite --bs=16k --size=4m || { cat $tmp/fio; fail "I/O after $n removals"; }
 logout "$host"
 clean
 ok "$kind: $n removals, slowest $slowest ms"

@@ -30,11 +30,14 @@ limit=$((1000 + took))
 say "a login takes $took ms, so a signal must end it within $limit ms"
 logout_all
 
+in_host=()
+[ $kind = siw ] || in_host=("${in_ns[@]}")
 run() {
 	local what=$1 string=$2 from=$3 to=$4 step=$5 t said count=0 most=0 began
 	for ((t = from; t <= to; t += step)); do
 		clock; began=$now
-		said=$(timeout 100 $([ $kind = siw ] || echo "${in_ns[@]}") python3 $here/login-signal.py "$(add_target 0)" "$string" $t) || fail "$what, signal after $t ms: $said"
+		said=$(timeout 100 "${in_host[@]}" python3 $here/login-signal.py "$(add_target 0)" "$string" $t) ||
+			fail "$what, signal after $t ms: $said"
 		read -r ms result <<<"$said"
 		# The C driver waits for the end of an address lookup.
 		clock

@@ -59,7 +59,8 @@ named 'insufficient.*0x0*10001'
 echo 1 >${tpg[0]}/enable
 
 # The rest is about IPv4 addresses that the target's side never sees.
-refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" "Network is unreachable" "No such device" "No such device or address" "No route to host"
+refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" \
+	"Network is unreachable" "No such device" "No such device or address" "No route to host"
 refused "source address that is not ours" "id_ext=$g,ioc_guid=$g,src=192.0.2.7,dest=10.0.0.1:$port" \
 	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable"
 refused "source address of another host" "id_ext=$g,ioc_guid=$g,src=10.0.0.1,dest=10.0.0.1:$port" \

@@ -10,7 +10,8 @@ for table in "${BAD_LOGINS-}" "$here/../bad-logins.tsv" "$here/bad-logins.tsv" '
 fabric 1
 # The C driver takes some of these strings and is then busy with a login.
 rust_driver || skip "the C driver does not promise this"
-said=$(timeout 100 python3 $here/bad-logins.py "$(add_target 0)" "$table" 1 2>&1) || { printf '%s\n' "$said" | tail -n 40; fail "strings that were not refused as they must be"; }
+said=$(timeout 100 python3 $here/bad-logins.py "$(add_target 0)" "$table" 1 2>&1) ||
+	{ printf '%s\n' "$said" | tail -n 40; fail "strings that were not refused as they must be"; }
 no_hosts || fail "there are hosts: $(hosts)"
 clean
 ok "${said##*$'\n'}"

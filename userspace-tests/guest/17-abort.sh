@@ -23,17 +23,10 @@ enter() {
 	echo 2 >/sys/block/${dev#/dev/}/device/timeout
 	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout 2>/dev/null
 }
-# io SECONDS [fio option]...: in the background, data verified as it goes.
+# io SECONDS: in the background, data verified as it goes.
 io() {
-	local s=$1
-	shift
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw --bs=4k --size=16m --runtime=$s --time_based \
-		--verify=crc32c --verify_fatal=1 --output=$tmp/fio "$@" >/dev/null 2>&1 &
+	start_verify_io $dev --iodepth=4 --rw=randrw --bs=4k --size=16m --runtime=$1 --time_based
 	fio=$!
-}
-fio_ok() {
-	within "$1" "end of fio" eval "! kill -0 $fio 2>/dev/null"
-	wait $fio || { grep -iE 'err|verify' $tmp/fio | head; fail "$2"; }
 }
 
 enter
@@ -43,7 +36,7 @@ sleep 2
 stall
 sleep 3
 go_on
-fio_ok 60 "I/O errors after a stall of 3 s"
+io_ends $fio 60 "a stall of 3 s"
 told ended asked=0x01
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "a stall of 3 s: I/O went on"
@@ -70,7 +63,7 @@ for i in 1 2 3 4 5; do
 	reset $tmp/err || fail "sg_reset -d beside another: $(cat $tmp/err)"
 	wait $other || fail "sg_reset -d beside another: $(cat $tmp/other)"
 done
-fio_ok 90 "I/O errors after LUN resets"
+io_ends $fio 90 "LUN resets"
 told ended task=0x08
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "LUN resets, one or two at a time: I/O went on"
@@ -89,7 +82,7 @@ for i in 1 2 3; do
 	sleep 2
 done
 echo $delay >$rport/reconnect_delay
-fio_ok 90 "I/O errors after host resets"
+io_ends $fio 90 "host resets"
 told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
 # Also when the connection was lost before, and no timer has it tried again; and when there was no hope any more.
@@ -116,10 +109,10 @@ io 120
 sleep 2
 stall
 t=$SECONDS
-within 100 "end of I/O when nothing is ever answered" eval "! kill -0 $fio 2>/dev/null"
+within 100 "end of I/O when nothing is ever answered" ended $fio
 say "nothing answered: I/O ended after $((SECONDS - t)) s"
 go_on
-within 60 "log-out" eval "echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete"
+within 60 "log-out" delete_port $host
 within 60 "end of the session" gone "$host"
 told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours
@@ -128,7 +121,7 @@ echo running >/sys/block/${backdev[disk]#/dev/}/device/state
 
 # And once more without any fault.
 enter
-timeout 60 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=4 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio || fail "I/O after all that"
+verify_io 60 $dev --iodepth=4 --rw=randwrite --bs=4k --size=2m || fail "I/O after all that"
 logout "$host"
 clean
 ok "$kind"

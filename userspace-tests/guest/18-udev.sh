@@ -65,9 +65,11 @@ settled
 equal "names after the log-out" "$(links; paths)" ""
 login 0
 for i in 0 1 2 300; do disk "$host" $i >/dev/null; done
-within 10 "all disks probed" eval '[ "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" = 4 ]'
+four_disks() { [ "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" = 4 ]; }
+within 10 "all disks probed" four_disks
 settled
-within 30 "partitions again" eval '[ "$(paths)" = "$before" ]'
+same_paths() { [ "$(paths)" = "$before" ]; }
+within 30 "partitions again" same_paths
 equal "numbers after the new login" "$(names | tr ' ' '\n' | grep -c '^srp[0-3]$')" 4
 
 # Ten times at once: no number twice.

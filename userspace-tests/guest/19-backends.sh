@@ -19,8 +19,8 @@ for size in 512 4096; do
 		d=$(disk "$host" $i)
 		bs=$(blockdev --getss $d)
 		[ $i != 2 ] || equal "block size of scsi_debug" $bs $size
-		timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$d --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bsrange=$bs-64k --blockalign=$bs --size=6m \
-			--verify=crc32c --verify_fatal=1 --output=$tmp/fio || { cat $tmp/fio; fail "fio on LUN $i, blocks of $bs"; }
+		verify_io 100 $d --iodepth=8 --rw=randwrite --bsrange=$bs-64k --blockalign=$bs --size=6m ||
+			{ cat $tmp/fio; fail "fio on LUN $i, blocks of $bs"; }
 	done
 	logout "$host"
 	clean

@@ -14,8 +14,10 @@ lun 0 0 disk
 head -c 1M /dev/urandom >$tmp/a
 g=$(service_guid)
 local=$(ip -6 -o addr show dev dummy0 scope link | awk '{sub("/.*", "", $4); print $4}')
-within 10 "the link-local address" eval '! ip -6 addr show dev dummy0 tentative | grep inet6 >/dev/null'
-for where in "src=[fd00::1],dest=[fd00::1]:$port" "dest=[fd00::1]:$port" "src=[$local%dummy0],dest=[$local%dummy0]:$port" "dest=10.0.0.1:$port" "src=10.0.0.1:0,dest=10.0.0.1:$port"; do
+link_local() { ! ip -6 addr show dev dummy0 tentative | grep inet6 >/dev/null; }
+within 10 "the link-local address" link_local
+for where in "src=[fd00::1],dest=[fd00::1]:$port" "dest=[fd00::1]:$port" "src=[$local%dummy0],dest=[$local%dummy0]:$port" \
+	"dest=10.0.0.1:$port" "src=10.0.0.1:0,dest=10.0.0.1:$port"; do
 	login_string() { echo "id_ext=$g,ioc_guid=$g,$where"; }
 	login 0
 	d=$(disk "$host" 0)

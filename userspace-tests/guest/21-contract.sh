@@ -27,14 +27,15 @@ become() {
 }
 # identifiers FILE: those that a target gets, whatever it answers. Topspin's and Cisco's want zeros and the node's GUID.
 identifiers() {
-	local on ioc
+	local on ioc ports='i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\)'
 	for on in 1 0; do
 		become $who "$1" topspin_workarounds=$on
 		for ioc in 0005ad0000001234 001b0d0000001234 0002c90000001234; do
 			mark
-			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,dest=10.0.0.1:$port,initiator_ext=5")" ] || fail "$who: the target is not $ioc, and took the login"
+			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,dest=10.0.0.1:$port,initiator_ext=5")" ] ||
+				fail "$who: the target is not $ioc, and took the login"
 			logged "Received SRP_LOGIN_REQ"
-			echo "$on $ioc $(log_since | sed -n 's/.*Received SRP_LOGIN_REQ with i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\).*/\1 \2/p' | head -n 1)"
+			echo "$on $ioc $(log_since | sed -n "s/.*Received SRP_LOGIN_REQ with $ports.*/\1 \2/p" | head -n 1)"
 		done
 	done >$tmp/identifiers.$who
 }

@@ -19,8 +19,7 @@ gid rxe0
 # With -n, initiators are told apart by the target's port.
 mkdir "${tpg[0]}/acls/0x${gid:16}${mine:16}" || fail "cannot make an ACL"
 lun 0 0 disk
-settled() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
-within 20 "link-local addresses" settled
+within 20 "link-local addresses" link_local
 udevadm settle -t 20
 
 guid=$(service_guid) guid=${guid#0x}

@@ -7,7 +7,7 @@
 
 begin 300
 rust_driver || skip "the C driver has no events"
-io() { fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --verify=crc32c --verify_fatal=1 --size=1m --output=$tmp/fio "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
+io() { verify_io 100 $dev --size=1m "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
 
 fabric 1
 back_null disk 16
@@ -35,7 +35,8 @@ io --rw=write --bs=64k --verify=0
 quiet $dev
 cat $tracing/trace >$tmp/trace
 echo 0 >$events/srp_send/filter
-[ "$(grep -c 'srp_send:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] || fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
+[ "$(grep -c 'srp_send:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] ||
+	fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
 ! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
 
 # allocated: how many allocations the module has asked for since `watch`, in `allocated`.

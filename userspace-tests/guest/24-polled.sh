@@ -17,7 +17,7 @@ lun 0 1 slow
 sd=/sys/bus/pseudo/drivers/scsi_debug
 echo 3 >/sys/block/${backdev[slow]#/dev/}/device/timeout
 # under_way: fio has begun.
-under_way() { within 30 "I/O on $dev" eval '! nothing_in_flight $dev'; }
+under_way() { within 30 "I/O on $dev" not nothing_in_flight $dev; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
 polled() {
@@ -50,7 +50,7 @@ for polls in 1 2; do
 	# What udev reads after fio comes with interrupts.
 	[ $without -ge 4096 ] && [ $with -lt $without ] || fail "polled I/O: $with commands with interrupts, $without without"
 	listen send
-	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=libaio --direct=1 --rw=randread --bs=4k --size=1m --name=b --output=$tmp/b || fail "libaio"
+	direct_io 100 $dev --rw=randread --bs=4k --size=1m || fail "libaio"
 	quiet $dev
 	count
 	[ $with -ge 256 ] && [ $without = 0 ] || fail "I/O that is not polled: $with commands with interrupts, $without without"
@@ -60,14 +60,14 @@ done
 say "resets under polled I/O"
 polled c --rw=randrw --iodepth=8 --time_based --runtime=8 &
 fio=$!
-fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=libaio --direct=1 --rw=randrw --bs=4k --size=4m --name=d --verify=crc32c --verify_fatal=1 --time_based --runtime=8 --output=$tmp/d &
+start_verify_io $dev --rw=randrw --bs=4k --size=4m --time_based --runtime=8
 other=$!
 for what in d H d H; do
 	sleep 1
 	timeout 60 sg_reset -$what $dev >$tmp/err 2>&1 || fail "sg_reset -$what: $(cat $tmp/err)"
 done
 wait $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
-wait $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/d)"
+wait $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/fio)"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 
 say "aborts under polled I/O"
@@ -103,7 +103,7 @@ polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/nu
 fio=$!
 under_way
 logout "$host"
-within 60 "the end of fio" eval '! kill -0 $fio 2>/dev/null'
+within 60 "the end of fio" ended $fio
 clean
 
 # Nobody asks for the answer to the test of an idle channel but the driver itself.

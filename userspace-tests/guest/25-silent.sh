@@ -25,7 +25,7 @@ begin_login() {
 	kill -0 $writer 2>/dev/null || fail "the login has ended already: $(<$tmp/said)"
 	t=${EPOCHREALTIME/./}
 }
-login_ends() { within 3 "end of the login" eval "! kill -0 $writer 2>/dev/null"; [ -s $tmp/said ] || fail "the login succeeded"; }
+login_ends() { within 3 "end of the login" ended $writer; [ -s $tmp/said ] || fail "the login succeeded"; }
 
 times=
 nobody_there

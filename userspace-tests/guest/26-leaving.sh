@@ -16,8 +16,8 @@ folder=/sys/class/scsi_host/$host
 hold disk
 dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none 2>$tmp/dd &
 reader=$!
-within 10 "the read" eval "! nothing_in_flight $dev"
-echo 1 >/sys/class/srp_remote_ports/port-${host#host}:1/delete || fail "delete"
+within 10 "the read" not nothing_in_flight $dev
+delete_port $host || fail "delete"
 within 3 "the files of a login gone" test ! -e $folder/id_ext
 [ -e $folder/state ] || fail "the host has gone with a command in flight"
 let_go disk

@@ -16,12 +16,14 @@ speed
 
 # found FROM TO LIMIT REGEX: noticed so long after FROM, in seconds, and why.
 found() { bound "noticed" $1 $2 1 $3; logged "connection lost: $4"; }
-lost() { within $((${1-40} * factor / 1000)) "the connection is lost" eval '! running'; clock; lost=$now; }
+no_credit() { [ "$(</sys/class/scsi_host/$host/req_lim)" -le 1 ]; }
+lost() { within $((${1-40} * factor / 1000)) "the connection is lost" not running; clock; lost=$now; }
 
 if [ $kind = rxe ]; then
 	note "ack_timeout and tos"
 	echo 0 >$parameter
-	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; }; add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
+	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; };
+		add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
 	marked() { nft list table netdev tos | sed -n 's/.* packets \([0-9]*\) .*/\1/p'; }
 	# Three times 2.1 s, where the connection manager would take 0.5 s.
 	enter ,ch_count=1,tl_retry_count=2,ack_timeout=19,tos=0x68
@@ -53,10 +55,9 @@ enter ,ch_count=1
 for load in idle busy; do
 	note "$load, and the target stands still"
 	if [ $load = busy ]; then
-		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=64 --direct=1 --rw=randread --bs=4k --size=4m \
-			--time_based --runtime=100 --output=$tmp/fio >/dev/null 2>&1 &
+		start_io $dev --iodepth=64 --rw=randread --bs=4k --size=4m --time_based --runtime=100
 		fio=$!
-		within 20 "no credit left" eval '[ $(</sys/class/scsi_host/$host/req_lim) -le 1 ]'
+		within 20 "no credit left" no_credit
 	fi
 	mark
 	hit kill -STOP $odd

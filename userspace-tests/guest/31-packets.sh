@@ -27,7 +27,7 @@ for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms 
 	netem 0 $how
 	sleep ${LONG:+2}5
 	# rxe sends all again from the packet that was lost: with 5 % of them a long message hardly gets through.
-	within 60 "I/O with $how" eval 'acked; [ $acked -ge $((before + 20)) ]'
+	within 60 "I/O with $how" has_acked $((before + 20))
 	netem 0 loss 0%
 	clock
 	errors

@@ -23,7 +23,7 @@ note "the first command"
 clock; t0=$now
 timeout 60 dd if=$dev of=$tmp/block bs=4k count=1 iflag=direct 2>$tmp/dd &
 dd=$!
-within $((9 * factor / 1000)) "detected" eval '! state running || ! kill -0 $dd 2>/dev/null'
+within $((9 * factor / 1000)) "detected" or_ended $dd not state running
 clock
 bound "detected" $t0 $now 3
 heal 0
@@ -54,7 +54,7 @@ sleep 7
 is "an idle session" $rport/state running
 hole both 0
 clock; t0=$now
-within $((15 * factor / 1000)) "found dead" eval '! state running'
+within $((15 * factor / 1000)) "found dead" not state running
 clock
 # A test each two seconds, which must be answered by the next.
 bound "found dead without I/O" $t0 $now 3 4

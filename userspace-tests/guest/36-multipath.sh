@@ -27,17 +27,19 @@ cat >/etc/multipath.conf <<-EOF
 		devnode "^(vd|nullb|sr)"
 	}
 EOF
-cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/ 2>/dev/null || { mkdir -p /run/udev/rules.d; cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/; }
+mkdir -p /run/udev/rules.d
+cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/
 udevadm control --reload
 modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
 multipathd -d -s >$tmp/multipathd 2>&1 &
-within 20 multipathd eval 'multipathd show daemon >/dev/null 2>&1'
+multipathd_answers() { multipathd show daemon >/dev/null 2>&1; }
+within 20 multipathd multipathd_answers
 
 attach 0; host0=$host
 attach 1; host1=$host
-two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && [ "$(active)" = 2 ]; }
+two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
 # Paths that the kernel uses: the letter behind major:minor.
-active() { dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l; }
+paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
 within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
 say "$(dmsetup status $map)"
 dev=
@@ -60,19 +62,19 @@ for ((n = 0; n < failures; n++)); do
 	switch) hole both $i ;;
 	cable) cable down $i ;;
 	esac
-	within $((15 * factor / 1000)) "path $i failed ($way, $n)" eval '[ $(active) = 1 ]'
+	within $((15 * factor / 1000)) "path $i failed ($way, $n)" paths_are 1
 	clock; [ $((now - t0)) -le $slowest_fail ] || slowest_fail=$((now - t0))
 	bound "failover ($way, $n)" $t0 $now 10
 	# The other path alone carries the I/O.
-	acked; was=$acked
-	within 10 "I/O on the other path ($way, $n)" eval 'acked; [ $acked -gt $was ]'
+	acked
+	within 10 "I/O on the other path ($way, $n)" has_acked $((acked + 1))
 	clock; t0=$now
 	case $way in
 	target) echo 1 >${tpg[$i]}/enable ;;
 	switch) heal $i ;;
 	cable) cable up $i ;;
 	esac
-	within $((25 * factor / 1000)) "path $i back ($way, $n)" eval '[ $(active) = 2 ]'
+	within $((25 * factor / 1000)) "path $i back ($way, $n)" paths_are 2
 	clock; [ $((now - t0)) -le $slowest_back ] || slowest_back=$((now - t0))
 	bound "return ($way, $n)" $t0 $now 10
 done

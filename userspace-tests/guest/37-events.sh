@@ -83,7 +83,7 @@ if rust_driver; then
 	before=$(requests)
 	hole target 0
 	doze
-	within $((20 * factor / 1000)) "found dead" eval '! state running'
+	within $((20 * factor / 1000)) "found dead" not state running
 	clock
 	bound "found dead after sleeping" $t1 $now 3 5
 	equal "commands meanwhile" "$(requests)" "$before"
@@ -91,5 +91,5 @@ if rust_driver; then
 	within $((15 * factor / 1000)) "running again" state running
 fi
 logout $host
-[ $kind != rxe ] || within 20 "the namespace and its device are gone" eval '[ ! -e /sys/class/infiniband/$(initiator 0) ]'
+[ $kind != rxe ] || within 20 "the namespace and its device are gone" test ! -e "/sys/class/infiniband/$(initiator 0)"
 ok "$kind"

@@ -37,7 +37,7 @@ restarted() {
 	local n
 	n=$(wc -l <$tmp/ready)
 	order start
-	within 240 "the other guest is ready" eval '[ $(wc -l <$tmp/ready) -gt '$n' ]'
+	within 240 "the other guest is ready" more_lines $tmp/ready $n
 	at=$(tail -n 1 $tmp/ready)
 }
 restarted

@@ -51,7 +51,7 @@ enter() {
 	rm -f $tmp/reader.$host
 	python3 $here/reader.py $dev >$tmp/reader.$host 2>$tmp/err &
 	reader[$host]=$!
-	within 40 "the first read" eval "over ${reader[$host]} || grep -qs reading $tmp/reader.$host"
+	within 40 "the first read" or_ended ${reader[$host]} grep -qs reading $tmp/reader.$host
 	reads $host || fail "reading $dev: $(cat $tmp/err)"
 }
 # From the state blocked to the read that failed.
@@ -62,20 +62,19 @@ read_failed() {
 	[ "$end" = reading ] || read -r least most since until < <(awk -v end="$end" \
 		'$3 == "blocked" {printf "%d %d %.0f %.0f\n", (end - $2) * 1000, (end - $1) * 1000, $1 * 1e6, end * 1e6; exit}' $tmp/states.$1)
 }
-over() { ! kill -0 "$1" 2>/dev/null; }
-reads() { ! over ${reader[$1]}; }
+reads() { ! ended ${reader[$1]}; }
 
 # cut HOW I: the path of `host` dies, and the driver sees it.
 cut() {
 	local t=${EPOCHREALTIME/./}
 	$1 $2 off
-	within 30 "the loss is seen ($1)" eval "! in_state $host running"
+	within 30 "the loss is seen ($1)" not in_state $host running
 	say "$host: $1 was seen after $(((${EPOCHREALTIME/./} - t) / 1000)) ms"
 }
 # expired HOST WHAT FAST LOSS: all the way to the removal.
 expired() {
 	local h=$1 what=$2 fast=$3 loss=$4
-	within $((loss + 30)) "$h removed, dev_loss_tmo $loss" over ${watching[$h]}
+	within $((loss + 30)) "$h removed, dev_loss_tmo $loss" ended ${watching[$h]}
 	legal_states $h
 	said="$what, fast_io_fail_tmo $fast, dev_loss_tmo $loss"
 	if [ $fast = off ]; then
@@ -83,7 +82,7 @@ expired() {
 	else
 		between $h blocked fail-fast
 		expires fail-fast $fast
-		within 5 "end of the reader of $h" over ${reader[$h]}
+		within 5 "end of the reader of $h" ended ${reader[$h]}
 		read_failed $h
 		expires "end of a read" $fast
 	fi
@@ -136,7 +135,7 @@ within 30 "running again" in_state $host running
 is "after the reconnect" $failures 0
 dd if=$dev of=/dev/null bs=4k count=16 iflag=direct status=none || fail "read after the reconnect"
 logout $host
-within 5 "end of the noted states" over $watcher
+within 5 "end of the noted states" ended $watcher
 legal_states $host
 say "$said: $(states $host)"
 
@@ -153,7 +152,7 @@ between $host blocked running
 say "back in time: blocked for $least to $most ms"
 kill ${reader[$host]}
 logout $host
-within 5 "end of the noted states" over $watcher
+within 5 "end of the noted states" ended $watcher
 legal_states $host
 
 # Both off: nothing expires, and the attempts go on. When one fails the transport
@@ -163,9 +162,10 @@ refuse 0 off
 sleep 5
 in_state $host running || in_state $host fail-fast || fail "both timeouts off: $(states $host)"
 refuse 0 on
-within 30 "running again" eval "in_state $host running && dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none 2>/dev/null"
+reads_again() { in_state $host running && dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none 2>/dev/null; }
+within 30 "running again" reads_again
 logout $host
-within 5 "end of the noted states" over $watcher
+within 5 "end of the noted states" ended $watcher
 legal_states $host
 say "both off: $(states $host)"
 

@@ -31,13 +31,14 @@ regions() { if [ $kind = rxe ]; then resources mr | grep "dev $(initiator 0) " |
 as_before() { [ "$(objects)" = "$first" ]; }
 memory() { shrink; awk '$1 == "SUnreclaim:" {s = $2} $1 == "MemAvailable:" {a = $2} END {print s, a}' /proc/meminfo; }
 credits() { cat /sys/class/scsi_host/$host/req_lim; }
+any_credits() { [ "$(credits)" -gt 0 ]; }
 have_credits() { [ "$(credits)" = "$1" ]; }
 
 # How many commands the target can be given at once: in `depth`.
 burst() {
 	local p last=-1
 	hold disk
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=100 --direct=1 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split --output=$tmp/burst >/dev/null 2>&1 &
+	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
 	p=$!
 	depth=0
 	until [ $depth -gt 0 ] && [ $depth = $last ]; do
@@ -46,15 +47,14 @@ burst() {
 		read -r depth _ </sys/block/${dev#/dev/}/inflight
 	done
 	let_go disk
-	within 60 "end of the burst" eval "! kill -0 $p 2>/dev/null"
-	wait $p || { cat $tmp/burst; fail "I/O errors in a burst"; }
+	io_ends $p 60 "a burst"
 }
 
 burst
 deep=$depth
 # More than one channel takes.
 ! rust_driver || [ $deep -gt 62 ] || fail "only $deep commands at once"
-within 5 "all credits" eval '[ "$(credits)" -gt 0 ]'
+within 5 "all credits" any_credits
 start=$(credits)
 first=$(objects)
 names=$(regions)
@@ -81,7 +81,7 @@ done
 # Verified I/O, one run after the other until $tmp/stop is there.
 (
 	while [ ! -e $tmp/stop ]; do
-		timeout 120 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=16 --direct=1 --rw=randwrite --bs=4k --size=2m --verify=crc32c --verify_fatal=1 --output=$tmp/fio >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
+		verify_io 120 $dev --iodepth=16 --rw=randwrite --bs=4k --size=2m >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
 		echo >>$tmp/runs
 	done
 ) &
@@ -102,7 +102,7 @@ while [ $done -lt $rounds ] && [ $SECONDS -lt $end ]; do
 	t=${EPOCHREALTIME/./}
 	if ((done % 10 == 9)); then
 		echo 0 >${tpg[0]}/enable
-		within 20 "the loss is seen, round $done" eval "! in_state $host running"
+		within 20 "the loss is seen, round $done" not in_state $host running
 		echo 1 >${tpg[0]}/enable
 	else
 		timeout 60 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H, round $done: $(cat $tmp/reset)"
@@ -117,7 +117,7 @@ done
 took=$((seconds + SECONDS - end))
 clock; until=$now
 touch $tmp/stop
-within 130 "end of the verified I/O" eval "! kill -0 $writer 2>/dev/null"
+within 130 "end of the verified I/O" ended $writer
 wait $writer || { head -n 30 $tmp/bad; fail "I/O error after $done reconnects"; }
 within 5 "a log line for each of $done reconnects" all_said
 kill $follower
@@ -138,7 +138,7 @@ say "after round 20: $slab KiB slab, $free KiB free; after round $done: $slab2, 
 [ $((slab2 - slab)) -le 3072 ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((slab2 - slab)) KiB in $done reconnects"; }
 
 logout $host
-within 5 "end of the noted states" eval "! kill -0 $watcher 2>/dev/null"
+within 5 "end of the noted states" ended $watcher
 legal_states $host
 clean
 ok "$kind: $done reconnects, slowest $slowest ms"

@@ -20,14 +20,12 @@ trace $host
 
 # io SECONDS: verified, in the background.
 io() {
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randrw --bs=4k --size=8m --runtime=$1 --time_based \
-		--verify=crc32c --verify_fatal=1 --verify_backlog=16 --output=$tmp/fio >/dev/null 2>&1 &
+	start_verify_io $dev --iodepth=8 --rw=randrw --bs=4k --size=8m --runtime=$1 --time_based --verify_backlog=16
 	fio=$!
 }
 # io_ok SECONDS WHAT: it has ended without an error, nothing is outstanding, the disk is there.
 io_ok() {
-	within "$1" "end of fio: $2" eval "! kill -0 $fio 2>/dev/null"
-	wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $2"; }
+	io_ends $fio "$1" "$2"
 	quiet $dev
 	is "$2" /sys/block/${dev#/dev/}/device/state running
 }
@@ -36,7 +34,7 @@ pass() {
 	local lines
 	lines=$(wc -l <$tmp/disk.said)
 	rule disk pass
-	within 5 "the program looks at its rule" eval '[ $(wc -l <$tmp/disk.said) -gt '$lines' ]'
+	within 5 "the program looks at its rule" more_lines $tmp/disk.said $lines
 	hit=$(tail -n 1 $tmp/disk.said)
 	[ "${hit#* }" != 0 ] || fail "the rule hit nothing: $hit"
 }
@@ -73,7 +71,7 @@ timeout 60 sg_reset -d $dev >$tmp/reset 2>&1 &
 reset=$!
 sleep 2
 pass
-within 60 "end of sg_reset -d" eval "! kill -0 $reset 2>/dev/null"
+within 60 "end of sg_reset -d" ended $reset
 io_ok 120 "LUN reset while commands are held"
 say "LUN reset while commands are held: $hit, I/O went on"
 

@@ -35,16 +35,14 @@ for gap in 2.5 4 7.5 9.5 14; do
 	for ((i = 0; i < rounds; i++)); do
 		writes
 		before=$written
-		fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randrw --bs=4k --size=8m --runtime=4 --time_based \
-			--verify=crc32c --verify_fatal=1 --verify_backlog=16 --output=$tmp/fio >/dev/null 2>&1 &
+		start_verify_io $dev --iodepth=8 --rw=randrw --bs=4k --size=8m --runtime=4 --time_based --verify_backlog=16
 		fio=$!
 		within 30 "I/O" busy
 		sleep 0.$((RANDOM % 10))
 		close_way
 		sleep $gap
 		open_way
-		within 90 "end of fio after $gap s without answers" eval "! kill -0 $fio 2>/dev/null"
-		wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors after $gap s without answers"; }
+		io_ends $fio 90 "$gap s without answers"
 		quiet $dev
 		is "the disk after $gap s without answers" /sys/block/${dev#/dev/}/device/state running
 	done

@@ -28,11 +28,8 @@ for ((i = 0; i < rounds; i++)); do
 	echo 30 >$faults/interval
 	echo 100 >$faults/probability
 	echo 3 >$faults/times
-	fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --iodepth=8 --direct=1 --rw=randrw --bs=4k --size=8m --runtime=6 --time_based \
-		--verify=crc32c --verify_fatal=1 --verify_backlog=16 --output=$tmp/fio >/dev/null 2>&1 &
-	fio=$!
-	within 90 "end of fio" eval "! kill -0 $fio 2>/dev/null"
-	wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors when completions are swallowed"; }
+	start_verify_io $dev --iodepth=8 --rw=randrw --bs=4k --size=8m --runtime=6 --time_based --verify_backlog=16
+	io_ends $! 90 "completions are swallowed"
 	is "completions that were not swallowed" $faults/times 0
 	quiet $dev
 	is "the disk" $queue/device/state running

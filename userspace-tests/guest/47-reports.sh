@@ -10,6 +10,7 @@ odd_target
 rust_driver || skip "the C driver does not look for disks after a report"
 enter ,ch_count=1
 limit() { echo $(</sys/class/scsi_host/$host/req_lim); }
+limit_is() { [ "$(limit)" = $1 ]; }
 there() { [ -e /sys/bus/scsi/devices/${host#host}:0:0:$1 ]; }
 tag=1234567890abcdef
 
@@ -58,7 +59,7 @@ for back in 5 5 1; do
 done
 tell send credits $((before - 1))
 wait $reader || fail "the read: $(<$tmp/dd)"
-within 5 "the request limit as it was" eval '[ $(limit) = $before ]'
+within 5 "the request limit as it was" limit_is $before
 verified 2
 
 within 40 "the third unit" there 2

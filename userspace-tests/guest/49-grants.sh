@@ -46,7 +46,8 @@ rounds 4 15
 tell login reject 10001
 tell disconnect
 clock; since=$now
-within $((rounds + 30)) "$rounds tries" eval '[ $(times "login multi=0") -ge $rounds ]'
+all_tries() { [ "$(times 'login multi=0')" -ge $rounds ]; }
+within $((rounds + 30)) "$rounds tries" all_tries
 clock
 # The class multiplies the pause by its own tries that have failed, beyond ten. Times are the target's. The pause before
 # the second try begins with the loss, as the first one's does.

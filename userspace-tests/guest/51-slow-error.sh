@@ -26,7 +26,8 @@ echo 2 >$queue/device/timeout
 echo 10 >$queue/device/eh_timeout
 echo $channels >$slow/times
 rule disk 'hold 4'
-within 60 "the error handler ends the connection" eval '[ "$(<$slow/times)" -lt $channels ]'
+hangs() { [ "$(<$slow/times)" -lt $channels ]; }
+within 60 "the error handler ends the connection" hangs
 clock; t0=$now
 note "the device hangs"
 sleep 65

@@ -16,8 +16,7 @@ dd if=$tmp/own of=$dev bs=4k seek=512 oflag=direct conv=notrunc 2>$tmp/dd || fai
 # leave: each piece of memory for small reads has it.
 leave() {
 	tell on 28 normal
-	timeout 60 fio --allow_file_create=0 --eta=never --name=r --filename=$dev --ioengine=libaio --direct=1 --rw=randread --bs=4k \
-		--iodepth=32 --size=1m --number_ios=400 --loops=4 --output=$tmp/fio >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
+	direct_io 60 $dev --rw=randread --bs=4k --iodepth=32 --size=1m --number_ios=400 --loops=4 >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
 	quiet $dev
 }
 # shows NAME WHAT...: all commands show what they must.

@@ -138,15 +138,16 @@ turn() {
 for shape in "${shapes[@]}"; do
 	set -- $shape
 	turn C $theirs $1 $2
-	for t in ${!times[@]}; do eval "c_$t=${times[$t]}"; done
+	declare -A c_times=()
+	for t in "${!times[@]}"; do c_times[$t]=${times[$t]}; done
 	turn Rust $ours $1 $2
-	in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((c_storm + 1) * 1000))
+	in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((${c_times[storm]} + 1) * 1000))
 	for t in login resume unplug; do
-		eval "limit=\$((c_$t * 5 / 4 + 2000))"
+		limit=$((${c_times[$t]} * 5 / 4 + 2000))
 		in_time "$1 sessions of $2: $t" ${since[$t]} ${until[$t]} $(((limit + 1) * 1000))
 	done
 	[ $peak -le $((none + 2 * $1 * $2)) ] || fail "$1 sessions of $2: $peak queue pairs"
 	[ $kept -le 65536 ] || fail "$1 sessions of $2: $kept KiB are gone"
 done
 load_srp
-ok "$kind: ${shapes[*]}: last read after ${times[storm]} ms, C $c_storm ms"
+ok "$kind: ${shapes[*]}: last read after ${times[storm]} ms, C ${c_times[storm]} ms"

@@ -96,9 +96,10 @@ trouble() {
 state() { [ "$(<$rport/state)" = $1 ]; }
 failed() { [ $(<$counters/login_tries) -ge 3 ] && grep -q 'reconnect failed: ' $h/last_error; }
 
+lost_once() { [ "$(<$counters/connections_lost)" = 1 ]; }
 begin_at=$EPOCHSECONDS
 echo 0 >${tpg[0]}/enable
-within 20 "a loss" eval '[ $(<$counters/connections_lost) = 1 ]'
+within 20 "a loss" lost_once
 within 30 "failed tries" failed
 equal "channels without a connection" $(<$h/ch_count) 0
 echo 1 >${tpg[0]}/enable
@@ -124,7 +125,8 @@ equal "aborts before there was one" $(<$counters/aborts) 0
 hold disk
 timeout 60 dd if=$dev of=/dev/null bs=4k count=1 iflag=direct 2>$tmp/did &
 dd=$!
-within 30 "an abort" eval '[ $(<$counters/aborts) != 0 ]'
+aborted() { [ "$(<$counters/aborts)" -gt 0 ]; }
+within 30 "an abort" aborted
 let_go disk
 wait $dd || fail "a read that was aborted: $(<$tmp/did)"
 quiet $dev

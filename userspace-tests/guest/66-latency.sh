@@ -33,13 +33,12 @@ refuses "no option -x" /srp/srpslow -x 1
 refuses "apt install bpftrace" env PATH=/srp/empty:/usr/bin/../sbin /bin/sh /srp/srplat
 
 # Their compiler takes a second of a CPU, and much more of an emulated one.
-listens() { grep -q listening $1 || ! kill -0 $2 2>/dev/null; }
 /srp/srplat -d $dev >$tmp/lat 2>&1 & lat=$!
-within 300 "srplat listens" listens $tmp/lat $lat
+within 300 "srplat listens" or_ended $lat grep -q listening $tmp/lat
 /srp/srpslow -d $dev 150 >$tmp/slow 2>&1 & slow=$!
-within 300 "srpslow listens" listens $tmp/slow $slow
+within 300 "srpslow listens" or_ended $slow grep -q listening $tmp/slow
 kill -0 $lat $slow || fail "srplat: $(cat $tmp/lat) srpslow: $(cat $tmp/slow)"
-reads() { timeout 100 fio --allow_file_create=0 --name=a --filename=$dev --ioengine=libaio --direct=1 --rw=read --output=$tmp/fio "$@" || fail "fio: $(cat $tmp/fio)"; }
+reads() { direct_io 100 $dev --rw=read "$@" || fail "fio: $(cat $tmp/fio)"; }
 reads --bs=4k --iodepth=1 --size=48k
 reads --bs=64k --iodepth=1 --size=512k
 sleep 1

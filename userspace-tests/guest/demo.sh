@@ -19,7 +19,9 @@ login 0
 disk "$host" 0 >$tmp/disk
 udevadm settle -t 20
 [ -b /dev/srp0 ] || fail "no /dev/srp0; disks: $(lsblk -dno NAME,SIZE | tr '\n' ';')"
-say "disk:   /dev/srp0 is $(readlink -f /dev/srp0), $(cat /sys/block/$(basename "$(readlink -f /dev/srp0)")/device/model | xargs), $host, $(cat /sys/class/scsi_host/$host/ch_count) channels"
+dev=$(readlink -f /dev/srp0)
+read -r model </sys/block/${dev#/dev/}/device/model
+say "disk:   /dev/srp0 is $dev, $model, $host, $(cat /sys/class/scsi_host/$host/ch_count) channels"
 say "by-path: $(cd /dev/disk/by-path && ls -d srp-*)"
 [ "$(blockdev --getsize64 /dev/srp0)" = $((size << 20)) ] || fail "wrong size"
 
@@ -58,7 +60,8 @@ rw=write
 J
 t=$SECONDS
 say "fio:    write and verify $do_verify MiB with blocks of 4k, 12k, 64k and 1m"
-timeout 250 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 || { cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
+timeout 250 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 ||
+	{ cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
 read -r verified errors < <(python3 -c '
 import json, sys
 text = open(sys.argv[1]).read()

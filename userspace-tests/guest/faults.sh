@@ -98,7 +98,8 @@ cable() {
 # hole DIRECTION I [MATCH]: what the hosts of pair I send to each other, or what of it fits MATCH, is lost
 # where it arrives: to the target, to the initiator, or both. heal I ends it.
 hole() {
-	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; }; add rule netdev hole$2 %s$2 ${3-} drop"
+	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
+		add rule netdev hole$2 %s$2 ${3-} drop"
 	heal $2
 	[ $1 = initiator ] || nft "${chain//%s/v}" || fail "nft at the target"
 	[ $1 = target ] || ini nft "${chain//%s/w}" || fail "nft at the initiator"
@@ -155,14 +156,13 @@ journal() {
 	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none || fail "cannot empty the back end"
 	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
 	journal=$!
-	within 20 "the first write" eval "grep -qs ' wrote$' $tmp/journal.events || ! kill -0 $journal"
+	within 20 "the first write" or_ended $journal grep -qs ' wrote$' $tmp/journal.events
 	sleep 0.5
 }
 # until_event SECONDS SINCE PATTERN: waits for an event of at least that time whose text fits the
 # extended regular expression; sets `at`.
 until_event() {
-	local found="event_since $2 '$3'"
-	within $(($1 * factor / 1000)) "the event '$3' of the journal" eval "$found || ! kill -0 $journal 2>/dev/null"
+	within $(($1 * factor / 1000)) "the event '$3' of the journal" or_ended $journal event_since $2 "$3"
 	event_since $2 "$3" || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
 }
 event_since() {
@@ -172,14 +172,14 @@ event_since() {
 # errors [FROM TO]: how many errors the journal saw, in `errors`.
 errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l); }
 
-# acked: how much was acknowledged, in `acked`.
+# acked: how much was acknowledged, in `acked`. has_acked N: that is N or more.
 acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
+has_acked() { acked; [ $acked -ge $1 ]; }
 
 # goes_on SECONDS: waits until more is acknowledged than now; sets `at`.
 goes_on() {
-	local was
-	acked; was=$acked
-	within $(($1 * factor / 1000)) "I/O goes on" eval 'acked; [ $acked -gt $was ]'
+	acked
+	within $(($1 * factor / 1000)) "I/O goes on" has_acked $((acked + 1))
 	clock; at=$now
 }
 
@@ -198,11 +198,11 @@ detected() {
 
 # alive SECONDS: the journal goes on without an error for that long.
 alive() {
-	local t0 before
+	local t0 more
 	clock; t0=$now
-	acked; before=$acked
+	acked; more=$((acked + 1))
 	sleep $1
-	within $((10 * factor / 1000)) "I/O on a good path" eval 'acked; [ $acked -gt $before ] || ! kill -0 $journal 2>/dev/null'
+	within $((10 * factor / 1000)) "I/O on a good path" or_ended $journal has_acked $more
 	kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
 	errors $t0
 	[ $errors = 0 ] || fail "$errors errors although the path is good"
@@ -223,9 +223,8 @@ settle() {
 
 # verify DEVICE: fio in the background with its own verification; verified: ends it, with no error.
 verify() {
-	fio --allow_file_create=0 --eta=never --name=v --filename=$1 --ioengine=libaio --iodepth=4 --direct=1 --rw=randrw \
-		--bsrange=4k-64k,4k-$(writes)k --size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --time_based --runtime=900 \
-		--rate_iops=40 --output=$tmp/fio >/dev/null 2>&1 &
+	start_verify_io $1 --iodepth=4 --rw=randrw --bsrange=4k-64k,4k-$(writes)k --size=16m --verify_backlog=32 \
+		--time_based --runtime=900 --rate_iops=40
 	fio=$!
 }
 verified() {
@@ -269,17 +268,18 @@ untrace() { local e; for e in $traced; do rmdir $tracing/instances/$e; done; } 2
 # once: nothing is outstanding, and what was accepted has ended once, by the trace events of the host and
 # by the counters of its disks. A command that timed out may end without either.
 once() {
-	local d n sent=0 ended=0 busy
+	local d n sent=0 ended=0
 	# udev looks at a disk that somebody has closed.
 	udevadm settle -t 20
-	within 10 "no command is left" eval 'read -r busy </sys/class/scsi_host/$host/host_busy && [ $busy = 0 ]'
+	within 10 "no command is left" idle_host $host
 	count_trace
 	untrace
 	for d in /sys/bus/scsi/devices/"${host#host}":0:0:*; do
 		read -r n <"$d/iorequest_cnt"; sent=$((sent + n))
 		read -r n <"$d/iodone_cnt"; ended=$((ended + n))
 	done
-	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out; disks: $sent sent, $ended completed"
+	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out;" \
+		"disks: $sent sent, $ended completed"
 	[ ${count[done]} -gt 100 ] && [ $sent -ge $ended ] && [ $((sent - ended)) -le ${count[timeout]} ] ||
 		fail "commands were lost or completed twice"
 	[ $((count[start] - count[error] - count[timeout])) -le ${count[done]} ] && [ ${count[done]} -le $((count[start] - count[error])) ] ||

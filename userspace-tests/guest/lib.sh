@@ -117,13 +117,54 @@ within() {
 	[ -z "${stolen-}" ] || too_slow "$what after $(ms $((${EPOCHREALTIME/./} - begun))), wanted within $(ms $most), $(ms $stolen) without CPU"
 }
 
+# Conditions for `within`, whose local variables they see.
+not() { ! "$@"; }
+# ended PID: the process has ended.
+ended() { ! kill -0 "$1" 2>/dev/null; }
+# or_ended PID COMMAND...: COMMAND succeeds, or it never will, as the process has ended.
+or_ended() { "${@:2}" || ended "$1"; }
+# more_lines FILE N: FILE has more than N lines.
+more_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; }
+
 # --- the kernel log ---------------------------------------------------------
 
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
 log_since() { dmesg | awk -v m="$marker" 'f {print} index($0, m) {f = 1}'; }
 
-# Lines that no test may cause.
-reports='BUG:|WARNING:|Oops|general protection fault|Unable to handle|possible recursive locking|circular locking|inconsistent lock state|suspicious RCU|bad unlock balance|held lock freed|sleeping function called|scheduling while atomic|list_(add|del) corruption|ODEBUG|refcount_t|KASAN|UBSAN|blocked for more than|soft lockup|hard LOCKUP|self-detected stall|detected stalls|kernel panic|panicked at|rust_kernel: panic|workqueue lockup|unreferenced object|DEBUG_LOCKS_WARN_ON'
+# Lines that no test may cause: extended regular expressions, and all of them as one.
+kernel_reports=(
+	'BUG:'
+	'WARNING:'
+	'Oops'
+	'general protection fault'
+	'Unable to handle'
+	'possible recursive locking'
+	'circular locking'
+	'inconsistent lock state'
+	'suspicious RCU'
+	'bad unlock balance'
+	'held lock freed'
+	'sleeping function called'
+	'scheduling while atomic'
+	'list_(add|del) corruption'
+	'ODEBUG'
+	'refcount_t'
+	'KASAN'
+	'UBSAN'
+	'blocked for more than'
+	'soft lockup'
+	'hard LOCKUP'
+	'self-detected stall'
+	'detected stalls'
+	'kernel panic'
+	'panicked at'
+	'rust_kernel: panic'
+	'workqueue lockup'
+	'unreferenced object'
+	'DEBUG_LOCKS_WARN_ON'
+)
+printf -v reports '|%s' "${kernel_reports[@]}"
+reports=${reports:1}
 
 no_reports() {
 	local found
@@ -289,13 +330,19 @@ back_file() {
 	core "$1" fileio "fd_dev_name=$tmp/$1,fd_dev_size=$(($2 << 20))"
 	backdev[$1]=$tmp/$1
 }
-# back_debug NAME MIB [parameter=value]...: there is one scsi_debug.
+# The disk of the one scsi_debug, in `debug_disk`.
+find_debug_disk() {
+	set -- /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*
+	debug_disk=${1##*/}
+	[ -e "$1" ]
+}
+# back_debug NAME MIB [parameter=value]...
 back_debug() {
 	local n=$1 mib=$2
 	shift 2
 	modprobe scsi_debug dev_size_mb="$mib" delay=0 "$@" || fail "no scsi_debug in this kernel"
-	within 10 "the disk of scsi_debug" eval 'ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
-	backdev[$n]=/dev/$(basename "$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*)")
+	within 10 "the disk of scsi_debug" find_debug_disk
+	backdev[$n]=/dev/$debug_disk
 	udevadm settle -t 10
 	iblock "$n"
 }
@@ -461,9 +508,11 @@ login() {
 	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
 }
 
+# delete_port HOST: its session is to go.
+delete_port() { echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete"; }
 # logout HOST: and waits until it is gone.
 logout() {
-	echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete" || fail "cannot log $1 out"
+	delete_port "$1" || fail "cannot log $1 out"
 	within "${2-20}" "$1 removed" gone "$1"
 }
 
@@ -484,6 +533,22 @@ nothing_in_flight() { read -r in_flight </sys/block/${1#/dev/}/inflight && [ "${
 quiet() {
 	udevadm settle -t 20
 	within 20 "nothing in flight on $1" nothing_in_flight "$1"
+}
+
+# fio on a disk, with its report in $tmp/fio. A disk that has gone does not come back as a file.
+fio_options=(--allow_file_create=0 --eta=never --name=a --ioengine=libaio --direct=1)
+# It reads what it has written and compares.
+fio_verify=(--verify=crc32c --verify_fatal=1)
+# direct_io SECONDS DEVICE OPTION...: for so many seconds at most. verify_io has the same arguments.
+direct_io() { timeout "$1" fio "${fio_options[@]}" --filename="$2" --output=$tmp/fio "${@:3}"; }
+verify_io() { direct_io "$1" "$2" "${fio_verify[@]}" "${@:3}"; }
+# start_io DEVICE OPTION...: in the background, where `$!` is fio itself. start_verify_io has the same arguments.
+start_io() { fio "${fio_options[@]}" --filename="$1" --output=$tmp/fio "${@:2}" >/dev/null 2>&1 & }
+start_verify_io() { start_io "$1" "${fio_verify[@]}" "${@:2}"; }
+# io_ends PID SECONDS WHAT: it does so in time, and without an error.
+io_ends() {
+	within "$2" "end of fio: $3" ended "$1"
+	wait "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }
 }
 
 # Memory that nobody uses goes back, that of KASAN's quarantine as well.
@@ -605,7 +670,7 @@ begin() {
 		kill -KILL $$
 	) &
 	watchdog=$!
-	clock; begun=$now
+	clock; test_begun=$now
 	gauge_on
 	load_target
 	loaded ib_srp || load_srp
@@ -615,9 +680,9 @@ begin() {
 deadline() {
 	echo w >/proc/sysrq-trigger
 	clock
-	without_cpu $begun $now
+	without_cpu $test_begun $now
 	context
-	[ $stolen -lt $(((now - begun) / 2)) ] || too_slow "the deadline after $(ms $((now - begun))), $(ms $stolen) without CPU"
+	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
 	say "FAILED: deadline ($(ms $stolen) without CPU)"
 	exit 1
 }
@@ -630,9 +695,7 @@ finish() {
 	for d in "${!handler[@]}"; do rule "$d" pass; done
 	for h in $(jobs -p); do [[ " $watchdog ${handler[*]} " == *" $h "* ]] || kill "$h" 2>/dev/null; done
 	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || dmsetup resume "$d"; done
-	loaded ib_srp && for h in $(hosts); do
-		echo 1 >"/sys/class/srp_remote_ports/port-${h#host}:1/delete" 2>/dev/null
-	done
+	loaded ib_srp && for h in $(hosts); do delete_port "$h"; done
 	! declare -F undo >/dev/null || undo
 	! grep -q '\[counter\]' $tracing/trace_clock 2>/dev/null || unlisten
 	for h in $(seq 100); do no_hosts && break; sleep 0.1; done

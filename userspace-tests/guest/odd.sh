@@ -31,9 +31,8 @@ mark_said() { heard=$(wc -l 2>/dev/null <$tmp/odd) || heard=0; }
 has_said() { tail -n +$((heard + 1)) $tmp/odd | grep -E -- "$1" >/dev/null; }
 # hears WHAT REGEX [SECONDS]: since the last `tell`.
 hears() {
-	local wanted=$2
-	within "${3-20}" "the target to say: $1" eval 'has_said "$wanted" || ! kill -0 $odd 2>/dev/null'
-	has_said "$wanted" || fail "the target ended before it said: $1"
+	within "${3-20}" "the target to say: $1" or_ended $odd has_said "$2"
+	has_said "$2" || fail "the target ended before it said: $1"
 }
 # times REGEX: how often it was said since then.
 times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
@@ -61,8 +60,7 @@ impatient() {
 }
 # verified SECONDS [OPTION]...: fio, with data that it checks itself.
 verified() {
-	timeout 100 fio --allow_file_create=0 --eta=never --name=a --filename=$dev --ioengine=libaio --direct=1 --rw=randrw --bs=4k --iodepth=8 \
-		--size=4m --time_based --runtime=$1 --verify=crc32c --verify_fatal=1 --verify_backlog=32 --output=$tmp/fio "${@:2}" >/dev/null 2>&1 ||
+	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
 # block write|read: 4 KiB, another text each time; what was read is what was written last.

@@ -44,7 +44,10 @@ states() { awk '{printf "%s%s", (NR > 1 ? " " : ""), $3}' "$tmp/states.$1"; }
 between() {
 	read -r least most since until < <(awk -v a="$2" -v b="^($3)\$" '
 		since == "" && $3 == a {since = $2; earliest = $1}
-		since != "" && $3 ~ b {printf "%d %d %.0f %.0f\n", ($1 - since) * 1000, ($2 - earliest) * 1000, earliest * 1e6, $2 * 1e6; exit}' "$tmp/states.$1")
+		since != "" && $3 ~ b {
+			printf "%d %d %.0f %.0f\n", ($1 - since) * 1000, ($2 - earliest) * 1000, earliest * 1e6, $2 * 1e6
+			exit
+		}' "$tmp/states.$1")
 	[ -n "$least" ]
 }
 
