@@ -470,8 +470,14 @@ pub const fn next(state: State, event: Event) -> (State, Action) {
     }
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The state of a session, and what it remembers of its losses and tries.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
     state: State,
     backoff: Backoff,
