@@ -21,13 +21,10 @@ pub mod logic;
 pub mod login;
 pub mod mapping;
 pub mod port;
-pub mod probe;
 pub mod proto;
 pub mod session;
 pub mod slot;
 pub mod statistics;
-pub mod task;
 #[cfg(SRP_KUNIT)]
 mod tests;
-pub mod trace;
 pub mod turns;

@@ -10,11 +10,14 @@
 
 mod complete;
 mod counts;
+mod probe;
 mod recall;
 mod rejected;
 mod requests;
 mod starving;
 mod submit;
+mod task;
+mod trace;
 
 use super::{
     bounce::Bounce,
@@ -24,16 +27,13 @@ use super::{
     },
     geometry::RECEIVE_SIZE,
     logic::send_queue::ANSWERS,
-    probe::Probe,
     proto::login::Granted,
     session::Session,
     slot::{
         Cell,
         Held,
         Slot, //
-    },
-    task::Task,
-    trace, //
+    }, //
 };
 use crate::{
     dma::DataDirection,
@@ -68,7 +68,9 @@ use kernel::{
 
 pub use counts::Counts;
 
+use probe::Probe;
 use requests::Replies;
+use task::Task;
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
@@ -177,7 +179,7 @@ impl Channel {
 
     /// The number of the SCSI host, for the trace events.
     pub fn host(&self) -> u32 {
-        trace::host(self.session.host_number())
+        self.session.host()
     }
 
     /// The number of the channel, which is that of its hardware queue.

@@ -68,7 +68,6 @@ use super::{
         ids::PortId, //
     },
     statistics::Statistics,
-    trace,
     turns::Turns, //
 };
 use crate::{
@@ -248,6 +247,11 @@ impl Session {
         self.host_number.copy()
     }
 
+    /// That number for the trace events, which have one that no host has before.
+    pub fn host(&self) -> u32 {
+        self.host_number().unwrap_or(u32::MAX)
+    }
+
     /// The port that it was logged in through.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
@@ -338,7 +342,7 @@ impl Session {
         if before.life != after.life {
             let (high, low) = self.target().halves();
             trace!(session(
-                trace::host(self.host_number()),
+                self.host(),
                 high,
                 low,
                 before.life as u8,

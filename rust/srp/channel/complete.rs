@@ -3,6 +3,8 @@
 //! The way of a command back: its response, the end of its registration, the midlayer.
 
 use super::{
+    probe::PROBE,
+    trace,
     Channel,
     Connection,
     Held, //
@@ -35,7 +37,6 @@ use crate::{
             }, //
         },
         mapping,
-        probe::PROBE,
         proto::rsp::{
             Good,
             Rsp,
@@ -44,8 +45,7 @@ use crate::{
         slot::{
             Cell,
             Slot, //
-        },
-        trace, //
+        }, //
     }, //
 };
 use kernel::{

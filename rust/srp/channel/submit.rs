@@ -3,6 +3,7 @@
 //! The way of a command to the target.
 
 use super::{
+    trace,
     Connection,
     Held, //
 };
@@ -23,8 +24,7 @@ use crate::{
         },
         mapping,
         proto::ids::Lun,
-        slot::Owner,
-        trace, //
+        slot::Owner, //
     },
     sys::random_u16, //
 };

@@ -20,8 +20,7 @@ use crate::{
                 Cause,
                 Event, //
             }, //
-        },
-        trace, //
+        }, //
     },
     sys::{
         monotonic_ns,
@@ -72,7 +71,7 @@ impl Session {
         match (self.on(Event::Lost(cause)), why) {
             (Action::End { say }, why) => {
                 if let Some(why) = why {
-                    trace!(lost(trace::host(self.host_number()), &Text::new(why)));
+                    trace!(lost(self.host(), &Text::new(why)));
                     if say {
                         self.say_lost(&why);
                     }

@@ -5,22 +5,22 @@
 //! All that an event needs is worked out in a function of its own, which nobody calls while nobody listens:
 //! in the caller it would be mixed up with what the caller computes and take registers from that.
 
-use super::{
-    channel::Channel,
-    logic::{
-        registration::Way,
-        slot::Word,
-        tag::Tag, //
-    },
-    mapping,
-    proto::{
-        cmd::Direction,
-        ids::Lun, //
-    },
-    slot::Slot, //
-};
+use super::Channel;
 use crate::{
     scsi::ScsiResult,
+    srp::{
+        logic::{
+            registration::Way,
+            slot::Word,
+            tag::Tag, //
+        },
+        mapping,
+        proto::{
+            cmd::Direction,
+            ids::Lun, //
+        },
+        slot::Slot, //
+    },
     trace, //
 };
 
@@ -28,13 +28,8 @@ fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
     Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
 }
 
-/// The number of a host, or one that no host has.
-pub fn host(number: Option<u32>) -> u32 {
-    number.unwrap_or(u32::MAX)
-}
-
 /// A unit's number.
-pub fn lun(lun: Lun) -> u64 {
+pub(super) fn lun(lun: Lun) -> u64 {
     u64::from_be_bytes(lun.0)
 }
 
@@ -59,7 +54,7 @@ macro_rules! events {
     ($($(#[$doc:meta])* $event:ident($($argument:ident: $type:ty),*) $log:block)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $event($($argument: $type),*) {
+        pub(super) fn $event($($argument: $type),*) {
             #[cold]
             #[inline(never)]
             fn log($($argument: $type),*) $log

@@ -2,23 +2,23 @@
 
 //! Asking the target for a sign of life.
 
-use super::{
-    channel::Connection,
-    error::Lost,
-    logic::{
-        credit::{
-            RESERVE_COMMAND,
-            RESERVE_TSK_MGMT, //
-        },
-        tag::Tag, //
-    },
-    proto::{
-        cmd::Cmd,
-        ids::Lun, //
-    },
-};
+use super::Connection;
 use crate::{
     rdma::dma::Chunk,
+    srp::{
+        error::Lost,
+        logic::{
+            credit::{
+                RESERVE_COMMAND,
+                RESERVE_TSK_MGMT, //
+            },
+            tag::Tag, //
+        },
+        proto::{
+            cmd::Cmd,
+            ids::Lun, //
+        }, //
+    },
     sync::state_cell::StateCell,
     sys::random_u64, //
 };
@@ -34,7 +34,7 @@ use kernel::{
 };
 
 /// The number of a probe in its tag; a task management request has 0.
-pub const PROBE: u16 = 1;
+pub(super) const PROBE: u16 = 1;
 
 /// None is out.
 const IDLE: u64 = 0;

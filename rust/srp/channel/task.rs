@@ -2,28 +2,27 @@
 
 //! Task management: one request at a time on each channel.
 
-use super::{
-    channel::Connection,
-    error::Lost,
-    logic::{
-        credit::RESERVE_TSK_MGMT,
-        session::TSK_MGMT_TIMEOUT_MS,
-        tag::Tag, //
-    },
-    proto::{
-        ids::Lun,
-        misc,
-        tmf::{
-            Function,
-            TmfStatus,
-            TskMgmt, //
-        }, //
-    },
-    trace,
-};
+use super::Connection;
 use crate::{
     errno::ENOTCONN,
     rdma::dma::Chunk,
+    srp::{
+        error::Lost,
+        logic::{
+            credit::RESERVE_TSK_MGMT,
+            session::TSK_MGMT_TIMEOUT_MS,
+            tag::Tag, //
+        },
+        proto::{
+            ids::Lun,
+            misc,
+            tmf::{
+                Function,
+                TmfStatus,
+                TskMgmt, //
+            }, //
+        }, //
+    },
     sync::{
         state_cell::StateCell,
         WaitQueue, //
@@ -169,7 +168,7 @@ impl Task {
                 connection.index(),
                 *sent,
                 function as u8,
-                trace::lun(lun),
+                super::trace::lun(lun),
                 task_tag,
             ));
             if let Err(e) = wr.and_then(|wr| wr.post(true)) {
