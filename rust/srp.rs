@@ -20,11 +20,13 @@ pub mod log;
 pub mod logic;
 pub mod login;
 pub mod mapping;
+pub mod owner;
 pub mod port;
 pub mod proto;
 pub mod session;
 pub mod slot;
 pub mod statistics;
+pub mod status;
 #[cfg(SRP_KUNIT)]
 mod tests;
 pub mod turns;

@@ -27,13 +27,14 @@ use super::{
     },
     geometry::RECEIVE_SIZE,
     logic::send_queue::ANSWERS,
+    owner::Owner,
     proto::login::Granted,
-    session::Session,
     slot::{
         Cell,
         Held,
         Slot, //
-    }, //
+    },
+    status::Status, //
 };
 use crate::{
     dma::DataDirection,
@@ -49,8 +50,7 @@ use crate::{
         }, //
     },
     sync::Completion,
-    trace::trace,
-    workqueue::Crew, //
+    trace::trace, //
 };
 use kernel::{
     prelude::*,
@@ -78,7 +78,9 @@ pub type Connection = Qp<Channel>;
 /// One connection of a session.
 pub struct Channel {
     index: u16,
-    session: Arc<Session>,
+    /// That of its session.
+    status: Arc<Status>,
+    owner: Arc<dyn Owner>,
     slots: KVVec<Cell>,
     counts: Counts,
     starving: starving::Watch,
@@ -103,13 +105,19 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes a channel with all its memory, not connected yet. Sleeps.
+    /// Makes a channel of the session with this status, with all its memory, not connected yet. `owner` hears
+    /// what happens to it. Sleeps.
     ///
     /// # Errors
     ///
     /// Those of memory and of the device.
-    pub fn new(session: &Arc<Session>, index: u16, pd: &Arc<Pd>) -> Result<Arc<Connection>> {
-        let geometry = &session.geometry;
+    pub fn new(
+        status: &Arc<Status>,
+        owner: &Arc<dyn Owner>,
+        index: u16,
+        pd: &Arc<Pd>,
+    ) -> Result<Arc<Connection>> {
+        let geometry = &status.geometry;
         let depth = geometry.sizes.depth as usize;
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
@@ -140,7 +148,8 @@ impl Channel {
         )?;
         let channel = Self {
             index,
-            session: session.clone(),
+            status: status.clone(),
+            owner: owner.clone(),
             slots,
             counts: Counts::new(),
             starving: starving::Watch::new(),
@@ -172,14 +181,9 @@ impl Channel {
         Qp::new(pd, sizes, memory, channel)
     }
 
-    /// Those who end the channels of the session together.
-    pub fn crew(&self) -> &Crew {
-        &self.session.crew
-    }
-
     /// The number of the SCSI host, for the trace events.
     pub fn host(&self) -> u32 {
-        self.session.host()
+        self.status.host()
     }
 
     /// The number of the channel, which is that of its hardware queue.
@@ -206,7 +210,9 @@ impl Channel {
         self.open.xchg(true, Full);
         trace!(channel(self.host(), self.index, true, self.credits()));
         if self.failed.load(Acquire) {
-            self.session.fail(Lost::Cm(EventKind::Disconnected));
+            self.owner
+                .as_arc_borrow()
+                .fail(Lost::Cm(EventKind::Disconnected));
             return Err(ENOTCONN);
         }
         Ok(())
@@ -248,8 +254,8 @@ impl Channel {
     pub fn fail(&self, why: Lost) {
         let before = self.failed.xchg(true, Full);
         match why {
-            _ if self.is_open() => self.session.fail(why),
-            _ if why.is_strike() && !before => self.session.strike(&why),
+            _ if self.is_open() => self.owner.as_arc_borrow().fail(why),
+            _ if why.is_strike() && !before => self.owner.strike(&why),
             _ => {}
         }
     }
@@ -265,7 +271,7 @@ impl Channel {
 
     /// The session has lost its connection.
     pub fn is_lost(&self) -> bool {
-        self.session.is_lost()
+        self.status.is_lost()
     }
 
     /// Unused credits.

@@ -5,7 +5,8 @@
 use super::channel::Connection;
 use crate::{
     sync::NoIo,
-    sys::synchronize_rcu, //
+    sys::synchronize_rcu,
+    workqueue::Crew, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -24,15 +25,11 @@ impl Channels {
         self.0.push(connection, GFP_KERNEL)
     }
 
-    /// Ends the connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
+    /// Has `crew` end the connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
     ///
     /// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
     /// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
-    pub fn end(&self) {
-        let Some(first) = self.first() else {
-            return;
-        };
-        let crew = first.crew();
+    pub fn end(&self, crew: &Crew) {
         let all = |step: fn(&Connection)| {
             crew.each(self, |connection| {
                 // Memory that is reclaimed by writing to these very disks would not come before this is done.

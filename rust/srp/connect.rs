@@ -23,6 +23,7 @@ use super::{
     error::LoginFailure,
     events::Response,
     log::session_log,
+    owner::Owner,
     proto::{
         guid::Gid,
         ids::PortId,
@@ -180,6 +181,7 @@ struct Resolving<'a> {
 /// A login on its way.
 pub struct Login<'a> {
     session: &'a Arc<Session>,
+    owner: Arc<dyn Owner>,
     purpose: Purpose,
     pd: Arc<Pd>,
     /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
@@ -219,6 +221,7 @@ impl<'a> Login<'a> {
         };
         let this = Self {
             session,
+            owner: session.clone(),
             purpose,
             pd,
             patience,
@@ -268,7 +271,7 @@ impl<'a> Login<'a> {
         let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.session.geometry.all_channels() {
-            match Channel::new(self.session, index, &self.pd) {
+            match Channel::new(&self.session.status, &self.owner, index, &self.pd) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
@@ -413,7 +416,8 @@ impl<'a> Login<'a> {
         let Resolving { seat, attempt } = channel;
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
         let connection = match seat {
-            Seat::New(index) => Channel::new(self.session, index, &self.pd).map_err(queue_pair)?,
+            Seat::New(index) => Channel::new(&self.session.status, &self.owner, index, &self.pd)
+                .map_err(queue_pair)?,
             Seat::Old(connection) => connection.clone(),
         };
         connection.renew();

@@ -16,6 +16,7 @@ mod ending;
 mod fill;
 mod keep_alive;
 mod loss;
+mod owner;
 mod reconnect;
 mod removal;
 mod rescan;
@@ -55,19 +56,14 @@ use super::{
             Action,
             Event,
             Recovery, //
-        },
-        session::State,
-        view::View, //
+        }, //
     },
     port::{
         Port,
         Queues, //
     },
-    proto::{
-        guid::Guid,
-        ids::PortId, //
-    },
-    statistics::Statistics,
+    proto::guid::Guid,
+    status::Status,
     turns::Turns, //
 };
 use crate::{
@@ -87,20 +83,17 @@ use crate::{
         HasDelayed, //
     }, //
 };
-use core::fmt;
+use core::ops::Deref;
 use kernel::{
     new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::Msecs,
     workqueue::Work,
@@ -122,27 +115,23 @@ pub(super) struct Live {
 #[pin_data]
 pub struct Session {
     key: Key,
-    port: Arc<Port>,
+    /// What its connections see of it.
+    pub(super) status: Arc<Status>,
     /// Where to log in, the first time and each time after.
     pub(super) plan: Plan,
-    pub(super) geometry: Geometry,
     pub(super) queues: Queues,
     /// Shared with those who log in at the same place.
     pub(super) turns: Arc<Turns>,
     /// Ends the connections.
-    pub(super) crew: Crew,
+    crew: Crew,
     /// Its state.
     #[pin]
     recovery: SpinLockIrq<Recovery>,
-    /// The [`View`] of that, for those who only look.
-    view: Atomic<u32>,
-    /// Woken when what is waited for has changed in `view`.
+    /// Woken when what is waited for has changed in [`Status::view`].
     #[pin]
     changed: WaitQueue,
     #[pin]
     news: SpinLockIrq<News>,
-    /// The number of the SCSI host, when there is one.
-    host_number: SetOnce<u32>,
     /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
     time_allowed: Atomic<u32>,
     /// Most descriptors that a command of the midlayer may take.
@@ -171,16 +160,13 @@ pub struct Session {
     starving: Starving,
     #[pin]
     removal: Removal,
-    /// What has happened to it.
-    pub statistics: Statistics,
 }
 
-/// How a session is called in the log.
-pub struct Name<'a>(&'a Session);
+impl Deref for Session {
+    type Target = Status;
 
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} target {}", self.0.port.name(), self.0.plan.target)
+    fn deref(&self) -> &Status {
+        &self.status
     }
 }
 
@@ -198,20 +184,19 @@ impl Session {
         let remove = queues.removal.clone();
         let hands = geometry.all_channels().saturating_sub(1);
         let crew = Crew::new(end.clone(), usize::from(hands))?;
+        let view = Recovery::new().state().view();
+        let status = Status::new(port.clone(), plan.target, geometry, view)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
-                port: port.clone(),
+                status,
                 plan,
-                geometry,
                 queues,
                 turns,
                 crew,
                 recovery <- new_spinlock_irq!(Recovery::new(), "Session::recovery"),
-                view: Atomic::new(Recovery::new().state().view().word()),
                 changed <- WaitQueue::new(),
                 news <- new_spinlock_irq!(News::new(), "Session::news"),
-                host_number: SetOnce::new(),
                 time_allowed: Atomic::new(0),
                 descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
@@ -226,7 +211,6 @@ impl Session {
                 watch <- Watch::new(end.clone()),
                 starving <- Starving::new(end.clone()),
                 removal <- Removal::new(end),
-                statistics: Statistics::new(),
             }),
             GFP_KERNEL,
         )
@@ -235,44 +219,6 @@ impl Session {
     /// What makes it unique on its port.
     pub fn key(&self) -> Key {
         self.key
-    }
-
-    /// The target's port identifier.
-    pub fn target(&self) -> &PortId {
-        &self.plan.target
-    }
-
-    /// The number of the SCSI host, when there is one.
-    pub fn host_number(&self) -> Option<u32> {
-        self.host_number.copy()
-    }
-
-    /// That number for the trace events, which have one that no host has before.
-    pub fn host(&self) -> u32 {
-        self.host_number().unwrap_or(u32::MAX)
-    }
-
-    /// The port that it was logged in through.
-    pub fn port(&self) -> &Arc<Port> {
-        &self.port
-    }
-
-    /// How it is called in the log.
-    pub fn name(&self) -> Name<'_> {
-        Name(self)
-    }
-
-    /// There is no connection, or it is of no more use. Any context.
-    ///
-    /// Whoever has seen in an RCU read-side section that this is not so may post until its end.
-    #[inline]
-    pub fn is_lost(&self) -> bool {
-        self.view().is_lost()
-    }
-
-    /// All commands of the lost connection are ended, and its queue pairs gone.
-    pub(super) fn is_down(&self) -> bool {
-        self.view().is_down()
     }
 
     /// A channel may take so many milliseconds to end a command.
@@ -286,27 +232,6 @@ impl Session {
     /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
     pub fn time_allowed(&self) -> Msecs {
         self.time_allowed.load(Relaxed)
-    }
-
-    /// What can be seen of the state without a lock.
-    #[inline]
-    fn view(&self) -> View {
-        View::from_word(self.view.load(Acquire))
-    }
-
-    /// Where it is in its life.
-    pub fn state(&self) -> State {
-        self.view().life()
-    }
-
-    /// The session is being removed, or will be.
-    pub fn is_ending(&self) -> bool {
-        self.state().is_ending()
-    }
-
-    /// Commands are to be failed, because the target has been away for too long.
-    pub fn is_failing(&self) -> bool {
-        self.view().is_failing()
     }
 
     /// From now on commands fail at once, until there is a new connection. Any context.
@@ -336,7 +261,7 @@ impl Session {
     /// With `recovery` locked.
     fn publish(&self, before: recovery::State, after: recovery::State) {
         if before.view() != after.view() {
-            self.view.store(after.view().word(), Release);
+            self.status.set_view(after.view());
             self.changed.wake_all();
         }
         if before.life != after.life {
@@ -381,7 +306,7 @@ impl Session {
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
-        self.host_number.populate(host.number());
+        self.status.set_host_number(host.number());
         *live = Live {
             pd: Some(pd),
             channels: Some(channels),

@@ -237,7 +237,7 @@ impl Channel {
             Err(fault) => {
                 session_log_ratelimited!(
                     Warning,
-                    self.session,
+                    self.status,
                     "response to a command: {}",
                     format_args!("{fault}")
                 );

@@ -37,7 +37,7 @@ impl Channel {
             Some(cmd) => {
                 session_log_ratelimited!(
                     Warning,
-                    self.session,
+                    self.status,
                     "command of {} bytes in {} segments cannot be sent: error {}",
                     cmd.data_len(),
                     cmd.segments(),
@@ -62,8 +62,8 @@ impl Channel {
     /// Says what happens to a command while there is no connection.
     #[cold]
     pub(super) fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
-        let result = match self.session.state() {
-            SessionState::Live | SessionState::Recovering if self.session.is_failing() => {
+        let result = match self.status.state() {
+            SessionState::Live | SessionState::Recovering if self.status.is_failing() => {
                 ScsiResult::DID_TRANSPORT_FAILFAST
             }
             // The midlayer holds commands back; this is one that it had let through before, or one

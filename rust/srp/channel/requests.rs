@@ -95,11 +95,11 @@ impl Connection {
     /// An event that the target reports.
     fn report(&self, request: &AerReq<'_>) {
         if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
-            self.session.units_changed();
+            self.owner.as_arc_borrow().units_changed();
         } else {
             session_log_ratelimited!(
                 Warning,
-                self.session,
+                self.status,
                 "event report of the target for LUN {} ignored",
                 format_args!("{:?}", request.lun)
             );

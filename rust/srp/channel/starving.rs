@@ -56,7 +56,7 @@ impl Channel {
     #[inline(never)]
     pub(super) fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {
         self.counts.credit_waits.increment();
-        self.session.watch_credits();
+        self.owner.as_arc_borrow().credit_missing();
         self.busy(cmd)
     }
 

@@ -104,7 +104,7 @@ impl Connection {
         }
         let limits = registration::Limits {
             immediate: self.immediate.load(Relaxed),
-            static_read: self.session.geometry.static_read,
+            static_read: self.status.geometry.static_read,
         };
         let prepared = match Tag::command(slot.word().generation(), self.index, index) {
             Some(tag) => self

@@ -499,7 +499,7 @@ fn the_first_report(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.look_for_disks().map_err(|why| why.errno())?;
         let never = session.last_scan();
-        session.units_changed();
+        session.look_again();
         for _ in 0..100 {
             if session.last_scan() != never {
                 return Ok(());

@@ -34,7 +34,7 @@ impl Session {
         // refused, it finds the connection lost, or the next one.
         self.end_starving();
         if let Some(channels) = &channels {
-            channels.end();
+            channels.end(&self.crew);
         }
         let action = self.on(Event::Ended);
         self.rest(action);

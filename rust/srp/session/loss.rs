@@ -85,9 +85,8 @@ impl Session {
         }
     }
 
-    /// The target has broken the protocol on a connection that is not the session's yet: counts that, and says
-    /// so. Any context.
-    pub(in crate::srp) fn strike(&self, why: &Lost) {
+    /// As [`Owner::strike`]: counts that, and says so.
+    pub(super) fn count_strike(&self, why: &Lost) {
         {
             let mut recovery = self.recovery.lock();
             let before = recovery.state();

@@ -244,7 +244,7 @@ impl Session {
 
     /// Ends what a try has made that failed.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
-        channels.end();
+        channels.end(&self.crew);
         let action = self.on(Event::TryEnded);
         self.rest(action);
     }

@@ -108,9 +108,8 @@ impl Session {
         Ok(())
     }
 
-    /// The target says that its units have changed: looks for disks, now or when the interval has
-    /// passed. Any context.
-    pub fn units_changed(self: &Arc<Self>) {
+    /// Looks for disks, now or when the interval has passed. Any context.
+    pub(in crate::srp) fn look_again(self: &Arc<Self>) {
         let passed = monotonic_ns().saturating_sub(self.last_scan()) / 1_000_000;
         let left = i64::from(INTERVAL_MS).saturating_sub(passed);
         self.later::<RESCAN>(Msecs::try_from(left).unwrap_or(0));
@@ -143,7 +142,7 @@ impl DelayedItem<RESCAN> for Session {
         this.rescan.last.store(monotonic_ns(), Relaxed);
         match this.state() {
             State::Live => {}
-            State::Recovering => return this.units_changed(),
+            State::Recovering => return this.look_again(),
             _ => return,
         }
         if let (_, Some(host)) = this.parts() {

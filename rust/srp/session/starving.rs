@@ -55,7 +55,7 @@ impl Session {
 
     /// A command was refused for want of a credit: begins to look whether credits come, until no
     /// command waits, or the connection is lost. Any context.
-    pub(in crate::srp) fn watch_credits(self: &Arc<Self>) {
+    pub(super) fn watch_credits(self: &Arc<Self>) {
         // If it is set already, that will do.
         let _ = Timer::schedule(self.clone(), period_ms(self.command_time()));
     }

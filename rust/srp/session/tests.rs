@@ -222,7 +222,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 2)?;
     check!(session.rport().is_some_and(|rport| rport.is_running()));
 
-    session.units_changed();
+    session.look_again();
     within(|| asked.counts() == (1, 1, 0))?;
 
     stand.end(&session);

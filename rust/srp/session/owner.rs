@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What connections tell their session.
+
+use super::Session;
+use crate::srp::{
+    error::Lost,
+    owner::Owner, //
+};
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+
+impl Owner for Session {
+    fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
+        Arc::from(self).lose(Some(why));
+    }
+
+    fn strike(&self, why: &Lost) {
+        self.count_strike(why);
+    }
+
+    fn credit_missing(self: ArcBorrow<'_, Self>) {
+        Arc::from(self).watch_credits();
+    }
+
+    fn units_changed(self: ArcBorrow<'_, Self>) {
+        Arc::from(self).look_again();
+    }
+}
