@@ -30,3 +30,4 @@ pub mod status;
 #[cfg(SRP_KUNIT)]
 mod tests;
 pub mod turns;
+pub mod waiting;

@@ -12,6 +12,7 @@
 mod attempt;
 mod connecting;
 mod ib;
+mod nexus;
 mod rdma;
 
 use super::{
@@ -35,7 +36,6 @@ use super::{
         },
         redirect::Redirect, //
     },
-    session::Session,
     turns::{
         Turn,
         SILENT_TURN_MS, //
@@ -61,7 +61,6 @@ use kernel::{
     fmt,
     prelude::*,
     sync::{
-        atomic::Relaxed,
         rcu,
         Arc, //
     },
@@ -69,6 +68,7 @@ use kernel::{
 };
 
 pub use ib::Service;
+pub use nexus::Nexus;
 pub use rdma::Address;
 
 /// RDMA reads of the target that we answer at a time, if the device can.
@@ -117,10 +117,14 @@ impl Way {
         }
     }
 
-    fn attempt(&self, session: &Arc<Session>) -> Result<Arc<dyn Attempt>, LoginFailure> {
+    fn attempt(
+        &self,
+        nexus: &Arc<Nexus>,
+        owner: &Arc<dyn Owner>,
+    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         match self {
-            Self::Rdma(address) => rdma::Rdma::begin(session, address),
-            Self::Ib(service) => ib::Ib::begin(session, service),
+            Self::Rdma(address) => rdma::Rdma::begin(nexus, owner, address),
+            Self::Ib(service) => ib::Ib::begin(nexus, owner, service),
         }
     }
 }
@@ -180,7 +184,7 @@ struct Resolving<'a> {
 
 /// A login on its way.
 pub struct Login<'a> {
-    session: &'a Arc<Session>,
+    nexus: &'a Arc<Nexus>,
     owner: Arc<dyn Owner>,
     purpose: Purpose,
     pd: Arc<Pd>,
@@ -195,33 +199,22 @@ pub struct Login<'a> {
 
 impl<'a> Login<'a> {
     /// Waits until it is the session's turn at the target. From then on the login is given up when the target
-    /// has said nothing for `patience` milliseconds, neither here nor to others. Sleeps.
+    /// has said nothing for `patience` milliseconds, neither here nor to others. Channels are made in `pd`, and
+    /// `owner` hears what happens to them. Sleeps.
     ///
     /// # Errors
     ///
-    /// Those of the device; [`LoginFailure::Removed`] if the session is ending; [`LoginFailure::Signal`].
+    /// [`LoginFailure::Removed`] if the session is ending; [`LoginFailure::Signal`].
     pub fn new(
-        session: &'a Arc<Session>,
+        nexus: &'a Arc<Nexus>,
+        owner: Arc<dyn Owner>,
+        pd: Arc<Pd>,
         purpose: Purpose,
         patience: Msecs,
     ) -> Result<Self, LoginFailure> {
-        let pd = match purpose {
-            Purpose::First => session
-                .port()
-                .device()
-                .hold()
-                .and_then(Pd::new)
-                .map_err(|e| LoginFailure::Step("protection domain", e))?,
-            _ => session
-                .live
-                .lock()
-                .pd
-                .clone()
-                .ok_or(LoginFailure::Removed)?,
-        };
         let this = Self {
-            session,
-            owner: session.clone(),
+            nexus,
+            owner,
             purpose,
             pd,
             patience,
@@ -231,16 +224,16 @@ impl<'a> Login<'a> {
         };
         while !this.is_over() {
             // Whoever ends the session ends the wait.
-            let turn = session.waiting.run(|| match this.is_over() {
+            let turn = nexus.waiting.run(|| match this.is_over() {
                 true => Ok(None),
-                false => session.turns.take(TURN_MS),
+                false => nexus.turns.take(TURN_MS),
             });
             match turn {
                 Ok(None) => {}
                 Ok(turn) => {
                     this.turn.set(turn);
                     if purpose != Purpose::More {
-                        session.statistics.login_tries.increment();
+                        nexus.status.statistics.login_tries.increment();
                     }
                     return Ok(this);
                 }
@@ -270,16 +263,16 @@ impl<'a> Login<'a> {
         let leader = self.lead(Seat::New(0))?;
         let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
-        for index in 1..self.session.geometry.all_channels() {
-            match Channel::new(&self.session.status, &self.owner, index, &self.pd) {
+        for index in 1..self.nexus.status.geometry.all_channels() {
+            match Channel::new(&self.nexus.status, &self.owner, index, &self.pd) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
                         Warning,
-                        self.session,
+                        self.nexus.status,
                         "room for {} of {} channels: error {}",
                         index,
-                        self.session.geometry.all_channels(),
+                        self.nexus.status.geometry.all_channels(),
                         e.to_errno()
                     );
                     break;
@@ -369,7 +362,7 @@ impl<'a> Login<'a> {
             Some(why) => {
                 session_log!(
                     Warning,
-                    self.session,
+                    self.nexus.status,
                     "{} of {} channels: {}",
                     channels.len(),
                     wanted,
@@ -402,7 +395,7 @@ impl<'a> Login<'a> {
     }
 
     fn resolve<'b>(&self, seat: Seat<'b>) -> Result<Resolving<'b>, LoginFailure> {
-        let attempt = self.session.plan.way.attempt(self.session)?;
+        let attempt = self.nexus.plan.way.attempt(self.nexus, &self.owner)?;
         attempt.resolve()?;
         Ok(Resolving { seat, attempt })
     }
@@ -412,11 +405,11 @@ impl<'a> Login<'a> {
         channel: Resolving<'_>,
         multichannel: MultiChannel,
     ) -> Result<Connecting<'_>, LoginFailure> {
-        let (geometry, plan) = (&self.session.geometry, &self.session.plan);
+        let (geometry, plan) = (&self.nexus.status.geometry, &self.nexus.plan);
         let Resolving { seat, attempt } = channel;
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
         let connection = match seat {
-            Seat::New(index) => Channel::new(&self.session.status, &self.owner, index, &self.pd)
+            Seat::New(index) => Channel::new(&self.nexus.status, &self.owner, index, &self.pd)
                 .map_err(queue_pair)?,
             Seat::Old(connection) => connection.clone(),
         };
@@ -458,24 +451,24 @@ impl<'a> Login<'a> {
     /// connect request, with TCP's own retries. That ends when the time is over or the session is
     /// ending, as if by a signal; the target has no request then.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
-        let session = self.session;
+        let nexus = self.nexus;
         let now = monotonic_ns();
         let asked = self.asked.get().unwrap_or(now);
         self.asked.set(Some(asked));
         // The channels before this one may have waited in vain.
-        let left = self.patience.saturating_sub(session.turns.silence(asked));
+        let left = self.patience.saturating_sub(nexus.turns.silence(asked));
         let limit = match self.purpose {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
         };
-        session.waiting.run(|| {
+        nexus.waiting.run(|| {
             if self.is_over() {
                 return Err(LoginFailure::Signal);
             }
             if limit == 0 {
                 return Err(LoginFailure::Timeout("connect request"));
             }
-            let (result, over) = session.wait_at_most(limit, f);
+            let (result, over) = nexus.waiting.at_most(limit, f);
             match result {
                 Err(LoginFailure::Signal) if over && !self.is_over() => {
                     Err(LoginFailure::Timeout("connect request"))
@@ -527,7 +520,7 @@ impl<'a> Login<'a> {
             .granted(&response, &channel.requested)
             .inspect_err(|_| attempt.refuse())?;
         let timeout = attempt.confirm().inspect_err(|_| attempt.refuse())?;
-        self.session.allow_time(timeout);
+        self.nexus.allow_time(timeout);
         attempt
             .events()
             .go_live()
@@ -550,7 +543,7 @@ impl<'a> Login<'a> {
             .check(requested)
             .map_err(LoginFailure::Response)?;
         // What the midlayer was told at the first login stays.
-        if u32::from(granted.descriptors) < self.session.descriptors.load(Relaxed) {
+        if u32::from(granted.descriptors) < self.nexus.needed_descriptors() {
             return Err(LoginFailure::Shrunk);
         }
         Ok(granted)
@@ -558,9 +551,10 @@ impl<'a> Login<'a> {
 
     /// Nothing comes of this login.
     fn is_over(&self) -> bool {
+        let status = &self.nexus.status;
         match self.purpose {
-            Purpose::First | Purpose::More => self.session.is_lost() || self.session.is_ending(),
-            Purpose::Again => self.session.is_ending(),
+            Purpose::First | Purpose::More => status.is_lost() || status.is_ending(),
+            Purpose::Again => status.is_ending(),
         }
     }
 
@@ -587,7 +581,7 @@ impl<'a> Login<'a> {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
             }
-            let silence = self.session.turns.silence(since);
+            let silence = self.nexus.turns.silence(since);
             if silence >= self.patience && !attempt.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }

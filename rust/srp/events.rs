@@ -7,12 +7,13 @@ use super::{
         LoginFailure,
         Lost, //
     },
+    owner::Owner,
     proto::{
         cm_rej::CmRej,
         login_rej::LoginRej,
         redirect::Redirect, //
     },
-    session::Session, //
+    turns::Turns, //
 };
 use crate::{
     rdma::{
@@ -80,7 +81,11 @@ pub type Outcome = Result<Option<Response>, LoginFailure>;
 /// Takes the events of a connection: as steps of the login first, then as its loss.
 #[pin_data]
 pub struct Events {
-    session: Arc<Session>,
+    owner: Arc<dyn Owner>,
+    /// Those at the target.
+    turns: Arc<Turns>,
+    /// The target redirects in Topspin's way.
+    topspin: bool,
     /// The channel is in use.
     live: Atomic<bool>,
     /// Until when the target has asked to wait for its answer, in nanoseconds of the monotonic clock, or 0.
@@ -92,11 +97,18 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of a connection of `session` that is not in use yet.
-    pub fn new(session: Arc<Session>) -> Result<Arc<Self>> {
+    /// The events of a connection that is not in use yet. `owner` hears of its end, once it is, and `turns`
+    /// whenever the target says something, which redirects in Topspin's way if it is `topspin`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(owner: Arc<dyn Owner>, turns: Arc<Turns>, topspin: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                session,
+                owner,
+                turns,
+                topspin,
                 live: Atomic::new(false),
                 until: Atomic::new(0),
                 outcome <- new_spinlock!(None, "Events::outcome"),
@@ -131,7 +143,7 @@ impl Events {
     fn defer(&self, ms: u32) {
         let until = monotonic_ns().saturating_add(i64::from(ms).saturating_mul(1_000_000));
         if self.until.cmpxchg(0, until, Relaxed).is_ok() {
-            self.session.turns.hear();
+            self.turns.hear();
         }
     }
 
@@ -172,12 +184,12 @@ impl Events {
             event,
             EventKind::Established | EventKind::Rejected | EventKind::Disconnected
         ) {
-            self.session.turns.hear();
+            self.turns.hear();
         }
         let failed = outcome.is_err();
         self.end(outcome);
         if failed && self.live.load(Acquire) {
-            self.session.fail(Lost::Cm(event));
+            self.owner.as_arc_borrow().fail(Lost::Cm(event));
         }
     }
 }
@@ -226,8 +238,7 @@ impl ib_cm::EventHandler for Events {
                 info,
                 private_data,
             } => {
-                let topspin = self.session.plan.way.service().is_some_and(|s| s.topspin);
-                let why = match Redirect::parse(reason, info, topspin) {
+                let why = match Redirect::parse(reason, info, self.topspin) {
                     Some(Ok(to)) => LoginFailure::Redirected(to),
                     Some(Err(e)) => LoginFailure::BadRedirect(e),
                     None => rejected(CmRej::Ib(reason), private_data),

@@ -6,7 +6,6 @@ use super::{
     channels::Channels,
     connect::{
         Address,
-        Login,
         Plan,
         Purpose,
         Service,
@@ -83,7 +82,7 @@ pub fn log_in(
             Warning,
             session,
             "login at {} failed: {}",
-            fmt!("{}", session.plan.way),
+            fmt!("{}", session.nexus.plan.way),
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
@@ -111,7 +110,7 @@ fn connect(
     options: &Options<'_>,
     host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result<(), LoginFailure> {
-    let login = Login::new(session, Purpose::First, LOGIN_TIMEOUT_MS)?;
+    let login = session.log_in(Purpose::First, LOGIN_TIMEOUT_MS)?;
     let (channels, granted) = login.first()?;
     let add = || -> Result<u16> {
         let channels = Arc::new(channels, GFP_KERNEL)?;
@@ -137,7 +136,7 @@ fn connect(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.plan.way),
+        fmt!("{}", session.nexus.plan.way),
         granted.len()
     );
     session.look_for_disks()

@@ -229,8 +229,12 @@ impl Port {
         geometry: Geometry,
     ) -> Result<Arc<Session>> {
         let mut sessions = self.sessions.lock();
-        let turns = match sessions.list.iter().find(|s| s.plan.way.is_like(&plan.way)) {
-            Some(other) => other.turns.clone(),
+        let turns = match sessions
+            .list
+            .iter()
+            .find(|s| s.nexus.plan.way.is_like(&plan.way))
+        {
+            Some(other) => other.nexus.turns.clone(),
             None => Turns::new()?,
         };
         let session = Session::new(self, key, plan, geometry, self.queues.clone(), turns)?;

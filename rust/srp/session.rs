@@ -23,7 +23,6 @@ mod rescan;
 mod rport;
 mod starving;
 mod upper;
-mod waiting;
 mod watch;
 
 pub use removal::LOG_OUT_PATIENCE_MS;
@@ -43,12 +42,17 @@ use rescan::{
     SCAN, //
 };
 use starving::Starving;
-use waiting::Waiting;
 use watch::Watch;
 
 use super::{
     channels::Channels,
-    connect::Plan,
+    connect::{
+        Login,
+        Nexus,
+        Plan,
+        Purpose, //
+    },
+    error::LoginFailure,
     geometry::Geometry,
     logic::{
         recovery::{
@@ -64,7 +68,8 @@ use super::{
     },
     proto::guid::Guid,
     status::Status,
-    turns::Turns, //
+    turns::Turns,
+    waiting::Waiting, //
 };
 use crate::{
     rdma::pd::Pd,
@@ -88,10 +93,6 @@ use kernel::{
     new_mutex, new_work,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
     },
@@ -115,13 +116,9 @@ pub(super) struct Live {
 #[pin_data]
 pub struct Session {
     key: Key,
-    /// What its connections see of it.
-    pub(super) status: Arc<Status>,
     /// Where to log in, the first time and each time after.
-    pub(super) plan: Plan,
-    pub(super) queues: Queues,
-    /// Shared with those who log in at the same place.
-    pub(super) turns: Arc<Turns>,
+    pub(super) nexus: Arc<Nexus>,
+    queues: Queues,
     /// Ends the connections.
     crew: Crew,
     /// Its state.
@@ -132,10 +129,6 @@ pub struct Session {
     changed: WaitQueue,
     #[pin]
     news: SpinLockIrq<News>,
-    /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
-    time_allowed: Atomic<u32>,
-    /// Most descriptors that a command of the midlayer may take.
-    pub(super) descriptors: Atomic<u32>,
     #[pin]
     pub(super) live: Mutex<Live>,
     #[pin]
@@ -153,8 +146,6 @@ pub struct Session {
     #[pin]
     rescan: Rescan,
     #[pin]
-    pub(super) waiting: Waiting,
-    #[pin]
     watch: Watch,
     #[pin]
     starving: Starving,
@@ -166,7 +157,7 @@ impl Deref for Session {
     type Target = Status;
 
     fn deref(&self) -> &Status {
-        &self.status
+        &self.nexus.status
     }
 }
 
@@ -186,19 +177,17 @@ impl Session {
         let crew = Crew::new(end.clone(), usize::from(hands))?;
         let view = Recovery::new().state().view();
         let status = Status::new(port.clone(), plan.target, geometry, view)?;
+        let nexus = Nexus::new(plan, status, turns, Waiting::new(end.clone())?);
+        let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
-                status,
-                plan,
+                nexus,
                 queues,
-                turns,
                 crew,
                 recovery <- new_spinlock_irq!(Recovery::new(), "Session::recovery"),
                 changed <- WaitQueue::new(),
                 news <- new_spinlock_irq!(News::new(), "Session::news"),
-                time_allowed: Atomic::new(0),
-                descriptors: Atomic::new(0),
                 live <- new_mutex!(Live::default(), "Session::live"),
                 ending <- new_work!("Session::ending"),
                 tear_down <- new_work!("Session::tear_down"),
@@ -207,7 +196,6 @@ impl Session {
                 fill <- Fill::new(connect),
                 keep_alive <- KeepAlive::new(end.clone()),
                 rescan <- Rescan::new(remove),
-                waiting <- Waiting::new(end.clone()),
                 watch <- Watch::new(end.clone()),
                 starving <- Starving::new(end.clone()),
                 removal <- Removal::new(end),
@@ -219,19 +207,6 @@ impl Session {
     /// What makes it unique on its port.
     pub fn key(&self) -> Key {
         self.key
-    }
-
-    /// A channel may take so many milliseconds to end a command.
-    pub(super) fn allow_time(&self, msecs: Msecs) {
-        // Logins of one session come one after the other.
-        if msecs > self.time_allowed() {
-            self.time_allowed.store(msecs, Relaxed);
-        }
-    }
-
-    /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
-    pub fn time_allowed(&self) -> Msecs {
-        self.time_allowed.load(Relaxed)
     }
 
     /// From now on commands fail at once, until there is a new connection. Any context.
@@ -261,7 +236,7 @@ impl Session {
     /// With `recovery` locked.
     fn publish(&self, before: recovery::State, after: recovery::State) {
         if before.view() != after.view() {
-            self.status.set_view(after.view());
+            self.nexus.status.set_view(after.view());
             self.changed.wake_all();
         }
         if before.life != after.life {
@@ -300,13 +275,13 @@ impl Session {
         host: Arc<dyn Upper>,
         descriptors: u32,
     ) -> Result {
-        self.descriptors.store(descriptors, Relaxed);
+        self.nexus.need_descriptors(descriptors);
         let mut live = self.live.lock();
         // Whoever ends the connections says so before it takes the lock.
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
-        self.status.set_host_number(host.number());
+        self.nexus.status.set_host_number(host.number());
         *live = Live {
             pd: Some(pd),
             channels: Some(channels),
@@ -314,6 +289,31 @@ impl Session {
             rport: None,
         };
         Ok(())
+    }
+
+    /// Waits for its turn to log in; see [`Login::new`]. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Login::new`], and those of the device.
+    pub fn log_in(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        patience: Msecs,
+    ) -> Result<Login<'_>, LoginFailure> {
+        let pd = match purpose {
+            Purpose::First => self
+                .port()
+                .device()
+                .hold()
+                .and_then(Pd::new)
+                .map_err(|e| LoginFailure::Step("protection domain", e))?,
+            Purpose::Again | Purpose::More => {
+                let pd = self.live.lock().pd.clone();
+                pd.ok_or(LoginFailure::Removed)?
+            }
+        };
+        Login::new(&self.nexus, self.clone(), pd, purpose, patience)
     }
 
     /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may

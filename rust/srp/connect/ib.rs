@@ -5,9 +5,12 @@
 //! Linux's target does not listen by `ib_cm` on Ethernet ports, but `rdma_cm` does so for it, at a service whose
 //! number is made of its TCP port. So all of this is tested with I/O on RoCE.
 
-use super::attempt::{
-    Attempt,
-    Terms, //
+use super::{
+    attempt::{
+        Attempt,
+        Terms, //
+    },
+    Nexus, //
 };
 use crate::{
     errno,
@@ -37,6 +40,7 @@ use crate::{
             },
             session::RESOLVE_TIMEOUT_MS, //
         },
+        owner::Owner,
         proto::{
             guid::Gid,
             ip_cm::{
@@ -49,8 +53,7 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        },
-        session::Session, //
+        }, //
     },
 };
 use kernel::{
@@ -110,7 +113,8 @@ enum Stage {
 /// An attempt by `ib_cm`.
 #[pin_data]
 pub(super) struct Ib {
-    session: Arc<Session>,
+    nexus: Arc<Nexus>,
+    owner: Arc<dyn Owner>,
     dgid: Gid,
     pkey: u16,
     service_id: u64,
@@ -134,12 +138,14 @@ struct To {
 
 impl Ib {
     pub(super) fn begin(
-        session: &Arc<Session>,
+        nexus: &Arc<Nexus>,
+        owner: &Arc<dyn Owner>,
         to: &Service,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let dgid = to.dgid;
         Self::make(
-            session,
+            nexus,
+            owner,
             to.service_id,
             To {
                 dgid,
@@ -152,17 +158,20 @@ impl Ib {
     }
 
     fn make(
-        session: &Arc<Session>,
+        nexus: &Arc<Nexus>,
+        owner: &Arc<dyn Owner>,
         service_id: u64,
         to: To,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
-        let port = session.port();
-        let events = Events::new(session.clone()).map_err(step)?;
+        let port = nexus.status.port();
+        let events =
+            Events::new(owner.clone(), nexus.turns.clone(), nexus.is_topspin()).map_err(step)?;
         let id = Id::new(port.device(), port.number(), to.pkey, events.clone()).map_err(step)?;
         let this = Arc::pin_init(
             pin_init!(Self {
-                session: session.clone(),
+                nexus: nexus.clone(),
+                owner: owner.clone(),
                 dgid: to.dgid,
                 pkey: to.pkey,
                 service_id,
@@ -181,7 +190,7 @@ impl Ib {
 impl Ib {
     /// The GIDs are IP addresses, and there are no LIDs.
     fn is_roce(&self) -> bool {
-        let port = self.session.port();
+        let port = self.nexus.status.port();
         port.device().fabric(port.number()) == Fabric::Roce
     }
 }
@@ -191,7 +200,7 @@ impl Attempt for Ib {
         let mut stage = self.stage.lock();
         // After a redirection the way may be known.
         if let Stage::Begin = &*stage {
-            let port = self.session.port();
+            let port = self.nexus.status.port();
             let (device, number) = (port.device(), port.number());
             let sgid = device
                 .gid(number, 0)
@@ -269,13 +278,13 @@ impl Attempt for Ib {
     fn confirm(&self) -> Result<u32, LoginFailure> {
         let timeout = self
             .id
-            .confirm(self.session.plan.ack_timeout)
+            .confirm(self.nexus.plan.ack_timeout)
             .map_err(|e| match e {
                 errno::ENOTCONN => LoginFailure::Disconnected,
                 e => LoginFailure::Step("queue pair", e),
             })?;
         if let (Stage::Asked(path, true), Some(service)) =
-            (&*self.stage.lock(), self.session.plan.way.service())
+            (&*self.stage.lock(), self.nexus.plan.way.service())
         {
             *service.reached.lock() = Gid(path.dgid());
         }
@@ -296,7 +305,7 @@ impl Attempt for Ib {
             .follow(to.gid.map(|gid| gid.subnet_prefix()))
             .map_err(LoginFailure::NotFollowed)?;
         if let Some(pkey) = to.pkey {
-            let port = self.session.port();
+            let port = self.nexus.status.port();
             port.device()
                 .pkey_index(port.number(), pkey)
                 .map_err(|_| LoginFailure::NotFollowed(NotFollowed::OtherPartition(pkey)))?;
@@ -310,7 +319,8 @@ impl Attempt for Ib {
             _ => Stage::Begin,
         };
         Self::make(
-            &self.session,
+            &self.nexus,
+            &self.owner,
             self.service_id,
             To {
                 dgid: to.gid.unwrap_or(self.dgid),

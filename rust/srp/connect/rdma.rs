@@ -2,9 +2,12 @@
 
 //! Connecting by `rdma_cm`, to an IP address.
 
-use super::attempt::{
-    Attempt,
-    Terms, //
+use super::{
+    attempt::{
+        Attempt,
+        Terms, //
+    },
+    Nexus, //
 };
 use crate::{
     errno,
@@ -26,6 +29,7 @@ use crate::{
             Outcome, //
         },
         logic::session::RESOLVE_TIMEOUT_MS,
+        owner::Owner,
         proto::{
             cm_rej::CmRej,
             login::{
@@ -34,8 +38,7 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        },
-        session::Session, //
+        }, //
     },
 };
 use kernel::{
@@ -85,7 +88,7 @@ impl Address {
 
 /// An attempt by `rdma_cm`.
 pub(super) struct Rdma {
-    session: Arc<Session>,
+    nexus: Arc<Nexus>,
     src: Option<SocketAddr>,
     dest: SocketAddr,
     events: Arc<Events>,
@@ -94,13 +97,14 @@ pub(super) struct Rdma {
 
 impl Rdma {
     pub(super) fn begin(
-        session: &Arc<Session>,
+        nexus: &Arc<Nexus>,
+        owner: &Arc<dyn Owner>,
         to: &Address,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
-        let events = Events::new(session.clone()).map_err(step)?;
+        let events = Events::new(owner.clone(), nexus.turns.clone(), false).map_err(step)?;
         let id = Id::new(&to.net, events.clone()).map_err(step)?;
-        let plan = &session.plan;
+        let plan = &nexus.plan;
         if let Some(tos) = plan.tos {
             id.set_service_type(tos);
         }
@@ -108,7 +112,7 @@ impl Rdma {
             id.set_ack_timeout(timeout).map_err(step)?;
         }
         let this = Self {
-            session: session.clone(),
+            nexus: nexus.clone(),
             src: to.src,
             dest: to.dest,
             events,
@@ -126,7 +130,7 @@ impl Attempt for Rdma {
     }
 
     fn route(&self) -> Result<(), LoginFailure> {
-        let port = self.session.port();
+        let port = self.nexus.status.port();
         if !self.id.is_on(port.device(), port.number()) {
             return Err(LoginFailure::OtherPort);
         }
@@ -141,7 +145,7 @@ impl Attempt for Rdma {
 
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
         if let (MultiChannel::Single, Some(address)) =
-            (what.multichannel, self.session.plan.way.address())
+            (what.multichannel, self.nexus.plan.way.address())
         {
             *address.bound.lock() = self.id.src_addr();
         }

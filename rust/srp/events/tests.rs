@@ -121,7 +121,8 @@ impl Scene {
     /// Has `act` take place in a session that is being connected, and ends it.
     fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
         let session = self.stand.session(&self.target, more)?;
-        let events = Events::new(session.clone())?;
+        let nexus = &session.nexus;
+        let events = Events::new(session.clone(), nexus.turns.clone(), nexus.is_topspin())?;
         let result = act(&session, &events);
         self.stand.end(&session);
         result
@@ -430,14 +431,14 @@ fn a_target_that_asks_for_time(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Later(200));
         check!(events.is_deferred());
         // It is heard, once.
-        check!(session.turns.silence(i64::MIN) < 200);
+        check!(session.nexus.turns.silence(i64::MIN) < 200);
         while events.is_deferred() {
             told(events, ib_cm::Event::Later(70_000));
             fsleep(Delta::from_millis(10));
             check!(passed() < 10_000);
         }
         check!(passed() >= 200);
-        check!(session.turns.silence(i64::MIN) >= 200);
+        check!(session.nexus.turns.silence(i64::MIN) >= 200);
         told(events, ib_cm::Event::Later(70_000));
         check!(!events.is_deferred());
         Ok(())

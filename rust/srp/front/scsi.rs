@@ -106,7 +106,7 @@ impl Io {
         let facts = Facts {
             id_ext: options.id_ext,
             ioc_guid: options.ioc_guid,
-            sgid: session.plan.sgid,
+            sgid: session.nexus.plan.sgid,
             comp_vector: options.comp_vector.unwrap_or(0),
             tl_retry_count: options.tl_retry_count,
             ack_timeout: options.ack_timeout,
@@ -141,7 +141,7 @@ impl Io {
 
     /// How the target is reached.
     pub fn way(&self) -> &Way {
-        &self.session.plan.way
+        &self.session.nexus.plan.way
     }
 
     /// The last connection that was lost, or try that failed, and when, in seconds since 1970.

@@ -31,10 +31,7 @@ use crate::{
     },
     srp::{
         channels::Channels,
-        connect::{
-            Login,
-            Purpose, //
-        },
+        connect::Purpose,
         error::LoginFailure,
         front::{
             scsi::Io,
@@ -340,8 +337,13 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
     check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
     // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
-    check!(session.time_allowed() >= 7 * 4 * 536 + 1000);
-    let reached = session.plan.way.service().map(|service| service.reached());
+    check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
+    let reached = session
+        .nexus
+        .plan
+        .way
+        .service()
+        .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
     drop((channels, host));
 
@@ -531,7 +533,9 @@ fn target_is_silent(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Silence)?;
     let stand = Stand::new(soft)?;
     let session = stand.session(&target, "")?;
-    let login = Login::new(&session, Purpose::First, 500).map_err(|why| why.errno())?;
+    let login = session
+        .log_in(Purpose::First, 500)
+        .map_err(|why| why.errno())?;
     let why = login.first().err().ok_or(EINVAL)?;
     check_failure!(why, LoginFailure::Timeout("login response"));
     check_eq!(why.errno(), ETIMEDOUT);
@@ -574,7 +578,9 @@ fn session_goes_meanwhile(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let session = stand.session(&target, "")?;
     *remover.session.lock() = Some(session.clone());
-    let login = Login::new(&session, Purpose::First, 10_000).map_err(|why| why.errno())?;
+    let login = session
+        .log_in(Purpose::First, 10_000)
+        .map_err(|why| why.errno())?;
     let why = login.first().err().ok_or(EINVAL)?;
     check_failure!(why, LoginFailure::Removed);
     check_eq!(why.errno(), ENODEV);

@@ -28,7 +28,7 @@ impl Session {
             self.on(Event::Told);
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
-        self.waiting.interrupt();
+        self.nexus.waiting.interrupt();
         self.end_fill();
         // What it knows belongs to this connection. If it is set once more, by a command that is just being
         // refused, it finds the connection lost, or the next one.

@@ -6,10 +6,7 @@ use super::Session;
 use crate::{
     srp::{
         channel::Connection,
-        connect::{
-            Login,
-            Purpose, //
-        },
+        connect::Purpose,
         log::session_log,
         logic::session::{
             fill_delay_ms,
@@ -87,7 +84,8 @@ impl Session {
         if before == 0 || self.is_lost() {
             return;
         }
-        let result = Login::new(self, Purpose::More, LOGIN_TIMEOUT_MS)
+        let result = self
+            .log_in(Purpose::More, LOGIN_TIMEOUT_MS)
             .and_then(|login| login.more(&channels));
         if self.is_lost() {
             return;

@@ -17,10 +17,7 @@ use crate::{
     scsi::transport::srp::Rport,
     srp::{
         channels::Channels,
-        connect::{
-            Login,
-            Purpose, //
-        },
+        connect::Purpose,
         error::{
             LoginFailure,
             Trouble, //
@@ -126,7 +123,7 @@ impl Session {
     pub fn retry_now(self: &Arc<Self>) {
         if self.state() == State::Recovering {
             self.begin_reconnect();
-            self.waiting.interrupt();
+            self.nexus.waiting.interrupt();
         }
     }
 
@@ -201,7 +198,8 @@ impl Session {
         if self.on(Event::Try { automatic }) != Action::Connect {
             return;
         }
-        let result = Login::new(self, Purpose::Again, LOGIN_TIMEOUT_MS)
+        let result = self
+            .log_in(Purpose::Again, LOGIN_TIMEOUT_MS)
             .and_then(|login| login.again(channels));
         let count = match result {
             Ok(count) => count,

@@ -95,7 +95,7 @@ impl Session {
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
         if self.on(Event::Remove) == Action::TearDown {
             self.removal.patience.store(patience, Relaxed);
-            self.waiting.interrupt();
+            self.nexus.waiting.interrupt();
             // It is not queued, as this happens once.
             let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
         }

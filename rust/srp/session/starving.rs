@@ -50,7 +50,7 @@ impl Starving {
 impl Session {
     /// Milliseconds that a command to a disk may take.
     pub(in crate::srp) fn command_time(&self) -> Msecs {
-        DISK_TIMEOUT_MS.max(self.time_allowed())
+        DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
 
     /// A command was refused for want of a credit: begins to look whether credits come, until no

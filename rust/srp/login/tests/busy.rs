@@ -17,10 +17,7 @@ use crate::{
         },
     },
     srp::{
-        connect::{
-            Login,
-            Purpose, //
-        },
+        connect::Purpose,
         session::Session,
         tests::{
             messages::login_rsp,
@@ -62,7 +59,9 @@ struct Scene {
 impl Scene {
     fn log_in(&self) {
         let begun = monotonic_ns();
-        let result = Login::new(&self.session, Purpose::First, PATIENCE_MS)
+        let result = self
+            .session
+            .log_in(Purpose::First, PATIENCE_MS)
             .and_then(|login| login.first().map(|_| ()));
         let errno = result.map_or_else(|why| why.errno().to_errno(), |()| 0);
         self.errno.store(errno, Relaxed);

@@ -24,10 +24,7 @@ use crate::{
         },
     },
     srp::{
-        connect::{
-            Login,
-            Purpose, //
-        },
+        connect::Purpose,
         error::LoginFailure,
         logic::{
             redirect::NotFollowed,
@@ -96,7 +93,12 @@ fn follows(
         check_eq!(get::<48>(&next.data, 16), get::<48>(&first.data, 16));
         check!(get::<8>(&next.data, 8) != get::<8>(&first.data, 8));
     }
-    let reached = session.plan.way.service().map(|service| service.reached());
+    let reached = session
+        .nexus
+        .plan
+        .way
+        .service()
+        .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(first.dgid));
     target.has_heard(|heard| &heard.confirmed, 1)?;
     stand.end(&session);
@@ -201,7 +203,9 @@ pub(super) fn redirections_lead_elsewhere(soft: &Soft) -> Result {
         let target = Target::new(&soft.device, to(info))?;
         let stand = Stand::new(soft)?;
         let session = stand.session(&target, "")?;
-        let login = Login::new(&session, Purpose::First, 1000).map_err(|why| why.errno())?;
+        let login = session
+            .log_in(Purpose::First, 1000)
+            .map_err(|why| why.errno())?;
         let why = login.first().err().ok_or(EINVAL)?;
         if requests == 1 {
             check_failure!(why, LoginFailure::Timeout("login response"));

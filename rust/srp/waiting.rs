@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A thread that connects, in calls that have no deadline.
+
+use crate::{
+    sync::Interrupt,
+    workqueue::{
+        impl_has_delayed,
+        new_delayed,
+        Delayed,
+        DelayedItem,
+        Handle, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+
+type Timer = Delayed<Waiting>;
+impl_has_delayed! { impl HasDelayed<0> for Waiting { self.timeout } }
+
+/// Ends such calls.
+#[pin_data]
+pub struct Waiting {
+    #[pin]
+    thread: Interrupt,
+    #[pin]
+    timeout: Timer,
+}
+
+impl Waiting {
+    /// Nobody waits. The time of a call ends on `queue`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(queue: Handle) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                thread <- Interrupt::new(),
+                timeout <- new_delayed!(queue, "Waiting::timeout"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// As [`Interrupt::run`].
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.thread.run(f)
+    }
+
+    /// Calls `f`, in a call of [`Self::run`], whose waits end after `limit` milliseconds; and says whether
+    /// that time was over. Sleeps.
+    pub fn at_most<R>(self: &Arc<Self>, limit: Msecs, f: impl FnOnce() -> R) -> (R, bool) {
+        let _ = Timer::schedule(self.clone(), limit);
+        let result = f();
+        (result, !Timer::cancel_sync(self))
+    }
+
+    /// Ends the waits of the thread in [`Self::run`]. Any context.
+    pub fn interrupt(&self) {
+        self.thread.interrupt();
+    }
+}
+
+impl DelayedItem for Waiting {
+    fn run(this: Arc<Self>) {
+        this.interrupt();
+    }
+}
