@@ -2,7 +2,7 @@
 
 //! The SRP initiator.
 //!
-//! [`port`] is what there is for each RDMA port, [`session`] a login at one target, [`channel`] one
+//! [`sessions`] is what there is for each RDMA port, [`session`] a login at one target, [`channel`] one
 //! of its connections, [`slot`] the place of one command on a channel. [`proto`] and [`logic`] are
 //! free of kernel types and are tested on the host as well.
 
@@ -16,6 +16,7 @@ pub mod error;
 pub mod events;
 pub mod front;
 pub mod geometry;
+pub mod initiator;
 pub mod log;
 pub mod logic;
 pub mod login;
@@ -24,6 +25,7 @@ pub mod owner;
 pub mod port;
 pub mod proto;
 pub mod session;
+pub mod sessions;
 pub mod slot;
 pub mod statistics;
 pub mod status;

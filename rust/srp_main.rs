@@ -33,11 +33,11 @@ use rdma::client::Registration;
 use scsi::transport::srp::Transport;
 use srp::{
     front::sysfs::PORT_ATTRIBUTES,
-    port::{
+    initiator::{
         AllPorts,
-        Initiator,
-        Queues, //
-    }, //
+        Initiator, //
+    },
+    session::Queues, //
 };
 use workqueue::{
     Flags,

@@ -251,6 +251,7 @@ impl Channel {
     }
 
     /// The connection is of no more use: that of the session isn't either, if the login is done.
+    #[cold]
     pub fn fail(&self, why: Lost) {
         let before = self.failed.xchg(true, Full);
         match why {

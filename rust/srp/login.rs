@@ -32,7 +32,8 @@ use super::{
         Session,
         Upper,
         LOG_OUT_PATIENCE_MS, //
-    }, //
+    },
+    sessions::Sessions, //
 };
 use crate::{
     net::{
@@ -41,7 +42,10 @@ use crate::{
     },
     params,
     rdma::device::Fabric,
-    scsi, //
+    scsi::{
+        self,
+        transport::srp::Transport, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -56,6 +60,8 @@ pub struct Connected<'a> {
     pub channels: Arc<Channels>,
     /// What the midlayer may ask for.
     pub limits: scsi::Limits,
+    /// What the host is to have as its transport.
+    pub transport: &'a Arc<Transport<Session>>,
 }
 
 /// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and looks for disks.
@@ -71,12 +77,12 @@ pub struct Connected<'a> {
 /// - [`LoginFailure::errno`] for a login that failed
 /// - `ECONNRESET` if the connection was lost while the disks were looked for
 pub fn log_in(
-    port: &Arc<Port>,
+    sessions: &Arc<Sessions>,
     options: &Options<'_>,
     host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result {
-    let session = begin(port, options)?;
-    let result = connect(&session, options, host);
+    let session = begin(sessions, options)?;
+    let result = connect(sessions, &session, options, host);
     if let Err(why) = &result {
         session_log!(
             Warning,
@@ -86,13 +92,14 @@ pub fn log_in(
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
-        port.wait_gone(&session);
+        sessions.wait_gone(&session);
     }
     result.map_err(|why| why.errno())
 }
 
 /// Decides where to log in and how large all is, and makes the session.
-fn begin(port: &Arc<Port>, options: &Options<'_>) -> Result<Arc<Session>> {
+fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>> {
+    let port = sessions.port();
     let plan = plan(port, options)?;
     let geometry = Geometry::new(options, port.device().limits()).inspect_err(|e| {
         pr_warn!(
@@ -101,11 +108,12 @@ fn begin(port: &Arc<Port>, options: &Options<'_>) -> Result<Arc<Session>> {
             e.to_errno()
         );
     })?;
-    port.begin(options.key(), plan, geometry)
+    sessions.begin(options.key(), plan, geometry)
 }
 
 /// Connects the session, adds its host and looks for disks.
 fn connect(
+    sessions: &Sessions,
     session: &Arc<Session>,
     options: &Options<'_>,
     host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
@@ -118,6 +126,7 @@ fn connect(
             session,
             channels: channels.clone(),
             limits: session.geometry.host_limits(channels.len(), &granted)?,
+            transport: sessions.transport(),
         };
         let descriptors = session.geometry.needed_descriptors(&granted);
         let host = host(&connected)?;
@@ -143,7 +152,7 @@ fn connect(
 }
 
 /// Who logs in where.
-fn plan(port: &Arc<Port>, options: &Options<'_>) -> Result<Plan> {
+fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
     if let Some(timeout) = options.ack_timeout {
         // TCP waits by itself.

@@ -17,7 +17,9 @@ mod fill;
 mod keep_alive;
 mod loss;
 mod owner;
+mod queues;
 mod reconnect;
+mod registry;
 mod removal;
 mod rescan;
 mod rport;
@@ -25,6 +27,8 @@ mod starving;
 mod upper;
 mod watch;
 
+pub use queues::Queues;
+pub use registry::Registry;
 pub use removal::LOG_OUT_PATIENCE_MS;
 pub use upper::Upper;
 
@@ -62,10 +66,7 @@ use super::{
             Recovery, //
         }, //
     },
-    port::{
-        Port,
-        Queues, //
-    },
+    port::Port,
     proto::guid::Guid,
     status::Status,
     turns::Turns,
@@ -116,6 +117,8 @@ pub(super) struct Live {
 #[pin_data]
 pub struct Session {
     key: Key,
+    /// It is on the list of this.
+    registry: Arc<dyn Registry>,
     /// Where to log in, the first time and each time after.
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
@@ -162,9 +165,10 @@ impl Deref for Session {
 }
 
 impl Session {
-    /// A session of `port` that is being connected.
+    /// A session of `port` that is being connected, and is going to be on the list of `registry`.
     pub fn new(
-        port: &Arc<Port>,
+        port: Arc<Port>,
+        registry: Arc<dyn Registry>,
         key: Key,
         plan: Plan,
         geometry: Geometry,
@@ -176,12 +180,13 @@ impl Session {
         let hands = geometry.all_channels().saturating_sub(1);
         let crew = Crew::new(end.clone(), usize::from(hands))?;
         let view = Recovery::new().state().view();
-        let status = Status::new(port.clone(), plan.target, geometry, view)?;
+        let status = Status::new(port, plan.target, geometry, view)?;
         let nexus = Nexus::new(plan, status, turns, Waiting::new(end.clone())?);
         let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
+                registry,
                 nexus,
                 queues,
                 crew,

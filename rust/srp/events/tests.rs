@@ -532,7 +532,7 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
         events.go_live()?;
         told(events, ib_cm::Event::Disconnected);
         check!(session.is_ending());
-        scene.stand.port.wait_gone(session);
+        scene.stand.sessions.wait_gone(session);
         check_eq!(session.state(), State::Gone);
         Ok(())
     })

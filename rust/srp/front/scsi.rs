@@ -102,6 +102,7 @@ impl Io {
             session,
             channels,
             limits,
+            transport,
         } = connected;
         let facts = Facts {
             id_ext: options.id_ext,
@@ -122,9 +123,8 @@ impl Io {
         };
         let io = Arc::new(io, GFP_KERNEL)?;
         let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
-        let transport = session.port().transport().clone();
         Ok(Arc::new(
-            Host::new(limits, &info, Some(transport), io)?,
+            Host::new(limits, &info, Some(Arc::clone(transport)), io)?,
             GFP_KERNEL,
         )?)
     }

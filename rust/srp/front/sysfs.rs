@@ -7,14 +7,14 @@ use crate::{
     params,
     srp::{
         login,
-        port::Port,
         proto::{
             option_error::Errno,
             options::{
                 Defaults,
                 Options, //
             }, //
-        }, //
+        },
+        sessions::Sessions, //
     },
     sys::{
         capable,
@@ -33,19 +33,22 @@ use kernel::{
 
 attribute_group! {
     /// The files of a port.
-    pub static PORT_ATTRIBUTES: ClassDevice<Arc<Port>> {
+    pub static PORT_ATTRIBUTES: ClassDevice<Arc<Sessions>> {
         add_target: 0o200, store = store_add_target;
         ibdev: 0o444, show = show_ibdev;
         port: 0o444, show = show_port;
     }
 }
 
-fn show_ibdev(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!("{}\n", format_args!("{}", port.device().name())))
+fn show_ibdev(sessions: &Arc<Sessions>, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!(
+        "{}\n",
+        format_args!("{}", sessions.port().device().name())
+    ))
 }
 
-fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!("{}\n", port.number()))
+fn show_port(sessions: &Arc<Sessions>, page: &mut Page<'_>) -> Result {
+    page.emit(fmt!("{}\n", sessions.port().number()))
 }
 
 /// Logs in at the target that `text` describes, see [`Options`]. Sleeps, see [`login::log_in`].
@@ -55,7 +58,7 @@ fn show_port(port: &Arc<Port>, page: &mut Page<'_>) -> Result {
 /// - `EPERM` without `CAP_SYS_ADMIN`
 /// - `EINVAL`, `ERANGE` for a bad string, which changes nothing
 /// - those of [`login::log_in`]
-pub(in crate::srp) fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result {
+pub(in crate::srp) fn store_add_target(sessions: &Arc<Sessions>, text: &[u8]) -> Result {
     if !capable(CAP_SYS_ADMIN) {
         return Err(EPERM);
     }
@@ -71,7 +74,7 @@ pub(in crate::srp) fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result 
     let options = Options::parse(text, &defaults).map_err(|e| {
         pr_warn!(
             "{}: login refused: {}\n",
-            format_args!("{}", port.name()),
+            format_args!("{}", sessions.port().name()),
             format_args!("{e}")
         );
         match e.errno() {
@@ -79,5 +82,7 @@ pub(in crate::srp) fn store_add_target(port: &Arc<Port>, text: &[u8]) -> Result 
             Errno::Range => ERANGE,
         }
     })?;
-    login::log_in(port, &options, |connected| Io::host(connected, &options))
+    login::log_in(sessions, &options, |connected| {
+        Io::host(connected, &options)
+    })
 }

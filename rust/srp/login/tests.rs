@@ -139,7 +139,7 @@ fn defaults() -> Defaults {
 /// A session that has not begun to log in.
 pub(in crate::srp) fn begin(stand: &Stand, text: &[u8]) -> Result<Arc<Session>> {
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
-    super::begin(&stand.port, &options)
+    super::begin(&stand.sessions, &options)
 }
 
 /// A session that is logged in. One that failed has gone when this returns.
@@ -159,13 +159,15 @@ pub(in crate::srp) fn log_in_with(
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
-    Ok(match super::connect(&session, &options, host) {
-        Ok(()) => Ok(session),
-        Err(why) => {
-            stand.end(&session);
-            Err(why)
-        }
-    })
+    Ok(
+        match super::connect(&stand.sessions, &session, &options, host) {
+            Ok(()) => Ok(session),
+            Err(why) => {
+                stand.end(&session);
+                Err(why)
+            }
+        },
+    )
 }
 
 /// Logs in to a target with this script and has it fail. Returns why, and the target; what
@@ -188,7 +190,10 @@ fn failure(
     for _ in 0..2 {
         let text = stand.text(&target, more)?;
         let log = Log::from_now();
-        check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(errno));
+        check_eq!(
+            store_add_target(&stand.sessions, text.to_bytes()),
+            Err(errno)
+        );
         check_eq!(log.count(": login at "), 1);
     }
     check_eq!(target.requests(), 3 * requests);
@@ -238,7 +243,10 @@ fn refused_before_anybody_is_asked(soft: &Soft) -> Result {
     for (more, errno, line) in cases {
         let log = Log::from_now();
         let text = stand.text(&target, more)?;
-        check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(errno));
+        check_eq!(
+            store_add_target(&stand.sessions, text.to_bytes()),
+            Err(errno)
+        );
         check_eq!(log.count(line), 1);
     }
     check_eq!(target.requests(), 0);
@@ -249,14 +257,14 @@ fn iwarp_has_no_ib_cm(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let log = Log::from_now();
     let text = stand.text_for(7, "")?;
-    let result = store_add_target(&stand.port, text.to_bytes());
+    let result = store_add_target(&stand.sessions, text.to_bytes());
     check_eq!(result, Err(EOPNOTSUPP));
     check_eq!(
         log.count("the port has no InfiniBand connection manager"),
         1
     );
     let text = stand.text_for(7, "ack_timeout=14,")?;
-    let result = store_add_target(&stand.port, text.to_bytes());
+    let result = store_add_target(&stand.sessions, text.to_bytes());
     check_eq!(result, Err(EOPNOTSUPP));
     check_eq!(log.count("login refused: 'ack_timeout=14': "), 1);
     Ok(())
@@ -349,7 +357,10 @@ fn opens_a_channel(soft: &Soft) -> Result {
 
     // A second login there is refused before anybody is asked.
     let text = stand.text(&target, "")?;
-    check_eq!(store_add_target(&stand.port, text.to_bytes()), Err(EEXIST));
+    check_eq!(
+        store_add_target(&stand.sessions, text.to_bytes()),
+        Err(EEXIST)
+    );
     check_eq!((target.requests(), empty.count(I_LOGOUT)), (1, 0));
 
     stand.end(&session);
@@ -587,7 +598,7 @@ fn session_goes_meanwhile(soft: &Soft) -> Result {
     drop(login);
     check_eq!(remover.removed.load(Relaxed), 1);
     target.has_heard(|heard| &heard.refused, 1)?;
-    stand.port.wait_gone(&session);
+    stand.sessions.wait_gone(&session);
     check_eq!(session.state(), State::Gone);
     Ok(())
 }

@@ -153,7 +153,7 @@ impl Session {
         drop(live.channels);
         drop(live.pd);
         self.on(Event::Removed);
-        self.port().forget(self);
+        self.registry.forget(self);
     }
 }
 

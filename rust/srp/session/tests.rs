@@ -142,7 +142,7 @@ struct Made {
 
 impl Made {
     fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
-        let transport = connected.session.port().transport().clone();
+        let transport = connected.transport.clone();
         let driver = Arc::new(Nobody, GFP_KERNEL)?;
         let host = Host::new(&connected.limits, c"nobody", Some(transport), driver)?;
         let made = Self {

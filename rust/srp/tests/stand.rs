@@ -15,18 +15,13 @@ use crate::{
             begin,
             log_in, //
         },
-        port::{
-            tests::{
-                close,
-                port, //
-            },
-            Port,
-            Queues, //
-        },
+        port::Port,
         session::{
+            Queues,
             Session,
             LOG_OUT_PATIENCE_MS, //
         },
+        sessions::Sessions, //
     },
     workqueue::{
         Flags,
@@ -41,13 +36,14 @@ use kernel::{
 
 /// A port that only the test knows. Its sessions end with it.
 pub(in crate::srp) struct Stand {
-    pub(in crate::srp) port: Arc<Port>,
+    pub(in crate::srp) sessions: Arc<Sessions>,
     _queues: [WorkQueue; 3],
 }
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        close(&self.port);
+        self.sessions.close(LOG_OUT_PATIENCE_MS);
+        self.sessions.wait_empty();
     }
 }
 
@@ -78,7 +74,7 @@ impl Stand {
         };
         let transport = Arc::new(Transport::new(params::timeouts())?, GFP_KERNEL)?;
         Ok(Self {
-            port: port(&soft.device, number, transport, queues)?,
+            sessions: Sessions::new(Port::new(&soft.device, number)?, transport, queues)?,
             _queues: [reconnect, removal, ending],
         })
     }
@@ -90,7 +86,7 @@ impl Stand {
 
     /// The same for a service that nobody may have.
     pub(in crate::srp) fn text_for(&self, service_id: u64, more: &str) -> Result<CString> {
-        let gid = self.port.device().gid(1, 0)?;
+        let gid = self.sessions.port().device().gid(1, 0)?;
         Ok(CString::try_from_fmt(fmt!(
             "id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dgid={},pkey=ffff,\
              service_id={:016x},queue_size=4,ch_count=1,{}",
@@ -117,6 +113,6 @@ impl Stand {
     /// Ends a session.
     pub(in crate::srp) fn end(&self, session: &Arc<Session>) {
         session.remove(LOG_OUT_PATIENCE_MS);
-        self.port.wait_gone(session);
+        self.sessions.wait_gone(session);
     }
 }

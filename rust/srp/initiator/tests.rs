@@ -2,16 +2,10 @@
 
 //! KUnit tests of what device events do to the sessions of a port.
 
-use super::{
-    Port,
-    Queues,
-    Sessions,
-    Watch, //
-};
+use super::Watch;
 use crate::{
     bindings,
     rdma::{
-        device::Device,
         device_event::{
             self,
             DeviceEvent,
@@ -37,7 +31,6 @@ use crate::{
             suite, //
         },
     },
-    scsi::transport::srp::Transport,
     srp::{
         connect::{
             Plan,
@@ -57,10 +50,7 @@ use crate::{
                 Options, //
             },
         },
-        session::{
-            Session,
-            LOG_OUT_PATIENCE_MS, //
-        },
+        session::Session,
         tests::{
             messages::{
                 get,
@@ -73,8 +63,6 @@ use crate::{
     },
 };
 use kernel::{
-    new_condvar,
-    new_mutex,
     prelude::*,
     sync::{
         atomic::{
@@ -105,39 +93,6 @@ suite!(
     ]
 );
 
-/// A port as [`Initiator`](super::Initiator) makes it, without a folder in sysfs.
-pub(in crate::srp) fn port(
-    device: &Device,
-    number: u32,
-    transport: Arc<Transport<Session>>,
-    queues: Queues,
-) -> Result<Arc<Port>> {
-    let device = device.hold()?;
-    Arc::pin_init(
-        pin_init!(Port {
-            device,
-            number,
-            transport,
-            queues,
-            sessions <- new_mutex!(
-                Sessions {
-                    list: KVec::new(),
-                    closed: false,
-                },
-                "Port::sessions"
-            ),
-            gone <- new_condvar!("Port::gone"),
-        }),
-        GFP_KERNEL,
-    )
-}
-
-/// Ends all sessions.
-pub(in crate::srp) fn close(port: &Port) {
-    port.close(LOG_OUT_PATIENCE_MS);
-    port.wait_empty();
-}
-
 /// Registers for the events of the device, as the module does for its ports.
 fn watch(
     soft: &Soft,
@@ -148,7 +103,7 @@ fn watch(
 )> {
     let mut ports = KVec::new();
     for stand in stands {
-        ports.push(stand.port.clone(), GFP_KERNEL)?;
+        ports.push(stand.sessions.clone(), GFP_KERNEL)?;
     }
     let watch = Arc::new(Watch { ports }, GFP_KERNEL)?;
     settle();
@@ -227,7 +182,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
         tos: None,
     };
     let geometry = Geometry::new(&options, soft.device.limits())?;
-    stand.port.begin(options.key(), plan, geometry)
+    stand.sessions.begin(options.key(), plan, geometry)
 }
 
 fn fatal_is_for_its_port(soft: &Soft) -> Result {
@@ -246,8 +201,8 @@ fn fatal_is_for_its_port(soft: &Soft) -> Result {
     // The first one is told of once.
     check_eq!(log.count(FATAL), 2);
     // Those that were not logged in yet end.
-    one.port.wait_gone(&first);
-    other.port.wait_gone(&second);
+    one.sessions.wait_gone(&first);
+    other.sessions.wait_gone(&second);
     check_eq!((first.state(), second.state()), (State::Gone, State::Gone));
     Ok(())
 }

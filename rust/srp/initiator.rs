@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ports of all devices: for each a folder in sysfs, and sessions.
+
+use super::{
+    port::Port,
+    session::{
+        Queues,
+        Session,
+        LOG_OUT_PATIENCE_MS, //
+    },
+    sessions::Sessions, //
+};
+use crate::{
+    compat,
+    net::Namespace,
+    pm::SleepHandler,
+    rdma::{
+        client::Client,
+        device::Device,
+        device_event::{
+            self,
+            DeviceEvent,
+            DeviceEventHandler, //
+        }, //
+    },
+    scsi::transport::srp::Transport,
+    sysfs::{
+        AttributeGroup,
+        Class,
+        ClassDevice,
+        Namespaced, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::Msecs, //
+};
+
+/// When the device is pulled, there is probably no way to the target any more. One that has a way answers
+/// well within half of this.
+const UNPLUG_PATIENCE_MS: Msecs = 4_000;
+
+/// What all ports share.
+pub struct Initiator {
+    class: Arc<Class<Arc<Sessions>>>,
+    transport: Arc<Transport<Session>>,
+    queues: Queues,
+    all: Arc<AllPorts>,
+}
+
+/// The ports of all devices.
+#[pin_data]
+pub struct AllPorts {
+    #[pin]
+    list: Mutex<KVec<Arc<Sessions>>>,
+}
+
+impl AllPorts {
+    /// None so far.
+    pub fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                list <- new_mutex!(KVec::new(), "AllPorts::list"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl AllPorts {
+    /// Lets no more sessions begin at the ports there are, and asks all sessions to end.
+    pub fn close(&self) {
+        for sessions in &*self.list.lock() {
+            sessions.close(LOG_OUT_PATIENCE_MS);
+        }
+    }
+}
+
+impl SleepHandler for AllPorts {
+    fn suspending(&self) {}
+
+    fn resumed(&self) {
+        for sessions in &*self.list.lock() {
+            sessions.wake();
+        }
+    }
+}
+
+impl Initiator {
+    /// Registers the class `infiniband_srp`, whose folders have the files of `attributes`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the C driver is loaded, `ENOMEM`.
+    pub fn new(
+        attributes: &'static AttributeGroup<ClassDevice<Arc<Sessions>>>,
+        transport: Arc<Transport<Session>>,
+        queues: Queues,
+        all: Arc<AllPorts>,
+    ) -> Result<Self> {
+        Ok(Self {
+            class: if compat::PORTS_IN_NAMESPACES {
+                Class::in_namespaces(c"infiniband_srp", attributes)?
+            } else {
+                Class::new(c"infiniband_srp", attributes)?
+            },
+            transport,
+            queues,
+            all,
+        })
+    }
+}
+
+impl Namespaced for Arc<Sessions> {
+    fn namespace(&self) -> &Namespace {
+        self.port().device().namespace()
+    }
+}
+
+/// Takes the events of a device.
+struct Watch {
+    ports: KVec<Arc<Sessions>>,
+}
+
+impl DeviceEventHandler for Watch {
+    fn device_event(&self, event: DeviceEvent, port: Option<u32>) {
+        let concerned = |s: &&Arc<Sessions>| port.is_none_or(|number| s.port().number() == number);
+        for sessions in self.ports.iter().filter(concerned) {
+            match event {
+                DeviceEvent::Fatal => sessions.fatal(event),
+                DeviceEvent::PortActive
+                | DeviceEvent::LidChange
+                | DeviceEvent::PkeyChange
+                | DeviceEvent::SmChange
+                | DeviceEvent::ClientReregister
+                | DeviceEvent::GidChange => sessions.kick(),
+                // The port may come back before anything is lost; the transport will say so if not.
+                DeviceEvent::PortError | DeviceEvent::Other(_) => {}
+            }
+        }
+    }
+}
+
+/// The ports of one device.
+pub struct Ports {
+    /// See [`Session::remove`].
+    patience: Msecs,
+    events: Option<Pin<KBox<device_event::Registration<Watch>>>>,
+    ports: KVec<Arc<Sessions>>,
+    folders: KVec<ClassDevice<Arc<Sessions>>>,
+    all: Arc<AllPorts>,
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        self.events = None;
+        let ours = |one: &mut Arc<Sessions>| self.ports.iter().any(|own| Arc::ptr_eq(own, one));
+        self.all.list.lock().retain(|one| !ours(one));
+        for sessions in &self.ports {
+            sessions.close(self.patience);
+        }
+        // Waits for logins, which the above has ended.
+        self.folders.clear();
+        for sessions in &self.ports {
+            sessions.wait_empty();
+        }
+    }
+}
+
+impl Initiator {
+    fn add_port(&self, device: &Device, number: u32, to: &mut Ports, watch: &mut Watch) -> Result {
+        let port = Port::new(device, number)?;
+        let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
+        to.folders.reserve(1, GFP_KERNEL)?;
+        to.ports.reserve(1, GFP_KERNEL)?;
+        watch.ports.reserve(1, GFP_KERNEL)?;
+        // Before there is a file to log in by: what is here will be closed.
+        self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
+        to.ports.push(sessions.clone(), GFP_KERNEL)?;
+        let folder = ClassDevice::new(
+            &self.class,
+            device.parent(),
+            fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
+            sessions.clone(),
+        )
+        .inspect_err(|_| {
+            to.ports.pop();
+            let mut list = self.all.list.lock();
+            list.retain(|other| !Arc::ptr_eq(other, &sessions));
+        })?;
+        to.folders.push(folder, GFP_KERNEL)?;
+        watch.ports.push(sessions, GFP_KERNEL)?;
+        Ok(())
+    }
+}
+
+impl Client for Initiator {
+    const NAME: &'static CStr = c"srp";
+
+    type Data = KBox<Ports>;
+
+    fn add(&self, device: &Device) -> Result<Self::Data> {
+        let mut all = KBox::new(
+            Ports {
+                patience: LOG_OUT_PATIENCE_MS,
+                events: None,
+                ports: KVec::new(),
+                folders: KVec::new(),
+                all: self.all.clone(),
+            },
+            GFP_KERNEL,
+        )?;
+        let mut watch = Watch { ports: KVec::new() };
+        for number in device.ports() {
+            // The other ports can do without it.
+            if let Err(e) = self.add_port(device, number, &mut all, &mut watch) {
+                pr_err!(
+                    "{}:{}: the port cannot be used: {}\n",
+                    format_args!("{}", device.name()),
+                    number,
+                    e.to_errno()
+                );
+            }
+        }
+        let watch = Arc::new(watch, GFP_KERNEL)?;
+        let events = device_event::Registration::new(device.hold()?, watch);
+        all.events = Some(KBox::pin_init(events, GFP_KERNEL)?);
+        Ok(all)
+    }
+
+    fn remove(&self, _: &Device, mut data: Self::Data, unplugged: bool) {
+        if unplugged {
+            data.patience = UNPLUG_PATIENCE_MS;
+        }
+        drop(data);
+    }
+
+    fn rename(&self, device: &Device, data: &Ports) {
+        for (sessions, folder) in data.ports.iter().zip(&data.folders) {
+            let result = folder.rename(fmt!(
+                "srp-{}-{}",
+                format_args!("{}", device.name()),
+                sessions.port().number()
+            ));
+            if let Err(e) = result {
+                pr_warn!(
+                    "{}: the folder in sysfs keeps its old name: {}\n",
+                    format_args!("{}", sessions.port().name()),
+                    e.to_errno()
+                );
+            }
+        }
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+mod tests;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sessions of a port.
+
+use super::{
+    connect::Plan,
+    error::Lost,
+    geometry::Geometry,
+    port::Port,
+    session::{
+        Key,
+        Queues,
+        Registry,
+        Session, //
+    },
+    turns::Turns, //
+};
+use crate::{
+    rdma::device_event::DeviceEvent,
+    scsi::transport::srp::Transport, //
+};
+use kernel::{
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        Mutex, //
+    },
+    time::Msecs, //
+};
+
+struct List {
+    all: KVec<Arc<Session>>,
+    /// The port goes: no more logins.
+    closed: bool,
+}
+
+/// The logins through a port.
+#[pin_data]
+pub struct Sessions {
+    port: Arc<Port>,
+    transport: Arc<Transport<Session>>,
+    queues: Queues,
+    /// Before [`Session`]'s locks. Under it work is only queued, but for a resume, which waits for a test of a connection
+    /// that is under way.
+    #[pin]
+    list: Mutex<List>,
+    /// A session has gone from the list.
+    #[pin]
+    gone: CondVar,
+}
+
+impl Sessions {
+    /// None so far.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(
+        port: Arc<Port>,
+        transport: Arc<Transport<Session>>,
+        queues: Queues,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                port,
+                transport,
+                queues,
+                list <- new_mutex!(
+                    List {
+                        all: KVec::new(),
+                        closed: false,
+                    },
+                    "Sessions::list"
+                ),
+                gone <- new_condvar!("Sessions::gone"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The port.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The SRP transport of the SCSI hosts.
+    pub fn transport(&self) -> &Arc<Transport<Session>> {
+        &self.transport
+    }
+
+    /// Makes a session and puts it on the list. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if there is one with this key, `ENODEV` if the port goes, `ENOMEM`.
+    pub fn begin(
+        self: &Arc<Self>,
+        key: Key,
+        plan: Plan,
+        geometry: Geometry,
+    ) -> Result<Arc<Session>> {
+        let mut list = self.list.lock();
+        let turns = match list
+            .all
+            .iter()
+            .find(|s| s.nexus.plan.way.is_like(&plan.way))
+        {
+            Some(other) => other.nexus.turns.clone(),
+            None => Turns::new()?,
+        };
+        let session = Session::new(
+            self.port.clone(),
+            self.clone(),
+            key,
+            plan,
+            geometry,
+            self.queues.clone(),
+            turns,
+        )?;
+        if list.closed {
+            return Err(ENODEV);
+        }
+        if let Some(other) = list.all.iter().find(|other| other.key() == key) {
+            let what = if other.is_ending() {
+                "the session that ends at"
+            } else {
+                "already logged in at"
+            };
+            pr_info!(
+                "{}: login refused: {what} {}\n",
+                format_args!("{}", self.port.name()),
+                format_args!("{}", session.target())
+            );
+            return Err(EEXIST);
+        }
+        list.all.push(session.clone(), GFP_KERNEL)?;
+        Ok(session)
+    }
+
+    /// Something happened that may have brought the network back: sessions that wait to reconnect do
+    /// it now.
+    pub fn kick(&self) {
+        for session in &self.list.lock().all {
+            session.retry_now();
+        }
+    }
+
+    /// See [`Session::wake`].
+    pub fn wake(&self) {
+        for session in &self.list.lock().all {
+            session.wake();
+        }
+    }
+
+    /// The device does nothing any more.
+    pub fn fatal(&self, event: DeviceEvent) {
+        for session in &self.list.lock().all {
+            session.fail(Lost::Device(event));
+        }
+    }
+
+    /// Lets no more sessions begin, and asks those there are to end.
+    pub fn close(&self, patience: Msecs) {
+        let mut list = self.list.lock();
+        list.closed = true;
+        for session in &list.all {
+            session.remove(patience);
+        }
+    }
+
+    /// Waits until all sessions have ended. Sleeps.
+    pub fn wait_empty(&self) {
+        let mut list = self.list.lock();
+        while !list.all.is_empty() {
+            self.gone.wait(&mut list);
+        }
+    }
+
+    /// Waits until this session has ended; for a login that failed. Sleeps.
+    pub fn wait_gone(&self, session: &Arc<Session>) {
+        let mut list = self.list.lock();
+        while list.all.iter().any(|other| Arc::ptr_eq(other, session)) {
+            self.gone.wait(&mut list);
+        }
+    }
+}
+
+impl Registry for Sessions {
+    fn forget(&self, session: &Arc<Session>) {
+        let mut list = self.list.lock();
+        list.all.retain(|other| !Arc::ptr_eq(other, session));
+        drop(list);
+        self.gone.notify_all();
+    }
+}
