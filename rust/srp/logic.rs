@@ -10,6 +10,7 @@ pub mod budget;
 pub mod channels;
 pub mod cm;
 pub mod credit;
+pub mod geometry;
 pub mod redirect;
 pub mod registration;
 pub mod removal;
