@@ -38,5 +38,6 @@ use kernel::str::CStr;
 /// The name under which verbs objects appear in `rdma resource`: that of the module, `KBUILD_MODNAME` in C.
 pub(crate) const CALLER: &CStr = match CStr::from_bytes_with_nul(crate::__LOG_PREFIX) {
     Ok(name) => name,
-    Err(_) => panic!("the name of a module ends with its only NUL"),
+    // It ends with its only NUL.
+    Err(_) => panic!(),
 };
