@@ -175,7 +175,6 @@ impl Geometry {
             .fit(DeviceLimits {
                 max_qp_wr: device.max_qp_wr,
                 max_cqe: device.max_cqe,
-                max_mr: u32::MAX,
             })
             .ok_or(Unfit::NoCommand)?;
         if sizes.depth < wanted.depth {
