@@ -8,7 +8,6 @@
 pub mod backoff;
 pub mod budget;
 pub mod channels;
-pub mod cm;
 pub mod credit;
 pub mod geometry;
 pub mod recovery;
