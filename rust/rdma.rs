@@ -13,6 +13,8 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
 
+#[cfg(SRP_BENCH)]
+pub(crate) mod bench;
 pub mod client;
 pub mod cm;
 mod cq;

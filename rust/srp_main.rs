@@ -84,7 +84,7 @@ impl kernel::InPlaceModule for Module {
             );
         }
         #[cfg(SRP_BENCH)]
-        rdma::tests::bench::run();
+        rdma::bench::run();
         pin_init::pin_init_scope(|| {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
             // The removal of a disk waits for the queue of power management, which has no such worker.

@@ -6,7 +6,10 @@
 
 use super::{
     device::Device,
-    link::Link,
+    link::{
+        private_data,
+        Link, //
+    },
     pd::Pd, //
 };
 use crate::{
@@ -104,22 +107,11 @@ impl Event<'_> {
                 // SAFETY: Connection events carry `conn`.
                 let conn = unsafe { self.event.param.conn.as_ref() };
                 // SAFETY: The event has that many bytes while its handler runs.
-                unsafe { bytes(conn.private_data, conn.private_data_len) }
+                unsafe { private_data(conn.private_data, conn.private_data_len.into()) }
             }
             _ => &[],
         }
     }
-}
-
-/// # Safety
-///
-/// `data` must be null or point at `len` bytes that live for `'a`.
-unsafe fn bytes<'a>(data: *const core::ffi::c_void, len: u8) -> &'a [u8] {
-    if data.is_null() {
-        return &[];
-    }
-    // SAFETY: The caller's promise.
-    unsafe { core::slice::from_raw_parts(data.cast(), usize::from(len)) }
 }
 
 /// Takes the events of an [`Id`].

@@ -8,30 +8,26 @@
 //!
 //! C header: [`include/rdma/ib_cm.h`](srctree/include/rdma/ib_cm.h).
 
+pub mod state;
+
 use super::{
     device::{
         Device,
         Registered, //
     },
-    link::Link,
+    link::{
+        private_data,
+        Link, //
+    },
     path::Path,
     pd::Pd, //
 };
 use crate::{
     bindings,
     errno::ENOTCONN,
-    srp::logic::cm::{
-        self,
-        next,
-        Report,
-        State, //
-    },
     sys::random_u64, //
 };
-use core::{
-    ptr::NonNull,
-    slice, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::{
         from_err_ptr,
@@ -49,6 +45,11 @@ use kernel::{
         Arc,
         Mutex, //
     }, //
+};
+use state::{
+    next,
+    Report,
+    State, //
 };
 
 /// Retries of a request by the connection manager.
@@ -124,7 +125,7 @@ impl<E: EventHandler> Shared<E> {
     /// # Errors
     ///
     /// `EINVAL` if it must not happen in this state.
-    fn note(&self, event: cm::Event) -> Result<Report> {
+    fn note(&self, event: state::Event) -> Result<Report> {
         let mut now = self.state.load(Acquire);
         loop {
             let state = State::new(now).ok_or(EINVAL)?;
@@ -144,15 +145,15 @@ impl<E: EventHandler> Shared<E> {
     /// private data of the full length for an answer or a reject.
     unsafe fn event(&self, event: &bindings::ib_cm_event) -> Report {
         let what = match event.event {
-            bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => cm::Event::Rep,
-            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => cm::Event::Rej,
-            bindings::ib_cm_event_type_IB_CM_REQ_ERROR => cm::Event::Unanswered,
-            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => cm::Event::Mra,
-            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => cm::Event::Dreq,
+            bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => state::Event::Rep,
+            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => state::Event::Rej,
+            bindings::ib_cm_event_type_IB_CM_REQ_ERROR => state::Event::Unanswered,
+            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => state::Event::Mra,
+            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => state::Event::Dreq,
             bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED
-            | bindings::ib_cm_event_type_IB_CM_DREQ_ERROR => cm::Event::Drep,
-            bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => cm::Event::TimewaitExit,
-            _ => cm::Event::Other,
+            | bindings::ib_cm_event_type_IB_CM_DREQ_ERROR => state::Event::Drep,
+            bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => state::Event::TimewaitExit,
+            _ => state::Event::Other,
         };
         // What comes from the peer is possible in every state.
         let report = self.note(what).unwrap_or(Report::Nothing);
@@ -161,12 +162,12 @@ impl<E: EventHandler> Shared<E> {
             Report::Later => {
                 // SAFETY: It is an MRA.
                 let mra = unsafe { event.param.mra_rcvd.as_ref() };
-                Event::Later(cm::service_timeout_ms(mra.service_timeout))
+                Event::Later(state::service_timeout_ms(mra.service_timeout))
             }
             Report::Answer => {
                 let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
                 // SAFETY: It is an answer, whose private data has this length.
-                Event::Answered(unsafe { bytes(event.private_data, len as usize) })
+                Event::Answered(unsafe { private_data(event.private_data, len as usize) })
             }
             Report::Refused => {
                 // SAFETY: It is a reject.
@@ -177,9 +178,9 @@ impl<E: EventHandler> Shared<E> {
                     reason: u16::try_from(rej.reason).unwrap_or(u16::MAX),
                     // The length is the peer's word, the room is that of the message.
                     // SAFETY: It has that room.
-                    info: unsafe { bytes(rej.ari, usize::from(rej.ari_length).min(most)) },
+                    info: unsafe { private_data(rej.ari, usize::from(rej.ari_length).min(most)) },
                     // SAFETY: The private data of a reject has this length.
-                    private_data: unsafe { bytes(event.private_data, len) },
+                    private_data: unsafe { private_data(event.private_data, len) },
                 }
             }
             Report::Unreachable => Event::Unreachable,
@@ -188,17 +189,6 @@ impl<E: EventHandler> Shared<E> {
         });
         report
     }
-}
-
-/// # Safety
-///
-/// `data` must be null or point at `len` bytes that live for `'a`.
-unsafe fn bytes<'a>(data: *const core::ffi::c_void, len: usize) -> &'a [u8] {
-    if data.is_null() {
-        return &[];
-    }
-    // SAFETY: The caller's promise.
-    unsafe { slice::from_raw_parts(data.cast(), len) }
 }
 
 /// The identifier itself.
@@ -309,12 +299,13 @@ unsafe fn establish(
         agreed(&mut attr, &mut mask)?;
         attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(reads);
         attr.max_rd_atomic = READS;
-        attr.timeout = ack_timeout.unwrap_or_else(|| cm::ack_timeout(attr.timeout, attr.retry_cnt));
+        attr.timeout =
+            ack_timeout.unwrap_or_else(|| state::ack_timeout(attr.timeout, attr.retry_cnt));
         // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
     }
-    let longest = cm::request_timeout_ms(attr.timeout, attr.retry_cnt);
-    Ok(longest.min(cm::MAX_REQUEST_TIMEOUT_MS))
+    let longest = state::request_timeout_ms(attr.timeout, attr.retry_cnt);
+    Ok(longest.min(state::MAX_REQUEST_TIMEOUT_MS))
 }
 
 /// An attempt to connect from one port, with its event handler.
@@ -386,8 +377,8 @@ impl<E: EventHandler> Id<E> {
             .device
             .port_info(self.port)
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
-        let timeout = cm::response_timeout(subnet_timeout);
-        self.raw.shared.note(cm::Event::Ask)?;
+        let timeout = state::response_timeout(subnet_timeout);
+        self.raw.shared.note(state::Event::Ask)?;
         // INVARIANT: It is the same one.
         *queue = Queue::Made(qp, what.responder_resources);
         if let Some(qpn) = what.remote_cm_qpn {
@@ -419,7 +410,7 @@ impl<E: EventHandler> Id<E> {
         // the path and the private data, and takes its own reference to the GID.
         let sent = to_result(unsafe { bindings::ib_send_cm_req(self.as_raw(), &mut param) });
         if sent.is_err() {
-            self.raw.shared.note(cm::Event::Hangup)?;
+            self.raw.shared.note(state::Event::Hangup)?;
         }
         sent
     }
@@ -442,7 +433,7 @@ impl<E: EventHandler> Id<E> {
         // Before the peer is told, as it may disconnect at once.
         self.raw
             .shared
-            .note(cm::Event::Confirm)
+            .note(state::Event::Confirm)
             .map_err(|_| ENOTCONN)?;
         let agreed = |attr: &mut bindings::ib_qp_attr, mask: &mut c_int| self.agreed(attr, mask);
         // SAFETY: By the type invariant the queue pair is valid while the lock is held.
@@ -460,7 +451,7 @@ impl<E: EventHandler> Id<E> {
 
     /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
     pub fn refuse(&self) {
-        let _ = self.raw.shared.note(cm::Event::Hangup);
+        let _ = self.raw.shared.note(state::Event::Hangup);
         // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
         // to refuse.
         let _ = unsafe {
@@ -534,7 +525,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
     }
 
     fn disconnect(&self) {
-        let _ = self.raw.shared.note(cm::Event::Hangup);
+        let _ = self.raw.shared.note(state::Event::Hangup);
         let queue = self.queue.lock();
         if let Queue::Made(qp, _) = *queue {
             let attr = KBox::new(

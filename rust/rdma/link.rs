@@ -45,3 +45,16 @@ pub unsafe trait Link: Send + Sync + 'static {
     /// An identifier that is not connected is left as it is. May sleep.
     fn disconnect(&self);
 }
+
+/// What a connection manager says that a peer has sent beside its message.
+///
+/// # Safety
+///
+/// `data` is null or points at `len` bytes that live for `'a`.
+pub(super) unsafe fn private_data<'a>(data: *const c_void, len: usize) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: By this function's contract.
+    unsafe { core::slice::from_raw_parts(data.cast(), len) }
+}

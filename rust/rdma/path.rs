@@ -13,13 +13,13 @@ use super::{
         Fabric,
         Gid, //
     },
+    ib_cm::state,
     roce,
     sa, //
 };
 use crate::{
     bindings,
-    errno::EOPNOTSUPP,
-    srp::logic::cm, //
+    errno::EOPNOTSUPP, //
 };
 use core::ptr::{
     null_mut,
@@ -133,7 +133,7 @@ pub struct Path {
 
 impl Path {
     pub(super) fn new(mut record: bindings::sa_path_rec, sgid: Option<SgidAttr>) -> Self {
-        record.packet_life_time = cm::packet_life_time(record.packet_life_time);
+        record.packet_life_time = state::packet_life_time(record.packet_life_time);
         Self { record, sgid }
     }
 

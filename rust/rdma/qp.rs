@@ -126,7 +126,7 @@ pub struct Qp<H: Handler> {
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     handler: H,
-    // Dropped last.
+    // Goes after `cq`, which has no callback any more then.
     reach: Reach,
     pd: Arc<Pd>,
 }
@@ -134,7 +134,7 @@ pub struct Qp<H: Handler> {
 // SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
 // `Send` and `Sync`.
 unsafe impl<H: Handler> Send for Qp<H> {}
-// SAFETY: As above.
+// SAFETY: See `Send`: what a shared queue pair changes of itself is atomic, under a lock, or `returned`.
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {

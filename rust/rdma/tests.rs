@@ -8,16 +8,14 @@
 // What only the tests use is not used by the benchmarks.
 #![cfg_attr(not(SRP_KUNIT), allow(dead_code, unused_imports, unused_macros))]
 
-#[cfg(SRP_BENCH)]
-pub(crate) mod bench;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod events;
 #[cfg(SRP_KUNIT)]
 mod fixed;
 #[cfg(SRP_KUNIT)]
 mod grace;
-mod link;
-mod list;
+pub(super) mod link;
+pub(super) mod list;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod log;
 #[cfg(SRP_KUNIT)]

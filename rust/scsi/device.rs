@@ -68,7 +68,7 @@ impl Device {
     pub fn block_size(&self) -> u32 {
         // SAFETY: By the type invariant the device is alive.
         let size = unsafe { &raw const (*self.as_raw()).sector_size };
-        // SAFETY: As above. A look at the disk may change it meanwhile, as a whole.
+        // SAFETY: The device is alive. A look at the disk may change the field meanwhile, as a whole.
         unsafe { size.read_volatile() }
     }
 
@@ -104,7 +104,7 @@ pub(super) unsafe fn longest_request_timeout(shost: *mut bindings::Scsi_Host) ->
         let queue = unsafe { (*sdev).request_queue };
         // SAFETY: The device has its request queue until it is released.
         let timeout = unsafe { &raw const (*queue).rq_timeout };
-        // SAFETY: As above. It may be changed meanwhile, as a whole.
+        // SAFETY: The queue is there. The field may be changed meanwhile, as a whole.
         longest = longest.max(unsafe { timeout.read_volatile() });
     }
     let msecs = u64::from(longest) * 1000 / u64::from(bindings::HZ);

@@ -329,7 +329,7 @@ impl<T: Driver> Host<T> {
         // SAFETY: The host was allocated just now.
         unsafe { limits.apply(shost.as_ptr()) };
         if let Some(transport) = &transport {
-            // SAFETY: As above. The template stays until this object is dropped, after the removal.
+            // SAFETY: The host is not added yet. The template stays until this object is dropped, after the removal.
             unsafe { (*shost.as_ptr()).transportt = transport.template() };
         }
 
@@ -481,7 +481,8 @@ impl<T: Driver> Host<T> {
                     // Who reads in them what the host is logged in to must not find it from now on.
                     // SAFETY: By the type invariant the host was added with this group and not removed.
                     let folder = unsafe { &raw mut (*self.shost.as_ptr()).shost_dev.kobj };
-                    // SAFETY: As above. Files that are not there when the device goes are no error.
+                    // SAFETY: `folder` is that of `shost_dev`, which is removed further below. Files that are not there
+                    // then are no error.
                     unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
                 }
                 if let Some(transport) = &self.transport {
@@ -515,7 +516,7 @@ impl<T: Driver> Container for Host<T> {
         // SAFETY: By the requirements of this function `dev` is the `shost_dev` of a `Host<T>`,
         // for which alone the template of `T` has attributes.
         let shost = unsafe { kernel::container_of!(dev, bindings::Scsi_Host, shost_dev) };
-        // SAFETY: As above; the host is alive while an attribute of it is being accessed.
+        // SAFETY: The host is one of a `Host<T>`, and alive while an attribute of it is being accessed.
         let data: &'a HostData<T> = unsafe { HostData::of(shost) };
 
         // SAFETY: `add()` sets the pointer before the attributes exist. `scsi_remove_host()`

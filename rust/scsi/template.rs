@@ -109,7 +109,7 @@ impl<T: Driver> Template<T> {
         // SAFETY: There are `cmd_size` bytes for the driver behind each command.
         let state = unsafe { cmd.add(1) }.cast::<State>();
 
-        // SAFETY: As above; the size of `struct scsi_cmnd` is a multiple of its alignment, which is
+        // SAFETY: The bytes are not in use. The size of `struct scsi_cmnd` is a multiple of its alignment, which is
         // not below that of `State`.
         unsafe { state.write(State::new()) };
         0

@@ -26,7 +26,10 @@ use super::{
         Violation, //
     },
     geometry::RECEIVE_SIZE,
-    logic::send_queue::ANSWERS,
+    logic::send_queue::{
+        ANSWERS,
+        RECEIVE_BATCH, //
+    },
     owner::Owner,
     proto::login::Granted,
     slot::{
@@ -61,6 +64,7 @@ use kernel::{
             Full,
             Relaxed, //
         },
+        rcu,
         Arc, //
     },
     time::Msecs, //
@@ -71,6 +75,9 @@ pub use counts::Counts;
 use probe::Probe;
 use requests::Replies;
 use task::Task;
+
+// The receives that wait to be posted again are counted there.
+const _: () = assert!(qp::RECEIVE_BATCH == RECEIVE_BATCH as usize);
 
 /// A queue pair with its channel.
 pub type Connection = Qp<Channel>;
@@ -191,33 +198,6 @@ impl Channel {
         self.index
     }
 
-    /// The target has granted this; commands may be sent.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN` if the connection has failed already.
-    pub fn open(&self, granted: &Granted) -> Result {
-        // CAST: At most 65535. The target may have changed them already.
-        if let Err(violation) = self.give_credits(granted.req_lim as i32) {
-            self.fail(Lost::Violation(violation));
-        }
-        if self.failed.load(Acquire) {
-            return Err(ENOTCONN);
-        }
-        self.immediate.store(granted.immediate, Relaxed);
-        // Whoever fails the connection does it the other way round, so one of the two sees it. A command
-        // may have been sent already, so that only the end of the session's connection ends it.
-        self.open.xchg(true, Full);
-        trace!(channel(self.host(), self.index, true, self.credits()));
-        if self.failed.load(Acquire) {
-            self.owner
-                .as_arc_borrow()
-                .fail(Lost::Cm(EventKind::Disconnected));
-            return Err(ENOTCONN);
-        }
-        Ok(())
-    }
-
     /// Commands may be sent.
     #[inline]
     pub fn is_open(&self) -> bool {
@@ -299,6 +279,35 @@ impl Channel {
 }
 
 impl Connection {
+    /// The target has granted this; commands may be sent.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the connection has failed already, otherwise what the device driver says.
+    pub fn open(&self, granted: &Granted) -> Result {
+        // Before any message that names it.
+        self.live(&rcu::read_lock())?.register_fixed()?;
+        // CAST: At most 65535. The target may have changed them already.
+        if let Err(violation) = self.give_credits(granted.req_lim as i32) {
+            self.fail(Lost::Violation(violation));
+        }
+        if self.failed.load(Acquire) {
+            return Err(ENOTCONN);
+        }
+        self.immediate.store(granted.immediate, Relaxed);
+        // Whoever fails the connection does it the other way round, so one of the two sees it. A command
+        // may have been sent already, so that only the end of the session's connection ends it.
+        self.open.xchg(true, Full);
+        trace!(channel(self.host(), self.index, true, self.credits()));
+        if self.failed.load(Acquire) {
+            self.owner
+                .as_arc_borrow()
+                .fail(Lost::Cm(EventKind::Disconnected));
+            return Err(ENOTCONN);
+        }
+        Ok(())
+    }
+
     /// Tells the target that nothing will follow.
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();

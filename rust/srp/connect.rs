@@ -22,7 +22,10 @@ use super::{
     },
     channels::Channels,
     error::LoginFailure,
-    events::Response,
+    events::{
+        Progress,
+        Response, //
+    },
     log::session_log,
     owner::Owner,
     proto::{
@@ -60,10 +63,7 @@ use core::cell::Cell;
 use kernel::{
     fmt,
     prelude::*,
-    sync::{
-        rcu,
-        Arc, //
-    },
+    sync::Arc,
     time::Msecs, //
 };
 
@@ -505,7 +505,7 @@ impl<'a> Login<'a> {
     ) -> Result<(Connecting<'b>, Response), LoginFailure> {
         loop {
             match self.wait_for(&*channel.attempt, "login response", channel.since) {
-                Ok(response) => return Ok((channel, response.unwrap_or_default())),
+                Ok(response) => return Ok((channel, response)),
                 Err(LoginFailure::Redirected(to)) => channel = self.redirect(channel, &to)?,
                 Err(why) => return Err(why),
             }
@@ -526,10 +526,6 @@ impl<'a> Login<'a> {
             .go_live()
             .map_err(|_| LoginFailure::Disconnected)?;
         let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
-        connection
-            .live(&rcu::read_lock())
-            .and_then(|live| live.register_fixed())
-            .map_err(|_| LoginFailure::Disconnected)?;
         connection
             .open(&granted)
             .map_err(|_| LoginFailure::Disconnected)?;
@@ -564,22 +560,25 @@ impl<'a> Login<'a> {
             .map(|_| ())
     }
 
-    /// Waits for the end of a step that began at the time `since`.
+    /// Waits for the end of a step that began at the time `since`; returns the response to a request.
     fn wait_for(
         &self,
         attempt: &dyn Attempt,
         what: &'static str,
         since: i64,
-    ) -> Result<Option<Response>, LoginFailure> {
+    ) -> Result<Response, LoginFailure> {
         loop {
             if self.is_over() {
                 return Err(LoginFailure::Removed);
             }
             match attempt.wait(SLICE_MS) {
-                Err(_) if self.is_over() => return Err(LoginFailure::Removed),
-                Err(_) => return Err(LoginFailure::Signal),
-                Ok(Some(outcome)) => return outcome,
-                Ok(None) => {}
+                Progress::Failed(LoginFailure::Signal) if self.is_over() => {
+                    return Err(LoginFailure::Removed)
+                }
+                Progress::Failed(why) => return Err(why),
+                Progress::Done => return Ok(Response::default()),
+                Progress::Response(response) => return Ok(response),
+                Progress::Pending => {}
             }
             let silence = self.nexus.turns.silence(since);
             if silence >= self.patience && !attempt.events().is_deferred() {

@@ -75,8 +75,18 @@ impl Response {
     }
 }
 
-/// The end of one step of a login.
-pub type Outcome = Result<Option<Response>, LoginFailure>;
+/// What has come of one step of a login.
+#[derive(Clone, Copy)]
+pub enum Progress {
+    /// It has not ended.
+    Pending,
+    /// It is done.
+    Done,
+    /// It was the request, and the target has answered.
+    Response(Response),
+    /// It has failed, or a signal came.
+    Failed(LoginFailure),
+}
 
 /// Takes the events of a connection: as steps of the login first, then as its loss.
 #[pin_data]
@@ -91,7 +101,7 @@ pub struct Events {
     /// Until when the target has asked to wait for its answer, in nanoseconds of the monotonic clock, or 0.
     until: Atomic<i64>,
     #[pin]
-    outcome: SpinLock<Option<Outcome>>,
+    progress: SpinLock<Progress>,
     #[pin]
     ended: Completion,
 }
@@ -111,25 +121,21 @@ impl Events {
                 topspin,
                 live: Atomic::new(false),
                 until: Atomic::new(0),
-                outcome <- new_spinlock!(None, "Events::outcome"),
+                progress <- new_spinlock!(Progress::Pending, "Events::progress"),
                 ended <- Completion::new(),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Waits for the end of a step, at most `timeout` milliseconds; `None` if there was none.
-    ///
-    /// # Errors
-    ///
-    /// `ERESTARTSYS` after a signal.
-    pub fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>> {
+    /// Waits for the end of a step, at most `timeout` milliseconds, and returns it once. Sleeps.
+    pub fn wait(&self, timeout: Msecs) -> Progress {
         match self.ended.wait_interruptible_timeout(timeout) {
-            Err(e) if e != ETIMEDOUT => Err(e),
+            Err(e) if e != ETIMEDOUT => Progress::Failed(LoginFailure::Signal),
             _ => {
                 // A step that ends between the wait and here is found here, and its count by the
                 // next wait, which finds nothing then and waits again.
-                Ok(self.outcome.lock().take())
+                core::mem::replace(&mut *self.progress.lock(), Progress::Pending)
             }
         }
     }
@@ -153,8 +159,8 @@ impl Events {
     ///
     /// `ENOTCONN` if it has ended already.
     pub fn go_live(&self) -> Result {
-        let outcome = self.outcome.lock();
-        if matches!(&*outcome, Some(Err(_))) {
+        let progress = self.progress.lock();
+        if matches!(&*progress, Progress::Failed(_)) {
             return Err(crate::errno::ENOTCONN);
         }
         // Under the lock: an event after this finds it set.
@@ -164,30 +170,30 @@ impl Events {
 
     /// The connection is not to be used after all: its end is not that of the session.
     pub fn go_dead(&self) {
-        let _outcome = self.outcome.lock();
+        let _progress = self.progress.lock();
         self.live.store(false, Release);
     }
 
-    fn end(&self, outcome: Outcome) {
-        let mut place = self.outcome.lock();
+    fn end(&self, progress: Progress) {
+        let mut place = self.progress.lock();
         // The first failure explains the others.
-        if !matches!(&*place, Some(Err(_))) {
-            *place = Some(outcome);
+        if !matches!(&*place, Progress::Failed(_)) {
+            *place = progress;
         }
         drop(place);
         self.ended.complete();
     }
 
     /// A step ended, or the connection.
-    fn step_ended(&self, outcome: Outcome, event: EventKind) {
+    fn step_ended(&self, progress: Progress, event: EventKind) {
         if matches!(
             event,
             EventKind::Established | EventKind::Rejected | EventKind::Disconnected
         ) {
             self.turns.hear();
         }
-        let failed = outcome.is_err();
-        self.end(outcome);
+        let failed = matches!(progress, Progress::Failed(_));
+        self.end(progress);
         if failed && self.live.load(Acquire) {
             self.owner.as_arc_borrow().fail(Lost::Cm(event));
         }
@@ -208,31 +214,36 @@ fn rejected(reason: CmRej, data: &[u8]) -> LoginFailure {
 impl EventHandler for Events {
     fn event(&self, event: Event<'_>) {
         let status = event.status();
-        let outcome = match event.kind() {
-            EventKind::AddrResolved | EventKind::RouteResolved => Ok(None),
-            EventKind::Established => Ok(Some(Response::new(event.private_data()))),
-            EventKind::AddrError => Err(LoginFailure::Address(status)),
-            EventKind::RouteError => Err(LoginFailure::Route(status)),
-            EventKind::Unreachable => Err(LoginFailure::Unreachable(status)),
-            EventKind::Rejected => Err(rejected(CmRej::from_status(status), event.private_data())),
-            EventKind::ConnectError => Err(LoginFailure::Setup(status)),
-            EventKind::Disconnected => Err(LoginFailure::Disconnected),
-            EventKind::DeviceRemoval => Err(LoginFailure::DeviceRemoval),
+        let progress = match event.kind() {
+            EventKind::AddrResolved | EventKind::RouteResolved => Progress::Done,
+            EventKind::Established => Progress::Response(Response::new(event.private_data())),
+            EventKind::AddrError => Progress::Failed(LoginFailure::Address(status)),
+            EventKind::RouteError => Progress::Failed(LoginFailure::Route(status)),
+            EventKind::Unreachable => Progress::Failed(LoginFailure::Unreachable(status)),
+            EventKind::Rejected => {
+                Progress::Failed(rejected(CmRej::from_status(status), event.private_data()))
+            }
+            EventKind::ConnectError => Progress::Failed(LoginFailure::Setup(status)),
+            EventKind::Disconnected => Progress::Failed(LoginFailure::Disconnected),
+            EventKind::DeviceRemoval => Progress::Failed(LoginFailure::DeviceRemoval),
             // Both come after the end of a connection, or say nothing about one.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
             // A bond has changed over, say. The device under the connection is not that of the
             // address any more.
-            EventKind::AddrChange => Err(LoginFailure::AddressChanged),
+            EventKind::AddrChange => Progress::Failed(LoginFailure::AddressChanged),
         };
-        self.step_ended(outcome, event.kind());
+        self.step_ended(progress, event.kind());
     }
 }
 
 impl ib_cm::EventHandler for Events {
     fn event(&self, event: ib_cm::Event<'_>) {
-        let (outcome, kind) = match event {
+        let (progress, kind) = match event {
             ib_cm::Event::Later(ms) => return self.defer(ms),
-            ib_cm::Event::Answered(data) => (Ok(Some(Response::new(data))), EventKind::Established),
+            ib_cm::Event::Answered(data) => (
+                Progress::Response(Response::new(data)),
+                EventKind::Established,
+            ),
             ib_cm::Event::Rejected {
                 reason,
                 info,
@@ -243,21 +254,22 @@ impl ib_cm::EventHandler for Events {
                     Some(Err(e)) => LoginFailure::BadRedirect(e),
                     None => rejected(CmRej::Ib(reason), private_data),
                 };
-                (Err(why), EventKind::Rejected)
+                (Progress::Failed(why), EventKind::Rejected)
             }
             ib_cm::Event::Unreachable => {
                 let status = ETIMEDOUT.to_errno();
                 (
-                    Err(LoginFailure::Unreachable(status)),
+                    Progress::Failed(LoginFailure::Unreachable(status)),
                     EventKind::Unreachable,
                 )
             }
-            ib_cm::Event::Disconnected => {
-                (Err(LoginFailure::Disconnected), EventKind::Disconnected)
-            }
+            ib_cm::Event::Disconnected => (
+                Progress::Failed(LoginFailure::Disconnected),
+                EventKind::Disconnected,
+            ),
             ib_cm::Event::TimewaitExit => return,
         };
-        self.step_ended(outcome, kind);
+        self.step_ended(progress, kind);
     }
 }
 

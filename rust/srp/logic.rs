@@ -8,8 +8,8 @@
 pub mod backoff;
 pub mod budget;
 pub mod channels;
-pub mod cm;
 pub mod credit;
+pub mod geometry;
 pub mod recovery;
 pub mod redirect;
 pub mod registration;

@@ -11,7 +11,9 @@ parameter=/sys/module/ib_srp/parameters/keep_alive
 rig
 ! rust_driver || echo 0 >$parameter || fail "keep_alive"
 attach 0
-sleep 2
+# A command of udev that the target has taken and does not answer is found by its own timeout only.
+quiet $dev
+quiet $dev2
 # What the target says at the end is lost: on siw all for as long as it is said again.
 if [ $kind = rxe ]; then hole both 0 "$cm_message"; else hole both 0; fi
 echo 0 >${tpg[0]}/enable

@@ -57,7 +57,7 @@ use kernel::{
 };
 
 /// Handles of a connection.
-pub(super) const HANDLES: usize = 4;
+pub(in crate::rdma) const HANDLES: usize = 4;
 /// Regions of a handle.
 const PER_HANDLE: usize = 4;
 /// Pages of a region.
@@ -65,21 +65,21 @@ const PAGES: u32 = 4;
 /// Receives that are posted.
 const RECEIVES: u32 = 32;
 /// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
-pub(super) const WINDOW: u32 = RECEIVES - 8;
+pub(in crate::rdma) const WINDOW: u32 = RECEIVES - 8;
 /// The sizes of a connection, and where the peer's callbacks run.
-pub(super) struct Shape {
-    pub(super) handles: usize,
-    pub(super) per_handle: usize,
-    pub(super) pages: u32,
-    pub(super) pieces: usize,
-    pub(super) piece_size: usize,
+pub(in crate::rdma) struct Shape {
+    pub(in crate::rdma) handles: usize,
+    pub(in crate::rdma) per_handle: usize,
+    pub(in crate::rdma) pages: u32,
+    pub(in crate::rdma) pieces: usize,
+    pub(in crate::rdma) piece_size: usize,
     /// Bytes of each piece that the peer may write.
-    pub(super) reach: usize,
-    pub(super) context: bindings::ib_poll_context,
+    pub(in crate::rdma) reach: usize,
+    pub(in crate::rdma) context: bindings::ib_poll_context,
     /// There are no interrupts on our side.
-    pub(super) polled: bool,
+    pub(in crate::rdma) polled: bool,
 }
-pub(super) const SHAPE: Shape = Shape {
+pub(in crate::rdma) const SHAPE: Shape = Shape {
     handles: HANDLES,
     per_handle: PER_HANDLE,
     pages: PAGES,
@@ -90,15 +90,15 @@ pub(super) const SHAPE: Shape = Shape {
     polled: false,
 };
 /// Entries of the send queue.
-pub(super) const SENDS: u32 = 32;
+pub(in crate::rdma) const SENDS: u32 = 32;
 /// Pieces of memory that the peer may write, and the size of each.
-pub(super) const PIECES: usize = 5;
-pub(super) const PIECE_SIZE: usize = 8192;
+pub(in crate::rdma) const PIECES: usize = 5;
+pub(in crate::rdma) const PIECE_SIZE: usize = 8192;
 /// Events in a record.
 const RECORDS: usize = 64;
 
 /// Byte `at` of message `number`: the number first, then something that depends on it.
-pub(super) fn pattern(number: u32, at: usize) -> u8 {
+pub(in crate::rdma) fn pattern(number: u32, at: usize) -> u8 {
     match number.to_le_bytes().get(at) {
         Some(byte) => *byte,
         None => (number as u8).wrapping_mul(31).wrapping_add(at as u8),
@@ -106,13 +106,13 @@ pub(super) fn pattern(number: u32, at: usize) -> u8 {
 }
 
 /// Whether these bytes are message `number`.
-pub(super) fn is_pattern(number: u32, bytes: &[u8]) -> bool {
+pub(in crate::rdma) fn is_pattern(number: u32, bytes: &[u8]) -> bool {
     let mut bytes = bytes.iter().enumerate();
     bytes.len() >= 4 && bytes.all(|(at, byte)| *byte == pattern(number, at))
 }
 
 /// What the connection manager has said.
-pub(super) struct Events {
+pub(in crate::rdma) struct Events {
     addr: Atomic<bool>,
     route: Atomic<bool>,
     established: Atomic<bool>,
@@ -146,7 +146,7 @@ impl Events {
 /// A callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Call {
+pub(in crate::rdma) enum Call {
     /// A message has been received.
     Received = 0,
     /// A control message has been sent.
@@ -158,7 +158,7 @@ pub(super) enum Call {
 }
 
 /// The record of a connection's callbacks.
-pub(super) struct Record {
+pub(in crate::rdma) struct Record {
     regions: Arc<Regions>,
     calls: KVec<Atomic<u32>>,
     count: Atomic<u32>,
@@ -189,12 +189,12 @@ impl Record {
     }
 
     /// Callbacks so far.
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::rdma) fn count(&self) -> u32 {
         self.count.load(Acquire)
     }
 
     /// The callback with this number was this one, plus `more`.
-    pub(super) fn is(&self, number: usize, call: Call, more: u32) -> bool {
+    pub(in crate::rdma) fn is(&self, number: usize, call: Call, more: u32) -> bool {
         number < self.count() as usize
             && self
                 .calls
@@ -203,17 +203,17 @@ impl Record {
     }
 
     /// Messages received.
-    pub(super) fn received(&self) -> u32 {
+    pub(in crate::rdma) fn received(&self) -> u32 {
         self.received.load(Acquire)
     }
 
     /// Things that should never happen.
-    pub(super) fn wrong(&self) -> u32 {
+    pub(in crate::rdma) fn wrong(&self) -> u32 {
         self.wrong.load(Relaxed)
     }
 
     /// Failures reported.
-    pub(super) fn failed(&self) -> u32 {
+    pub(in crate::rdma) fn failed(&self) -> u32 {
         self.failed.load(Relaxed)
     }
 }
@@ -256,46 +256,46 @@ impl Handler for Record {
 }
 
 /// A piece of memory that the peer may write as long as the connection lasts.
-pub(super) struct Piece {
+pub(in crate::rdma) struct Piece {
     chunk: Chunk,
     part: FixedPart,
 }
 
 impl Piece {
     /// Hands the first `len` bytes over; what the peer needs for them.
-    pub(super) fn expose(&self, len: usize) -> Result<Segment> {
+    pub(in crate::rdma) fn expose(&self, len: usize) -> Result<Segment> {
         self.chunk.sync_for_device(len);
         // CAST: It is at most 64 KiB.
         self.part.segment(len as u32)
     }
 
     /// What the peer has written to the first `len` bytes.
-    pub(super) fn read(&self, len: usize) -> DeviceBytes<'_> {
+    pub(in crate::rdma) fn read(&self, len: usize) -> DeviceBytes<'_> {
         self.chunk.sync_for_cpu(len)
     }
 }
 
 /// A connection. Its fields may go in any order.
-pub(super) struct Link {
+pub(in crate::rdma) struct Link {
     // First, so that a test that fails leaves nothing reachable.
-    pub(super) qp: Arc<Qp<Record>>,
-    pub(super) peer: Peer,
-    pub(super) handles: KVVec<Handle<List>>,
+    pub(in crate::rdma) qp: Arc<Qp<Record>>,
+    pub(in crate::rdma) peer: Peer,
+    pub(in crate::rdma) handles: KVVec<Handle<List>>,
     pieces: KVVec<Piece>,
-    pub(super) chunks: KVVec<Chunk>,
+    pub(in crate::rdma) chunks: KVVec<Chunk>,
     sent: u32,
     events: Arc<Events>,
-    pub(super) regions: Arc<Regions>,
-    pub(super) pd: Arc<Pd>,
+    pub(in crate::rdma) regions: Arc<Regions>,
+    pub(in crate::rdma) pd: Arc<Pd>,
 }
 
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
-    pub(super) fn new(soft: &Soft) -> Result<Self> {
+    pub(in crate::rdma) fn new(soft: &Soft) -> Result<Self> {
         Self::with(soft, &SHAPE)
     }
 
-    pub(super) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
+    pub(in crate::rdma) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
         let (peer, events, id) = Self::route(soft, shape.context)?;
         let pd = Pd::new(soft.device.hold()?)?;
         let mut limits = soft.device.limits();
@@ -407,7 +407,7 @@ impl Link {
     }
 
     /// Connects again, after [`Qp::disconnect`], to another peer.
-    pub(super) fn again(&mut self, soft: &Soft) -> Result {
+    pub(in crate::rdma) fn again(&mut self, soft: &Soft) -> Result {
         let (peer, events, id) = Self::route(soft, SHAPE.context)?;
         Self::connect(&self.qp, id, &events)?;
         self.peer = peer;
@@ -418,12 +418,12 @@ impl Link {
     }
 
     /// A piece of memory that the peer may write.
-    pub(super) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
+    pub(in crate::rdma) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
         self.pieces.get_mut(number).ok_or(EINVAL)
     }
 
     /// What the handler has recorded.
-    pub(super) fn record(&self) -> &Record {
+    pub(in crate::rdma) fn record(&self) -> &Record {
         &self.qp
     }
 
@@ -439,7 +439,7 @@ impl Link {
     }
 
     /// Sends the next message, after the registration of a handle.
-    pub(super) fn send(&mut self, handle: Option<usize>) -> Result {
+    pub(in crate::rdma) fn send(&mut self, handle: Option<usize>) -> Result {
         let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let section = rcu::read_lock();
         let mut wr = self.qp.live(&section)?.send(chunk, len)?;
@@ -450,7 +450,7 @@ impl Link {
     }
 
     /// Sends the next message with its last `len` bytes in a piece.
-    pub(super) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
+    pub(in crate::rdma) fn send_parted(&mut self, piece: usize, len: usize) -> Result {
         let number = self.sent;
         let (chunk, whole) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let head = whole.checked_sub(len).ok_or(EINVAL)?;
@@ -470,7 +470,7 @@ impl Link {
     }
 
     /// Tries to send a message with a second part there.
-    pub(super) fn send_with(&mut self, data: &mut Chunk) -> Result {
+    pub(in crate::rdma) fn send_with(&mut self, data: &mut Chunk) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
         let section = rcu::read_lock();
         let wr = self.qp.live(&section)?.send(chunk, 4)?;
@@ -478,21 +478,21 @@ impl Link {
     }
 
     /// Sends the next message without asking for its completion.
-    pub(super) fn send_unsignaled(&mut self) -> Result {
+    pub(in crate::rdma) fn send_unsignaled(&mut self) -> Result {
         let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let section = rcu::read_lock();
         self.qp.live(&section)?.send(chunk, len)?.post(false)
     }
 
     /// Sends the next message as a control message.
-    pub(super) fn send_control(&mut self) -> Result {
+    pub(in crate::rdma) fn send_control(&mut self) -> Result {
         let (chunk, len) = Self::fill(&mut self.chunks, &mut self.sent)?;
         let section = rcu::read_lock();
         self.qp.live(&section)?.send(chunk, len)?.post_control()
     }
 
     /// Waits until the peer has got all messages, in their order.
-    pub(super) fn arrived(&self) -> Result {
+    pub(in crate::rdma) fn arrived(&self) -> Result {
         self.peer.poll_until(|peer| peer.received() >= self.sent)?;
         if self.peer.received() == self.sent && self.peer.disordered() == 0 {
             Ok(())
@@ -503,12 +503,12 @@ impl Link {
 
     /// Whether the peer, which has callbacks, has got all messages.
     #[cfg(SRP_BENCH)]
-    pub(super) fn arrived_by_itself(&self) -> bool {
+    pub(in crate::rdma) fn arrived_by_itself(&self) -> bool {
         self.peer.received() >= self.sent
     }
 
     /// What the peer needs to reach a handle.
-    pub(super) fn segments(&self, handle: usize) -> Result<KVec<Segment>> {
+    pub(in crate::rdma) fn segments(&self, handle: usize) -> Result<KVec<Segment>> {
         let mut segments = KVec::new();
         for segment in self.handles.get(handle).ok_or(EINVAL)?.segments() {
             segments.push(segment, GFP_KERNEL)?;
@@ -518,12 +518,17 @@ impl Link {
 
     /// As [`Self::arrived`], without sleeping.
     #[cfg(SRP_BENCH)]
-    pub(super) fn arrived_spinning(&self) -> Result {
+    pub(in crate::rdma) fn arrived_spinning(&self) -> Result {
         self.peer.spin_until(|peer| peer.received() >= self.sent)
     }
 
     /// Attaches a list to a handle, maps it, and sends the registration.
-    pub(super) fn grant(&mut self, handle: usize, list: List, direction: DataDirection) -> Result {
+    pub(in crate::rdma) fn grant(
+        &mut self,
+        handle: usize,
+        list: List,
+        direction: DataDirection,
+    ) -> Result {
         let place = self.handles.get_mut(handle).ok_or(EINVAL)?;
         place.attach(list).map_err(|_| EBUSY)?;
         place.map(direction, random_u64())?;
@@ -532,14 +537,14 @@ impl Link {
     }
 
     /// Takes the list back from a handle.
-    pub(super) fn take(&mut self, handle: usize) -> Result<List> {
+    pub(in crate::rdma) fn take(&mut self, handle: usize) -> Result<List> {
         let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
         handle.detach()?.ok_or(EINVAL)
     }
 
     /// Invalidates handles, and waits for them without sleeping.
     #[cfg(SRP_BENCH)]
-    pub(super) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
+    pub(in crate::rdma) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {
             self.qp.invalidate(handle)?;
         }
@@ -549,7 +554,7 @@ impl Link {
     }
 
     /// Invalidates a handle and waits for it.
-    pub(super) fn revoke(&self, handle: usize) -> Result {
+    pub(in crate::rdma) fn revoke(&self, handle: usize) -> Result {
         let before = self.record().count();
         if !self.qp.invalidate(handle)? {
             return Err(EINVAL);
@@ -558,7 +563,7 @@ impl Link {
     }
 
     /// The connection is of no more use.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::rdma) fn is_over(&self) -> bool {
         self.record().failed() > 0 || self.peer.is_disconnected() || self.events.ended.load(Acquire)
     }
 }

@@ -17,7 +17,7 @@ use kernel::{
 const SG_END: usize = 2;
 
 /// Where a piece of the memory begins, and how many bytes it has.
-pub(super) type Piece = (usize, usize);
+pub(in crate::rdma) type Piece = (usize, usize);
 
 /// A list of pieces of contiguous memory.
 ///
@@ -26,7 +26,7 @@ pub(super) type Piece = (usize, usize);
 /// - `memory` are the parts of a vector with length and capacity `size`.
 /// - `entries` is a list with one entry for each of `pieces`, which are inside the memory and have
 ///   `len` bytes together.
-pub(super) struct List {
+pub(in crate::rdma) struct List {
     entries: KVec<Opaque<bindings::scatterlist>>,
     pieces: KVec<Piece>,
     memory: NonNull<u8>,
@@ -42,7 +42,7 @@ unsafe impl Sync for List {}
 impl List {
     /// Makes a list of the given pieces of fresh memory, which is zero and `pages` pages long, a
     /// power of two.
-    pub(super) fn new(pages: usize, pieces: &[Piece]) -> Result<Self> {
+    pub(in crate::rdma) fn new(pages: usize, pieces: &[Piece]) -> Result<Self> {
         let size = pages * PAGE_SIZE;
         let memory = KVec::from_elem(0u8, size, GFP_KERNEL)?;
         // The allocator aligns powers of two, but the tests are worth nothing without it.
@@ -75,7 +75,7 @@ impl List {
     }
 
     /// `count` whole pages, no two of which are neighbours.
-    pub(super) fn scattered(count: usize) -> Result<Self> {
+    pub(in crate::rdma) fn scattered(count: usize) -> Result<Self> {
         let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
         for number in 0..count {
             pieces.push((2 * number * PAGE_SIZE, PAGE_SIZE), GFP_KERNEL)?;
@@ -84,7 +84,7 @@ impl List {
     }
 
     /// The address of byte `at` of the list, which is its DMA address on a soft device.
-    pub(super) fn address(&self, mut at: usize) -> Option<usize> {
+    pub(in crate::rdma) fn address(&self, mut at: usize) -> Option<usize> {
         for (begin, len) in &self.pieces {
             if at < *len {
                 return Some(self.memory.as_ptr() as usize + begin + at);
@@ -95,7 +95,7 @@ impl List {
     }
 
     /// Byte `at` of the list. Nobody must be writing to the memory now.
-    pub(super) fn get(&self, at: usize) -> Option<u8> {
+    pub(in crate::rdma) fn get(&self, at: usize) -> Option<u8> {
         let at = self.address(at)? - self.memory.as_ptr() as usize;
         // SAFETY: By the type invariant the piece is inside the memory.
         let byte = unsafe { self.memory.add(at) };
@@ -104,7 +104,7 @@ impl List {
     }
 
     /// Sets byte `at` of the list to what `pattern` gives for it.
-    pub(super) fn fill(&mut self, pattern: fn(usize) -> u8) {
+    pub(in crate::rdma) fn fill(&mut self, pattern: fn(usize) -> u8) {
         for at in 0..self.len as usize {
             if let Some(address) = self.address(at) {
                 // SAFETY: By the type invariant the address is inside the memory, which nobody has
@@ -115,7 +115,7 @@ impl List {
     }
 
     /// Bytes of the memory that are in no piece and not zero any more.
-    pub(super) fn spoilt(&self) -> usize {
+    pub(in crate::rdma) fn spoilt(&self) -> usize {
         let inside = |at: &usize| {
             self.pieces
                 .iter()

@@ -125,7 +125,7 @@ unsafe impl Sync for Inner {}
 /// # Invariants
 ///
 /// `listener` is a listening identifier whose context is `inner`.
-pub(super) struct Peer {
+pub(in crate::rdma) struct Peer {
     listener: NonNull<bindings::rdma_cm_id>,
     inner: Arc<Inner>,
     messages: KVVec<Chunk>,
@@ -134,12 +134,12 @@ pub(super) struct Peer {
     sink: Chunk,
     poll_context: bindings::ib_poll_context,
     /// Where it listens.
-    pub(super) address: SocketAddr,
+    pub(in crate::rdma) address: SocketAddr,
 }
 
 /// How a transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transfer {
+pub(in crate::rdma) enum Transfer {
     /// From the other side's memory.
     Read,
     /// To the other side's memory.
@@ -149,7 +149,10 @@ pub(super) enum Transfer {
 impl Peer {
     /// Begins to listen on the address of the device, on a free port. Its queue is polled by the test,
     /// or else has its callbacks in that context.
-    pub(super) fn new(soft: &Soft, poll_context: bindings::ib_poll_context) -> Result<Self> {
+    pub(in crate::rdma) fn new(
+        soft: &Soft,
+        poll_context: bindings::ib_poll_context,
+    ) -> Result<Self> {
         let pd = Pd::new(soft.device.hold()?)?;
         let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::FromDevice)?;
         let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::ToDevice)?;
@@ -235,12 +238,12 @@ impl Peer {
     }
 
     /// The other side's first message has arrived, or its confirmation.
-    pub(super) fn wait_established(&self) -> Result {
+    pub(in crate::rdma) fn wait_established(&self) -> Result {
         within(|| self.inner.established.load(Acquire))
     }
 
     /// Runs the callbacks of what has completed.
-    pub(super) fn poll(&self) {
+    pub(in crate::rdma) fn poll(&self) {
         if self.poll_context != bindings::ib_poll_context_IB_POLL_DIRECT {
             return;
         }
@@ -249,7 +252,7 @@ impl Peer {
     }
 
     /// Polls until `done` says so.
-    pub(super) fn poll_until(&self, done: impl Fn(&Self) -> bool) -> Result {
+    pub(in crate::rdma) fn poll_until(&self, done: impl Fn(&Self) -> bool) -> Result {
         within(|| {
             self.poll();
             done(self)
@@ -257,23 +260,23 @@ impl Peer {
     }
 
     /// Messages that have arrived.
-    pub(super) fn received(&self) -> u32 {
+    pub(in crate::rdma) fn received(&self) -> u32 {
         self.inner.received.load(Acquire)
     }
 
     /// When the last message arrived, in nanoseconds of the monotonic clock.
     #[cfg(SRP_BENCH)]
-    pub(super) fn arrived(&self) -> i64 {
+    pub(in crate::rdma) fn arrived(&self) -> i64 {
         self.inner.arrived.load(Relaxed)
     }
 
     /// Messages that have arrived out of order.
-    pub(super) fn disordered(&self) -> u32 {
+    pub(in crate::rdma) fn disordered(&self) -> u32 {
         self.inner.disordered.load(Relaxed)
     }
 
     /// Messages that have been sent, or that never will.
-    pub(super) fn sent(&self) -> u32 {
+    pub(in crate::rdma) fn sent(&self) -> u32 {
         self.inner.sent.load(Relaxed)
     }
 
@@ -295,7 +298,7 @@ impl Peer {
 
     /// Sends a message of `len` bytes, at least 4, that begins with the count of those before it.
     /// No more than 32 may be under way.
-    pub(super) fn send(&mut self, len: usize) -> Result {
+    pub(in crate::rdma) fn send(&mut self, len: usize) -> Result {
         let posted = self.posted;
         let place = posted as usize % RECEIVES;
         let chunk = self.messages.get_mut(place).ok_or(EINVAL)?;
@@ -316,7 +319,12 @@ impl Peer {
 
     /// Sends `count` messages, keeping at most `window` between those sent and those that `seen`
     /// says have been received.
-    pub(super) fn send_all(&mut self, count: u32, window: u32, seen: impl Fn() -> u32) -> Result {
+    pub(in crate::rdma) fn send_all(
+        &mut self,
+        count: u32,
+        window: u32,
+        seen: impl Fn() -> u32,
+    ) -> Result {
         for number in 0..count {
             let posted = self.posted;
             self.poll_until(|peer| {
@@ -328,12 +336,12 @@ impl Peer {
     }
 
     /// Begins to transfer the whole of a segment.
-    pub(super) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
+    pub(in crate::rdma) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
         self.begin_all(how, core::slice::from_ref(segment))
     }
 
     /// Begins to transfer the whole of each segment; the end of the last is that of all.
-    pub(super) fn begin_all(&mut self, how: Transfer, segments: &[Segment]) -> Result {
+    pub(in crate::rdma) fn begin_all(&mut self, how: Transfer, segments: &[Segment]) -> Result {
         self.inner.transfer.store(PENDING, Relaxed);
         for (number, segment) in segments.iter().enumerate() {
             let len = segment.len as usize;
@@ -367,7 +375,7 @@ impl Peer {
     }
 
     /// Transfers the whole of a segment, and waits for the end.
-    pub(super) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
+    pub(in crate::rdma) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
         self.begin(how, segment)?;
         self.poll_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
         Ok(Status(self.inner.transfer.load(Relaxed)))
@@ -375,7 +383,7 @@ impl Peer {
 
     /// Polls without sleeping until `done` says so.
     #[cfg(SRP_BENCH)]
-    pub(super) fn spin_until(&self, done: impl Fn(&Self) -> bool) -> Result {
+    pub(in crate::rdma) fn spin_until(&self, done: impl Fn(&Self) -> bool) -> Result {
         for _ in 0..100_000_000u64 {
             self.poll();
             if done(self) {
@@ -389,7 +397,7 @@ impl Peer {
 
     /// Transfers the whole of each segment, without sleeping.
     #[cfg(SRP_BENCH)]
-    pub(super) fn transfer_spinning(
+    pub(in crate::rdma) fn transfer_spinning(
         &mut self,
         how: Transfer,
         segments: &[Segment],
@@ -400,17 +408,17 @@ impl Peer {
     }
 
     /// The bytes that are written by [`Self::transfer`].
-    pub(super) fn source(&mut self) -> &mut [u8] {
+    pub(in crate::rdma) fn source(&mut self) -> &mut [u8] {
         self.source.bytes_mut()
     }
 
     /// The first bytes of what was read by [`Self::transfer`].
-    pub(super) fn sink(&self, len: usize) -> &[u8] {
+    pub(in crate::rdma) fn sink(&self, len: usize) -> &[u8] {
         self.sink.received(len)
     }
 
     /// The connection is down.
-    pub(super) fn is_disconnected(&self) -> bool {
+    pub(in crate::rdma) fn is_disconnected(&self) -> bool {
         self.inner.disconnected.load(Relaxed)
     }
 }

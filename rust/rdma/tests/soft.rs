@@ -48,7 +48,7 @@ pub(crate) struct Soft {
 
 impl Soft {
     /// Finds the first device of a kind whose network interface is in the initial namespace.
-    pub(super) fn find(kind: Kind) -> Option<Self> {
+    pub(in crate::rdma) fn find(kind: Kind) -> Option<Self> {
         let driver = match kind {
             Kind::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
             Kind::Siw => bindings::rdma_driver_id_RDMA_DRIVER_SIW,

@@ -381,7 +381,7 @@ unsafe fn add_rport(
 unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
     // SAFETY: By the requirements of this function.
     let folder = unsafe { (*child).kobj.sd };
-    // SAFETY: As above; the device keeps its folder.
+    // SAFETY: `child` stays in sysfs, and keeps its folder for so long.
     let file =
         unsafe { bindings::srp_helper_kernfs_find_and_get(folder.cast(), c"delete".as_char_ptr()) };
     if file.is_null() {

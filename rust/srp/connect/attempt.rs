@@ -8,7 +8,7 @@ use crate::{
         error::LoginFailure,
         events::{
             Events,
-            Outcome, //
+            Progress, //
         },
         proto::{
             login::Requested,
@@ -63,12 +63,8 @@ pub(super) trait Attempt: Send + Sync {
     /// What the connection manager says.
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure>;
 
-    /// Waits for the end of the step, at most `timeout` milliseconds; `None` if there was none.
-    ///
-    /// # Errors
-    ///
-    /// `ERESTARTSYS` after a signal.
-    fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>>;
+    /// Waits for the end of the step, at most `timeout` milliseconds.
+    fn wait(&self, timeout: Msecs) -> Progress;
 
     /// Takes the target's response. Returns the milliseconds after which a command has certainly
     /// ended, or 0 if that is not known.

@@ -31,7 +31,7 @@ use crate::{
         error::LoginFailure,
         events::{
             Events,
-            Outcome, //
+            Progress, //
         },
         logic::{
             redirect::{
@@ -255,24 +255,25 @@ impl Attempt for Ib {
         result.map_err(|e| LoginFailure::Step("connect request", e))
     }
 
-    fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>> {
+    fn wait(&self, timeout: Msecs) -> Progress {
         let mut stage = self.stage.lock();
         let found = match &*stage {
-            Stage::Looking(lookup) => lookup.wait(timeout)?,
-            Stage::Begin | Stage::Found(_) => return Ok(Some(Ok(None))),
+            Stage::Looking(lookup) => lookup.wait(timeout),
+            Stage::Begin | Stage::Found(_) => return Progress::Done,
             Stage::Asked(..) => {
                 drop(stage);
                 return self.events.wait(timeout);
             }
         };
-        Ok(match found {
-            None => None,
-            Some(Err(e)) => Some(Err(LoginFailure::Path(e))),
-            Some(Ok(path)) => {
+        match found {
+            Err(_) => Progress::Failed(LoginFailure::Signal),
+            Ok(None) => Progress::Pending,
+            Ok(Some(Err(e))) => Progress::Failed(LoginFailure::Path(e)),
+            Ok(Some(Ok(path))) => {
                 *stage = Stage::Found(path);
-                Some(Ok(None))
+                Progress::Done
             }
-        })
+        }
     }
 
     fn confirm(&self) -> Result<u32, LoginFailure> {

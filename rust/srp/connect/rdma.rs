@@ -26,7 +26,7 @@ use crate::{
         error::LoginFailure,
         events::{
             Events,
-            Outcome, //
+            Progress, //
         },
         logic::session::RESOLVE_TIMEOUT_MS,
         owner::Owner,
@@ -166,7 +166,7 @@ impl Attempt for Rdma {
             })
     }
 
-    fn wait(&self, timeout: Msecs) -> Result<Option<Outcome>> {
+    fn wait(&self, timeout: Msecs) -> Progress {
         self.events.wait(timeout)
     }
 

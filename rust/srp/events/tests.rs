@@ -4,6 +4,7 @@
 
 use super::{
     Events,
+    Progress,
     RESPONSE, //
 };
 use crate::{
@@ -168,18 +169,18 @@ impl Scene {
 
 /// Checks how the step has ended, in the words of `Debug`; that is had once.
 fn ends(events: &Events, expected: &str) -> Result {
-    let outcome = events.wait(0)?;
-    check!(events.wait(0)?.is_none());
-    let text = match &outcome {
-        None => CString::try_from_fmt(fmt!("nothing"))?,
-        Some(Ok(None)) => CString::try_from_fmt(fmt!("step"))?,
-        Some(Ok(Some(response))) => {
+    let progress = events.wait(0);
+    check!(matches!(events.wait(0), Progress::Pending));
+    let text = match &progress {
+        Progress::Pending => CString::try_from_fmt(fmt!("nothing"))?,
+        Progress::Done => CString::try_from_fmt(fmt!("step"))?,
+        Progress::Response(response) => {
             let bytes = response.bytes();
             let first = bytes.first().copied().unwrap_or(0);
             let last = bytes.last().copied().unwrap_or(0);
             CString::try_from_fmt(fmt!("response {first} to {last}, {}", bytes.len()))?
         }
-        Some(Err(why)) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
+        Progress::Failed(why) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
     };
     let text = core::str::from_utf8(text.to_bytes()).map_err(|_| EINVAL)?;
     check_eq!(text, expected);
@@ -375,16 +376,22 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Unreachable);
         told(events, ib_cm::Event::Disconnected);
         told(events, ib_cm::Event::Answered(&[1]));
-        let outcome = events.wait(0)?;
-        check!(matches!(outcome, Some(Err(LoginFailure::Unreachable(_)))));
+        let progress = events.wait(0);
+        check!(matches!(
+            progress,
+            Progress::Failed(LoginFailure::Unreachable(_))
+        ));
         Ok(())
     })?;
     // An answer that nobody has taken is worth nothing when the connection ends.
     scene.with("", |_, events| {
         told(events, ib_cm::Event::Answered(&[1]));
         told(events, ib_cm::Event::Disconnected);
-        let outcome = events.wait(0)?;
-        check!(matches!(outcome, Some(Err(LoginFailure::Disconnected))));
+        let progress = events.wait(0);
+        check!(matches!(
+            progress,
+            Progress::Failed(LoginFailure::Disconnected)
+        ));
         Ok(())
     })
 }

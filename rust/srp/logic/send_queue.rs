@@ -32,8 +32,6 @@ pub struct DeviceLimits {
     pub max_qp_wr: u32,
     /// Entries per completion queue (`max_cqe`).
     pub max_cqe: u32,
-    /// Memory regions (`max_mr`) that one channel may take.
-    pub max_mr: u32,
 }
 
 /// Sizes of one channel.
@@ -71,16 +69,10 @@ impl Sizes {
         self.send_queue().saturating_add(self.receive_queue())
     }
 
-    /// Memory regions of the channel.
-    pub const fn memory_regions(self) -> u32 {
-        self.depth.saturating_mul(self.regions)
-    }
-
     const fn fits(self, limits: DeviceLimits) -> bool {
         self.send_queue() <= limits.max_qp_wr
             && self.receive_queue() <= limits.max_qp_wr
             && self.completion_queue() <= limits.max_cqe
-            && self.memory_regions() <= limits.max_mr
     }
 
     /// The largest sizes with at most this depth that the device allows; `None` if it allows not

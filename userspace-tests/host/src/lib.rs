@@ -12,4 +12,13 @@ pub mod srp {
     pub mod proto;
 }
 
+/// The connection manager's, of the verbs.
+#[path = "../../../rust/rdma"]
+pub mod rdma {
+    /// Its events.
+    pub mod ib_cm {
+        pub mod state;
+    }
+}
+
 pub use srp::{logic, proto};

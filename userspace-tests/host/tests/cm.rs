@@ -6,19 +6,17 @@ mod common;
 
 use common::hex;
 use srp_host::{
-    logic::{
-        cm::{
-            ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout,
-            service_timeout_ms, Event, Report, State,
-        },
-        redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
-    },
+    logic::redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
     proto::{
         guid::Gid,
         ids::PortId,
         ip_cm::{is_ip_cm, LoginReqIpCm},
         login::{LoginReqRdma, MultiChannel, Requested},
         redirect::{Redirect, RedirectError},
+    },
+    rdma::ib_cm::state::{
+        ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout,
+        service_timeout_ms, Event, Report, State,
     },
 };
 

@@ -335,7 +335,6 @@ fn queue_sizes() {
     let device = DeviceLimits {
         max_qp_wr: 1 << 20,
         max_cqe: 1 << 20,
-        max_mr: 1 << 20,
     };
     let sizes = Sizes {
         depth: 64,
@@ -345,17 +344,13 @@ fn queue_sizes() {
         (sizes.send_queue(), sizes.receives(), sizes.receive_queue()),
         (64 * 3 + 40, 76, 77)
     );
-    assert_eq!(
-        (sizes.completion_queue(), sizes.memory_regions()),
-        (232 + 77, 64)
-    );
+    assert_eq!(sizes.completion_queue(), 232 + 77);
     assert_eq!(sizes.fit(device), Some(sizes));
     // Exactly enough, and one less of each.
     assert_eq!(
         sizes.fit(DeviceLimits {
             max_qp_wr: 232,
-            max_cqe: 309,
-            max_mr: 64
+            max_cqe: 309
         }),
         Some(sizes)
     );
@@ -372,16 +367,6 @@ fn queue_sizes() {
     assert_eq!(
         sizes.fit(DeviceLimits {
             max_cqe: 308,
-            ..device
-        }),
-        Some(Sizes {
-            depth: 63,
-            regions: 1
-        })
-    );
-    assert_eq!(
-        sizes.fit(DeviceLimits {
-            max_mr: 63,
             ..device
         }),
         Some(Sizes {

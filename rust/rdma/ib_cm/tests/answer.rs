@@ -17,7 +17,10 @@ use super::{
 use crate::{
     bindings,
     rdma::{
-        ib_cm::establish,
+        ib_cm::{
+            establish,
+            state::request_timeout_ms, //
+        },
         link::Link,
         tests::{
             check,
@@ -25,7 +28,6 @@ use crate::{
             soft::Soft, //
         },
     },
-    srp::logic::cm::request_timeout_ms, //
 };
 use core::cell::Cell;
 use kernel::prelude::*;

@@ -12,16 +12,18 @@ use crate::{
     bindings,
     errno::ENOTCONN,
     rdma::{
-        ib_cm::Raw,
+        ib_cm::{
+            state::{
+                self,
+                Report,
+                State, //
+            },
+            Raw, //
+        },
         tests::{
             check_eq,
             soft::Soft, //
         },
-    },
-    srp::logic::cm::{
-        self,
-        Report,
-        State, //
     },
 };
 use kernel::{
@@ -141,16 +143,16 @@ fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> 
     let record = Record::new()?;
     let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
     let shared = &id.raw.shared;
-    let steps: &[cm::Event] = match state {
+    let steps: &[state::Event] = match state {
         State::Idle => &[],
-        State::Asked => &[cm::Event::Ask],
-        State::Answered => &[cm::Event::Ask, cm::Event::Rep],
-        State::Up => &[cm::Event::Ask, cm::Event::Rep, cm::Event::Confirm],
-        State::Over => &[cm::Event::Ask, cm::Event::Hangup],
+        State::Asked => &[state::Event::Ask],
+        State::Answered => &[state::Event::Ask, state::Event::Rep],
+        State::Up => &[state::Event::Ask, state::Event::Rep, state::Event::Confirm],
+        State::Over => &[state::Event::Ask, state::Event::Hangup],
     };
     for step in steps {
         let report = match step {
-            cm::Event::Rep => Report::Answer,
+            state::Event::Rep => Report::Answer,
             _ => Report::Nothing,
         };
         check_eq!(shared.note(*step), Ok(report));

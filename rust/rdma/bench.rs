@@ -7,7 +7,7 @@
 //! counts instructions a nanosecond is one. Each result is a line `srp_bench: NAME KEY=VALUE...`;
 //! userspace-tests/bench/papers.py reads them.
 
-use super::{
+use super::tests::{
     check,
     link::{
         Link,

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How large things are: from the login options, the parameters, the machine and the device.
+
+use super::{
+    super::proto::{
+        cmd::IMM_DATA_OFFSET,
+        login::{
+            it_iu_len,
+            Granted, //
+        },
+        options::{
+            Options,
+            SG_TABLESIZE_MAX, //
+        },
+    },
+    channels,
+    registration::Regions,
+    send_queue::{
+        DeviceLimits,
+        Sizes, //
+    }, //
+};
+
+/// 512-byte sectors of a command without `max_sect`, if [`DEFAULT_REGIONS`] hold them: 1 MiB, where the
+/// midlayer's default is half of that.
+const DEFAULT_SECTORS: u32 = 2048;
+/// Regions that a command without `max_sect` may have: 256 pages are 1 MiB only for data that begins with a page.
+const DEFAULT_REGIONS: u32 = 2;
+/// Most immediate data that is asked for, whatever the parameter says: a slot's memory is at most
+/// 64 KiB.
+const MAX_IMMEDIATE: u32 = 32 << 10;
+/// Most polled channels, whatever the parameter says.
+const MAX_POLL_QUEUES: u32 = 8;
+/// Longest read through static memory, whatever the parameter says.
+const MAX_STATIC_READ: u32 = 32 << 10;
+/// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
+const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
+
+/// What the device has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Device {
+    /// Work requests of one queue of a queue pair.
+    pub max_qp_wr: u32,
+    /// Entries of a completion queue.
+    pub max_cqe: u32,
+    /// Parts of a message that is sent.
+    pub max_send_sge: u32,
+    /// Its memory regions; without fast registration they have no pages.
+    pub regions: Regions,
+    /// Regions of a command, at most.
+    pub regions_per_command: u32,
+    /// Bytes of the longest DMA segment.
+    pub max_segment_size: u32,
+}
+
+/// What the parameters of the module say; any value is possible.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Parameters {
+    /// Bytes of immediate data, 0 for none.
+    pub immediate: u32,
+    /// Bytes of the longest read through static memory, 0 for none.
+    pub static_read: u32,
+    /// Polled channels.
+    pub poll_queues: u32,
+}
+
+/// What had to be made smaller, from what was wanted to what there is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lowered {
+    /// 512-byte sectors of a command, as it has so many regions.
+    MaxSect(u32, u32, u32),
+    /// Commands of a channel, as the device takes no more.
+    QueueSize(u32, u32),
+    /// Channels, as there are no more CPUs.
+    ChCount(u32, u32),
+}
+
+/// Why there are no sizes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unfit {
+    /// The device has no fast registration.
+    NoRegistration,
+    /// Not even one command fits.
+    NoCommand,
+}
+
+/// The sizes of a session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Geometry {
+    /// Commands and regions of each channel.
+    pub sizes: Sizes,
+    /// Channels to ask for, without the polled ones.
+    pub channels: u32,
+    /// Polled channels to ask for, which come after the others.
+    pub polled: u32,
+    /// Completion vector of channel 0, if chosen.
+    first_vector: Option<u32>,
+    vectors: u32,
+    regions: Regions,
+    max_segment_size: u32,
+    /// Bytes of the longest message to the target, with immediate data.
+    pub it_iu_len: u32,
+    /// The same without immediate data.
+    pub message_len: u32,
+    /// Descriptors in a message.
+    pub descriptors: u8,
+    /// Bytes of immediate data, 0 for none.
+    pub immediate: u32,
+    /// The longest read that goes through static memory, in bytes; 0 for none.
+    pub static_read: u32,
+    max_sectors: u32,
+    sg_tablesize: u32,
+    cmd_per_lun: Option<u32>,
+}
+
+/// What a SCSI host may be asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HostLimits {
+    /// Channels, each with a hardware queue.
+    pub channels: u16,
+    /// How many of them, the last ones, are polled.
+    pub polled: u16,
+    /// Commands of each.
+    pub queue_depth: u16,
+    /// Commands of a disk, at first.
+    pub cmd_per_lun: u16,
+    /// Segments of a command.
+    pub sg_tablesize: u16,
+    /// 512-byte sectors of a command.
+    pub max_sectors: u32,
+    /// Bytes of a segment; 0 for the default.
+    pub max_segment_size: u32,
+    /// What a segment inside of the data begins and ends at a multiple of, minus 1; 0 for any place.
+    pub virt_boundary_mask: u32,
+}
+
+impl Geometry {
+    /// Decides on all sizes before the login. `lowered` hears what had to be made smaller.
+    pub fn new(
+        options: &Options<'_>,
+        parameters: Parameters,
+        machine: channels::Machine,
+        device: Device,
+        mut lowered: impl FnMut(Lowered),
+    ) -> Result<Self, Unfit> {
+        let regions = device.regions;
+        if regions.pages < 2 {
+            return Err(Unfit::NoRegistration);
+        }
+        let most = device
+            .regions_per_command
+            .min(u32::from(options.cmd_sg_entries));
+        let wanted = options.max_sect.unwrap_or(
+            DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS + regions.spare()))),
+        );
+        let max_sectors = wanted.min(regions.max_sectors(most));
+        if max_sectors < wanted {
+            lowered(Lowered::MaxSect(wanted, max_sectors, most));
+        }
+        let per_command = regions
+            .per_command(max_sectors, options.sg_tablesize)
+            .min(most);
+        let entries = regions.sg_tablesize(per_command);
+        let sg_tablesize = match options.sg_tablesize {
+            // Nobody said: as many as the regions take.
+            0 => entries,
+            n => n.min(entries),
+        };
+        let wanted = Sizes {
+            depth: options.queue_size,
+            regions: per_command,
+        };
+        let sizes = wanted
+            .fit(DeviceLimits {
+                max_qp_wr: device.max_qp_wr,
+                max_cqe: device.max_cqe,
+            })
+            .ok_or(Unfit::NoCommand)?;
+        if sizes.depth < wanted.depth {
+            lowered(Lowered::QueueSize(wanted.depth, sizes.depth));
+        }
+        let channels = channels::count(options.ch_count, machine);
+        if let Some(wanted) = options.ch_count.filter(|&wanted| wanted > channels) {
+            lowered(Lowered::ChCount(wanted, channels));
+        }
+        // The data is a part of its own.
+        let immediate = if device.max_send_sge >= 2 {
+            parameters.immediate.min(MAX_IMMEDIATE)
+        } else {
+            0
+        };
+        let (descriptors, longest) = (options.cmd_sg_entries, options.max_it_iu_size);
+        Ok(Self {
+            sizes,
+            channels,
+            polled: parameters.poll_queues.min(MAX_POLL_QUEUES),
+            first_vector: options.comp_vector,
+            vectors: machine.vectors,
+            regions,
+            max_segment_size: device.max_segment_size,
+            it_iu_len: it_iu_len(descriptors, immediate, longest),
+            message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),
+            descriptors,
+            immediate,
+            static_read: static_read(parameters.static_read, regions, sizes.depth),
+            max_sectors,
+            sg_tablesize: sg_tablesize.min(SG_TABLESIZE_MAX as u32),
+            cmd_per_lun: options.cmd_per_lun,
+        })
+    }
+
+    /// Bytes of each slot's memory for small data, and of the part of it that the target may write.
+    pub fn bounce(&self) -> (usize, usize) {
+        let (read, immediate) = (self.static_read as usize, self.immediate as usize);
+        if read == 0 {
+            return (immediate, 0);
+        }
+        let page = self.regions.page_size as usize;
+        // Both are small, and a page has bytes.
+        let whole = |len: usize| len.checked_next_multiple_of(page).unwrap_or(0);
+        (whole(immediate).max(whole(read)), whole(read))
+    }
+
+    /// All channels to ask for.
+    pub fn all_channels(&self) -> u16 {
+        let all = self.channels.saturating_add(self.polled);
+        u16::try_from(all).unwrap_or(u16::MAX)
+    }
+
+    /// A channel is polled.
+    pub const fn is_polled(&self, channel: u32) -> bool {
+        channel >= self.channels
+    }
+
+    /// The completion vector of a channel.
+    pub const fn vector(&self, channel: u32) -> u32 {
+        channels::vector(self.first_vector, channel, self.channels, self.vectors)
+    }
+
+    /// Regions of a command, given what the target granted to each of the channels: no more than its
+    /// message has room for.
+    fn regions_of(&self, granted: &[Granted]) -> u32 {
+        let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
+        // A target without room for a list still takes one direct descriptor.
+        self.sizes.regions.min(descriptors.unwrap_or(0).max(1))
+    }
+
+    /// Descriptors that a message must have room for, from now on; 0 if one direct one is enough.
+    pub fn needed_descriptors(&self, granted: &[Granted]) -> u32 {
+        match self.regions_of(granted) {
+            1 => 0,
+            n => n,
+        }
+    }
+
+    /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
+    /// that are connected; [`None`] without a channel, or if a number is too large.
+    pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
+        let least = granted.iter().map(|g| g.req_lim).min()?;
+        // One credit is kept for task management.
+        let depth = self.sizes.depth.min(least.saturating_sub(1));
+        let count = self.regions_of(granted);
+        let small = |n: u32| u16::try_from(n).ok();
+        let channels = u16::try_from(channels).ok()?;
+        let all = depth.saturating_mul(channels.into());
+        let gaps = self.regions.gaps;
+        let entries = count.saturating_mul(self.regions.pages);
+        Some(HostLimits {
+            channels,
+            // Those that the device has no room for are the last ones.
+            polled: channels.saturating_sub(small(self.channels)?),
+            queue_depth: small(depth)?,
+            cmd_per_lun: small(
+                self.cmd_per_lun
+                    .unwrap_or(all)
+                    .min(all)
+                    .min(CMD_PER_LUN_MAX),
+            )?,
+            sg_tablesize: small(self.sg_tablesize.min(entries))?,
+            max_sectors: self.max_sectors.min(self.regions.max_sectors(count)),
+            max_segment_size: if gaps { self.max_segment_size } else { 0 },
+            virt_boundary_mask: if gaps {
+                0
+            } else {
+                self.regions.page_size.saturating_sub(1)
+            },
+        })
+    }
+}
+
+/// What is wanted, or less if one region does not cover the static memory of all slots.
+fn static_read(wanted: u32, regions: Regions, depth: u32) -> u32 {
+    let page = regions.page_size;
+    if page > MAX_STATIC_READ {
+        return 0;
+    }
+    let pages = regions.pages / depth.max(1);
+    wanted.min(MAX_STATIC_READ).min(pages.saturating_mul(page))
+}

@@ -1,0 +1,8 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# dracut: logs in to the targets that are in the initramfs, each time that a network interface has come up.
+command -v warn >/dev/null || . /lib/dracut-lib.sh
+for file in /etc/srp/targets.d/*.conf; do
+	name=${file##*/}
+	srpctl connect --owner initramfs --retry 90 "${name%.conf}" || warn "srpctl: ${name%.conf} is not there"
+done

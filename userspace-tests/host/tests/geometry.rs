@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sizes of a session. The numbers are worked out by hand.
+
+use srp_host::{
+    logic::{
+        channels::Machine,
+        geometry::{Device, Geometry, HostLimits, Lowered, Parameters, Unfit},
+        registration::Regions,
+        send_queue::Sizes,
+    },
+    proto::{
+        login::Granted,
+        options::{Defaults, Options},
+    },
+};
+
+const DEVICE: Device = Device {
+    max_qp_wr: 16_384,
+    max_cqe: 32_768,
+    max_send_sge: 32,
+    regions: Regions {
+        page_size: 4096,
+        pages: 256,
+        gaps: false,
+        bounced: false,
+    },
+    regions_per_command: 16,
+    max_segment_size: 1 << 30,
+};
+const MACHINE: Machine = Machine {
+    nodes: 1,
+    cpus: 8,
+    vectors: 4,
+};
+const PARAMETERS: Parameters = Parameters {
+    immediate: 8192,
+    static_read: 4096,
+    poll_queues: 0,
+};
+
+fn all(
+    more: &str,
+    parameters: Parameters,
+    device: Device,
+) -> (Result<Geometry, Unfit>, Vec<Lowered>) {
+    let text = format!("id_ext=1,ioc_guid=2,dest=10.0.0.1:5555,{more}");
+    let defaults = Defaults {
+        sg_tablesize: 0,
+        ..Defaults::default()
+    };
+    let options = Options::parse(text.as_bytes(), &defaults).unwrap();
+    let mut lowered = Vec::new();
+    let geometry = Geometry::new(&options, parameters, MACHINE, device, |what| {
+        lowered.push(what)
+    });
+    (geometry, lowered)
+}
+
+/// Without anything that had to be lowered.
+fn fine(more: &str, parameters: Parameters, device: Device) -> Geometry {
+    let (geometry, lowered) = all(more, parameters, device);
+    assert_eq!(lowered, []);
+    geometry.unwrap()
+}
+
+fn granted(req_lim: u32, descriptors: u8) -> Granted {
+    Granted {
+        req_lim,
+        max_it_iu_len: 8260,
+        descriptors,
+        immediate: 8192,
+        max_ti_iu_len: 64,
+    }
+}
+
+#[test]
+fn the_usual() {
+    let g = fine("", PARAMETERS, DEVICE);
+    // 1 MiB that begins anywhere is 257 pages, and a region with a page to spare has 255.
+    assert_eq!(
+        g.sizes,
+        Sizes {
+            depth: 62,
+            regions: 2
+        }
+    );
+    assert_eq!((g.channels, g.polled, g.all_channels()), (4, 0, 4));
+    assert_eq!((g.immediate, g.static_read), (8192, 4096));
+    // 68 bytes and the data; 68 bytes and 12 descriptors of 16.
+    assert_eq!((g.it_iu_len, g.message_len), (8260, 260));
+    assert_eq!(g.bounce(), (8192, 4096));
+    assert_eq!(
+        (0..5).map(|c| g.vector(c)).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 0]
+    );
+
+    let grants = [granted(128, 12), granted(63, 12), granted(64, 12)];
+    assert_eq!(g.needed_descriptors(&grants), 2);
+    let limits = g.host_limits(4, &grants).unwrap();
+    assert_eq!(
+        limits,
+        HostLimits {
+            channels: 4,
+            polled: 0,
+            queue_depth: 62,
+            cmd_per_lun: 248,
+            sg_tablesize: 512,
+            max_sectors: 2048,
+            max_segment_size: 0,
+            virt_boundary_mask: 4095,
+        }
+    );
+}
+
+#[test]
+fn the_least_grant_counts() {
+    let g = fine("max_cmd_per_lun=100", PARAMETERS, DEVICE);
+    // The third channel takes ten commands, and one region in a message.
+    let grants = [granted(64, 12), granted(64, 12), granted(11, 1)];
+    let limits = g.host_limits(3, &grants).unwrap();
+    assert_eq!((limits.queue_depth, limits.cmd_per_lun), (10, 30));
+    assert_eq!((limits.sg_tablesize, limits.max_sectors), (256, 255 * 8));
+    assert_eq!(g.needed_descriptors(&grants), 0);
+    // One that takes no list takes a direct descriptor.
+    let direct = [granted(64, 0)];
+    assert_eq!(g.host_limits(1, &direct).unwrap().sg_tablesize, 256);
+    assert_eq!(
+        g.host_limits(4, &[granted(64, 12)]).unwrap().cmd_per_lun,
+        100
+    );
+    // A credit is for task management; without another one nothing can be sent.
+    let poor = [granted(1, 12)];
+    assert_eq!(g.host_limits(1, &poor).unwrap().queue_depth, 0);
+    assert_eq!(g.host_limits(1, &[]), None);
+    assert_eq!(g.host_limits(65_536, &grants), None);
+}
+
+#[test]
+fn a_disk_has_a_short_number() {
+    let wide = Device {
+        max_qp_wr: u32::MAX,
+        max_cqe: u32::MAX,
+        ..DEVICE
+    };
+    let g = fine("queue_size=4096", PARAMETERS, wide);
+    let limits = g.host_limits(8, &[granted(65_535, 12)]).unwrap();
+    assert_eq!((limits.queue_depth, limits.cmd_per_lun), (4096, 32_767));
+}
+
+#[test]
+fn what_is_too_much_is_lowered() {
+    // 16 regions of 255 pages.
+    let (g, lowered) = all("max_sect=65536,cmd_sg_entries=255", PARAMETERS, DEVICE);
+    assert_eq!(lowered, [Lowered::MaxSect(65_536, 16 * 255 * 8, 16)]);
+    assert_eq!(g.unwrap().sizes.regions, 16);
+
+    let (g, lowered) = all("cmd_sg_entries=1,max_sect=4096", PARAMETERS, DEVICE);
+    assert_eq!(lowered, [Lowered::MaxSect(4096, 255 * 8, 1)]);
+    assert_eq!(g.unwrap().sizes.regions, 1);
+
+    // Five requests for a command with two regions, and 40 that are not the commands'.
+    let small = Device {
+        max_qp_wr: 141,
+        ..DEVICE
+    };
+    let (g, lowered) = all("ch_count=9", PARAMETERS, small);
+    assert_eq!(g.unwrap().sizes.depth, 20);
+    assert_eq!(
+        lowered,
+        [Lowered::QueueSize(62, 20), Lowered::ChCount(9, 8)]
+    );
+}
+
+#[test]
+fn devices_that_will_not_do() {
+    let mut device = DEVICE;
+    device.regions.pages = 0;
+    assert_eq!(all("", PARAMETERS, device).0, Err(Unfit::NoRegistration));
+    let device = Device {
+        max_qp_wr: 10,
+        ..DEVICE
+    };
+    assert_eq!(all("", PARAMETERS, device).0, Err(Unfit::NoCommand));
+}
+
+#[test]
+fn small_data() {
+    // The data is a part of its own.
+    let one_part = Device {
+        max_send_sge: 1,
+        ..DEVICE
+    };
+    assert_eq!(fine("", PARAMETERS, one_part).immediate, 0);
+    let most = Parameters {
+        immediate: u32::MAX,
+        static_read: u32::MAX,
+        poll_queues: u32::MAX,
+    };
+    let g = fine("queue_size=1", most, DEVICE);
+    assert_eq!((g.immediate, g.static_read, g.polled), (32_768, 32_768, 8));
+    assert_eq!(g.all_channels(), 12);
+    assert!(g.is_polled(4) && !g.is_polled(3));
+    // Those that the device has no room for are the last ones.
+    assert_eq!(g.host_limits(10, &[granted(9, 12)]).unwrap().polled, 6);
+    assert_eq!(g.host_limits(3, &[granted(9, 12)]).unwrap().polled, 0);
+    // 256 pages for 62 slots are four each.
+    assert_eq!(fine("", most, DEVICE).static_read, 4 * 4096);
+
+    let none = Parameters {
+        immediate: 100,
+        static_read: 0,
+        poll_queues: 0,
+    };
+    assert_eq!(fine("", none, DEVICE).bounce(), (100, 0));
+    let odd = Parameters {
+        static_read: 5000,
+        ..none
+    };
+    assert_eq!(fine("", odd, DEVICE).bounce(), (8192, 8192));
+    let mut large = DEVICE;
+    large.regions.page_size = 65_536;
+    assert_eq!(fine("", PARAMETERS, large).static_read, 0);
+}
+
+#[test]
+fn regions_with_gaps() {
+    let mut device = DEVICE;
+    device.regions.gaps = true;
+    let g = fine("", PARAMETERS, device);
+    let limits = g.host_limits(1, &[granted(64, 12)]).unwrap();
+    assert_eq!(
+        (limits.max_segment_size, limits.virt_boundary_mask),
+        (1 << 30, 0)
+    );
+    assert_eq!((g.sizes.regions, limits.sg_tablesize), (1, 256));
+}
