@@ -18,11 +18,9 @@
 
 pub mod command;
 pub mod device;
-pub mod driver;
 pub mod error;
 pub mod host;
 pub mod log;
-mod template;
 #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
 mod tests;
 pub mod transport;
@@ -35,7 +33,6 @@ pub use self::{
         Tag, //
     },
     device::Device,
-    driver::Driver,
     error::{
         Busy,
         Disposition,
@@ -43,6 +40,7 @@ pub use self::{
         ScsiResult, //
     },
     host::{
+        driver::Driver,
         Host,
         Limits,
         SG_MAX_SEGMENTS, //

@@ -20,11 +20,14 @@
 //!
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
-use super::{
-    template::Template,
-    transport::Transport,
-    Driver, //
-};
+pub mod driver;
+mod template;
+pub mod transport;
+
+use driver::Driver;
+use template::Template;
+use transport::Transport;
+
 use crate::{
     bindings,
     sysfs::Container, //

@@ -5,20 +5,22 @@
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
 use super::{
-    command::State,
-    host::HostData,
     transport::Transport,
-    Busy,
-    Command,
-    CommandRef,
-    Device,
-    Disposition,
     Driver,
-    ScsiResult, //
+    HostData, //
 };
 use crate::{
     bindings,
-    compat, //
+    compat,
+    scsi::{
+        command::State,
+        Busy,
+        Command,
+        CommandRef,
+        Device,
+        Disposition,
+        ScsiResult, //
+    }, //
 };
 use core::marker::PhantomData;
 use kernel::{

@@ -6,15 +6,19 @@
 
 use super::{
     transport::Transport,
-    Command,
-    CommandRef,
-    Device,
-    Disposition,
-    Host,
-    HostReset,
-    Rejected, //
+    Host, //
 };
-use crate::sysfs::AttributeGroup;
+use crate::{
+    scsi::{
+        Command,
+        CommandRef,
+        Device,
+        Disposition,
+        HostReset,
+        Rejected, //
+    },
+    sysfs::AttributeGroup, //
+};
 use kernel::{
     build_error,
     error::VTABLE_DEFAULT_ERROR,
