@@ -22,13 +22,16 @@ pub mod device;
 pub mod device_event;
 pub mod dma;
 pub mod ib_cm;
+mod iova;
 pub mod link;
+pub mod lookup;
 pub mod mr;
 pub mod path;
 pub mod pd;
 pub mod qp;
 mod roce;
 mod sa;
+pub mod timeout;
 pub mod wc;
 mod wr;
 

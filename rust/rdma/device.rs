@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use super::mr::raw::iova_mask;
+use super::iova::iova_mask;
 use crate::{
     bindings,
     compat,

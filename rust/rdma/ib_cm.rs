@@ -20,7 +20,8 @@ use super::{
         Link, //
     },
     path::Path,
-    pd::Pd, //
+    pd::Pd,
+    timeout, //
 };
 use crate::{
     bindings,
@@ -162,7 +163,7 @@ impl<E: EventHandler> Shared<E> {
             Report::Later => {
                 // SAFETY: It is an MRA.
                 let mra = unsafe { event.param.mra_rcvd.as_ref() };
-                Event::Later(state::service_timeout_ms(mra.service_timeout))
+                Event::Later(timeout::service_timeout_ms(mra.service_timeout))
             }
             Report::Answer => {
                 let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
@@ -300,12 +301,12 @@ unsafe fn establish(
         attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(reads);
         attr.max_rd_atomic = READS;
         attr.timeout =
-            ack_timeout.unwrap_or_else(|| state::ack_timeout(attr.timeout, attr.retry_cnt));
+            ack_timeout.unwrap_or_else(|| timeout::ack_timeout(attr.timeout, attr.retry_cnt));
         // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
     }
-    let longest = state::request_timeout_ms(attr.timeout, attr.retry_cnt);
-    Ok(longest.min(state::MAX_REQUEST_TIMEOUT_MS))
+    let longest = timeout::request_timeout_ms(attr.timeout, attr.retry_cnt);
+    Ok(longest.min(timeout::MAX_REQUEST_TIMEOUT_MS))
 }
 
 /// An attempt to connect from one port, with its event handler.
@@ -377,7 +378,7 @@ impl<E: EventHandler> Id<E> {
             .device
             .port_info(self.port)
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
-        let timeout = state::response_timeout(subnet_timeout);
+        let timeout = timeout::response_timeout(subnet_timeout);
         self.raw.shared.note(state::Event::Ask)?;
         // INVARIANT: It is the same one.
         *queue = Queue::Made(qp, what.responder_resources);

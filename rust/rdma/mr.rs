@@ -12,11 +12,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
+mod bound;
 mod fixed;
 mod handle;
-pub(super) mod raw;
+mod raw;
 mod regions;
 
+pub(super) use bound::Bound;
 pub use fixed::{
     FixedMr,
     FixedPart, //

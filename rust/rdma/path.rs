@@ -1,34 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Paths to another port, and how they are looked up.
-//!
-//! On InfiniBand and Omni-Path the subnet administrator knows them. On RoCE there is none: the path
-//! follows from the two GIDs, which are IP addresses, and from what the network says of them.
+//! Paths to another port.
 //!
 //! C header: [`include/rdma/ib_sa.h`](srctree/include/rdma/ib_sa.h).
 
 use super::{
     device::{
         Device,
-        Fabric,
         Gid, //
     },
-    ib_cm::state,
-    roce,
-    sa, //
+    timeout::packet_life_time, //
 };
-use crate::{
-    bindings,
-    errno::EOPNOTSUPP, //
-};
+use crate::bindings;
 use core::ptr::{
     null_mut,
     NonNull, //
 };
 use kernel::{
     error::from_err_ptr,
-    prelude::*,
-    time::Msecs, //
+    prelude::*, //
 };
 
 /// The ends of a path.
@@ -133,7 +123,7 @@ pub struct Path {
 
 impl Path {
     pub(super) fn new(mut record: bindings::sa_path_rec, sgid: Option<SgidAttr>) -> Self {
-        record.packet_life_time = state::packet_life_time(record.packet_life_time);
+        record.packet_life_time = packet_life_time(record.packet_life_time);
         Self { record, sgid }
     }
 
@@ -176,50 +166,5 @@ impl Path {
         self.sgid
             .as_ref()
             .map_or(core::ptr::null(), SgidAttr::as_raw)
-    }
-}
-
-/// A path that is being looked up. Dropping it ends that.
-pub enum Lookup {
-    /// By the subnet administrator.
-    Sa(Pin<KBox<sa::Query>>),
-    /// By the IP network.
-    Roce(Pin<KBox<roce::Query>>),
-}
-
-impl Lookup {
-    /// Begins to look for a path from `port` of `device`, for at most `timeout` milliseconds. May
-    /// sleep.
-    ///
-    /// # Errors
-    ///
-    /// - `EOPNOTSUPP` if the port has no InfiniBand connection manager
-    /// - `ENOENT` if the port has no such GID
-    /// - `EAGAIN` if the port knows no subnet administrator
-    /// - `EINVAL` if the GIDs are addresses of different families, on RoCE
-    /// - otherwise what the network says, `ENETUNREACH` for instance
-    pub fn start(device: &Device, port: u32, ends: &Ends, timeout: Msecs) -> Result<Self> {
-        match device.fabric(port) {
-            fabric @ (Fabric::InfiniBand | Fabric::Opa) => {
-                let opa = fabric == Fabric::Opa;
-                sa::Query::start(device, port, ends, opa, timeout).map(Self::Sa)
-            }
-            Fabric::Roce => roce::Query::start(device, port, ends, timeout).map(Self::Roce),
-            Fabric::Other => Err(EOPNOTSUPP),
-        }
-    }
-
-    /// Waits for the path, at most `timeout` milliseconds. Sleeps.
-    ///
-    /// Returns `None` if there is no answer yet.
-    ///
-    /// # Errors
-    ///
-    /// `ERESTARTSYS` after a signal.
-    pub fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
-        match self {
-            Self::Sa(query) => query.wait(timeout),
-            Self::Roce(query) => query.wait(timeout),
-        }
     }
 }

@@ -4,10 +4,6 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use super::{
-    mr::Region,
-    qp::Live, //
-};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::error::{
@@ -36,17 +32,13 @@ pub(super) fn request(
     wr
 }
 
-/// A request to invalidate a region.
+/// A request to invalidate the region with this key.
 #[inline]
-pub(super) fn invalidation(
-    live: &Live<'_>,
-    region: &Region,
-    cqe: &bindings::ib_cqe,
-) -> bindings::ib_send_wr {
+pub(super) fn invalidation(key: u32, cqe: &bindings::ib_cqe) -> bindings::ib_send_wr {
     let mut wr = request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV, 0, cqe);
     let place = (&raw mut wr.ex).cast::<u32>();
     // SAFETY: The union holds big-endian data or this number, the key.
-    unsafe { place.write(region.key(live)) };
+    unsafe { place.write(key) };
     wr
 }
 

@@ -23,9 +23,9 @@ use crate::{
     rdma::{
         device::Gid,
         link::Link,
+        lookup::Lookup,
         path::{
             Ends,
-            Lookup,
             Path, //
         },
         pd::Pd,

@@ -13,6 +13,7 @@ use super::{
         free,
         name_anew, //
     },
+    Bound,
     Segment, //
 };
 use crate::{
@@ -24,8 +25,7 @@ use crate::{
             Chunk,
             Pool, //
         },
-        pd::Pd,
-        qp::Live, //
+        pd::Pd, //
     }, //
 };
 use kernel::{
@@ -47,7 +47,7 @@ pub struct FixedMr(Arc<Inner>);
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region. It is changed by `renew` only, with no queue pair, and none that a [`Live`] could name. `list`
+/// `mr` is a valid region. It is changed by `renew` only, with no queue pair, and none that a [`Bound`] could name. `list`
 /// has the DMA addresses of memory of `pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
@@ -153,7 +153,7 @@ impl FixedMr {
     /// The registration to post: region, key and access. From now on it counts as done.
     pub(in crate::rdma) fn registration(
         &self,
-        _live: &Live<'_>,
+        _bound: Bound<'_>,
     ) -> (*mut bindings::ib_mr, u32, i32) {
         let inner = &*self.0;
         inner.posted.store(true, Relaxed);
@@ -181,7 +181,7 @@ impl Inner {
             // INVARIANT: It is described below; the caller has no queue pair.
             let old = self.mr.xchg(new, Relaxed);
             // SAFETY: By the type invariant it was valid, and no queue pair is left, nor anybody who has it from
-            // a `Live`.
+            // a `Bound`.
             unsafe { free(old) };
             self.posted.store(false, Relaxed);
         }

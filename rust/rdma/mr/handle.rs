@@ -8,6 +8,7 @@ use super::{
         Group,
         Region, //
     },
+    Bound,
     Regions,
     Register,
     Segment, //
@@ -17,8 +18,7 @@ use crate::{
     dma::{
         DataDirection,
         ScatterList, //
-    },
-    rdma::qp::Live, //
+    }, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -254,7 +254,7 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// The registration to post on `live`, with exactly the access that the direction needs; none if nothing is mapped.
+    /// The registration to post on the queue pair of `bound`, with exactly the access that the direction needs; none if nothing is mapped.
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
     /// the queue pair is in error and drained.
@@ -265,15 +265,15 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     pub(in crate::rdma) fn register<'a>(
         &mut self,
-        live: &Live<'a>,
+        bound: Bound<'a>,
     ) -> Result<Option<Register<'a>>> {
-        if !core::ptr::eq(&*self.regions, live.regions()) {
+        if !core::ptr::eq(&*self.regions, bound.regions) {
             return Err(EINVAL);
         }
         let Some((used, access)) = self.expose() else {
             return Ok(None);
         };
-        // SAFETY: By the type invariant it is a part of `regions`, which are those of `live`. It borrows them for `'a`.
+        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It borrows them for `'a`.
         let own: &'a Group = unsafe { self.own.as_ref() };
         let (first, others) = own.split(used).ok_or(EINVAL)?;
         Ok(Some(Register {

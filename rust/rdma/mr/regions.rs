@@ -7,6 +7,7 @@ use super::{
         alloc,
         free, //
     },
+    Bound,
     Handle, //
 };
 use crate::{
@@ -14,8 +15,7 @@ use crate::{
     dma::ScatterList,
     rdma::{
         device::Limits,
-        pd::Pd,
-        qp::Live, //
+        pd::Pd, //
     }, //
 };
 use core::ptr::NonNull;
@@ -54,9 +54,9 @@ impl Region {
         self.0.load(Relaxed)
     }
 
-    /// The verbs' region, to be posted. It stays as long as `live`.
+    /// The verbs' region, to be posted. It stays as long as `bound`.
     #[inline]
-    pub(in crate::rdma) fn mr(&self, _live: &Live<'_>) -> *mut bindings::ib_mr {
+    pub(in crate::rdma) fn mr(&self, _bound: Bound<'_>) -> *mut bindings::ib_mr {
         self.as_raw()
     }
 
@@ -69,10 +69,10 @@ impl Region {
 
     /// The key of a region that a peer may reach.
     #[inline]
-    pub(in crate::rdma) fn key(&self, live: &Live<'_>) -> u32 {
-        // SAFETY: By the invariant of `Live` the region is valid. Its key changes only in `Handle::map`,
+    pub(in crate::rdma) fn key(&self, bound: Bound<'_>) -> u32 {
+        // SAFETY: By the invariant of `Bound` the region is valid. Its key changes only in `Handle::map`,
         // which does not touch a region that is reachable.
-        unsafe { (*self.mr(live)).rkey }
+        unsafe { (*self.mr(bound)).rkey }
     }
 }
 
@@ -89,7 +89,7 @@ impl Drop for Region {
 /// # Invariants
 ///
 /// A region is replaced only while `reachable` is not 0 and `mapped` is not set, with no queue pair
-/// bound, and none that a [`Live`] could name. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
+/// bound, and none that a [`Bound`] could name. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
 #[repr(align(64))]
 pub(super) struct Group {
     /// Mostly the only one that is used.
@@ -259,7 +259,7 @@ impl Regions {
                 // does not map a group that is reachable. The caller has set `bound`.
                 let old = region.0.xchg(new, Relaxed);
                 // SAFETY: By the type invariant it was valid. No queue pair is left, nor, as the last one was
-                // cleared a grace period before, anybody who has it from a `Live`.
+                // cleared a grace period before, anybody who has it from a `Bound`.
                 unsafe { free(old) };
             }
             group.reachable.store(0, Release);

@@ -18,9 +18,9 @@ use crate::{
     rdma::{
         dma::Chunk,
         mr::{
+            Bound,
             Handle,
             Region,
-            Regions,
             Register,
             MAX_PER_HANDLE, //
         },
@@ -127,8 +127,13 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<'a> Live<'a> {
-    pub(in crate::rdma) fn regions(&self) -> &'a Regions {
-        &self.reach.regions
+    /// Its regions.
+    #[inline(always)]
+    fn bound(&self) -> Bound<'a> {
+        // INVARIANT: By that of this type.
+        Bound {
+            regions: &self.reach.regions,
+        }
     }
 
     /// A message of the first `len` bytes of `chunk`, which the device sees from now on.
@@ -159,7 +164,7 @@ impl<'a> Live<'a> {
         let Some(fixed) = &self.reach.fixed else {
             return Ok(());
         };
-        let (mr, key, access) = fixed.registration(self);
+        let (mr, key, access) = fixed.registration(self.bound());
         let wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
@@ -177,7 +182,7 @@ impl<'a> Live<'a> {
     /// Posts the registration of a handle alone, if it is mapped.
     #[cfg(SRP_BENCH)]
     pub fn register<T: ScatterList>(&self, handle: &mut Handle<T>) -> Result {
-        let register = handle.register(self)?.ok_or(EINVAL)?;
+        let register = handle.register(self.bound())?.ok_or(EINVAL)?;
         let mut chain = REGISTRATIONS;
         let first = self.registrations(&mut chain, &register, core::ptr::null());
         self.post(first)
@@ -196,12 +201,12 @@ impl<'a> Live<'a> {
             return Ok(false);
         };
         // Built from the last to the first.
-        let mut last = invalidation(self, region, cqe);
+        let mut last = invalidation(region.key(self.bound()), cqe);
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &last;
         for (place, region) in chain.iter_mut().zip(others) {
-            let mut wr = invalidation(self, region, &self.reach.send_cqe);
+            let mut wr = invalidation(region.key(self.bound()), &self.reach.send_cqe);
             wr.next = first.cast_mut();
             first = place.write(wr);
         }
@@ -242,8 +247,8 @@ impl<'a> Live<'a> {
         wr.next = next.cast_mut();
         let wr = place.write(bindings::ib_reg_wr {
             wr,
-            mr: region.mr(self),
-            key: region.key(self),
+            mr: region.mr(self.bound()),
+            key: region.key(self.bound()),
             access,
         });
         &wr.wr
@@ -263,7 +268,7 @@ impl<'a> Live<'a> {
 ///
 /// # Invariants
 ///
-/// The parts are memory of pools that the `reach` of `live` has, and the regions are of its [`Regions`].
+/// The parts are memory of pools that the `reach` of `live` has, and the regions are of its [`Bound`].
 #[must_use]
 pub struct SendWr<'a> {
     live: Live<'a>,
@@ -300,7 +305,7 @@ impl<'a> SendWr<'a> {
     #[inline(always)]
     pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
         // INVARIANT: The regions are those of `live`.
-        self.register = handle.register(&self.live)?;
+        self.register = handle.register(self.live.bound())?;
         Ok(self)
     }
 

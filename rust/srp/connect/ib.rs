@@ -21,9 +21,9 @@ use crate::{
             Request, //
         },
         link::Link,
+        lookup::Lookup,
         path::{
             Ends,
-            Lookup,
             Path, //
         },
     },

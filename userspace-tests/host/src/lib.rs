@@ -19,6 +19,7 @@ pub mod rdma {
     pub mod ib_cm {
         pub mod state;
     }
+    pub mod timeout;
 }
 
 pub use srp::{logic, proto};

@@ -14,9 +14,11 @@ use srp_host::{
         login::{LoginReqRdma, MultiChannel, Requested},
         redirect::{Redirect, RedirectError},
     },
-    rdma::ib_cm::state::{
-        ack_timeout, next, packet_life_time, request_timeout_ms, response_timeout,
-        service_timeout_ms, Event, Report, State,
+    rdma::{
+        ib_cm::state::{next, Event, Report, State},
+        timeout::{
+            ack_timeout, packet_life_time, request_timeout_ms, response_timeout, service_timeout_ms,
+        },
     },
 };
 

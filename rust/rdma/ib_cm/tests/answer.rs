@@ -17,16 +17,14 @@ use super::{
 use crate::{
     bindings,
     rdma::{
-        ib_cm::{
-            establish,
-            state::request_timeout_ms, //
-        },
+        ib_cm::establish,
         link::Link,
         tests::{
             check,
             check_eq,
             soft::Soft, //
         },
+        timeout::request_timeout_ms, //
     },
 };
 use core::cell::Cell;
