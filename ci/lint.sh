@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|abi|reasons|pages: checks of the source, with the
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|pages: checks of the source, with the
 # toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
@@ -90,6 +90,9 @@ abi() {
 	echo "abi: $(wc -l <<<"$told") differences from the C driver, each explained"
 }
 
+# What a file knows is below it.
+cycles() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/cycles.py /srp; }
+
 # Whatever the driver says in the log is explained.
 reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/reasons.py /srp; }
 
@@ -97,9 +100,9 @@ reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/rea
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
 case ${1-} in
-doc|unsafe|abi|reasons|pages) "$1" ;;
+doc|unsafe|cycles|abi|reasons|pages) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|abi|reasons|pages" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|pages" ;;
 esac

@@ -22,6 +22,7 @@ bench=
 table="
 fmt           source   quiet  -        ci/lint.sh fmt-check
 unsafe        source   -      -        ci/lint.sh unsafe
+cycles        source   -      -        ci/lint.sh cycles
 abi           source   -      -        ci/lint.sh abi
 reasons       source   -      -        ci/lint.sh reasons
 pages         source   -      -        ci/lint.sh pages

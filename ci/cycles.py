@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""cycles.py SOURCE: no noun of the module knows itself through others.
+
+A noun is a file of rust/ or of a folder NAMED below, with all files below it. It knows those that it has in a path, by `use` or
+in place; a re-export counts as what it stands for. Tests are left out."""
+
+import collections
+import pathlib
+import re
+import sys
+
+top = pathlib.Path(sys.argv[1]) / "rust"
+# Folders that are not a noun, but have one in each file.
+NAMED = {("srp",), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("scsi",)}
+USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
+# With their tests, which are the last thing in a file, left out.
+files = {}
+for f in top.rglob("*.rs"):
+    path = f.relative_to(top).with_suffix("").parts
+    if path[0] != "standalone" and not {"tests", "race"} & set(path):
+        text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
+        files[() if path == ("srp_main",) else path] = re.sub(r"//[^\n]*", "", text)
+
+
+def paths(tree):
+    """The paths of a use tree, without spaces."""
+    m = re.fullmatch(r"(.*?)\{(.*)\}", tree)
+    if not m:
+        return [tree.split(" as ")[0].strip()] if tree.strip() else []
+    parts, depth = [""], 0
+    for c in m[2]:
+        depth += (c == "{") - (c == "}")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [m[1].strip() + p for part in parts for p in paths(part.strip())]
+
+
+def noun(file):
+    return next((file[:n] for n in range(1, len(file)) if file[:n] not in NAMED), file)
+
+
+uses = {file: [(bool(m[1]), p) for m in USE.finditer(text) for p in paths(re.sub(r"\s+", " ", m[2]))] for file, text in files.items()}
+exports = {file: {p.split("::")[-1]: p for public, p in of if public} for file, of in uses.items()}
+
+
+def find(file, path, deep=0):
+    """The file that a path in `file` leads to; None if it is not one of ours."""
+    first, *names = path.split("::")
+    at = file
+    if first == "crate":
+        at = ()
+    elif first == "super":
+        at = file[:-1]
+    elif first != "self":
+        names.insert(0, first)
+        if file + (first,) not in files:
+            return None
+    while names and names[0] == "super":
+        at, names = at[:-1], names[1:]
+    while names and at + (names[0],) in files:
+        at, names = at + (names[0],), names[1:]
+    behind = exports.get(at, {}).get(names[0]) if names else None
+    if behind and behind != path and deep < 5:
+        return find(at, behind, deep + 1) or at
+    return at
+
+
+knows = collections.defaultdict(dict)
+for file, text in files.items():
+    in_place = re.findall(r"\b(?:crate|super|self)(?:::\w+)+", USE.sub("", text))
+    for path in [p for public, p in uses[file] if not public] + in_place:
+        to = find(file, path)
+        if to and noun(to) != noun(file):
+            knows[noun(file)].setdefault(noun(to), "/".join(file))
+
+
+def reach(start):
+    seen, todo = set(), [start]
+    while todo:
+        for n in knows[todo.pop()]:
+            if n not in seen:
+                seen.add(n)
+                todo.append(n)
+    return seen
+
+
+nouns = {noun(file) for file in files if file}
+below = {n: reach(n) for n in nouns}
+bad = sorted(n for n in nouns if n in below[n])
+for n in bad:
+    for to, file in knows[n].items():
+        if n in below[to]:
+            print(f"rust/{file}.rs: {'/'.join(n)} knows {'/'.join(to)}, which knows it")
+print(f"cycles: {len(nouns)} nouns, {len(bad)} of them in a cycle" if bad else f"cycles: {len(nouns)} nouns, none in a cycle")
+sys.exit(bool(bad))
