@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make test: all stages in order, each counted; the last line is the sum.
+# make test: all stages, each counted; the last line is the sum.
 # STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest.
 # The other series of trixie-backports are built, linted, and pass KUnit and the demo, Debian's own the demo. LONG=1
 # (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
@@ -9,119 +9,121 @@
 . "$(dirname "$0")/lib.sh"
 
 pick_series
-# What runs on each series; the fast set lets the others have a kernel for KUnit that is quicker to build.
-stages=${STAGES-} on_others="stock clippy kunit demo" other_kernel=kunit
-[ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" other_kernel=kasan
+export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
+# What the fast set measures: each way that data takes, and a login.
+bench=
+[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
+
+# A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
+# one after the other, beside those of the other lanes: much of what a stage does has one thread, or waits. When all
+# lanes are done the guests have the machine to themselves, as bounds of time are judged there. What is quiet has
+# nothing to tell if it succeeds.
+# NAME        LANE     QUIET  KERNELS  COMMAND
+table="
+fmt           source   quiet  -        ci/lint.sh fmt-check
+unsafe        source   -      -        ci/lint.sh unsafe
+abi           source   -      -        ci/lint.sh abi
+reasons       source   -      -        ci/lint.sh reasons
+pages         source   -      -        ci/lint.sh pages
+host          source   -      -        userspace-tests/host/run
+stock         build    quiet  stock    ci/module.sh stock build/SERIES/stock
+demo          build    -      stock    ci/demo.sh
+test          build    quiet  test     ci/module.sh test build/SERIES/test
+kasan         build    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
+kunit         build    -      kasan    ci/kunit.sh
+kunit-test    build    -      test     ci/kunit.sh test
+clippy        source   quiet  stock,kasan ci/lint.sh clippy
+doc           source   quiet  kasan    ci/lint.sh doc
+deb           package  -      -        ci/deb.sh
+node          package  -      stock    ci/node.sh
+bench         package  -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh
+next          package  -      -        ci/next.sh
+guests        last     -      stock,kasan ci/guests.sh
+"
+# Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
+on_others="stock clippy kunit demo" quick="
+clippy        others   quiet  stock,kunit ci/lint.sh clippy kunit stock
+kunit         others   -      kunit    ci/kunit.sh kunit
+"
+[ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" quick=
+
+stages=${STAGES-}
 if [ -z "$stages" ]; then
-	stages="fmt unsafe abi reasons pages host stock ${LONG:+test} kasan clippy doc kunit ${LONG:+kunit-test} demo deb node bench"
+	for s in $(awk '{print $1}' <<<"$table"); do
+		case $s in test|kunit-test) [ -n "${LONG-}" ] || continue ;; esac
+		stages+=" $s"
+	done
 	while read -r s _; do
 		[ "$s" = "$SERIES" ] || for k in $on_others; do stages+=" $k@$s"; done
 	done < <("$top/ci/series.sh")
 	# A kernel without Rust.
 	stable=$("$top/ci/series.sh" stable)
 	stages+=" demo@${stable%% *}"
-	stages+=" next guests"
 fi
+
+# look NAME: what the table says of a stage.
+look() {
+	series=$SERIES
+	local rows=$table
+	[ "$1" = "${1%@*}" ] || series=${1#*@}
+	[ "$series" = "$SERIES" ] || rows=$quick$table
+	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$rows") || die "no stage $1"
+	command=${command//SERIES/$series}
+	case $lane:${1%@*} in last:*|*:bench) ;; *) [ "$series" = "$SERIES" ] || lane=others ;; esac
+	[ "$kernels" != - ] || kernels=
+	[ "${1%@*}" != guests ] || [ -z "${LONG-}" ] || kernels+=,test
+}
+
 logs=$top/build/log
 mkdir -p "$logs"
-passed=0 failed=0 skipped=0
 began=$SECONDS
-export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
-# What the fast set measures: each way that data takes, and a login.
-bench=
-[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
-
-series_of() { case $1 in *@*) echo "${1#*@}" ;; *) echo "$SERIES" ;; esac; }
-
-# The fast set has no more of another series than what these build.
-command_of() {
-	case $1 in
-	fmt) echo ci/lint.sh fmt-check ;;
-	unsafe|abi|reasons|pages|clippy|doc) echo "ci/lint.sh $1" ;;
-	clippy@*) echo "ci/lint.sh clippy $other_kernel stock" ;;
-	host) echo userspace-tests/host/run ;;
-	stock*|test*|kasan*) echo "ci/module.sh ${1%@*} build/$(series_of "$1")/${1%@*}" ;;
-	kunit-test*) echo "ci/kunit.sh test" ;;
-	kunit@*) echo "ci/kunit.sh $other_kernel" ;;
-	kunit) echo ci/kunit.sh ;;
-	demo*) echo ci/demo.sh ;;
-	bench*) echo "env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh" ;;
-	deb) echo ci/deb.sh ;;
-	node) echo ci/node.sh ;;
-	next) echo ci/next.sh ;;
-	guests*) echo ci/guests.sh ;;
-	*) die "no stage $1" ;;
-	esac
-}
-
-# Stages with one thread run beside others: the packages and the bench from the beginning, as that counts
-# instructions, whatever else the machine does, and KUnit beside what else wants the kernel with KASAN.
 ahead=()
-declare -A beside=() since=()
-begin() {
-	local command; read -ra command <<<"$(command_of "$1")"
-	since[$1]=$EPOCHSECONDS
-	setsid "${command[@]}" >"$logs/stage-$1.log" 2>&1 </dev/null &
-	beside[$1]=$! ahead+=($!)
-}
 
 # What takes long to make is begun beside the first stages, which wait for the network and for one
 # CPU; for other series with what SERIES leaves of the CPUs. What fails here fails once more, and is counted, in
 # the stage that needs it.
 start_ahead() {
-	local s n kernels need=()
+	local s n k script argument need=()
 	for s in $stages; do
-		kernels=
-		case $s in
-		stock*|demo*|bench*|node) kernels=stock ;;
-		test*|kunit-test*) kernels=test ;;
-		clippy@*) kernels="stock $other_kernel" ;;
-		kunit@*) kernels=$other_kernel ;;
-		clippy) kernels="stock kasan" ;;
-		kasan*|doc|kunit) kernels=kasan ;;
-		guests*) kernels="stock kasan ${LONG:+test}" ;;
-		esac
+		look "$s"
 		case $s in demo*|bench*|kunit*|guests*|node) need+=("0 $SERIES guest.sh") ;; esac
 		[ "$s" != node ] || need+=("0 $SERIES node.sh base")
 		n=1
-		[ "$(series_of "$s")" = "$SERIES" ] || n=2
-		for k in $kernels; do need+=("$n $(series_of "$s") kernel.sh $k"); done
+		[ "$series" = "$SERIES" ] || n=2
+		for k in ${kernels//,/ }; do need+=("$n $series kernel.sh $k"); done
 	done
 	[ ${#need[@]} -gt 0 ] || return 0
 	mapfile -t need < <(printf '%s\n' "${need[@]}" | sort -u)
 	for s in "${need[@]}"; do
-		read -r n series script kernel <<<"$s"
-		SERIES=$series setsid nice -n $((n > 1 ? 10 : 0)) "$top/ci/$script" $kernel >/dev/null \
-			2>"$logs/ahead-${script%.sh}${kernel:+-$kernel-$series}.log" </dev/null &
+		read -r n series script argument <<<"$s"
+		SERIES=$series setsid nice -n $((n > 1 ? 10 : 0)) "$top/ci/$script" $argument >/dev/null \
+			2>"$logs/ahead-${script%.sh}${argument:+-$argument-$series}.log" </dev/null &
 		ahead+=($!)
 	done
-	for s in deb bench; do
-		case " $stages " in *" $s "*) begin $s ;; esac
-	done
-	trap 'for p in "${ahead[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 }
 
 # The CPU time of all processes that have ended below this shell, in seconds: in `cpu`.
 cpu_now() {
-	times >"$logs/times"
-	cpu=$(awk 'NR == 2 {split($0, t, /[ms ]+/); print int(t[1] * 60 + t[2] + t[3] * 60 + t[4])}' "$logs/times")
+	local file=$logs/times-$lane
+	times >"$file"
+	cpu=$(awk 'NR == 2 {split($0, t, /[ms ]+/); print int(t[1] * 60 + t[2] + t[3] * 60 + t[4])}' "$file")
 }
 
 # A stage's last line may be a count; otherwise its status counts as one test.
 # The demo must end with its own line.
 stage() {
-	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS took cpu before last p=0 f=0 s=0
-	local -a command; read -ra command <<<"$(command_of "$name")"
-	local series; series=$(series_of "$name")
-	local SERIES=$series
-	say "$name: ${command[*]}"
+	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS cpu before last p=0 f=0 s=0
+	local series lane quiet kernels command
+	look "$name"
+	say "$name: $command"
 	cpu_now
 	before=$cpu
-	case $name in
-	"${beside[$name]+$name}") wait "${beside[$name]}" || status=$?; cat "$log" ;;
-	stock*|test*|kasan*|clippy*|doc|fmt) "${command[@]}" >"$log" 2>&1 </dev/null || status=$? ;;
-	*) "${command[@]}" 2>&1 </dev/null | tee "$log" || status=$? ;;
-	esac
+	local -a words; read -ra words <<<"$command"
+	if [ "$lane" = last ]; then
+		SERIES=$series "${words[@]}" 2>&1 </dev/null | tee "$log" || status=$?
+	else
+		SERIES=$series "${words[@]}" >"$log" 2>&1 </dev/null || status=$?
+	fi
 	cpu_now
 	last=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 || true)
 	if [[ $last =~ (^|[^0-9])([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
@@ -134,23 +136,42 @@ stage() {
 	else
 		f=1
 	fi
-	[ $f = 0 ] || [ ! -s "$log" ] || case $name in stock*|test*|kasan*|clippy*|doc|fmt) tail -n 60 "$log" ;; esac
 	[ $f = 0 ] || { echo "$name:"; grep -aE '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
-	took=$((SECONDS - t))
-	[ -z "${since[$name]-}" ] || took=$(($(stat -c %Y "$log") - since[$name]))
-	printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $took $((cpu - before))
-	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	# One stage at a time has the output.
+	{
+		flock 9
+		if [ "$lane" = last ]; then :; elif [ "$quiet" = - ]; then cat "$log"; elif [ $f != 0 ]; then tail -n 60 "$log"; fi
+		printf 'stage %s: %d passed, %d failed, %d skipped (%d s, CPU %d s)\n' "$name" $p $f $s $((SECONDS - t)) $((cpu - before))
+		echo "$p $f $s" >>"$logs/counts"
+	} 9>"$logs/.output"
 }
 
 cd "$top"
-rm -f "$logs/failed"
-start_ahead
+rm -f "$logs/failed" "$logs/counts"
+declare -A lanes=()
 for name in $stages; do
-	stage "$name"
-	case "$name $stages " in 'kasan '*' kunit '*) begin kunit ;; esac
+	look "$name"
+	lanes[$lane]+=" $name"
 done
+start_ahead
+running=()
+for lane in "${!lanes[@]}"; do
+	[ "$lane" != last ] || continue
+	# A process group of its own, which can be ended as a whole.
+	set -m
+	(for name in ${lanes[$lane]}; do stage "$name"; done) &
+	running+=($!)
+	set +m
+done
+trap 'for p in "${ahead[@]}" "${running[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
+[ ${#running[@]} = 0 ] || wait "${running[@]}" || true
+for name in ${lanes[last]-}; do stage "$name"; done
 # Who has only the end of the output has what failed.
 [ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }
+read -r passed failed skipped stages_run < <(awk '{p += $1; f += $2; s += $3} END {print p + 0, f + 0, s + 0, NR}' "$logs/counts")
+# A lane that died has not said so.
+missing=$(($(wc -w <<<"$stages") - stages_run))
+[ $missing = 0 ] || { echo "$missing stages did not run"; failed=$((failed + missing)); }
 printf 'in %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
 if [ $skipped -gt 0 ]; then
 	echo "$passed passed, $failed failed, $skipped skipped"
