@@ -25,7 +25,7 @@ STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
 def source():
     for file in sorted(top.glob("rust/**/*.rs")):
         name = str(file.relative_to(top))
-        if name in NOT_SAID or "standalone" in name or "/tests" in name:
+        if name in NOT_SAID or "standalone" in name or "/tests" in name or name.endswith("/bench.rs"):
             continue
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*mod tests \{", file.read_text())[0]
         text = re.sub(r"//[^\n]*", "", text)
