@@ -21,7 +21,7 @@
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
 pub mod driver;
-mod template;
+pub(super) mod template;
 pub mod transport;
 
 use driver::Driver;

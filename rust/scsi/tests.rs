@@ -4,7 +4,7 @@
 
 use super::{
     command::State,
-    template::Template,
+    host::template::Template,
     transport::NoTransport,
     *, //
 };

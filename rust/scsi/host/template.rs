@@ -38,7 +38,7 @@ use kernel::{
 const SETTLE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
-pub(super) struct Template<T: Driver>(PhantomData<T>);
+pub(in crate::scsi) struct Template<T: Driver>(PhantomData<T>);
 
 impl<T: Driver> Template<T> {
     const TEMPLATE: bindings::scsi_host_template = bindings::scsi_host_template {
@@ -88,7 +88,7 @@ impl<T: Driver> Template<T> {
     };
 
     /// Returns the template.
-    pub(super) const fn get() -> &'static bindings::scsi_host_template {
+    pub(in crate::scsi) const fn get() -> &'static bindings::scsi_host_template {
         &Self::TEMPLATE
     }
 
