@@ -106,11 +106,11 @@ pub type Key = (Guid, Guid, Guid);
 
 /// What ends with the session.
 #[derive(Default)]
-pub(super) struct Live {
-    pub(super) pd: Option<Arc<Pd>>,
-    pub(super) channels: Option<Arc<Channels>>,
-    pub(super) host: Option<Arc<dyn Upper>>,
-    pub(super) rport: Option<Arc<Rport<Session>>>,
+struct Live {
+    pd: Option<Arc<Pd>>,
+    channels: Option<Arc<Channels>>,
+    host: Option<Arc<dyn Upper>>,
+    rport: Option<Arc<Rport<Session>>>,
 }
 
 /// A login at one target.
@@ -133,7 +133,7 @@ pub struct Session {
     #[pin]
     news: SpinLockIrq<News>,
     #[pin]
-    pub(super) live: Mutex<Live>,
+    live: Mutex<Live>,
     #[pin]
     ending: Work<Session, ENDING>,
     #[pin]
