@@ -103,7 +103,10 @@ pub fn prepare<'a>(
     let way = way(transfer, limits);
     (*to_way, *to_len) = (way, len);
     if way.is_dynamic() {
-        let access = cmd.direction();
+        let access = match way {
+            Way::DynamicRead => DataDirection::FromDevice,
+            _ => DataDirection::ToDevice,
+        };
         let random = u64::from(random_u32());
         handle.map(access, random << 32 | random)?;
     }
@@ -142,11 +145,13 @@ pub fn prepare<'a>(
         },
     };
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
-    if let (Way::Immediate, Some(piece)) = (way, bounce) {
-        wr = wr.with(piece.chunk(), len as usize)?;
+    match (way, bounce) {
+        (Way::Immediate, Some(piece)) => wr = wr.with(piece.chunk(), len as usize)?,
+        // Last: from here on the memory counts as reachable.
+        (Way::DynamicWrite | Way::DynamicRead, _) => wr = wr.register(handle)?,
+        _ => {}
     }
-    // Last: from here on the memory counts as reachable.
-    wr.register(handle)
+    Ok(wr)
 }
 
 /// The message with a list of regions.
