@@ -264,7 +264,7 @@ enum Stage {
 /// # Invariants
 ///
 /// - `shost` was allocated with the template of `T` and a [`HostData<T>`], and this object has a
-///   reference to it. If it was added, then with the template of `transport`, if there is one.
+///   reference to it. If it was added, then with the template of `transport`, if that has one.
 /// - `stage` is [`Stage::Added`] from the call of `scsi_add_host()` that succeeded to that of
 ///   `scsi_remove_host()`.
 pub struct Host<T: Driver> {
@@ -273,7 +273,7 @@ pub struct Host<T: Driver> {
     stage: Pin<KBox<Mutex<Stage>>>,
     driver: Arc<T>,
     /// After `shost`'s removal in [`Drop`]: the class devices of the host belong to it.
-    transport: Option<Arc<T::Transport>>,
+    transport: Arc<T::Transport>,
 }
 
 // SAFETY: A host may be used and removed by any thread; `T` and its transport are `Send` and `Sync`.
@@ -292,7 +292,7 @@ impl<T: Driver> Host<T> {
     pub fn new(
         limits: &Limits,
         info: &CStr,
-        transport: Option<Arc<T::Transport>>,
+        transport: Arc<T::Transport>,
         driver: Arc<T>,
     ) -> Result<Self> {
         let template = Template::<T>::get();
@@ -331,9 +331,10 @@ impl<T: Driver> Host<T> {
 
         // SAFETY: The host was allocated just now.
         unsafe { limits.apply(shost.as_ptr()) };
-        if let Some(transport) = &transport {
+        let class = transport.template();
+        if !class.is_null() {
             // SAFETY: The host is not added yet. The template stays until this object is dropped, after the removal.
-            unsafe { (*shost.as_ptr()).transportt = transport.template() };
+            unsafe { (*shost.as_ptr()).transportt = class };
         }
 
         // INVARIANT: The host was allocated as it says, which came with a reference.
@@ -488,10 +489,8 @@ impl<T: Driver> Host<T> {
                     // then are no error.
                     unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
                 }
-                if let Some(transport) = &self.transport {
-                    // SAFETY: By the type invariant the host was added with this template and not removed.
-                    unsafe { transport.remove_host(self.shost.as_ptr()) };
-                }
+                // SAFETY: By the type invariant the host was added with this template and not removed.
+                unsafe { self.transport.remove_host(self.shost.as_ptr()) };
                 // SAFETY: By the type invariant the host was added and not removed.
                 unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
             }

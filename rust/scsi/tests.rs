@@ -189,7 +189,13 @@ pub(super) fn count() -> Result<Arc<Atomic<i32>>> {
 }
 
 fn host(fake: &Arc<Fake>) -> Result<Arc<Host<Fake>>> {
-    let host = Host::new(&LIMITS, c"SRP.T10:0000000000000001", None, fake.clone())?;
+    let transport = Arc::new(NoTransport, GFP_KERNEL)?;
+    let host = Host::new(
+        &LIMITS,
+        c"SRP.T10:0000000000000001",
+        transport,
+        fake.clone(),
+    )?;
 
     Ok(Arc::new(host, GFP_KERNEL)?)
 }
@@ -225,10 +231,11 @@ fn depths() -> Result<(u32, i32, i16)> {
         cmd_per_lun: 20,
         ..LIMITS
     };
+    let transport = Arc::new(NoTransport, GFP_KERNEL)?;
     let host = Host::new(
         &limits,
         c"SRP.T10:0000000000000003",
-        None,
+        transport,
         Fake::new(&alive)?,
     )?;
 

@@ -208,7 +208,7 @@ impl<T: Driver> Removed for Host<T> {
 
 /// The remote port of a host.
 ///
-/// Dropping it removes the host.
+/// Dropping it removes the host, see [`Host::remove`].
 ///
 /// # Invariants
 ///

@@ -124,7 +124,7 @@ impl Io {
         let io = Arc::new(io, GFP_KERNEL)?;
         let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
         Ok(Arc::new(
-            Host::new(limits, &info, Some(Arc::clone(transport)), io)?,
+            Host::new(limits, &info, Arc::clone(transport), io)?,
             GFP_KERNEL,
         )?)
     }

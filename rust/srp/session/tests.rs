@@ -144,7 +144,7 @@ impl Made {
     fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
         let transport = connected.transport.clone();
         let driver = Arc::new(Nobody, GFP_KERNEL)?;
-        let host = Host::new(&connected.limits, c"nobody", Some(transport), driver)?;
+        let host = Host::new(&connected.limits, c"nobody", transport, driver)?;
         let made = Self {
             asked: asked.clone(),
             host: Arc::new(host, GFP_KERNEL)?,

@@ -92,12 +92,7 @@ fn host() -> Result<Arc<Host<Deaf>>> {
         GFP_KERNEL,
     )?;
     let driver = Arc::new(Deaf, GFP_KERNEL)?;
-    let host = Host::new(
-        &LIMITS,
-        c"SRP.T10:0000000000000002",
-        Some(transport),
-        driver,
-    )?;
+    let host = Host::new(&LIMITS, c"SRP.T10:0000000000000002", transport, driver)?;
 
     Ok(Arc::new(host, GFP_KERNEL)?)
 }
