@@ -5,6 +5,7 @@
 mod busy;
 mod lost;
 mod redirect;
+mod removed;
 
 use super::Connected;
 use crate::{
@@ -71,16 +72,11 @@ use crate::{
 };
 use busy::target_asks_for_time;
 use kernel::{
-    new_mutex,
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc,
-        Mutex, //
+        atomic::Relaxed,
+        Arc, //
     },
 };
 use lost::{
@@ -94,6 +90,7 @@ use redirect::{
     redirections_that_lead_nowhere,
     topspin_redirections, //
 };
+use removed::session_goes_meanwhile;
 
 suite!(
     srp_login,
@@ -556,49 +553,5 @@ fn target_is_silent(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.refused, 1)?;
     check_eq!(target.heard().reason.load(Relaxed), 4);
     stand.end(&session);
-    Ok(())
-}
-
-/// A silent target that has the session removed.
-#[pin_data]
-struct Remover {
-    #[pin]
-    session: Mutex<Option<Arc<Session>>>,
-    removed: Atomic<u32>,
-}
-
-impl Script for Arc<Remover> {
-    fn asked(&self, _: usize, _: &Asked) -> Answer {
-        if let Some(session) = self.session.lock().take() {
-            session.remove(1000);
-            self.removed.fetch_add(1, Relaxed);
-        }
-        Answer::Silence
-    }
-}
-
-fn session_goes_meanwhile(soft: &Soft) -> Result {
-    let remover = Arc::pin_init(
-        pin_init!(Remover {
-            session <- new_mutex!(None, "Remover::session"),
-            removed: Atomic::new(0),
-        }),
-        GFP_KERNEL,
-    )?;
-    let target = Target::new(&soft.device, remover.clone())?;
-    let stand = Stand::new(soft)?;
-    let session = stand.session(&target, "")?;
-    *remover.session.lock() = Some(session.clone());
-    let login = session
-        .log_in(Purpose::First, 10_000)
-        .map_err(|why| why.errno())?;
-    let why = login.first().err().ok_or(EINVAL)?;
-    check_failure!(why, LoginFailure::Removed);
-    check_eq!(why.errno(), ENODEV);
-    drop(login);
-    check_eq!(remover.removed.load(Relaxed), 1);
-    target.has_heard(|heard| &heard.refused, 1)?;
-    stand.sessions.wait_gone(&session);
-    check_eq!(session.state(), State::Gone);
     Ok(())
 }
