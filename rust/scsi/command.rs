@@ -330,6 +330,7 @@ impl Command {
     /// Less than `src.len()` if the data is shorter, 0 if the command is not a read.
     ///
     /// Context: any but hard interrupts.
+    #[inline(always)]
     pub fn copy_to_buffer(&self, src: DeviceBytes<'_>) -> usize {
         if self.direction() != DataDirection::FromDevice {
             return 0;
