@@ -5,7 +5,7 @@
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! nobody posts, move the queue pairs to their error state, drain them, end the commands. A live
 //! session gets another connection then; otherwise it is removed. What follows upon what is one table,
-//! [`recovery`](super::logic::recovery); a file below this one has each of the work items that it
+//! [`recovery`]; a file below this one has each of the work items that it
 //! speaks of. They run on queues of their own, because the removal of the disks waits for commands
 //! that another one ends.
 //!

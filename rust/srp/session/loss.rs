@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// As [`Owner::strike`]: counts that, and says so.
+    /// As [`Owner::strike`](crate::srp::owner::Owner::strike): counts that, and says so.
     pub(super) fn count_strike(&self, why: &Lost) {
         {
             let mut recovery = self.recovery.lock();
