@@ -15,36 +15,37 @@ bench=
 [ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
 
 # A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
-# one after the other, beside those of the other lanes: much of what a stage does has one thread, or waits. The guests
-# come last and have the machine almost to themselves, as bounds of time are judged there: the idle lane, which counts
-# instructions, goes on with what they leave of the CPUs. What is quiet has nothing to tell if it succeeds.
+# one after the other, beside those of the other lanes: the tools lane compiles, the qemu lane has emulated CPUs, of
+# which two guests at once take more than twice the time. The guests come last and have the machine almost to
+# themselves, as bounds of time are judged there: the idle lane, which counts instructions, goes on with what they
+# leave of the CPUs. What is quiet has nothing to tell if it succeeds.
 # NAME        LANE     QUIET  KERNELS  COMMAND
 table="
-fmt           source   quiet  -        ci/lint.sh fmt-check
-unsafe        source   -      -        ci/lint.sh unsafe
-cycles        source   -      -        ci/lint.sh cycles
-abi           source   -      -        ci/lint.sh abi
-reasons       source   -      -        ci/lint.sh reasons
-pages         source   -      -        ci/lint.sh pages
-host          source   -      -        userspace-tests/host/run
-stock         build    quiet  stock    ci/module.sh stock build/SERIES/stock
-demo          build    -      stock    ci/demo.sh
-test          build    quiet  test     ci/module.sh test build/SERIES/test
-kasan         build    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
-kunit         build    -      kasan    ci/kunit.sh
-kunit-test    build    -      test     ci/kunit.sh test
-clippy        source   quiet  stock,kasan ci/lint.sh clippy
-doc           source   quiet  kasan    ci/lint.sh doc
-deb           package  -      -        ci/deb.sh
-node          package  -      stock    ci/node.sh
+fmt           tools    quiet  -        ci/lint.sh fmt-check
+unsafe        tools    -      -        ci/lint.sh unsafe
+cycles        tools    -      -        ci/lint.sh cycles
+abi           tools    -      -        ci/lint.sh abi
+reasons       tools    -      -        ci/lint.sh reasons
+pages         tools    -      -        ci/lint.sh pages
+host          tools    -      -        userspace-tests/host/run
+stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
+test          tools    quiet  test     ci/module.sh test build/SERIES/test
+kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
+clippy        tools    quiet  stock,kasan ci/lint.sh clippy
+doc           tools    quiet  kasan    ci/lint.sh doc
+kunit         tools    -      kasan    ci/kunit.sh
+kunit-test    qemu     -      test     ci/kunit.sh test
+deb           qemu     -      -        ci/deb.sh
+node          qemu     -      stock    ci/node.sh
+demo          qemu     -      stock    ci/demo.sh
+next          tools    -      -        ci/next.sh
 bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh
-next          others   -      -        ci/next.sh
 guests        last     -      stock,kasan ci/guests.sh
 "
 # Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
 on_others="stock clippy kunit demo" quick="
-clippy        others   quiet  stock,kunit ci/lint.sh clippy kunit stock
-kunit         others   -      kunit    ci/kunit.sh kunit
+clippy        tools    quiet  stock,kunit ci/lint.sh clippy kunit stock
+kunit         tools    -      kunit    ci/kunit.sh kunit
 "
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" quick=
 
@@ -70,7 +71,6 @@ look() {
 	[ "$series" = "$SERIES" ] || rows=$quick$table
 	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$rows") || die "no stage $1"
 	command=${command//SERIES/$series}
-	case $lane:${1%@*} in last:*|*:bench) ;; *) [ "$series" = "$SERIES" ] || lane=others ;; esac
 	[ "$kernels" != - ] || kernels=
 	[ "${1%@*}" != guests ] || [ -z "${LONG-}" ] || kernels+=,test
 }

@@ -5,7 +5,7 @@
 
 size=${DEMO_MIB:-256}
 do_verify=${DEMO_VERIFY:-128}
-begin 300
+begin 600
 say "kernel: $(sed 's/ (.*//' /proc/version)"
 rust_driver || say "note: this is not the Rust driver"
 say "module: ib_srp, in use by $(cat /sys/module/ib_srp/refcnt), taint $(cat /sys/module/ib_srp/taint)"
