@@ -102,7 +102,8 @@ once_more() {
 # wrong, or the kernel reported something with our module in the trace. Both runs are shown.
 again() {
 	local name=$1 which
-	if grep -aqE '\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)' "$built/log/$name.log"; then return 0; fi
+	local wrong='is wrong|verif|mismatch|stale|corrupt|lost or completed'
+	! grep -aqE "\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*($wrong)" "$built/log/$name.log" || return 0
 	mapfile -t which < <(with_verdict fail "$name")
 	[ ${#which[@]} = 0 ] || once_more -again "$name" "$2" "${which[@]}"
 }
