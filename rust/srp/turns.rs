@@ -122,9 +122,10 @@ mod tests {
         let turns = Turns::new()?;
         let since = monotonic_ns();
         fsleep(Delta::from_millis(50));
-        assert!(turns.silence(since) >= 50);
+        // A timer of User-Mode Linux ends up to a tick early by this clock.
+        assert!(turns.silence(since) >= 40);
         turns.hear();
-        assert!(turns.silence(since) < 50);
+        assert!(turns.silence(since) < 40);
         // What was heard before does not count.
         assert_eq!(turns.silence(monotonic_ns()), 0);
         Ok(())
