@@ -4,4 +4,4 @@
 . "$(dirname "$0")/lib.sh"
 pick_series
 "$top/ci/module.sh" stock "$built/stock" >&2
-"$top/ci/vm.sh" stock --log demo --timeout 900 --module "$built/stock/rust/ib_srp.ko" -- bash /srp/tests/demo.sh
+"$top/ci/vm.sh" stock --log demo --timeout 1000 --module "$built/stock/rust/ib_srp.ko" -- bash /srp/tests/demo.sh

@@ -16,9 +16,9 @@ bench=
 
 # A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
 # one after the other, beside those of the other lanes: the tools lane compiles, the qemu lane has emulated CPUs, of
-# which two guests at once take more than twice the time. The guests come last and have the machine almost to
-# themselves, as bounds of time are judged there: the idle lane, which counts instructions, goes on with what they
-# leave of the CPUs. What is quiet has nothing to tell if it succeeds.
+# which two guests at once take more than twice the time. What has bounds of time comes last and has the machine almost
+# to itself: the idle lane, which counts instructions, goes on with what that leaves of the CPUs. What is quiet has
+# nothing to tell if it succeeds.
 # NAME        LANE     QUIET  KERNELS  COMMAND
 table="
 fmt           tools    quiet  -        ci/lint.sh fmt-check
@@ -37,9 +37,9 @@ kunit         tools    -      kasan    ci/kunit.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
-demo          qemu     -      stock    ci/demo.sh
 next          tools    -      -        ci/next.sh
 bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh
+demo          last     -      stock    ci/demo.sh
 guests        last     -      stock,kasan ci/guests.sh
 "
 # Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
@@ -169,7 +169,9 @@ for lane in "${!lanes[@]}"; do
 done
 trap 'for p in "${ahead[@]}" "${running[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 for lane in "${!running[@]}"; do [ $lane = idle ] || wait "${running[$lane]}" || true; done
-for name in ${lanes[last]-}; do stage "$name"; done
+# The longest, in which a machine that is too slow shows, at the end.
+for name in ${lanes[last]-}; do case $name in guests*) ;; *) stage "$name" ;; esac; done
+for name in ${lanes[last]-}; do case $name in guests*) stage "$name" ;; esac; done
 wait "${running[@]}" || true
 # Who has only the end of the output has what failed.
 [ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }

@@ -5,7 +5,7 @@
 
 size=${DEMO_MIB:-256}
 do_verify=${DEMO_VERIFY:-128}
-begin 600
+begin 800
 say "kernel: $(sed 's/ (.*//' /proc/version)"
 rust_driver || say "note: this is not the Rust driver"
 say "module: ib_srp, in use by $(cat /sys/module/ib_srp/refcnt), taint $(cat /sys/module/ib_srp/taint)"
@@ -60,7 +60,7 @@ rw=write
 J
 t=$SECONDS
 say "fio:    write and verify $do_verify MiB with blocks of 4k, 12k, 64k and 1m"
-timeout 250 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 ||
+timeout 500 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 ||
 	{ cat $tmp/err; grep -i error $tmp/json | head; fail "fio"; }
 read -r verified errors < <(python3 -c '
 import json, sys
