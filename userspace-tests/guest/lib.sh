@@ -494,7 +494,11 @@ login() {
 		"File exists") sleep 0.3 ;;
 		# One in 30 connections between two siw devices ends before the MPA reply, with the C driver
 		# as well.
-		"Connection reset by peer") [ "$kind" = siw ] && [ $try -le 3 ] && say "siw broke off a connection" || break ;;
+		"Connection reset by peer")
+			[ "$kind" = siw ] && [ $try -le 3 ] && say "siw broke off a connection" || break
+			# A test may have to prepare it once more.
+			! declare -F before_login >/dev/null || before_login
+			;;
 		*) break ;;
 		esac
 	done
