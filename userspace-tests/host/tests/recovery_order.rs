@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Every state that a session can get into, with the threads around it in every order.
+//!
+//! `Session` is the driver's part as a model: what its work items and the transport class do, one
+//! step at a time. All interleavings are visited. What must hold in each state is asserted there; that
+//! nobody waits without somebody who ends it is looked for backwards from the ends.
+
+use srp_host::logic::{
+    recovery::{next, Action, Attempt, Cause, Event, Link, Reset, State},
+    session::State as Life,
+};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// What never changes in one walk.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    /// `reconnect_delay` is positive.
+    automatic: bool,
+    /// The class blocks the port while there is no connection.
+    blocks: bool,
+}
+
+/// The work item that ends connections.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Worker {
+    Idle,
+    Queued,
+    Telling,
+    Ending,
+}
+
+/// The thread that tries.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Thread {
+    Idle,
+    Connecting,
+    /// In the class, before and after its callback.
+    Class,
+    Called,
+    Ending,
+}
+
+/// Somebody else in the class, with the port's mutex.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Caller {
+    None,
+    WaitsDown,
+    WaitsOutcome,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Removal {
+    None,
+    Queued,
+    Waits,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Session {
+    state: State,
+    worker: Worker,
+    thread: Thread,
+    /// The work item that tries is queued or has its timer set.
+    armed: bool,
+    /// The class has its timer set.
+    class_timer: bool,
+    caller: Caller,
+    removal: Removal,
+    /// Somebody waits for the reset of the host.
+    resetting: bool,
+    scanning: bool,
+}
+
+impl Session {
+    fn new() -> Self {
+        Self {
+            state: State::new(),
+            worker: Worker::Idle,
+            thread: Thread::Idle,
+            armed: false,
+            class_timer: false,
+            caller: Caller::None,
+            removal: Removal::None,
+            resetting: false,
+            scanning: true,
+        }
+    }
+
+    fn on(&mut self, event: Event) -> Action {
+        let (state, action) = next(self.state, event);
+        self.state = state;
+        let late = event == Event::LoggedIn;
+        assert!(action != Action::Refuse || late, "{event:?} in {self:?}");
+        match action {
+            Action::End { .. } => {
+                // Each connection is ended once.
+                assert_eq!(self.worker, Worker::Idle, "{event:?} in {self:?}");
+                self.worker = Worker::Queued;
+            }
+            Action::Try | Action::TrySpread => self.armed = true,
+            Action::TearDown => {
+                assert_eq!(self.removal, Removal::None);
+                self.removal = Removal::Queued;
+            }
+            _ => {}
+        }
+        action
+    }
+
+    /// After a pause by our own timer or by the class's.
+    fn rest(self, action: Action, rules: Rules) -> Vec<Self> {
+        let mut all = vec![];
+        match action {
+            // It has no pause.
+            Action::TryLater if self.state.reset == Reset::Wanted => all.push(Self {
+                armed: true,
+                ..self
+            }),
+            Action::TryLater if rules.automatic => {
+                all.push(Self {
+                    armed: true,
+                    ..self
+                });
+                if rules.blocks {
+                    all.push(Self {
+                        class_timer: true,
+                        ..self
+                    });
+                }
+            }
+            Action::Remove => {
+                let mut to = self;
+                to.on(Event::Remove);
+                all.push(to);
+            }
+            _ => all.push(self),
+        }
+        all
+    }
+
+    fn with(self, event: Event) -> Self {
+        let mut to = self;
+        to.on(event);
+        to
+    }
+
+    fn is_free(&self) -> bool {
+        self.caller == Caller::None && !matches!(self.thread, Thread::Called)
+    }
+
+    /// The class calls `commit`, from its timer or for a user.
+    fn commit(self, rules: Rules, running: bool) -> Self {
+        let mut to = self;
+        let blocks = rules.blocks;
+        match to.on(Event::Commit { blocks, running }) {
+            Action::Wait => to.caller = Caller::WaitsDown,
+            Action::Accept => to.class_timer &= self.state.is_lost() && to.state.is_lost(),
+            // An error has the commands fail, if no timeout blocks the port.
+            Action::InProgress => assert!(blocks, "{self:?}"),
+            _ => {}
+        }
+        to
+    }
+
+    /// What goes on by itself.
+    fn inner(self, rules: Rules) -> Vec<Self> {
+        let mut all = vec![];
+        if self.scanning {
+            let mut to = self;
+            to.scanning = false;
+            to.on(Event::LoggedIn);
+            all.push(to);
+        }
+        match self.worker {
+            Worker::Idle => {}
+            Worker::Queued => {
+                let mut to = self;
+                to.worker = match to.on(Event::Ending) {
+                    Action::Tell => Worker::Telling,
+                    Action::EndCommands => Worker::Ending,
+                    other => panic!("{other:?} in {self:?}"),
+                };
+                all.push(to);
+            }
+            Worker::Telling => {
+                let mut to = self;
+                assert_eq!(to.on(Event::Told), Action::EndCommands);
+                to.worker = Worker::Ending;
+                all.push(to);
+            }
+            Worker::Ending => {
+                let mut to = self;
+                to.worker = Worker::Idle;
+                let action = to.on(Event::Ended);
+                all.extend(to.rest(action, rules));
+            }
+        }
+        match self.thread {
+            Thread::Idle if self.armed => {
+                let mut to = self;
+                to.armed = false;
+                let automatic = rules.automatic;
+                if to.on(Event::Try { automatic }) == Action::Connect {
+                    to.thread = Thread::Connecting;
+                }
+                all.push(to);
+            }
+            Thread::Idle => {}
+            Thread::Connecting => {
+                let mut to = self;
+                assert_eq!(to.on(Event::Connected), Action::Take);
+                to.thread = Thread::Class;
+                all.push(to);
+                let mut to = self;
+                assert_eq!(to.on(Event::TryFailed), Action::EndAttempt);
+                to.thread = Thread::Ending;
+                all.push(to);
+            }
+            Thread::Class if self.caller == Caller::None => {
+                let mut to = self.commit(rules, false);
+                assert_eq!(to.caller, Caller::None, "waits for itself: {self:?}");
+                to.thread = Thread::Called;
+                all.push(to);
+                // A port that is lost has no callback.
+                all.push(Self {
+                    thread: Thread::Called,
+                    ..self
+                });
+            }
+            Thread::Class => {}
+            Thread::Called => {
+                let mut to = self;
+                to.thread = match to.on(Event::Returned) {
+                    Action::LookAfter => Thread::Idle,
+                    Action::EndAttempt => Thread::Ending,
+                    other => panic!("{other:?} in {self:?}"),
+                };
+                all.push(to);
+            }
+            Thread::Ending => {
+                let mut to = self;
+                to.thread = Thread::Idle;
+                let action = to.on(Event::TryEnded);
+                all.extend(to.rest(action, rules));
+            }
+        }
+        let ending = self.state.life.is_ending();
+        match self.caller {
+            Caller::None => {}
+            Caller::WaitsDown if self.state.is_down() || ending => {
+                let mut to = self.with(Event::Hurry);
+                to.caller = Caller::WaitsOutcome;
+                all.push(to);
+            }
+            Caller::WaitsOutcome if !self.state.asked || ending => {
+                let mut to = self.with(Event::Outcome);
+                to.caller = Caller::None;
+                all.push(to);
+            }
+            Caller::WaitsDown | Caller::WaitsOutcome => {}
+        }
+        if self.class_timer && self.is_free() {
+            all.push(self.commit(rules, false));
+        }
+        match self.removal {
+            // The end of the class's timers and files waits for their calls.
+            Removal::Queued if self.caller == Caller::None => {
+                let mut to = self;
+                to.class_timer = false;
+                to.on(Event::FailFast);
+                to.on(Event::LogOut);
+                to.on(Event::Lost(Cause::Plain));
+                to.removal = Removal::Waits;
+                all.push(to);
+            }
+            Removal::Waits if self.state.is_down() => {
+                // The timers are taken back, and a try that is under way is waited for.
+                let mut to = self;
+                to.armed = false;
+                if to.thread == Thread::Idle {
+                    to.on(Event::Removed);
+                    to.removal = Removal::Done;
+                }
+                all.push(to);
+            }
+            _ => {}
+        }
+        if self.resetting && self.state.is_settled() {
+            all.push(Self {
+                resetting: false,
+                ..self
+            });
+        }
+        all
+    }
+
+    /// What comes from outside, at any time.
+    fn outer(self, rules: Rules) -> Vec<Self> {
+        let mut all = vec![
+            self.with(Event::Lost(Cause::Plain)),
+            self.with(Event::Lost(Cause::Violation)),
+            self.with(Event::Hurry),
+            self.with(Event::FailFast),
+            self.with(Event::Banned),
+            self.with(Event::Remove),
+        ];
+        let mut reset = self.with(Event::Lost(Cause::Reset));
+        reset.resetting = true;
+        all.push(reset);
+        if self.is_free() && self.thread != Thread::Class {
+            all.push(self.commit(rules, true));
+            all.push(self.commit(rules, false));
+        }
+        all
+    }
+
+    fn check(&self) {
+        let State {
+            life,
+            link,
+            attempt,
+            ..
+        } = self.state;
+        let worker = match link {
+            Link::Up | Link::Closing | Link::Down => Worker::Idle,
+            Link::Lost => Worker::Queued,
+            Link::Telling => Worker::Telling,
+            Link::Ending => Worker::Ending,
+        };
+        assert_eq!(self.worker, worker, "{self:?}");
+        let fits = match self.thread {
+            Thread::Idle => attempt == Attempt::None,
+            Thread::Connecting => matches!(attempt, Attempt::Connecting { .. }),
+            Thread::Class | Thread::Called => {
+                matches!(attempt, Attempt::Ready { .. } | Attempt::Taken)
+            }
+            Thread::Ending => attempt == Attempt::Failed,
+        };
+        assert!(fits, "{self:?}");
+        match life {
+            Life::Connecting | Life::Live => assert!(!self.state.is_lost(), "{self:?}"),
+            Life::Recovering | Life::Failed => assert!(self.state.is_lost(), "{self:?}"),
+            Life::Removing => {}
+            Life::Gone => {
+                assert!(
+                    self.state.is_down() && self.thread == Thread::Idle,
+                    "{self:?}"
+                );
+                assert_eq!(self.caller, Caller::None, "{self:?}");
+            }
+        }
+        // What the next try makes is not that of a connection whose commands are not ended.
+        if matches!(
+            attempt,
+            Attempt::Connecting { .. } | Attempt::Ready { .. } | Attempt::Failed
+        ) {
+            assert!(self.state.is_down(), "{self:?}");
+        }
+        assert_eq!(
+            life.is_ending() && life != Life::Failed,
+            self.removal != Removal::None,
+            "{self:?}"
+        );
+    }
+}
+
+/// All that can be reached, and from where by what goes on by itself.
+struct Walk {
+    all: Vec<Session>,
+    back: HashMap<Session, Vec<Session>>,
+}
+
+fn walk(rules: Rules) -> Walk {
+    let mut seen = HashSet::from([Session::new()]);
+    let mut queue = VecDeque::from([Session::new()]);
+    let mut back: HashMap<Session, Vec<Session>> = HashMap::new();
+    while let Some(from) = queue.pop_front() {
+        from.check();
+        let inner = from.inner(rules);
+        for to in &inner {
+            back.entry(*to).or_default().push(from);
+        }
+        for to in inner.into_iter().chain(from.outer(rules)) {
+            if seen.insert(to) {
+                queue.push_back(to);
+            }
+        }
+    }
+    Walk {
+        all: seen.into_iter().collect(),
+        back,
+    }
+}
+
+impl Walk {
+    /// From each state that is `some`, what goes on by itself can lead to one that is `end`.
+    fn leads(&self, what: &str, some: impl Fn(&Session) -> bool, end: impl Fn(&Session) -> bool) {
+        let mut good: HashSet<Session> = self.all.iter().filter(|s| end(s)).copied().collect();
+        assert!(!good.is_empty(), "{what}: never");
+        let mut queue: Vec<Session> = good.iter().copied().collect();
+        while let Some(to) = queue.pop() {
+            for from in self.back.get(&to).into_iter().flatten() {
+                if good.insert(*from) {
+                    queue.push(*from);
+                }
+            }
+        }
+        let stuck = self.all.iter().find(|s| some(s) && !good.contains(s));
+        assert!(stuck.is_none(), "{what}: {stuck:?}");
+    }
+}
+
+fn every_order(automatic: bool, blocks: bool) {
+    let walk = walk(Rules { automatic, blocks });
+    println!("{automatic} {blocks}: {} states", walk.all.len());
+    let lost = |s: &Session| s.state.is_lost();
+    walk.leads("a lost link goes down", lost, |s| {
+        s.state.is_down() || !s.state.is_lost()
+    });
+    walk.leads(
+        "a caller returns",
+        |s| s.caller != Caller::None,
+        |s| s.caller == Caller::None,
+    );
+    let removed = |s: &Session| s.removal != Removal::None;
+    walk.leads("a removal ends", removed, |s| s.removal == Removal::Done);
+    walk.leads(
+        "a failed login goes",
+        |s| s.state.life == Life::Failed,
+        removed,
+    );
+    walk.leads(
+        "a try ends",
+        |s| s.thread != Thread::Idle,
+        |s| s.thread == Thread::Idle,
+    );
+    if automatic {
+        let hopeful = |s: &Session| s.state.life == Life::Recovering && !s.state.banned;
+        walk.leads("a session recovers", hopeful, |s| {
+            s.state.life == Life::Live
+        });
+    }
+    let wanted = |s: &Session| s.state.reset != Reset::None && s.state.life == Life::Recovering;
+    walk.leads("a reset has its try", wanted, |s| {
+        s.state.reset == Reset::None || s.state.life.is_ending()
+    });
+}
+
+#[test]
+fn every_order_with_tries_and_a_class_that_blocks() {
+    every_order(true, true);
+}
+
+#[test]
+fn every_order_with_tries() {
+    every_order(true, false);
+}
+
+#[test]
+fn every_order_without_tries() {
+    every_order(false, false);
+    every_order(false, true);
+}
