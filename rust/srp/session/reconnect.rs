@@ -44,10 +44,8 @@ use crate::{
     sys::random_u16,
     workqueue::{
         impl_has_delayed,
-        new_delayed,
         Delayed,
-        DelayedItem,
-        Handle, //
+        DelayedItem, //
     }, //
 };
 use kernel::{
@@ -59,22 +57,10 @@ use kernel::{
 /// How long a wait for a try is at a time.
 const WAIT_SLICE_MS: Msecs = 10_000;
 
-const RECONNECT: u64 = 1;
-type Timer = Delayed<Session, RECONNECT>;
-impl_has_delayed! { impl HasDelayed<RECONNECT> for Session { self.reconnect.timer } }
-
 /// The next try.
-#[pin_data]
-pub(super) struct Reconnect {
-    #[pin]
-    timer: Timer,
-}
-
-impl Reconnect {
-    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
-        pin_init!(Self { timer <- new_delayed!(queue, "Session::reconnect") })
-    }
-}
+pub(super) type Reconnect = Delayed<Session, RECONNECT>;
+const RECONNECT: u64 = 1;
+impl_has_delayed! { impl HasDelayed<RECONNECT> for Session { self.reconnect } }
 
 impl Session {
     /// Begins to reconnect at once, if the session has lost its connection. After a try that is under way
@@ -88,7 +74,7 @@ impl Session {
         let mut recovery = self.recovery.lock();
         if self.on_locked(&mut recovery, Event::Hurry) == Action::Try {
             // Not if it is being taken back, by the end of the session.
-            let _ = Timer::hurry(self.clone(), delay);
+            let _ = Reconnect::hurry(self.clone(), delay);
         }
     }
 
@@ -115,7 +101,7 @@ impl Session {
             }
             (Pause::ReconnectDelay, _) => return,
         };
-        let _ = Timer::schedule(self.clone(), delay);
+        let _ = Reconnect::schedule(self.clone(), delay);
     }
 
     /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
@@ -256,7 +242,7 @@ impl Session {
 
     /// No more tries. The session is ending. Sleeps.
     pub(super) fn end_reconnect(self: &Arc<Self>) {
-        Timer::cancel_sync(self);
+        Reconnect::cancel_sync(self);
     }
 }
 

@@ -18,34 +18,19 @@ use crate::{
     },
     workqueue::{
         impl_has_delayed,
-        new_delayed,
         Delayed,
-        DelayedItem,
-        Handle, //
+        DelayedItem, //
     }, //
 };
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::Msecs, //
 };
 
-const STARVING: u64 = 8;
-type Timer = Delayed<Session, STARVING>;
-impl_has_delayed! { impl HasDelayed<STARVING> for Session { self.starving.timer } }
-
 /// The next look.
-#[pin_data]
-pub(super) struct Starving {
-    #[pin]
-    timer: Timer,
-}
-
-impl Starving {
-    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
-        pin_init!(Self { timer <- new_delayed!(queue, "Session::starving") })
-    }
-}
+pub(super) type Starving = Delayed<Session, STARVING>;
+const STARVING: u64 = 8;
+impl_has_delayed! { impl HasDelayed<STARVING> for Session { self.starving } }
 
 impl Session {
     /// Milliseconds that a command to a disk may take.
@@ -57,12 +42,12 @@ impl Session {
     /// command waits, or the connection is lost. Any context.
     pub(super) fn watch_credits(self: &Arc<Self>) {
         // If it is set already, that will do.
-        let _ = Timer::schedule(self.clone(), period_ms(self.command_time()));
+        let _ = Starving::schedule(self.clone(), period_ms(self.command_time()));
     }
 
     /// Nobody looks, until a command is refused. Sleeps.
     pub(super) fn end_starving(self: &Arc<Self>) {
-        Timer::cancel_sync(self);
+        Starving::cancel_sync(self);
     }
 }
 

@@ -8,13 +8,10 @@
 use super::Session;
 use crate::workqueue::{
     impl_has_delayed,
-    new_delayed,
     Delayed,
-    DelayedItem,
-    Handle, //
+    DelayedItem, //
 };
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::Msecs, //
 };
@@ -22,22 +19,10 @@ use kernel::{
 /// How often, in milliseconds.
 const WATCH_MS: Msecs = 20;
 
-const WATCH: u64 = 5;
-type Timer = Delayed<Session, WATCH>;
-impl_has_delayed! { impl HasDelayed<WATCH> for Session { self.watch.timer } }
-
 /// The next look.
-#[pin_data]
-pub(super) struct Watch {
-    #[pin]
-    timer: Timer,
-}
-
-impl Watch {
-    pub(super) fn new(queue: Handle) -> impl PinInit<Self> {
-        pin_init!(Self { timer <- new_delayed!(queue, "Session::watch") })
-    }
-}
+pub(super) type Watch = Delayed<Session, WATCH>;
+const WATCH: u64 = 5;
+impl_has_delayed! { impl HasDelayed<WATCH> for Session { self.watch } }
 
 impl Session {
     /// Begins to look, if there are polled channels, and does so until the connection is down. Any
@@ -45,13 +30,13 @@ impl Session {
     pub(in crate::srp) fn watch(self: &Arc<Self>) {
         if self.geometry.polled > 0 {
             // If it is set already, that will do.
-            let _ = Timer::schedule(self.clone(), WATCH_MS);
+            let _ = Watch::schedule(self.clone(), WATCH_MS);
         }
     }
 
     /// Nobody looks any more. The connection is down. Sleeps.
     pub(super) fn end_watch(self: &Arc<Self>) {
-        Timer::cancel_sync(self);
+        Watch::cancel_sync(self);
     }
 }
 
