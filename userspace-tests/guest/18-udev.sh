@@ -3,9 +3,9 @@
 # /dev/srp0, srp1, ... and the names below /dev/disk/by-path.
 . "$(dirname "$0")/lib.sh"
 
-[ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || skip "the udev rules are not installed"
-udevadm control --ping --timeout=5 || skip "udevd does not run"
 begin 400
+[ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || fail "the udev rules are not installed"
+within 60 "udevd answers" udevadm control --ping --timeout=5
 fabric 1
 target 0
 for i in 0 1 2 300; do back_null d$i $((16 + i % 100)); lun 0 $i d$i; done
