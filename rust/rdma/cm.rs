@@ -147,9 +147,9 @@ pub struct Id<E: EventHandler> {
     handler: Arc<E>,
 }
 
-// SAFETY: The connection manager locks for itself.
+// SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: As above.
+// SAFETY: The connection manager locks for itself.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -264,7 +264,7 @@ impl<E: EventHandler> Id<E> {
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
         // SAFETY: The identifier is valid; once resolved the field is constant.
         let have = unsafe { (*self.as_raw()).device };
-        // SAFETY: As above.
+        // SAFETY: The identifier is valid; once resolved the field is constant.
         let number = unsafe { (*self.as_raw()).port_num };
         have == device.as_raw() && number == port
     }

@@ -179,7 +179,7 @@ impl<T: DeviceEventHandler> Registration<T> {
         // SAFETY: The device was set before the handler was registered, and stays until `drop` has
         // waited for this call.
         let device: &Device = unsafe { &(*this).device };
-        // SAFETY: As above.
+        // SAFETY: The context was set before the handler was registered, and stays as long as the device.
         let context = unsafe { &(*this).context };
         // SAFETY: By the safety requirements the event is valid during this call.
         let event = unsafe { &*event };
