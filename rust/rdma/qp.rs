@@ -14,12 +14,14 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
 mod done;
+mod event;
 mod handler;
 mod poll;
 mod post;
 mod reach;
 mod sizes;
 
+pub use event::QpEvent;
 pub use handler::{
     Failure,
     Handler, //
@@ -71,7 +73,7 @@ use kernel::{
         Delta, //
     }, //
 };
-use poll::Turn;
+use poll::PollLock;
 use reach::{
     Reach,
     Receive, //
@@ -106,8 +108,8 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
-/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
-///   has `turn`.
+/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled with `poll_lock`
+///   held.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
@@ -121,8 +123,8 @@ pub struct Qp<H: Handler> {
     #[pin]
     connected: Mutex<Option<Connected>>,
     sizes: Sizes,
-    /// Whose turn it is to look at a polled completion queue.
-    turn: Turn,
+    /// For a polled completion queue.
+    poll_lock: PollLock,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     handler: H,
@@ -203,7 +205,7 @@ impl<H: Handler> Qp<H> {
                 ending: Atomic::new(true),
                 connected <- new_mutex!(None, "Qp::connected"),
                 sizes,
-                turn: Turn::new(),
+                poll_lock: PollLock::new(),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
@@ -357,10 +359,10 @@ impl<H: Handler> Qp<H> {
         }
         self.ending.store(true, Release);
         self.stop(qp);
-        // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
-        let _looking = self.is_polled().then(|| self.turn.wait());
-        // What completes during the first may post something behind it; nothing does after that. Looking at a
-        // polled queue goes on until it is empty.
+        // Draining polls such a queue as well; its pause between two polls is 0.1 s, for each direction.
+        let _guard = self.is_polled().then(|| self.poll_lock.lock());
+        // What completes during the first may post something behind it; nothing does after that. A
+        // polled queue is polled until it is empty.
         for _ in 0..if self.is_polled() { 1 } else { 2 } {
             // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
             // than we use, and so has the completion queue.

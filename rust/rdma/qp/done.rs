@@ -7,13 +7,13 @@ use super::{
     Failure,
     Handler,
     Qp,
+    QpEvent,
     RECEIVE_BATCH, //
 };
 use crate::{
     bindings,
     rdma::{
         wc::{
-            Event,
             Flags,
             Status, //
         },
@@ -172,7 +172,7 @@ impl<H: Handler> Qp<H> {
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
             | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => H::failed(this, Failure::Event(Event(kind))),
+            _ => H::failed(this, Failure::Event(QpEvent(kind))),
         }
     }
 }
