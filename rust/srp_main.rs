@@ -8,6 +8,8 @@
 #![crate_name = "ib_srp"]
 
 pub mod bindings;
+pub mod capability;
+pub mod clock;
 pub mod compat;
 pub mod deadline;
 pub mod dma;
@@ -15,12 +17,14 @@ pub mod errno;
 pub mod net;
 pub mod params;
 pub mod pm;
+pub mod random;
+pub mod ratelimit;
 pub mod rdma;
 pub mod scsi;
 pub mod srp;
 pub mod sync;
-pub mod sys;
 pub mod sysfs;
+pub mod topology;
 pub mod trace;
 pub mod workqueue;
 

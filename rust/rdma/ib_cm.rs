@@ -26,7 +26,7 @@ use super::{
 use crate::{
     bindings,
     errno::ENOTCONN,
-    sys::random_u64, //
+    random::random_u64, //
 };
 use core::ptr::NonNull;
 use kernel::{

@@ -208,7 +208,7 @@ impl Inner {
         {
             return Err(EINVAL);
         }
-        let (key, base) = update_fast_reg_key(mr, self.iova_mask, crate::sys::random_u64());
+        let (key, base) = update_fast_reg_key(mr, self.iova_mask, crate::random::random_u64());
         self.key.store(key, Relaxed);
         self.base.store(base, Relaxed);
         Ok(())

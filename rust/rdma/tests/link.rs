@@ -17,6 +17,7 @@ use crate::{
         DeviceBytes, //
     },
     net::Namespace,
+    random::random_u64,
     rdma::{
         cm,
         dma::{
@@ -39,8 +40,7 @@ use crate::{
             Sizes, //
         },
         wc::Flags, //
-    },
-    sys::random_u64, //
+    }, //
 };
 use kernel::{
     prelude::*,

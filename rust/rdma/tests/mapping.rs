@@ -20,6 +20,7 @@ use crate::{
         ScatterList, //
     },
     errno::EOPNOTSUPP,
+    random::random_u64,
     rdma::{
         mr::{
             Handle,
@@ -29,8 +30,7 @@ use crate::{
         },
         pd::Pd, //
     },
-    srp::logic::registration,
-    sys::random_u64, //
+    srp::logic::registration, //
 };
 use kernel::{
     page::PAGE_SIZE,

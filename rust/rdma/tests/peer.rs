@@ -559,7 +559,7 @@ impl Inner {
             this.disordered.fetch_add(1, Relaxed);
         }
         #[cfg(SRP_BENCH)]
-        this.arrived.store(crate::sys::monotonic_ns(), Relaxed);
+        this.arrived.store(crate::clock::monotonic_ns(), Relaxed);
         this.received.store(number + 1, Release);
         let _ = this.post_receive(wc.qp, number as usize);
     }

@@ -8,6 +8,7 @@ use super::passive::{
 };
 use crate::{
     bindings,
+    random::random_u64,
     rdma::{
         device::{
             Device,
@@ -17,8 +18,7 @@ use crate::{
         pd::Pd,
         qp::Qp,
         tests::peer::within, //
-    },
-    sys::random_u64, //
+    }, //
 };
 use core::{
     ptr::NonNull,
