@@ -20,7 +20,7 @@ pub fn num_online_nodes() -> u32 {
 }
 
 #[cfg(SRP_KUNIT)]
-#[kunit_tests(srp_topology)]
+#[kernel::prelude::kunit_tests(srp_topology)]
 mod tests {
     use super::*;
 
