@@ -6,6 +6,8 @@
 //! interfaces that it needs and that the `kernel` crate does not have.
 
 #![crate_name = "ib_srp"]
+// kbuild says so on the command line, of which `rustdoc --test` takes no attributes.
+#![cfg_attr(doctest, no_std, feature(asm_goto))]
 
 pub mod bindings;
 pub mod capability;

@@ -7,6 +7,48 @@
 //! than left with half a connection.
 //!
 //! C header: [`include/rdma/ib_cm.h`](srctree/include/rdma/ib_cm.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::rdma::{
+//!     device::Device,
+//!     ib_cm::{EventHandler, Id, Request},
+//!     lookup::Lookup,
+//!     path::PathRec,
+//!     qp::{Handler, Qp},
+//! };
+//! use kernel::{prelude::*, sync::Arc};
+//!
+//! /// `answered` waits until the handler had the answer, and looks at it.
+//! fn connect<H: Handler, E: EventHandler>(
+//!     qp: &Qp<H>,
+//!     (device, port): (&Device, u32),
+//!     rec: &PathRec,
+//!     handler: Arc<E>,
+//!     answered: impl Fn(&E) -> Result,
+//! ) -> Result<Arc<Id<E>>> {
+//!     let lookup = Lookup::start(device, port, rec, 5_000)?;
+//!     let mut path = lookup.wait(5_000)?.ok_or(ETIMEDOUT)??;
+//!     let id = Id::new(device, port, rec.pkey, handler)?;
+//!     qp.connect(id.clone())?;
+//!     id.request(
+//!         &mut path,
+//!         &Request {
+//!             service_id: rec.service_id,
+//!             private_data: b"login",
+//!             responder_resources: 4,
+//!             retry_count: 7,
+//!             rnr_retry_count: 7,
+//!             remote_cm_qpn: None,
+//!         },
+//!     )?;
+//!     answered(id.handler())
+//!         .and_then(|()| id.confirm(None))
+//!         .inspect_err(|_| id.refuse())?;
+//!     Ok(id)
+//! }
+//! ```
 
 pub mod state;
 

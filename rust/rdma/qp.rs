@@ -12,6 +12,75 @@
 //! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::{
+//!     dma::{DataDirection, ScatterList},
+//!     rdma::{
+//!         dma::{Chunk, Pool},
+//!         mr::{Handle, Regions},
+//!         pd::Pd,
+//!         qp::{Failure, Handler, Memory, Qp, Sizes},
+//!         wc::Flags,
+//!     },
+//! };
+//! use kernel::{
+//!     prelude::*,
+//!     sync::{
+//!         atomic::{Atomic, Relaxed},
+//!         Arc,
+//!     },
+//! };
+//!
+//! struct Received(Atomic<i32>);
+//!
+//! impl Handler for Received {
+//!     fn received(qp: &Qp<Self>, _message: &[u8], _: Flags) {
+//!         qp.0.add(1, Relaxed);
+//!     }
+//!
+//!     fn invalidated(_: &Qp<Self>, _handle: usize) {
+//!         // Memory of the handle goes back to its owner.
+//!     }
+//!
+//!     fn control_sent(_: &Qp<Self>) {}
+//!
+//!     fn last_sent(_: &Qp<Self>) {}
+//!
+//!     fn failed(_: &Qp<Self>, _: Failure) {
+//!         // Queues a work item, which ends the connection.
+//!     }
+//! }
+//!
+//! /// A queue pair, messages for it, and handles for memory that its peer shall reach.
+//! type Endpoint<T> = (Arc<Qp<Received>>, KVVec<Chunk>, KVVec<Handle<T>>);
+//!
+//! fn endpoint<T: ScatterList>(pd: &Arc<Pd>) -> Result<Endpoint<T>> {
+//!     let (_, receives) = Pool::new(pd, 16, 256, DataDirection::FromDevice)?;
+//!     let (messages, chunks) = Pool::new(pd, 16, 256, DataDirection::ToDevice)?;
+//!     let (regions, handles) = Regions::new(pd, &pd.device().limits(), 16, 1)?;
+//!     let sizes = Sizes {
+//!         // A message, its registration and its invalidation, and one to drain with.
+//!         send: 3 * 16 + 1,
+//!         send_sge: 1,
+//!         receive: 16,
+//!         vector: 0,
+//!         polled: false,
+//!         handles: 16,
+//!     };
+//!     let memory = Memory {
+//!         receives,
+//!         messages,
+//!         data: None,
+//!         regions,
+//!         fixed: None,
+//!     };
+//!     let qp = Qp::new(pd, sizes, memory, Received(Atomic::new(0)))?;
+//!     Ok((qp, chunks, handles))
+//! }
+//! ```
 
 mod done;
 mod event;

@@ -55,6 +55,40 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 /// A connected queue pair, to post on until the end of an RCU read-side section. What is built with it is of this
 /// connection, and ends with the section.
 ///
+/// # Examples
+///
+/// A message of 48 bytes, after the registration of memory that it names; then the invalidation.
+///
+/// ```
+/// use ib_srp::{
+///     dma::ScatterList,
+///     rdma::{
+///         dma::Chunk,
+///         mr::Handle,
+///         qp::{Handler, Qp},
+///     },
+/// };
+/// use kernel::{prelude::*, sync::rcu};
+///
+/// fn send<H: Handler, T: ScatterList>(
+///     qp: &Qp<H>,
+///     message: &mut Chunk,
+///     handle: &mut Handle<T>,
+/// ) -> Result {
+///     message.bytes_mut()[..48].fill(1);
+///     let section = rcu::read_lock();
+///     let wr = qp.live(&section)?.send(message, 48)?.register(handle)?;
+///     wr.post(false)
+/// }
+///
+/// fn answered<H: Handler>(qp: &Qp<H>, handle: usize) -> Result {
+///     let section = rcu::read_lock();
+///     // `Handler::invalidated` follows.
+///     qp.live(&section)?.invalidate(handle)?;
+///     Ok(())
+/// }
+/// ```
+///
 /// # Invariants
 ///
 /// Until the section ends the queue pair is valid, and the regions of `reach`, which is that of its [`Qp`], are not
