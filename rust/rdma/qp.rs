@@ -82,6 +82,7 @@
 //! }
 //! ```
 
+mod cqe;
 mod done;
 mod event;
 mod handler;
@@ -108,8 +109,7 @@ use super::{
     cq::Cq,
     dma::Chunk,
     link::Link,
-    pd::Pd,
-    wr::Done, //
+    pd::Pd, //
 };
 use crate::{
     bindings,
@@ -124,6 +124,14 @@ use core::{
         null_mut,
         NonNull, //
     },
+};
+use cqe::Cqe;
+use done::{
+    ControlSent,
+    Invalidate,
+    LastSent,
+    Receive,
+    Sent, //
 };
 use kernel::{
     new_mutex,
@@ -143,10 +151,7 @@ use kernel::{
     }, //
 };
 use poll::PollLock;
-use reach::{
-    Reach,
-    Receive, //
-};
+use reach::Reach;
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
@@ -158,7 +163,7 @@ const STOP_AGAIN: Delta = Delta::from_millis(500);
 /// only read by commands.
 #[repr(align(64))]
 struct Returned {
-    list: [*const Receive; RECEIVE_BATCH],
+    list: [*const Cqe<Receive>; RECEIVE_BATCH],
     count: usize,
 }
 
@@ -236,15 +241,11 @@ impl<H: Handler> Qp<H> {
         }
         let mut list = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for chunk in receives {
-            let cqe = bindings::ib_cqe {
-                done: Some(Self::receive_done),
-            };
-            list.push(Receive { cqe, chunk }, GFP_KERNEL)?;
+            list.push(Cqe::new::<H>(Receive(chunk)), GFP_KERNEL)?;
         }
-        let mut invalidate_cqes = KVVec::with_capacity(sizes.handles, GFP_KERNEL)?;
-        for _ in 0..sizes.handles {
-            let done = Some(Self::invalidate_done as Done);
-            invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
+        let mut invalidates = KVVec::with_capacity(sizes.handles, GFP_KERNEL)?;
+        for handle in 0..sizes.handles {
+            invalidates.push(Cqe::new::<H>(Invalidate(handle)), GFP_KERNEL)?;
         }
         let entries = sizes
             .send
@@ -252,12 +253,11 @@ impl<H: Handler> Qp<H> {
             .and_then(|n| n.checked_add(1))
             .and_then(|n| i32::try_from(n).ok())
             .ok_or(EINVAL)?;
-        let cqe = |done: Done| bindings::ib_cqe { done: Some(done) };
         let reach = Reach {
-            send_cqe: cqe(Self::send_done),
-            control_cqe: cqe(Self::control_done),
-            last_cqe: cqe(Self::last_done),
-            invalidate_cqes,
+            sent: Cqe::new::<H>(Sent),
+            control_sent: Cqe::new::<H>(ControlSent),
+            last_sent: Cqe::new::<H>(LastSent),
+            invalidates,
             receives: list,
             messages,
             data,
@@ -348,7 +348,8 @@ impl<H: Handler> Qp<H> {
         for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
-                receive.chunk.sync_for_device(receive.chunk.size());
+                let Receive(chunk) = &receive.owner;
+                chunk.sync_for_device(chunk.size());
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
