@@ -4,8 +4,8 @@
 
 use super::channel::Connection;
 use crate::{
+    sync::synchronize_rcu,
     sync::NoIo,
-    sys::synchronize_rcu,
     workqueue::Crew, //
 };
 use core::ops::Deref;

@@ -16,6 +16,7 @@ use super::{
     turns::Turns, //
 };
 use crate::{
+    clock::monotonic_ns,
     rdma::{
         cm::{
             Event,
@@ -24,8 +25,7 @@ use crate::{
         },
         ib_cm, //
     },
-    sync::Completion,
-    sys::monotonic_ns, //
+    sync::Completion, //
 };
 use kernel::{
     new_spinlock,

@@ -73,6 +73,7 @@ use super::{
     waiting::Waiting, //
 };
 use crate::{
+    clock::monotonic_ns,
     rdma::pd::Pd,
     scsi::transport::srp::Rport,
     sync::{
@@ -80,7 +81,6 @@ use crate::{
         SpinLockIrq,
         WaitQueue, //
     },
-    sys::monotonic_ns,
     trace::trace,
     workqueue::{
         new_delayed,

@@ -8,8 +8,8 @@
 //! without its turn: a target that is away holds up nobody.
 
 use crate::{
-    sync::Completion,
-    sys::monotonic_ns, //
+    clock::monotonic_ns,
+    sync::Completion, //
 };
 use kernel::{
     prelude::*,

@@ -8,6 +8,7 @@ use super::{
     Held, //
 };
 use crate::{
+    random::random_u16,
     scsi::{
         self,
         Command,
@@ -25,8 +26,7 @@ use crate::{
         mapping,
         proto::ids::Lun,
         slot::Owner, //
-    },
-    sys::random_u16, //
+    }, //
 };
 use kernel::{
     prelude::*,

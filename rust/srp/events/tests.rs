@@ -27,6 +27,7 @@ use crate::{
         rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT as TIMEWAIT_EXIT,
         rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE as UNREACHABLE, //
     },
+    clock::monotonic_ns,
     errno::ENOTCONN,
     rdma::{
         cm::{
@@ -72,9 +73,8 @@ use crate::{
                 login_rej, //
             },
             stand::Stand, //
-        },
-    },
-    sys::monotonic_ns, //
+        }, //
+    }, //
 };
 use kernel::{
     prelude::*,

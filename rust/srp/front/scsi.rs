@@ -64,9 +64,7 @@ use crate::{
         },
         statistics::Statistics, //
     },
-    sys::{
-        synchronize_rcu, //
-    },
+    sync::synchronize_rcu,
     sysfs::AttributeGroup, //
 };
 use kernel::{

@@ -7,6 +7,10 @@ use super::{
     Session, //
 };
 use crate::{
+    clock::{
+        monotonic_ns,
+        real_seconds, //
+    },
     srp::{
         error::{
             Lost,
@@ -21,10 +25,6 @@ use crate::{
                 Event, //
             }, //
         }, //
-    },
-    sys::{
-        monotonic_ns,
-        real_seconds, //
     },
     trace::{
         trace,

@@ -4,6 +4,7 @@
 
 use super::Session;
 use crate::{
+    clock::monotonic_ns,
     srp::{
         channel::Connection,
         error::Lost,
@@ -19,7 +20,6 @@ use crate::{
             session::LOG_OUT_TIMEOUT_MS, //
         }, //
     },
-    sys::monotonic_ns,
     workqueue::{
         impl_has_delayed,
         new_delayed,

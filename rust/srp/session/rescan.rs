@@ -4,6 +4,7 @@
 
 use super::Session;
 use crate::{
+    clock::monotonic_ns,
     srp::{
         error::LoginFailure,
         log::session_log,
@@ -16,7 +17,6 @@ use crate::{
         },
     },
     sync::Completion,
-    sys::monotonic_ns,
     workqueue::{
         impl_has_delayed,
         new_delayed,

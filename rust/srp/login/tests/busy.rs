@@ -3,6 +3,7 @@
 //! A target that takes longer than a login waits for a silent one.
 
 use crate::{
+    clock::monotonic_ns,
     rdma::{
         ib_cm::tests::target::{
             Answer,
@@ -24,8 +25,7 @@ use crate::{
             stand::Stand, //
         },
     },
-    sync::race::race,
-    sys::monotonic_ns, //
+    sync::race::race, //
 };
 use kernel::{
     prelude::*,
