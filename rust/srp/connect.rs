@@ -83,15 +83,15 @@ const TURN_MS: Msecs = 10_000;
 /// lost its own. TCP asks each second for five seconds, and then more and more rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
 
-/// How the target is reached.
-pub enum Way {
+/// Where the target is, and the connection manager that asks it.
+pub enum Destination {
     /// By `rdma_cm`.
     Rdma(Address),
     /// By `ib_cm`.
     Ib(Service),
 }
 
-impl Way {
+impl Destination {
     /// The address, if it is reached by `rdma_cm`.
     pub fn address(&self) -> Option<&Address> {
         match self {
@@ -108,7 +108,7 @@ impl Way {
         }
     }
 
-    /// Leads to the same place.
+    /// The same port of the target.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Rdma(one), Self::Rdma(two)) => one.dest == two.dest,
@@ -130,7 +130,7 @@ impl Way {
 }
 
 /// The address, or the port's GID.
-impl fmt::Display for Way {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rdma(address) => fmt::Display::fmt(&address.dest, f),
@@ -141,8 +141,8 @@ impl fmt::Display for Way {
 
 /// Where to log in, and as whom.
 pub struct Plan {
-    /// How the target is reached.
-    pub way: Way,
+    /// Where the target is.
+    pub destination: Destination,
     /// GID of our port.
     pub sgid: Gid,
     /// Our port identifier.
@@ -168,18 +168,11 @@ pub enum Purpose {
     More,
 }
 
-/// The place of a channel in its session.
-enum Seat<'a> {
-    /// There is none yet; its number.
-    New(u16),
-    /// It has lost its connection.
-    Old(&'a Arc<Connection>),
-}
-
 /// A channel of which the address is being resolved, or the route.
-struct Resolving<'a> {
-    seat: Seat<'a>,
+struct Resolving {
     attempt: Arc<dyn Attempt>,
+    /// `None` if it is channel 0 of a new session, which is made when there is a route.
+    connection: Option<Arc<Connection>>,
 }
 
 /// A login on its way.
@@ -260,7 +253,7 @@ impl<'a> Login<'a> {
     /// If the first channel fails, or the session ends, or a signal comes.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let memory = |_| LoginFailure::Step("channel list", ENOMEM);
-        let leader = self.lead(Seat::New(0))?;
+        let leader = self.lead(None)?;
         let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.nexus.status.geometry.all_channels() {
@@ -279,7 +272,7 @@ impl<'a> Login<'a> {
                 }
             }
         }
-        let others = channels.iter().skip(1).map(Seat::Old);
+        let others = channels.iter().skip(1);
         let mut granted = KVec::new();
         for (_, grant) in self.follow(others, Some(leader))? {
             granted.push(grant, GFP_KERNEL).map_err(memory)?;
@@ -294,9 +287,9 @@ impl<'a> Login<'a> {
     ///
     /// If the first channel fails, or the session ends. Some may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
-        let mut seats = channels.iter().map(Seat::Old);
-        let leader = self.lead(seats.next().ok_or(LoginFailure::Removed)?)?;
-        Ok(self.follow(seats, Some(leader))?.len())
+        let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
+        let leader = self.lead(Some(first))?;
+        Ok(self.follow(others.iter(), Some(leader))?.len())
     }
 
     /// Connects the channels that a session lacks, as far as that succeeds. Sleeps.
@@ -306,13 +299,16 @@ impl<'a> Login<'a> {
     /// If the session ends or has lost its connection.
     pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
-        self.follow(missing.map(Seat::Old), None).map(|_| ())
+        self.follow(missing, None).map(|_| ())
     }
 
     /// Connects the channel that all others belong to. The target drops what it still has of an
-    /// earlier connection.
-    fn lead(&self, seat: Seat<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let leader = self.resolve(seat)?;
+    /// earlier connection. A new session has none of its channels yet.
+    fn lead(
+        &self,
+        connection: Option<&Arc<Connection>>,
+    ) -> Result<(Arc<Connection>, Granted), LoginFailure> {
+        let leader = self.resolve(connection)?;
         self.wait(&leader, "address")?;
         leader.attempt.route()?;
         self.wait(&leader, "route")?;
@@ -322,7 +318,7 @@ impl<'a> Login<'a> {
     /// Connects further channels. Each step is begun for all before any is waited for.
     fn follow<'b>(
         &self,
-        seats: impl Iterator<Item = Seat<'b>>,
+        others: impl Iterator<Item = &'b Arc<Connection>>,
         leader: Option<(Arc<Connection>, Granted)>,
     ) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
         let mut channels = KVec::new();
@@ -332,9 +328,9 @@ impl<'a> Login<'a> {
         }
         let mut wanted = channels.len();
         let mut all = KVec::new();
-        for seat in seats {
+        for connection in others {
             wanted += 1;
-            self.keep(&mut all, self.resolve(seat), &mut lost)?;
+            self.keep(&mut all, self.resolve(Some(connection)), &mut lost)?;
         }
         let mut ready = KVec::new();
         for channel in all {
@@ -394,24 +390,30 @@ impl<'a> Login<'a> {
         }
     }
 
-    fn resolve<'b>(&self, seat: Seat<'b>) -> Result<Resolving<'b>, LoginFailure> {
-        let attempt = self.nexus.plan.way.attempt(self.nexus, &self.owner)?;
+    fn resolve(&self, connection: Option<&Arc<Connection>>) -> Result<Resolving, LoginFailure> {
+        let attempt = self.nexus.plan.destination.attempt(self.nexus, &self.owner)?;
         attempt.resolve()?;
-        Ok(Resolving { seat, attempt })
+        Ok(Resolving {
+            attempt,
+            connection: connection.cloned(),
+        })
     }
 
     fn connect(
         &self,
-        channel: Resolving<'_>,
+        channel: Resolving,
         multichannel: MultiChannel,
     ) -> Result<Connecting<'_>, LoginFailure> {
         let (geometry, plan) = (&self.nexus.status.geometry, &self.nexus.plan);
-        let Resolving { seat, attempt } = channel;
+        let Resolving {
+            attempt,
+            connection,
+        } = channel;
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
-        let connection = match seat {
-            Seat::New(index) => Channel::new(&self.nexus.status, &self.owner, index, &self.pd)
+        let connection = match connection {
+            Some(connection) => connection,
+            None => Channel::new(&self.nexus.status, &self.owner, 0, &self.pd)
                 .map_err(queue_pair)?,
-            Seat::Old(connection) => connection.clone(),
         };
         connection.renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
@@ -488,8 +490,8 @@ impl<'a> Login<'a> {
         let connection = from.connection.take().ok_or(LoginFailure::Removed)?;
         connection.disconnect();
         let next = Resolving {
-            seat: Seat::Old(&connection),
             attempt,
+            connection: Some(connection),
         };
         next.attempt.resolve()?;
         self.wait(&next, "address")?;
@@ -555,7 +557,7 @@ impl<'a> Login<'a> {
     }
 
     /// Waits for the end of a step before the request.
-    fn wait(&self, channel: &Resolving<'_>, what: &'static str) -> Result<(), LoginFailure> {
+    fn wait(&self, channel: &Resolving, what: &'static str) -> Result<(), LoginFailure> {
         self.wait_for(&*channel.attempt, what, monotonic_ns())
             .map(|_| ())
     }

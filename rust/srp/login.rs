@@ -6,10 +6,10 @@ use super::{
     channels::Channels,
     connect::{
         Address,
+        Destination,
         Plan,
         Purpose,
-        Service,
-        Way, //
+        Service, //
     },
     error::LoginFailure,
     geometry::Geometry,
@@ -88,7 +88,7 @@ pub fn log_in(
             Warning,
             session,
             "login at {} failed: {}",
-            fmt!("{}", session.nexus.plan.way),
+            fmt!("{}", session.nexus.plan.destination),
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
@@ -145,7 +145,7 @@ fn connect(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.nexus.plan.way),
+        fmt!("{}", session.nexus.plan.destination),
         granted.len()
     );
     session.look_for_disks()
@@ -161,15 +161,15 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
             format_args!("'ack_timeout={timeout}': the port has the timeouts of TCP"),
         )?;
     }
-    let way = match options.target {
-        Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
+    let destination = match options.target {
+        Target::Rdma { src, dest } => Destination::Rdma(address(port, src, dest)?),
         Target::Ib {
             dgid,
             pkey,
             service_id,
         } => {
             check_service(port, pkey)?;
-            Way::Ib(Service::new(dgid, pkey, service_id, topspin)?)
+            Destination::Ib(Service::new(dgid, pkey, service_id, topspin)?)
         }
     };
     let sgid = port
@@ -188,7 +188,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         options.initiator_port(sgid.interface_id())
     };
     Ok(Plan {
-        way,
+        destination,
         sgid,
         initiator,
         target: options.target_port(),

@@ -106,7 +106,7 @@ impl Sessions {
         let turns = match list
             .all
             .iter()
-            .find(|s| s.nexus.plan.way.is_like(&plan.way))
+            .find(|s| s.nexus.plan.destination.is_like(&plan.destination))
         {
             Some(other) => other.nexus.turns.clone(),
             None => Turns::new()?,

@@ -285,7 +285,7 @@ impl Attempt for Ib {
                 e => LoginFailure::Step("queue pair", e),
             })?;
         if let (Stage::Asked(path, true), Some(service)) =
-            (&*self.stage.lock(), self.nexus.plan.way.service())
+            (&*self.stage.lock(), self.nexus.plan.destination.service())
         {
             *service.reached.lock() = Gid(path.dgid());
         }

@@ -3,8 +3,8 @@
 //! What all logins of a session go by.
 
 use super::{
-    Plan,
-    Way, //
+    Destination,
+    Plan, //
 };
 use crate::srp::{
     status::Status,
@@ -76,6 +76,6 @@ impl Nexus {
 
     /// The target redirects in Topspin's way.
     pub fn is_topspin(&self) -> bool {
-        matches!(&self.plan.way, Way::Ib(service) if service.topspin)
+        matches!(&self.plan.destination, Destination::Ib(service) if service.topspin)
     }
 }

@@ -145,7 +145,7 @@ impl Attempt for Rdma {
 
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
         if let (MultiChannel::Single, Some(address)) =
-            (what.multichannel, self.nexus.plan.way.address())
+            (what.multichannel, self.nexus.plan.destination.address())
         {
             *address.bound.lock() = self.id.src_addr();
         }

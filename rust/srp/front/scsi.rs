@@ -3,7 +3,7 @@
 //! The SCSI host of a session: commands in, error handling.
 
 use super::host::{
-    Facts,
+    LoginOptions,
     HOST_ATTRIBUTES, //
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
             Counts, //
         },
         channels::Channels,
-        connect::Way,
+        connect::Plan,
         error::{
             Lost,
             Trouble, //
@@ -46,6 +46,7 @@ use crate::{
         login::Connected,
         port::Port,
         proto::{
+            guid::Guid,
             ids::Lun,
             options::Options,
             tmf::{
@@ -88,7 +89,7 @@ pub struct Io {
     session: Arc<Session>,
     connections: Arc<Channels>,
     target_can_queue: u32,
-    facts: Facts,
+    options: LoginOptions,
 }
 
 impl Io {
@@ -104,22 +105,15 @@ impl Io {
             limits,
             transport,
         } = connected;
-        let facts = Facts {
-            id_ext: options.id_ext,
-            ioc_guid: options.ioc_guid,
-            sgid: session.nexus.plan.sgid,
-            comp_vector: options.comp_vector.unwrap_or(0),
-            tl_retry_count: options.tl_retry_count,
-            ack_timeout: options.ack_timeout,
-            tos: options.tos,
-            cmd_sg_entries: options.cmd_sg_entries,
-            allow_ext_sg: options.allow_ext_sg,
-        };
         let io = Self {
             session: Arc::clone(session),
             connections: channels.clone(),
             target_can_queue: options.target_can_queue.unwrap_or(0),
-            facts,
+            options: LoginOptions {
+                comp_vector: options.comp_vector.unwrap_or(0),
+                cmd_sg_entries: options.cmd_sg_entries,
+                allow_ext_sg: options.allow_ext_sg,
+            },
         };
         let io = Arc::new(io, GFP_KERNEL)?;
         let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
@@ -129,9 +123,19 @@ impl Io {
         )?)
     }
 
-    /// What was said at login.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
+    /// Options of the login.
+    pub fn options(&self) -> &LoginOptions {
+        &self.options
+    }
+
+    /// Extension of the target's port identifier.
+    pub fn id_ext(&self) -> Guid {
+        self.session.key().0
+    }
+
+    /// GUID of the target's I/O controller.
+    pub fn ioc_guid(&self) -> Guid {
+        self.session.key().1
     }
 
     /// The port that it was logged in through.
@@ -139,9 +143,9 @@ impl Io {
         self.session.port()
     }
 
-    /// How the target is reached.
-    pub fn way(&self) -> &Way {
-        &self.session.nexus.plan.way
+    /// Where the session is logged in, and as whom.
+    pub fn plan(&self) -> &Plan {
+        &self.session.nexus.plan
     }
 
     /// The last connection that was lost, or try that failed, and when, in seconds since 1970.

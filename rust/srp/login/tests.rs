@@ -346,7 +346,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let reached = session
         .nexus
         .plan
-        .way
+        .destination
         .service()
         .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));

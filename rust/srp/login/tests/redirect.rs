@@ -96,7 +96,7 @@ fn follows(
     let reached = session
         .nexus
         .plan
-        .way
+        .destination
         .service()
         .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(first.dgid));
