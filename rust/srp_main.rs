@@ -9,7 +9,6 @@
 
 pub mod bindings;
 pub mod compat;
-pub mod deadline;
 pub mod dma;
 pub mod errno;
 pub mod net;

@@ -3,7 +3,7 @@
 //! KUnit tests: a host whose driver is the target as well.
 
 use super::{
-    command::State,
+    command::CmdPriv,
     host::template::Template,
     transport::NoTransport,
     *, //
@@ -265,7 +265,7 @@ fn never_added() -> Result<i32> {
 struct IoctlCommand {
     rq: bindings::request,
     cmd: bindings::scsi_cmnd,
-    state: State,
+    state: CmdPriv,
 }
 
 /// What the error handler gets for a driver that says it has given a command up and has not: abort, device

@@ -26,6 +26,10 @@ use super::{
         Progress,
         Response, //
     },
+    ktime::{
+        ktime_get,
+        Ktime, //
+    },
     log::session_log,
     owner::Owner,
     proto::{
@@ -39,17 +43,14 @@ use super::{
         },
         redirect::Redirect, //
     },
-    turns::{
-        Turn,
-        SILENT_TURN_MS, //
+    throttle::{
+        Permit,
+        SILENCE_MS, //
     }, //
 };
 use crate::{
     rdma::pd::Pd,
-    sys::{
-        self,
-        monotonic_ns, //
-    },
+    sys, //
 };
 use attempt::{
     Attempt,
@@ -77,8 +78,8 @@ const RESPONDER_RESOURCES: u8 = 16;
 const RNR_RETRY_COUNT: u8 = 7;
 /// How often a waiting login looks whether the session has ended.
 const SLICE_MS: u32 = 100;
-/// How long a wait for a turn is at a time.
-const TURN_MS: Msecs = 10_000;
+/// How long a wait for a permit is at a time.
+const PERMIT_MS: Msecs = 10_000;
 /// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
 /// lost its own. TCP asks each second for five seconds, and then more and more rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
@@ -183,15 +184,15 @@ pub struct Login<'a> {
     pd: Arc<Pd>,
     /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
     patience: Msecs,
-    /// Its turn at the target, while it has one.
-    turn: Cell<Option<Turn>>,
-    /// When its first request was sent, in nanoseconds of the monotonic clock.
-    asked: Cell<Option<i64>>,
+    /// Its permit at the target, while it has one.
+    permit: Cell<Option<Permit>>,
+    /// When its first request was sent.
+    asked: Cell<Option<Ktime>>,
     retired: Retired,
 }
 
 impl<'a> Login<'a> {
-    /// Waits until it is the session's turn at the target. From then on the login is given up when the target
+    /// Waits for a permit at the target. From then on the login is given up when the target
     /// has said nothing for `patience` milliseconds, neither here nor to others. Channels are made in `pd`, and
     /// `owner` hears what happens to them. Sleeps.
     ///
@@ -211,20 +212,20 @@ impl<'a> Login<'a> {
             purpose,
             pd,
             patience,
-            turn: Cell::new(None),
+            permit: Cell::new(None),
             asked: Cell::new(None),
             retired: Retired::new(),
         };
         while !this.is_over() {
             // Whoever ends the session ends the wait.
-            let turn = nexus.waiting.run(|| match this.is_over() {
+            let permit = nexus.waiting.run(|| match this.is_over() {
                 true => Ok(None),
-                false => nexus.turns.take(TURN_MS),
+                false => nexus.throttle.acquire(PERMIT_MS),
             });
-            match turn {
+            match permit {
                 Ok(None) => {}
-                Ok(turn) => {
-                    this.turn.set(turn);
+                Ok(permit) => {
+                    this.permit.set(permit);
                     if purpose != Purpose::More {
                         nexus.status.statistics.login_tries.increment();
                     }
@@ -352,7 +353,7 @@ impl<'a> Login<'a> {
             self.keep(&mut channels, step, &mut lost)?;
         }
         self.retired.clear();
-        self.turn.set(None);
+        self.permit.set(None);
         match lost {
             Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
             Some(why) => {
@@ -391,7 +392,11 @@ impl<'a> Login<'a> {
     }
 
     fn resolve(&self, connection: Option<&Arc<Connection>>) -> Result<Resolving, LoginFailure> {
-        let attempt = self.nexus.plan.destination.attempt(self.nexus, &self.owner)?;
+        let attempt = self
+            .nexus
+            .plan
+            .destination
+            .attempt(self.nexus, &self.owner)?;
         attempt.resolve()?;
         Ok(Resolving {
             attempt,
@@ -412,8 +417,9 @@ impl<'a> Login<'a> {
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
         let connection = match connection {
             Some(connection) => connection,
-            None => Channel::new(&self.nexus.status, &self.owner, 0, &self.pd)
-                .map_err(queue_pair)?,
+            None => {
+                Channel::new(&self.nexus.status, &self.owner, 0, &self.pd).map_err(queue_pair)?
+            }
         };
         connection.renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
@@ -429,7 +435,7 @@ impl<'a> Login<'a> {
                 initiator: plan.initiator,
                 target: plan.target,
             },
-            since: monotonic_ns(),
+            since: ktime_get(),
             retired: &self.retired,
         };
         let terms = Terms {
@@ -454,11 +460,11 @@ impl<'a> Login<'a> {
     /// ending, as if by a signal; the target has no request then.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
         let nexus = self.nexus;
-        let now = monotonic_ns();
+        let now = ktime_get();
         let asked = self.asked.get().unwrap_or(now);
         self.asked.set(Some(asked));
         // The channels before this one may have waited in vain.
-        let left = self.patience.saturating_sub(nexus.turns.silence(asked));
+        let left = self.patience.saturating_sub(nexus.throttle.silence(asked));
         let limit = match self.purpose {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
@@ -558,7 +564,7 @@ impl<'a> Login<'a> {
 
     /// Waits for the end of a step before the request.
     fn wait(&self, channel: &Resolving, what: &'static str) -> Result<(), LoginFailure> {
-        self.wait_for(&*channel.attempt, what, monotonic_ns())
+        self.wait_for(&*channel.attempt, what, ktime_get())
             .map(|_| ())
     }
 
@@ -567,7 +573,7 @@ impl<'a> Login<'a> {
         &self,
         attempt: &dyn Attempt,
         what: &'static str,
-        since: i64,
+        since: Ktime,
     ) -> Result<Response, LoginFailure> {
         loop {
             if self.is_over() {
@@ -582,12 +588,12 @@ impl<'a> Login<'a> {
                 Progress::Response(response) => return Ok(response),
                 Progress::Pending => {}
             }
-            let silence = self.nexus.turns.silence(since);
+            let silence = self.nexus.throttle.silence(since);
             if silence >= self.patience && !attempt.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }
-            if silence >= SILENT_TURN_MS {
-                self.turn.set(None);
+            if silence >= SILENCE_MS {
+                self.permit.set(None);
             }
         }
     }

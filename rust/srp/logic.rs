@@ -10,6 +10,7 @@ pub mod budget;
 pub mod channels;
 pub mod credit;
 pub mod geometry;
+pub mod ktime;
 pub mod recovery;
 pub mod redirect;
 pub mod registration;

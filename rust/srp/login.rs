@@ -64,9 +64,9 @@ pub struct Connected<'a> {
     pub transport: &'a Arc<Transport<Session>>,
 }
 
-/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and looks for disks.
+/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and scans for disks.
 /// A login that fails leaves nothing. Sleeps, while the target answers, at most 10 s longer, and for the time
-/// that the midlayer takes to look at the disks.
+/// that the midlayer takes to scan the disks.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub struct Connected<'a> {
 /// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` by an iWARP port, or a device without fast registration
 /// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
 /// - [`LoginFailure::errno`] for a login that failed
-/// - `ECONNRESET` if the connection was lost while the disks were looked for
+/// - `ECONNRESET` if the connection was lost during the scan
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
@@ -111,7 +111,7 @@ fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>
     sessions.begin(options.key(), plan, geometry)
 }
 
-/// Connects the session, adds its host and looks for disks.
+/// Connects the session, adds its host and scans for disks.
 fn connect(
     sessions: &Sessions,
     session: &Arc<Session>,
@@ -148,7 +148,7 @@ fn connect(
         fmt!("{}", session.nexus.plan.destination),
         granted.len()
     );
-    session.look_for_disks()
+    session.scan()
 }
 
 /// Who logs in where.

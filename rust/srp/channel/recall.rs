@@ -4,19 +4,19 @@
 
 use super::Connection;
 use crate::{
-    deadline::Deadline,
-    scsi::ScsiResult,
+    scsi::{
+        self,
+        ScsiResult, //
+    },
     srp::{
+        ktime::ktime_get,
         logic::slot::{
             Event,
             State,
             Word, //
         },
         proto::ids::Lun,
-        slot::{
-            Cell,
-            Owner, //
-        }, //
+        slot::Cell, //
     },
     sync::NoIo, //
 };
@@ -34,11 +34,11 @@ fn is_out(word: &Word) -> bool {
 }
 
 impl Connection {
-    /// The slot that has the command of `owner`, its number and state.
-    pub fn find(&self, owner: Owner) -> Option<(u16, &Cell, Word)> {
+    /// The slot that has the command with this tag, its number and state.
+    pub fn find(&self, tag: scsi::Tag) -> Option<(u16, &Cell, Word)> {
         let all = (0u16..).zip(&self.slots);
         all.into_iter()
-            .find_map(|(index, cell)| Some((index, cell, cell.of_owner(owner)?)))
+            .find_map(|(index, cell)| Some((index, cell, cell.of_tag(tag)?)))
     }
 
     /// Says that the command is going to be aborted, if its state is still `word`, Posted or
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Waits until the slot has given up the command of this generation, at most `timeout`
     /// milliseconds. Sleeps. Returns whether it has.
-    pub fn wait_settled(&self, cell: &Cell, generation: u32, timeout: Msecs) -> bool {
+    pub fn wait_freed(&self, cell: &Cell, generation: u32, timeout: Msecs) -> bool {
         self.wait_until(timeout, || !cell.holds(generation))
     }
 
@@ -133,17 +133,17 @@ impl Connection {
 
     fn wait_until(&self, timeout: Msecs, done: impl Fn() -> bool) -> bool {
         const SLICE: Msecs = 50;
-        let end = Deadline::new(timeout);
+        let end = ktime_get().add_ms(timeout);
         self.waiters.add(1, Relaxed);
         while !done() {
-            self.settled.reinit();
-            let left = end.left();
+            self.freed.reinit();
+            let left = end.ms_since(ktime_get());
             // It may have happened before `reinit`, and another waiter may take the wake-up for its
             // own, hence the slices.
             if left == 0 || done() {
                 break;
             }
-            let _ = self.settled.wait_timeout(left.min(SLICE));
+            let _ = self.freed.wait_timeout(left.min(SLICE));
         }
         self.waiters.add(-1, Relaxed);
         done()

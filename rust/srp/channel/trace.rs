@@ -69,15 +69,15 @@ macro_rules! events {
 events! {
     /// The command of a slot is posted now.
     send(channel: &Channel, slot: &Slot, word: Word) {
-        let owner = slot.owner();
+        let blk_mq = slot.tag();
         let cmd = slot.handle.get();
         trace::send::log(
             channel.host(),
             channel.index(),
             tag(channel, word, slot),
             lun(slot.lun),
-            owner.hw_queue,
-            owner.index,
+            blk_mq.hw_queue,
+            blk_mq.index,
             cmd.and_then(|cmd| cmd.cdb().first().copied()).unwrap_or(0),
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),

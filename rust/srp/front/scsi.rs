@@ -34,7 +34,7 @@ use crate::{
         log::session_log_ratelimited,
         logic::{
             session::{
-                State,
+                Life,
                 TSK_MGMT_TIMEOUT_MS, //
             },
             slot::{
@@ -59,10 +59,7 @@ use crate::{
             Session,
             Upper, //
         },
-        slot::{
-            Cell,
-            Owner, //
-        },
+        slot::Cell,
         statistics::Statistics, //
     },
     sys::{
@@ -80,7 +77,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// A reset of the host waits so long for the next connection: for its turn, and for a target that is silent.
+/// A reset of the host waits so long for the next connection: for a permit, and for a target that is silent.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What the callbacks of a host need: the session and its connections. The number of a connection is that of its
@@ -193,12 +190,8 @@ impl Io {
 
     /// The slot that has a command, and its channel.
     fn find(&self, tag: scsi::Tag) -> Option<(&Arc<Connection>, u16, &Cell, Word)> {
-        let owner = Owner {
-            hw_queue: tag.hw_queue,
-            index: tag.index,
-        };
         self.connections.iter().find_map(|connection| {
-            let (index, cell, word) = connection.find(owner)?;
+            let (index, cell, word) = connection.find(tag)?;
             Some((connection, index, cell, word))
         })
     }
@@ -307,7 +300,7 @@ impl Driver for Io {
             }
             _ => {}
         }
-        if channel.wait_settled(cell, generation, TSK_MGMT_TIMEOUT_MS) {
+        if channel.wait_freed(cell, generation, TSK_MGMT_TIMEOUT_MS) {
             Disposition::Success
         } else {
             Disposition::Failed
@@ -353,8 +346,8 @@ impl Driver for Io {
         self.session.wait_down();
         // The commands are ended. What the midlayer does next needs a connection.
         self.session.wait_settled(RESET_TIMEOUT_MS);
-        match self.session.state() {
-            State::Live => HostReset::Done,
+        match self.session.life() {
+            Life::Live => HostReset::Done,
             _ => HostReset::TransportGone,
         }
     }

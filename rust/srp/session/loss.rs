@@ -12,6 +12,7 @@ use crate::{
             Lost,
             Trouble, //
         },
+        ktime::ktime_get,
         log::session_log,
         logic::{
             budget::Budget,
@@ -22,10 +23,7 @@ use crate::{
             }, //
         }, //
     },
-    sys::{
-        monotonic_ns,
-        real_seconds, //
-    },
+    sys::real_seconds,
     trace::{
         trace,
         Text, //
@@ -90,7 +88,7 @@ impl Session {
         {
             let mut recovery = self.recovery.lock();
             let before = recovery.state();
-            recovery.strike(monotonic_ns());
+            recovery.strike(ktime_get());
             self.publish(before, recovery.state());
         }
         self.say_lost(why);
@@ -108,7 +106,7 @@ impl Session {
             let said = match why {
                 // A user wants it.
                 Lost::HostReset => Some(0),
-                _ => news.budget.spend(monotonic_ns()),
+                _ => news.budget.spend(ktime_get()),
             };
             news.quiet = said.is_none();
             said

@@ -38,7 +38,7 @@ use crate::{
             Lost,
             Violation, //
         },
-        logic::session::State,
+        logic::session::Life,
         login::{
             tests::log_in_with,
             Connected, //
@@ -206,7 +206,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
         Made::new(connected, &asked, true)
     })?
     .map_err(|why| why.errno())?;
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     check_eq!(asked.counts(), (1, 0, 0));
     check!(session.host_number().is_some());
     let rport = session.rport().ok_or(ENOENT)?;
@@ -214,19 +214,19 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
 
     session.fail(Lost::Violation(Violation::Flags));
     within(|| session.is_down())?;
-    check_eq!(session.state(), State::Recovering);
+    check_eq!(session.life(), Life::Recovering);
     check!(!rport.is_running());
     drop(rport);
     session.retry_now();
-    within(|| session.state() == State::Live && !session.is_lost())?;
+    within(|| session.life() == Life::Live && !session.is_lost())?;
     target.has_heard(|heard| &heard.confirmed, 2)?;
     check!(session.rport().is_some_and(|rport| rport.is_running()));
 
-    session.look_again();
+    session.begin_rescan();
     within(|| asked.counts() == (1, 1, 0))?;
 
     stand.end(&session);
-    check_eq!(session.state(), State::Gone);
+    check_eq!(session.life(), Life::Gone);
     check_eq!(asked.timeouts.load(Relaxed), 1);
     check!(asked.removals.load(Relaxed) > 0);
     // Nothing refers to it any more, and it is the only one that sends commands.
