@@ -324,13 +324,13 @@ impl Session {
 
     /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may
     /// be another one by then. Sleeps.
-    pub fn wait_down(&self) {
+    pub(super) fn wait_down(&self) {
         self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
     /// milliseconds; a reset of the host has its try. Sleeps.
-    pub fn wait_settled(&self, timeout: Msecs) {
+    fn wait_settled(&self, timeout: Msecs) {
         let _ = self
             .changed
             .wait_timeout(timeout, || self.view().is_settled());

@@ -20,7 +20,8 @@ use crate::{
                 Action,
                 Cause,
                 Event, //
-            }, //
+            },
+            session::Life, //
         }, //
     },
     sys::real_seconds,
@@ -29,7 +30,13 @@ use crate::{
         Text, //
     }, //
 };
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// A reset of the host waits so long for the next connection: for a permit, and for a target that is silent.
+const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What is told, in the log and in files.
 pub(super) struct News {
@@ -58,6 +65,16 @@ impl Session {
     /// Says why in the log, once for each connection, one that is still being made too. Any context, interrupts may be off.
     pub fn fail(self: &Arc<Self>, why: Lost) {
         self.lose(Some(why));
+    }
+
+    /// Ends the connection with its commands, and waits for the next one, at most 60 s. Returns whether the session
+    /// is live. Sleeps.
+    pub fn reset_host(self: &Arc<Self>) -> bool {
+        self.fail(Lost::HostReset);
+        self.wait_down();
+        // The commands are ended. What the midlayer does next needs a connection.
+        self.wait_settled(RESET_TIMEOUT_MS);
+        self.life() == Life::Live
     }
 
     pub(super) fn lose(self: &Arc<Self>, why: Option<Lost>) {
