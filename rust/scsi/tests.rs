@@ -2,6 +2,8 @@
 
 //! KUnit tests: a host whose driver is the target as well.
 
+pub(crate) mod no_disks;
+
 use super::{
     command::CmdPriv,
     host::template::Template,

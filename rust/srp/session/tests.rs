@@ -18,19 +18,12 @@ use crate::{
         }, //
     },
     scsi::{
+        tests::no_disks::NoDisks,
         transport::srp::{
             Rport,
             Transport, //
         },
-        Command,
-        CommandRef,
-        Device as Unit,
-        Disposition,
-        Driver,
-        Host,
-        HostReset,
-        Rejected,
-        ScsiResult, //
+        Host, //
     },
     srp::{
         error::{
@@ -55,7 +48,6 @@ use crate::{
 use kernel::{
     device::Device,
     prelude::*,
-    str::CStr,
     sync::{
         atomic::{
             Atomic,
@@ -105,37 +97,9 @@ impl Asked {
     }
 }
 
-/// The driver of the host: no unit is there.
-struct Nobody;
-
-#[vtable]
-impl Driver for Nobody {
-    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
-    const NAME: &'static CStr = c"SRP session without disks";
-    const PROC_NAME: &'static CStr = c"srp_nobody";
-    type Transport = Transport<Session>;
-
-    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        cmd.done(ScsiResult::DID_NO_CONNECT);
-        Ok(())
-    }
-
-    fn abort(&self, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn device_reset(&self, _: &Unit, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn host_reset(&self) -> HostReset {
-        HostReset::Done
-    }
-}
-
 struct Made {
     asked: Arc<Asked>,
-    host: Arc<Host<Nobody>>,
+    host: Arc<Host<NoDisks<Transport<Session>>>>,
     /// It can be added.
     addable: bool,
 }
@@ -143,11 +107,9 @@ struct Made {
 impl Made {
     fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
         let transport = connected.transport.clone();
-        let driver = Arc::new(Nobody, GFP_KERNEL)?;
-        let host = Host::new(&connected.limits, c"nobody", transport, driver)?;
         let made = Self {
             asked: asked.clone(),
-            host: Arc::new(host, GFP_KERNEL)?,
+            host: NoDisks::host(&connected.limits, transport)?,
             addable,
         };
         Ok(Arc::new(made, GFP_KERNEL)?)
