@@ -22,7 +22,7 @@ pub mod error;
 pub mod host;
 pub mod log;
 #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
-mod tests;
+pub(crate) mod tests;
 pub mod transport;
 
 pub use self::{

@@ -17,6 +17,7 @@ pub mod events;
 pub mod front;
 pub mod geometry;
 pub mod initiator;
+pub mod ktime;
 pub mod log;
 pub mod logic;
 pub mod login;
@@ -31,5 +32,5 @@ pub mod statistics;
 pub mod status;
 #[cfg(SRP_KUNIT)]
 mod tests;
-pub mod turns;
+pub mod throttle;
 pub mod waiting;

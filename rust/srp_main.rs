@@ -13,7 +13,6 @@ pub mod bindings;
 pub mod capability;
 pub mod clock;
 pub mod compat;
-pub mod deadline;
 pub mod dma;
 pub mod errno;
 pub mod net;

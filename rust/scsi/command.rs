@@ -30,7 +30,7 @@
 //!   [`CommandRef::is_reset_ioctl`].
 //!
 //! The midlayer trusts the driver's word about an abort or a reset; here it is checked, by the
-//! `State` behind each `struct scsi_cmnd`. An abort or a reset of a unit fails while a command is held;
+//! `CmdPriv` behind each `struct scsi_cmnd`. An abort or a reset of a unit fails while a command is held;
 //! a reset of the host, after which the midlayer ends all commands in any case, does not return.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
@@ -79,7 +79,7 @@ pub struct Tag {
 
 /// What the abstraction keeps behind each `struct scsi_cmnd`, in the place that the midlayer has
 /// for the driver (`scsi_cmd_priv()`).
-pub(super) struct State(Atomic<i32>);
+pub(super) struct CmdPriv(Atomic<i32>);
 
 /// No [`Command`] exists. Zero: the fake command of `SG_SCSI_RESET` is allocated zeroed.
 const FREE: i32 = 0;
@@ -91,7 +91,7 @@ const DONE_CALL: i32 = 2;
 /// How often `queuecommand` looks whether a DONE_CALL is over, some 50 microseconds.
 const MAX_SPINS: u32 = 1000;
 
-impl State {
+impl CmdPriv {
     pub(super) const fn new() -> Self {
         Self(Atomic::new(FREE))
     }
@@ -100,12 +100,12 @@ impl State {
     ///
     /// # Safety
     ///
-    /// `cmd` points to a live `struct scsi_cmnd` with a [`State`] behind it that is initialised or
+    /// `cmd` points to a live `struct scsi_cmnd` with a [`CmdPriv`] behind it that is initialised or
     /// all zeroes, and lives for `'a`.
     pub(super) unsafe fn of<'a>(cmd: *mut bindings::scsi_cmnd) -> &'a Self {
         // SAFETY: By the requirements of this function the state begins where the command ends.
         let state = unsafe { cmd.add(1) }.cast::<Self>();
-        // SAFETY: By the requirements of this function; zeroes are a valid `State`.
+        // SAFETY: By the requirements of this function; zeroes are a valid `CmdPriv`.
         unsafe { &*state }
     }
 
@@ -122,7 +122,7 @@ impl State {
 /// # Invariants
 ///
 /// The pointer is that of a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and
-/// has not been completed by the driver since. Its [`State`] is `HELD`, and this is the only
+/// has not been completed by the driver since. Its [`CmdPriv`] is `HELD`, and this is the only
 /// [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
 pub struct Command(NonNull<bindings::scsi_cmnd>);
 
@@ -137,10 +137,10 @@ impl Command {
     /// # Safety
     ///
     /// - To be called by `queuecommand` only, with its argument.
-    /// - The `State` behind the command was set up by `init_cmd_priv`.
+    /// - The `CmdPriv` behind the command was set up by `init_cmd_priv`.
     pub(super) unsafe fn claim(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
         // SAFETY: By the requirements of this function.
-        let state = unsafe { State::of(cmd) };
+        let state = unsafe { CmdPriv::of(cmd) };
 
         let mut spins = 0;
         loop {
@@ -165,9 +165,9 @@ impl Command {
         self.0.as_ptr()
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &CmdPriv {
         // SAFETY: By the type invariant.
-        unsafe { State::of(self.as_raw()) }
+        unsafe { CmdPriv::of(self.as_raw()) }
     }
 
     /// Returns the name of the command, which it keeps until it is consumed.
@@ -515,10 +515,10 @@ impl CommandRef<'_> {
         unsafe { Device::from_raw(device) }
     }
 
-    pub(super) fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &CmdPriv {
         // SAFETY: By the type invariant the command is alive. Those of the host have a state, and
         // that of the ioctl has zeroes in its place: it is allocated with `cmd_size` more bytes.
-        unsafe { State::of(self.0.as_ptr()) }
+        unsafe { CmdPriv::of(self.0.as_ptr()) }
     }
 }
 

@@ -436,12 +436,12 @@ impl<T: Driver> Host<T> {
     ///
     /// Context: process, may sleep, for as long as commands take.
     pub fn scan(&self) {
-        self.look(bindings::scsi_scan_mode_SCSI_SCAN_INITIAL);
+        self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_INITIAL);
     }
 
     /// As [`Host::scan`], when devices may have changed: those that are there are kept.
     pub fn rescan(&self) {
-        self.look(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
+        self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
     }
 
     /// The longest time that a request of the block layer may take on a device, in milliseconds; 0 if there
@@ -453,7 +453,7 @@ impl<T: Driver> Host<T> {
         unsafe { super::device::longest_request_timeout(self.shost.as_ptr()) }
     }
 
-    fn look(&self, mode: bindings::scsi_scan_mode) {
+    fn scan_target(&self, mode: bindings::scsi_scan_mode) {
         // SAFETY: By the type invariant the host is alive. The midlayer checks its state under
         // `scan_mutex`.
         unsafe {

@@ -2,8 +2,10 @@
 
 //! KUnit tests: a host whose driver is the target as well.
 
+pub(crate) mod no_disks;
+
 use super::{
-    command::State,
+    command::CmdPriv,
     host::template::Template,
     transport::NoTransport,
     *, //
@@ -265,7 +267,7 @@ fn never_added() -> Result<i32> {
 struct IoctlCommand {
     rq: bindings::request,
     cmd: bindings::scsi_cmnd,
-    state: State,
+    state: CmdPriv,
 }
 
 /// A callback of the error handler.

@@ -90,7 +90,7 @@ pub struct Channel {
     owner: Arc<dyn Owner>,
     slots: KVVec<Cell>,
     counts: Counts,
-    starving: starving::Watch,
+    starving: starving::History,
     /// Bytes of immediate data that the target takes.
     immediate: Atomic<u32>,
     /// Task management.
@@ -106,7 +106,7 @@ pub struct Channel {
     /// The logout has been sent.
     logged_out: Pin<KBox<Completion>>,
     /// A slot that the error handler waits for may have become free.
-    settled: Pin<KBox<Completion>>,
+    freed: Pin<KBox<Completion>>,
     /// How many wait for that.
     waiters: Atomic<i32>,
 }
@@ -159,7 +159,7 @@ impl Channel {
             owner: owner.clone(),
             slots,
             counts: Counts::new(),
-            starving: starving::Watch::new(),
+            starving: starving::History::new(),
             immediate: Atomic::new(0),
             task,
             probe,
@@ -167,7 +167,7 @@ impl Channel {
             open: Atomic::new(false),
             failed: Atomic::new(false),
             logged_out: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
-            settled: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
+            freed: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             waiters: Atomic::new(0),
         };
         let sizes = qp::Sizes {

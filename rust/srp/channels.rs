@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All channels of a session, which end together.
+//! All channels of a session: which of them a command takes, its error handling, and how they end together.
 
-use super::channel::Connection;
+use super::{
+    channel::Connection,
+    proto::ids::Lun, //
+};
 use crate::{
-    sync::synchronize_rcu,
-    sync::NoIo,
+    scsi,
+    sync::{
+        synchronize_rcu,
+        NoIo, //
+    },
     workqueue::Crew, //
 };
 use core::ops::Deref;
@@ -23,6 +29,64 @@ impl Channels {
     /// Adds a channel. May sleep.
     pub fn push(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
         self.0.push(connection, GFP_KERNEL)
+    }
+
+    /// The channel for a hardware queue: its own, or while that is not connected the next one.
+    #[inline]
+    pub fn for_hw_queue(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
+        let own = self.get(usize::from(hw_queue))?;
+        if own.is_open() {
+            return Some(own);
+        }
+        let after = self.iter().skip(usize::from(hw_queue) + 1);
+        let mut others = Iterator::chain(after, self.iter());
+        // One that nobody has to look at. Without any the own one says why.
+        Some(
+            others
+                .find(|c| c.is_open() && !c.is_polled())
+                .unwrap_or(own),
+        )
+    }
+
+    /// Aborts the command with this tag, which is for the unit. Returns whether the driver has given it up, which
+    /// it may have done before. Sleeps.
+    pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> bool {
+        self.iter().find_map(|c| c.abort(tag, lun)).unwrap_or(true)
+    }
+
+    /// Has the target reset the unit, and ends the commands for it that it had. Returns whether it has; a command
+    /// that has timed out may still be held. Sleeps.
+    pub fn reset_device(&self, lun: Lun) -> bool {
+        // The midlayer holds commands back, but when a user wants the reset it does not wait for those
+        // that it was just sending, each in an RCU read-side section. What is sent after the request must
+        // not be taken for reset: the target would carry it out, and it would be sent again.
+        synchronize_rcu();
+        // The answer on a channel comes after all that was sent on it before, and proves nothing for
+        // another channel, where a command may still be on its way.
+        let mut reset = false;
+        for connection in self.iter().filter(|c| c.has_out(lun)) {
+            if !self.reset_unit(connection, lun) {
+                return false;
+            }
+            reset = true;
+        }
+        if !reset && !self.first().is_some_and(|c| self.reset_unit(c, lun)) {
+            return false;
+        }
+        for connection in self.iter() {
+            connection.wait_unit(lun);
+        }
+        true
+    }
+
+    fn reset_unit(&self, connection: &Connection, lun: Lun) -> bool {
+        let reset = connection.reset_unit(lun);
+        if reset {
+            for other in self.iter() {
+                other.probe.recall(lun);
+            }
+        }
+        reset
     }
 
     /// Has `crew` end the connections and their commands. Nobody must begin to post: the session is lost. Sleeps.

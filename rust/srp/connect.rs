@@ -13,6 +13,7 @@ mod attempt;
 mod connecting;
 mod ib;
 mod nexus;
+mod plan;
 mod rdma;
 
 use super::{
@@ -26,11 +27,13 @@ use super::{
         Progress,
         Response, //
     },
+    ktime::{
+        ktime_get,
+        Ktime, //
+    },
     log::session_log,
     owner::Owner,
     proto::{
-        guid::Gid,
-        ids::PortId,
         login::{
             Granted,
             LoginRsp,
@@ -39,13 +42,12 @@ use super::{
         },
         redirect::Redirect, //
     },
-    turns::{
-        Turn,
-        SILENT_TURN_MS, //
+    throttle::{
+        Permit,
+        SILENCE_MS, //
     }, //
 };
 use crate::{
-    clock::monotonic_ns,
     random::random_u64,
     rdma::pd::Pd, //
 };
@@ -59,7 +61,6 @@ use connecting::{
 };
 use core::cell::Cell;
 use kernel::{
-    fmt,
     prelude::*,
     sync::Arc,
     time::Msecs, //
@@ -67,6 +68,10 @@ use kernel::{
 
 pub use ib::Service;
 pub use nexus::Nexus;
+pub use plan::{
+    Destination,
+    Plan, //
+};
 pub use rdma::Address;
 
 /// RDMA reads of the target that we answer at a time, if the device can.
@@ -75,85 +80,11 @@ const RESPONDER_RESOURCES: u8 = 16;
 const RNR_RETRY_COUNT: u8 = 7;
 /// How often a waiting login looks whether the session has ended.
 const SLICE_MS: u32 = 100;
-/// How long a wait for a turn is at a time.
-const TURN_MS: Msecs = 10_000;
+/// How long a wait for a permit is at a time.
+const PERMIT_MS: Msecs = 10_000;
 /// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
 /// lost its own. TCP asks each second for five seconds, and then more and more rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
-
-/// How the target is reached.
-pub enum Way {
-    /// By `rdma_cm`.
-    Rdma(Address),
-    /// By `ib_cm`.
-    Ib(Service),
-}
-
-impl Way {
-    /// The address, if it is reached by `rdma_cm`.
-    pub fn address(&self) -> Option<&Address> {
-        match self {
-            Self::Rdma(address) => Some(address),
-            Self::Ib(_) => None,
-        }
-    }
-
-    /// The service, if it is reached by `ib_cm`.
-    pub fn service(&self) -> Option<&Service> {
-        match self {
-            Self::Ib(service) => Some(service),
-            Self::Rdma(_) => None,
-        }
-    }
-
-    /// Leads to the same place.
-    pub fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Rdma(one), Self::Rdma(two)) => one.dest == two.dest,
-            (Self::Ib(one), Self::Ib(two)) => one.dgid == two.dgid,
-            _ => false,
-        }
-    }
-
-    fn attempt(
-        &self,
-        nexus: &Arc<Nexus>,
-        owner: &Arc<dyn Owner>,
-    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
-        match self {
-            Self::Rdma(address) => rdma::Rdma::begin(nexus, owner, address),
-            Self::Ib(service) => ib::Ib::begin(nexus, owner, service),
-        }
-    }
-}
-
-/// The address, or the port's GID.
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rdma(address) => fmt::Display::fmt(&address.dest, f),
-            Self::Ib(service) => core::fmt::Display::fmt(&service.dgid, f),
-        }
-    }
-}
-
-/// Where to log in, and as whom.
-pub struct Plan {
-    /// How the target is reached.
-    pub way: Way,
-    /// GID of our port.
-    pub sgid: Gid,
-    /// Our port identifier.
-    pub initiator: PortId,
-    /// The target's port identifier.
-    pub target: PortId,
-    /// Retries of the transport.
-    pub retry_count: u8,
-    /// How long it waits for an acknowledgement, as n in 4.096 us * 2^n, if somebody said.
-    pub ack_timeout: Option<u8>,
-    /// Type of service with `rdma_cm`, if somebody said.
-    pub tos: Option<u8>,
-}
 
 /// What a login is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -166,18 +97,11 @@ pub enum Purpose {
     More,
 }
 
-/// The place of a channel in its session.
-enum Seat<'a> {
-    /// There is none yet; its number.
-    New(u16),
-    /// It has lost its connection.
-    Old(&'a Arc<Connection>),
-}
-
 /// A channel of which the address is being resolved, or the route.
-struct Resolving<'a> {
-    seat: Seat<'a>,
+struct Resolving {
     attempt: Arc<dyn Attempt>,
+    /// `None` if it is channel 0 of a new session, which is made when there is a route.
+    connection: Option<Arc<Connection>>,
 }
 
 /// A login on its way.
@@ -188,15 +112,15 @@ pub struct Login<'a> {
     pd: Arc<Pd>,
     /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
     patience: Msecs,
-    /// Its turn at the target, while it has one.
-    turn: Cell<Option<Turn>>,
-    /// When its first request was sent, in nanoseconds of the monotonic clock.
-    asked: Cell<Option<i64>>,
+    /// Its permit at the target, while it has one.
+    permit: Cell<Option<Permit>>,
+    /// When its first request was sent.
+    asked: Cell<Option<Ktime>>,
     retired: Retired,
 }
 
 impl<'a> Login<'a> {
-    /// Waits until it is the session's turn at the target. From then on the login is given up when the target
+    /// Waits for a permit at the target. From then on the login is given up when the target
     /// has said nothing for `patience` milliseconds, neither here nor to others. Channels are made in `pd`, and
     /// `owner` hears what happens to them. Sleeps.
     ///
@@ -216,20 +140,20 @@ impl<'a> Login<'a> {
             purpose,
             pd,
             patience,
-            turn: Cell::new(None),
+            permit: Cell::new(None),
             asked: Cell::new(None),
             retired: Retired::new(),
         };
         while !this.is_over() {
             // Whoever ends the session ends the wait.
-            let turn = nexus.waiting.run(|| match this.is_over() {
+            let permit = nexus.waiting.run(|| match this.is_over() {
                 true => Ok(None),
-                false => nexus.turns.take(TURN_MS),
+                false => nexus.throttle.acquire(PERMIT_MS),
             });
-            match turn {
+            match permit {
                 Ok(None) => {}
-                Ok(turn) => {
-                    this.turn.set(turn);
+                Ok(permit) => {
+                    this.permit.set(permit);
                     if purpose != Purpose::More {
                         nexus.status.statistics.login_tries.increment();
                     }
@@ -258,7 +182,7 @@ impl<'a> Login<'a> {
     /// If the first channel fails, or the session ends, or a signal comes.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let memory = |_| LoginFailure::Step("channel list", ENOMEM);
-        let leader = self.lead(Seat::New(0))?;
+        let leader = self.lead(None)?;
         let mut channels = Channels::default();
         channels.push(leader.0.clone()).map_err(memory)?;
         for index in 1..self.nexus.status.geometry.all_channels() {
@@ -277,7 +201,7 @@ impl<'a> Login<'a> {
                 }
             }
         }
-        let others = channels.iter().skip(1).map(Seat::Old);
+        let others = channels.iter().skip(1);
         let mut granted = KVec::new();
         for (_, grant) in self.follow(others, Some(leader))? {
             granted.push(grant, GFP_KERNEL).map_err(memory)?;
@@ -292,9 +216,9 @@ impl<'a> Login<'a> {
     ///
     /// If the first channel fails, or the session ends. Some may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
-        let mut seats = channels.iter().map(Seat::Old);
-        let leader = self.lead(seats.next().ok_or(LoginFailure::Removed)?)?;
-        Ok(self.follow(seats, Some(leader))?.len())
+        let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
+        let leader = self.lead(Some(first))?;
+        Ok(self.follow(others.iter(), Some(leader))?.len())
     }
 
     /// Connects the channels that a session lacks, as far as that succeeds. Sleeps.
@@ -304,13 +228,16 @@ impl<'a> Login<'a> {
     /// If the session ends or has lost its connection.
     pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
-        self.follow(missing.map(Seat::Old), None).map(|_| ())
+        self.follow(missing, None).map(|_| ())
     }
 
     /// Connects the channel that all others belong to. The target drops what it still has of an
-    /// earlier connection.
-    fn lead(&self, seat: Seat<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let leader = self.resolve(seat)?;
+    /// earlier connection. A new session has none of its channels yet.
+    fn lead(
+        &self,
+        connection: Option<&Arc<Connection>>,
+    ) -> Result<(Arc<Connection>, Granted), LoginFailure> {
+        let leader = self.resolve(connection)?;
         self.wait(&leader, "address")?;
         leader.attempt.route()?;
         self.wait(&leader, "route")?;
@@ -320,7 +247,7 @@ impl<'a> Login<'a> {
     /// Connects further channels. Each step is begun for all before any is waited for.
     fn follow<'b>(
         &self,
-        seats: impl Iterator<Item = Seat<'b>>,
+        others: impl Iterator<Item = &'b Arc<Connection>>,
         leader: Option<(Arc<Connection>, Granted)>,
     ) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
         let mut channels = KVec::new();
@@ -330,9 +257,9 @@ impl<'a> Login<'a> {
         }
         let mut wanted = channels.len();
         let mut all = KVec::new();
-        for seat in seats {
+        for connection in others {
             wanted += 1;
-            self.keep(&mut all, self.resolve(seat), &mut lost)?;
+            self.keep(&mut all, self.resolve(Some(connection)), &mut lost)?;
         }
         let mut ready = KVec::new();
         for channel in all {
@@ -354,7 +281,7 @@ impl<'a> Login<'a> {
             self.keep(&mut channels, step, &mut lost)?;
         }
         self.retired.clear();
-        self.turn.set(None);
+        self.permit.set(None);
         match lost {
             Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
             Some(why) => {
@@ -392,24 +319,35 @@ impl<'a> Login<'a> {
         }
     }
 
-    fn resolve<'b>(&self, seat: Seat<'b>) -> Result<Resolving<'b>, LoginFailure> {
-        let attempt = self.nexus.plan.way.attempt(self.nexus, &self.owner)?;
+    fn resolve(&self, connection: Option<&Arc<Connection>>) -> Result<Resolving, LoginFailure> {
+        let attempt = self
+            .nexus
+            .plan
+            .destination
+            .attempt(self.nexus, &self.owner)?;
         attempt.resolve()?;
-        Ok(Resolving { seat, attempt })
+        Ok(Resolving {
+            attempt,
+            connection: connection.cloned(),
+        })
     }
 
     fn connect(
         &self,
-        channel: Resolving<'_>,
+        channel: Resolving,
         multichannel: MultiChannel,
     ) -> Result<Connecting<'_>, LoginFailure> {
         let (geometry, plan) = (&self.nexus.status.geometry, &self.nexus.plan);
-        let Resolving { seat, attempt } = channel;
+        let Resolving {
+            attempt,
+            connection,
+        } = channel;
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
-        let connection = match seat {
-            Seat::New(index) => Channel::new(&self.nexus.status, &self.owner, index, &self.pd)
-                .map_err(queue_pair)?,
-            Seat::Old(connection) => connection.clone(),
+        let connection = match connection {
+            Some(connection) => connection,
+            None => {
+                Channel::new(&self.nexus.status, &self.owner, 0, &self.pd).map_err(queue_pair)?
+            }
         };
         connection.renew();
         connection.connect(attempt.link()).map_err(queue_pair)?;
@@ -425,7 +363,7 @@ impl<'a> Login<'a> {
                 initiator: plan.initiator,
                 target: plan.target,
             },
-            since: monotonic_ns(),
+            since: ktime_get(),
             retired: &self.retired,
         };
         let terms = Terms {
@@ -450,11 +388,11 @@ impl<'a> Login<'a> {
     /// ending, as if by a signal; the target has no request then.
     fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
         let nexus = self.nexus;
-        let now = monotonic_ns();
+        let now = ktime_get();
         let asked = self.asked.get().unwrap_or(now);
         self.asked.set(Some(asked));
         // The channels before this one may have waited in vain.
-        let left = self.patience.saturating_sub(nexus.turns.silence(asked));
+        let left = self.patience.saturating_sub(nexus.throttle.silence(asked));
         let limit = match self.purpose {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
@@ -486,8 +424,8 @@ impl<'a> Login<'a> {
         let connection = from.connection.take().ok_or(LoginFailure::Removed)?;
         connection.disconnect();
         let next = Resolving {
-            seat: Seat::Old(&connection),
             attempt,
+            connection: Some(connection),
         };
         next.attempt.resolve()?;
         self.wait(&next, "address")?;
@@ -553,8 +491,8 @@ impl<'a> Login<'a> {
     }
 
     /// Waits for the end of a step before the request.
-    fn wait(&self, channel: &Resolving<'_>, what: &'static str) -> Result<(), LoginFailure> {
-        self.wait_for(&*channel.attempt, what, monotonic_ns())
+    fn wait(&self, channel: &Resolving, what: &'static str) -> Result<(), LoginFailure> {
+        self.wait_for(&*channel.attempt, what, ktime_get())
             .map(|_| ())
     }
 
@@ -563,7 +501,7 @@ impl<'a> Login<'a> {
         &self,
         attempt: &dyn Attempt,
         what: &'static str,
-        since: i64,
+        since: Ktime,
     ) -> Result<Response, LoginFailure> {
         loop {
             if self.is_over() {
@@ -578,12 +516,12 @@ impl<'a> Login<'a> {
                 Progress::Response(response) => return Ok(response),
                 Progress::Pending => {}
             }
-            let silence = self.nexus.turns.silence(since);
+            let silence = self.nexus.throttle.silence(since);
             if silence >= self.patience && !attempt.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }
-            if silence >= SILENT_TURN_MS {
-                self.turn.set(None);
+            if silence >= SILENCE_MS {
+                self.permit.set(None);
             }
         }
     }

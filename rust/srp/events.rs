@@ -7,16 +7,20 @@ use super::{
         LoginFailure,
         Lost, //
     },
+    ktime::{
+        ktime_get,
+        AtomicKtime,
+        Ktime, //
+    },
     owner::Owner,
     proto::{
         cm_rej::CmRej,
         login_rej::LoginRej,
         redirect::Redirect, //
     },
-    turns::Turns, //
+    throttle::Throttle, //
 };
 use crate::{
-    clock::monotonic_ns,
     rdma::{
         cm::{
             Event,
@@ -34,7 +38,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
             Release, //
         },
         Arc,
@@ -93,13 +96,13 @@ pub enum Progress {
 pub struct Events {
     owner: Arc<dyn Owner>,
     /// Those at the target.
-    turns: Arc<Turns>,
+    throttle: Arc<Throttle>,
     /// The target redirects in Topspin's way.
     topspin: bool,
     /// The channel is in use.
     live: Atomic<bool>,
-    /// Until when the target has asked to wait for its answer, in nanoseconds of the monotonic clock, or 0.
-    until: Atomic<i64>,
+    /// Until when the target has asked to wait for its answer, if it has.
+    until: AtomicKtime,
     #[pin]
     progress: SpinLock<Progress>,
     #[pin]
@@ -107,20 +110,20 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of a connection that is not in use yet. `owner` hears of its end, once it is, and `turns`
+    /// The events of a connection that is not in use yet. `owner` hears of its end, once it is, and `throttle`
     /// whenever the target says something, which redirects in Topspin's way if it is `topspin`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(owner: Arc<dyn Owner>, turns: Arc<Turns>, topspin: bool) -> Result<Arc<Self>> {
+    pub fn new(owner: Arc<dyn Owner>, throttle: Arc<Throttle>, topspin: bool) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 owner,
-                turns,
+                throttle,
                 topspin,
                 live: Atomic::new(false),
-                until: Atomic::new(0),
+                until: AtomicKtime::new(Ktime::MIN),
                 progress <- new_spinlock!(Progress::Pending, "Events::progress"),
                 ended <- Completion::new(),
             }),
@@ -142,14 +145,14 @@ impl Events {
 
     /// The target has asked for time to answer, and it is not over. Any context.
     pub fn is_deferred(&self) -> bool {
-        monotonic_ns() < self.until.load(Relaxed)
+        ktime_get() < self.until.load()
     }
 
     /// The target asks for so many milliseconds. It has them once, so that it has to answer.
     fn defer(&self, ms: u32) {
-        let until = monotonic_ns().saturating_add(i64::from(ms).saturating_mul(1_000_000));
-        if self.until.cmpxchg(0, until, Relaxed).is_ok() {
-            self.turns.hear();
+        let until = ktime_get().add_ms(ms);
+        if self.until.replace(Ktime::MIN, until) {
+            self.throttle.hear();
         }
     }
 
@@ -190,7 +193,7 @@ impl Events {
             event,
             EventKind::Established | EventKind::Rejected | EventKind::Disconnected
         ) {
-            self.turns.hear();
+            self.throttle.hear();
         }
         let failed = matches!(progress, Progress::Failed(_));
         self.end(progress);

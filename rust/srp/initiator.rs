@@ -123,11 +123,11 @@ impl Namespaced for Arc<Sessions> {
 }
 
 /// Takes the events of a device.
-struct Watch {
+struct PortEvents {
     ports: KVec<Arc<Sessions>>,
 }
 
-impl DeviceEventHandler for Watch {
+impl DeviceEventHandler for PortEvents {
     fn device_event(&self, event: DeviceEvent, port: Option<u32>) {
         let concerned = |s: &&Arc<Sessions>| port.is_none_or(|number| s.port().number() == number);
         for sessions in self.ports.iter().filter(concerned) {
@@ -150,7 +150,7 @@ impl DeviceEventHandler for Watch {
 pub struct Ports {
     /// See [`Session::remove`].
     patience: Msecs,
-    events: Option<Pin<KBox<device_event::Registration<Watch>>>>,
+    events: Option<Pin<KBox<device_event::Registration<PortEvents>>>>,
     ports: KVec<Arc<Sessions>>,
     folders: KVec<ClassDevice<Arc<Sessions>>>,
     all: Arc<AllPorts>,
@@ -173,12 +173,18 @@ impl Drop for Ports {
 }
 
 impl Initiator {
-    fn add_port(&self, device: &Device, number: u32, to: &mut Ports, watch: &mut Watch) -> Result {
+    fn add_port(
+        &self,
+        device: &Device,
+        number: u32,
+        to: &mut Ports,
+        events: &mut PortEvents,
+    ) -> Result {
         let port = Port::new(device, number)?;
         let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
         to.folders.reserve(1, GFP_KERNEL)?;
         to.ports.reserve(1, GFP_KERNEL)?;
-        watch.ports.reserve(1, GFP_KERNEL)?;
+        events.ports.reserve(1, GFP_KERNEL)?;
         // Before there is a file to log in by: what is here will be closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
         to.ports.push(sessions.clone(), GFP_KERNEL)?;
@@ -194,7 +200,7 @@ impl Initiator {
             list.retain(|other| !Arc::ptr_eq(other, &sessions));
         })?;
         to.folders.push(folder, GFP_KERNEL)?;
-        watch.ports.push(sessions, GFP_KERNEL)?;
+        events.ports.push(sessions, GFP_KERNEL)?;
         Ok(())
     }
 }
@@ -215,10 +221,10 @@ impl Client for Initiator {
             },
             GFP_KERNEL,
         )?;
-        let mut watch = Watch { ports: KVec::new() };
+        let mut events = PortEvents { ports: KVec::new() };
         for number in device.ports() {
             // The other ports can do without it.
-            if let Err(e) = self.add_port(device, number, &mut all, &mut watch) {
+            if let Err(e) = self.add_port(device, number, &mut all, &mut events) {
                 pr_err!(
                     "{}:{}: the port cannot be used: {}\n",
                     format_args!("{}", device.name()),
@@ -227,9 +233,9 @@ impl Client for Initiator {
                 );
             }
         }
-        let watch = Arc::new(watch, GFP_KERNEL)?;
-        let events = device_event::Registration::new(device.hold()?, watch);
-        all.events = Some(KBox::pin_init(events, GFP_KERNEL)?);
+        let events = Arc::new(events, GFP_KERNEL)?;
+        let registration = device_event::Registration::new(device.hold()?, events);
+        all.events = Some(KBox::pin_init(registration, GFP_KERNEL)?);
         Ok(all)
     }
 

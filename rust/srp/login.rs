@@ -6,10 +6,10 @@ use super::{
     channels::Channels,
     connect::{
         Address,
+        Destination,
         Plan,
         Purpose,
-        Service,
-        Way, //
+        Service, //
     },
     error::LoginFailure,
     geometry::Geometry,
@@ -64,9 +64,9 @@ pub struct Connected<'a> {
     pub transport: &'a Arc<Transport<Session>>,
 }
 
-/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and looks for disks.
+/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and scans for disks.
 /// A login that fails leaves nothing. Sleeps, while the target answers, at most 10 s longer, and for the time
-/// that the midlayer takes to look at the disks.
+/// that the midlayer takes to scan the disks.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub struct Connected<'a> {
 /// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` by an iWARP port, or a device without fast registration
 /// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
 /// - [`LoginFailure::errno`] for a login that failed
-/// - `ECONNRESET` if the connection was lost while the disks were looked for
+/// - `ECONNRESET` if the connection was lost during the scan
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
@@ -88,7 +88,7 @@ pub fn log_in(
             Warning,
             session,
             "login at {} failed: {}",
-            fmt!("{}", session.nexus.plan.way),
+            fmt!("{}", session.nexus.plan.destination),
             format_args!("{why}")
         );
         session.remove(LOG_OUT_PATIENCE_MS);
@@ -111,7 +111,7 @@ fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>
     sessions.begin(options.key(), plan, geometry)
 }
 
-/// Connects the session, adds its host and looks for disks.
+/// Connects the session, adds its host and scans for disks.
 fn connect(
     sessions: &Sessions,
     session: &Arc<Session>,
@@ -145,10 +145,10 @@ fn connect(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.nexus.plan.way),
+        fmt!("{}", session.nexus.plan.destination),
         granted.len()
     );
-    session.look_for_disks()
+    session.scan()
 }
 
 /// Who logs in where.
@@ -161,15 +161,15 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
             format_args!("'ack_timeout={timeout}': the port has the timeouts of TCP"),
         )?;
     }
-    let way = match options.target {
-        Target::Rdma { src, dest } => Way::Rdma(address(port, src, dest)?),
+    let destination = match options.target {
+        Target::Rdma { src, dest } => Destination::Rdma(address(port, src, dest)?),
         Target::Ib {
             dgid,
             pkey,
             service_id,
         } => {
             check_service(port, pkey)?;
-            Way::Ib(Service::new(dgid, pkey, service_id, topspin)?)
+            Destination::Ib(Service::new(dgid, pkey, service_id, topspin)?)
         }
     };
     let sgid = port
@@ -188,7 +188,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         options.initiator_port(sgid.interface_id())
     };
     Ok(Plan {
-        way,
+        destination,
         sgid,
         initiator,
         target: options.target_port(),

@@ -5,7 +5,7 @@
 use super::{
     logic::registration::{
         way,
-        Limits,
+        Thresholds,
         Transfer,
         Way, //
     },
@@ -81,7 +81,7 @@ pub fn prepare<'a>(
     slot: &mut Slot,
     live: &Live<'a>,
     tag: u64,
-    limits: Limits,
+    thresholds: Thresholds,
 ) -> Result<SendWr<'a>> {
     let Slot {
         iu,
@@ -100,7 +100,7 @@ pub fn prepare<'a>(
         Direction::ToDevice => Transfer::Write(len),
         Direction::FromDevice => Transfer::Read(len),
     };
-    let way = way(transfer, limits);
+    let way = way(transfer, thresholds);
     (*to_way, *to_len) = (way, len);
     if way.is_dynamic() {
         let access = match way {

@@ -17,6 +17,7 @@ mod fill;
 mod keep_alive;
 mod loss;
 mod owner;
+mod poll;
 mod queues;
 mod reconnect;
 mod registry;
@@ -25,7 +26,6 @@ mod rescan;
 mod rport;
 mod starving;
 mod upper;
-mod watch;
 
 pub use queues::Queues;
 pub use registry::Registry;
@@ -36,6 +36,7 @@ use ending::ENDING;
 use fill::Fill;
 use keep_alive::KeepAlive;
 use loss::News;
+use poll::Poll;
 use reconnect::Reconnect;
 use removal::{
     Removal,
@@ -46,7 +47,6 @@ use rescan::{
     SCAN, //
 };
 use starving::Starving;
-use watch::Watch;
 
 use super::{
     channels::Channels,
@@ -58,6 +58,7 @@ use super::{
     },
     error::LoginFailure,
     geometry::Geometry,
+    ktime::ktime_get,
     logic::{
         recovery::{
             self,
@@ -69,11 +70,10 @@ use super::{
     port::Port,
     proto::guid::Guid,
     status::Status,
-    turns::Turns,
+    throttle::Throttle,
     waiting::Waiting, //
 };
 use crate::{
-    clock::monotonic_ns,
     rdma::pd::Pd,
     scsi::transport::srp::Rport,
     sync::{
@@ -150,7 +150,7 @@ pub struct Session {
     #[pin]
     rescan: Rescan,
     #[pin]
-    watch: Watch,
+    poll: Poll,
     #[pin]
     starving: Starving,
     #[pin]
@@ -174,7 +174,7 @@ impl Session {
         plan: Plan,
         geometry: Geometry,
         queues: Queues,
-        turns: Arc<Turns>,
+        throttle: Arc<Throttle>,
     ) -> Result<Arc<Self>> {
         let (end, connect) = (queues.ending.clone(), queues.reconnect.clone());
         let remove = queues.removal.clone();
@@ -182,7 +182,7 @@ impl Session {
         let crew = Crew::new(end.clone(), usize::from(hands))?;
         let view = Recovery::new().state().view();
         let status = Status::new(port, plan.target, geometry, view)?;
-        let nexus = Nexus::new(plan, status, turns, Waiting::new(end.clone())?);
+        let nexus = Nexus::new(plan, status, throttle, Waiting::new(end.clone())?);
         let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -202,7 +202,7 @@ impl Session {
                 fill <- Fill::new(connect),
                 keep_alive <- KeepAlive::new(end.clone()),
                 rescan <- Rescan::new(remove),
-                watch <- new_delayed!(end.clone(), "Session::watch"),
+                poll <- new_delayed!(end.clone(), "Session::poll"),
                 starving <- new_delayed!(end.clone(), "Session::starving"),
                 removal <- Removal::new(end),
             }),
@@ -234,7 +234,7 @@ impl Session {
     /// As [`Self::on`], for a caller whose action must not come after another event.
     fn on_locked(&self, recovery: &mut Recovery, event: Event) -> Action {
         let before = recovery.state();
-        let action = recovery.on(event, monotonic_ns());
+        let action = recovery.on(event, ktime_get());
         self.publish(before, recovery.state());
         action
     }
@@ -297,7 +297,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for its turn to log in; see [`Login::new`]. Sleeps.
+    /// Waits for a permit to log in; see [`Login::new`]. Sleeps.
     ///
     /// # Errors
     ///
@@ -324,13 +324,13 @@ impl Session {
 
     /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may
     /// be another one by then. Sleeps.
-    pub fn wait_down(&self) {
+    pub(super) fn wait_down(&self) {
         self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
     /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
     /// milliseconds; a reset of the host has its try. Sleeps.
-    pub fn wait_settled(&self, timeout: Msecs) {
+    fn wait_settled(&self, timeout: Msecs) {
         let _ = self
             .changed
             .wait_timeout(timeout, || self.view().is_settled());

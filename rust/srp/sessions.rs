@@ -13,7 +13,7 @@ use super::{
         Registry,
         Session, //
     },
-    turns::Turns, //
+    throttle::Throttle, //
 };
 use crate::{
     rdma::device_event::DeviceEvent,
@@ -103,13 +103,13 @@ impl Sessions {
         geometry: Geometry,
     ) -> Result<Arc<Session>> {
         let mut list = self.list.lock();
-        let turns = match list
+        let throttle = match list
             .all
             .iter()
-            .find(|s| s.nexus.plan.way.is_like(&plan.way))
+            .find(|s| s.nexus.plan.destination.is_like(&plan.destination))
         {
-            Some(other) => other.nexus.turns.clone(),
-            None => Turns::new()?,
+            Some(other) => other.nexus.throttle.clone(),
+            None => Throttle::new()?,
         };
         let session = Session::new(
             self.port.clone(),
@@ -118,7 +118,7 @@ impl Sessions {
             plan,
             geometry,
             self.queues.clone(),
-            turns,
+            throttle,
         )?;
         if list.closed {
             return Err(ENODEV);

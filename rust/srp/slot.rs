@@ -24,6 +24,7 @@ use crate::{
         mr::Handle, //
     },
     scsi::{
+        self,
         Command,
         ScsiResult, //
     },
@@ -59,13 +60,14 @@ pub struct Slot {
     pub lun: Lun,
     /// Its number on the channel.
     pub index: u16,
-    owner: Owner,
+    tag: scsi::Tag,
 }
 
 impl Slot {
-    /// What blk-mq calls its command.
-    pub fn owner(&self) -> Owner {
-        self.owner
+    /// What blk-mq calls its command. As a rule that is the number of the channel, and that of the slot; not if
+    /// the channel of the hardware queue is missing.
+    pub fn tag(&self) -> scsi::Tag {
+        self.tag
     }
 
     /// The slot with this number, without a command.
@@ -79,7 +81,7 @@ impl Slot {
             len: 0,
             lun: Lun([0; 8]),
             index,
-            owner: Owner {
+            tag: scsi::Tag {
                 hw_queue: 0,
                 index: 0,
             },
@@ -93,27 +95,15 @@ pub struct Cell {
     slot: StateCell<Slot>,
     /// The unit of the command, for those who look for its commands.
     lun: Atomic<u64>,
-    /// The [`Owner`] of the command.
-    owner: Atomic<u32>,
+    /// The [`Slot::tag`] of the command.
+    tag: Atomic<u32>,
     /// The last command that was asked back from the target: [`RECALLED`] and its generation. A
     /// response to it may be on its way, even when another command has the slot.
     recalled: Atomic<u64>,
 }
 
-/// What blk-mq calls a command: its hardware queue, and the tag inside that. As a rule they are the
-/// numbers of the channel and the slot; not if the channel of the hardware queue is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Number of the hardware queue.
-    pub hw_queue: u16,
-    /// Number of the tag.
-    pub index: u16,
-}
-
-impl Owner {
-    fn number(self) -> u32 {
-        u32::from(self.hw_queue) << 16 | u32::from(self.index)
-    }
+fn number(tag: scsi::Tag) -> u32 {
+    u32::from(tag.hw_queue) << 16 | u32::from(tag.index)
 }
 
 /// A command has been recalled.
@@ -131,7 +121,7 @@ impl Cell {
         Self {
             slot: StateCell::new(Word::default().raw(), slot),
             lun: Atomic::new(0),
-            owner: Atomic::new(0),
+            tag: Atomic::new(0),
             recalled: Atomic::new(0),
         }
     }
@@ -144,7 +134,7 @@ impl Cell {
     /// Takes the slot for a new command of the unit `lun`, if it is free. `random` goes into its
     /// generation.
     #[inline]
-    pub fn claim(&self, random: u16, lun: Lun, owner: Owner) -> Option<Held<'_>> {
+    pub fn claim(&self, random: u16, lun: Lun, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
         let mut slot = self.acquire(from, from.claim(random)?)?;
         // Mostly they are those of the command before.
@@ -152,9 +142,9 @@ impl Cell {
             slot.lun = lun;
             self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
         }
-        if slot.owner != owner {
-            slot.owner = owner;
-            self.owner.store(owner.number(), Relaxed);
+        if slot.tag != tag {
+            slot.tag = tag;
+            self.tag.store(number(tag), Relaxed);
         }
         Some(slot)
     }
@@ -213,12 +203,12 @@ impl Cell {
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// The slot has the command of this owner, which has been sent or was to be; returns its state. A slot in Building may
-    /// still have the owner of the command before.
-    pub fn of_owner(&self, owner: Owner) -> Option<Word> {
+    /// The slot has the command with this tag, which has been sent or was to be; returns its state. A slot in Building may
+    /// still have the tag of the command before.
+    pub fn of_tag(&self, tag: scsi::Tag) -> Option<Word> {
         let word = self.word();
         let built = !matches!(word.state(), State::Free | State::Building);
-        (built && self.owner.load(Relaxed) == owner.number()).then_some(word)
+        (built && self.tag.load(Relaxed) == number(tag)).then_some(word)
     }
 
     /// The slot has a command for the unit `lun`, in whatever state; returns that.

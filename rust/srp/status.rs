@@ -5,7 +5,7 @@
 use super::{
     geometry::Geometry,
     logic::{
-        session::State,
+        session::Life,
         view::View, //
     },
     port::{
@@ -130,13 +130,13 @@ impl Status {
     }
 
     /// Where it is in its life.
-    pub fn state(&self) -> State {
+    pub fn life(&self) -> Life {
         self.view().life()
     }
 
     /// The session is being removed, or will be.
     pub fn is_ending(&self) -> bool {
-        self.state().is_ending()
+        self.life().is_ending()
     }
 
     /// Commands are to be failed, because the target has been away for too long.

@@ -13,7 +13,7 @@ use crate::{
     bindings,
     compat,
     scsi::{
-        command::State,
+        command::CmdPriv,
         Busy,
         Command,
         CommandRef,
@@ -35,7 +35,7 @@ use kernel::{
 };
 
 /// How often, a millisecond apart, a command is looked at that the driver says it has given up.
-const SETTLE_TRIES: u32 = 2000;
+const RELEASE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
 pub(in crate::scsi) struct Template<T: Driver>(PhantomData<T>);
@@ -48,7 +48,7 @@ impl<T: Driver> Template<T> {
         info: Some(Self::info_callback),
         // The midlayer puts a scatter list behind it, without a look at its alignment.
         // CAST: A few bytes.
-        cmd_size: size_of::<State>().next_multiple_of(align_of::<bindings::scatterlist>())
+        cmd_size: size_of::<CmdPriv>().next_multiple_of(align_of::<bindings::scatterlist>())
             as ffi::c_uint,
         init_cmd_priv: Some(Self::init_cmd_priv_callback),
         exit_cmd_priv: Some(Self::exit_cmd_priv_callback),
@@ -109,11 +109,11 @@ impl<T: Driver> Template<T> {
         cmd: *mut bindings::scsi_cmnd,
     ) -> ffi::c_int {
         // SAFETY: There are `cmd_size` bytes for the driver behind each command.
-        let state = unsafe { cmd.add(1) }.cast::<State>();
+        let state = unsafe { cmd.add(1) }.cast::<CmdPriv>();
 
         // SAFETY: The bytes are not in use. The size of `struct scsi_cmnd` is a multiple of its alignment, which is
-        // not below that of `State`.
-        unsafe { state.write(State::new()) };
+        // not below that of `CmdPriv`.
+        unsafe { state.write(CmdPriv::new()) };
         0
     }
 
@@ -131,12 +131,12 @@ impl<T: Driver> Template<T> {
         cmd: *mut bindings::scsi_cmnd,
     ) -> ffi::c_int {
         // SAFETY: By the requirements of this function.
-        let state = unsafe { State::of(cmd) };
+        let state = unsafe { CmdPriv::of(cmd) };
 
         let mut tries = 0u32;
         while !state.is_free() {
             tries = tries.saturating_add(1);
-            if tries == SETTLE_TRIES {
+            if tries == RELEASE_TRIES {
                 pr_err!("a SCSI command is still held at removal of its host\n");
             }
             fsleep(Delta::from_millis(1));
@@ -240,7 +240,7 @@ impl<T: Driver> Template<T> {
             Self::handle(cmd, |driver, cmd| {
                 let disposition = driver.abort(cmd);
 
-                if disposition == Disposition::Success && !settled(|| cmd.state().is_free()) {
+                if disposition == Disposition::Success && !wait_until(|| cmd.state().is_free()) {
                     return Disposition::Failed;
                 }
                 disposition
@@ -315,7 +315,7 @@ impl<T: Driver> Template<T> {
             return disposition;
         }
 
-        if settled(|| !Self::is_any_held(cmd, cmd.device().as_raw())) {
+        if wait_until(|| !Self::is_any_held(cmd, cmd.device().as_raw())) {
             disposition
         } else {
             Disposition::Failed
@@ -329,7 +329,7 @@ impl<T: Driver> Template<T> {
     fn wait_released(cmd: &CommandRef<'_>) {
         let released = || cmd.is_reset_ioctl() || !Self::is_any_held(cmd, core::ptr::null_mut());
 
-        if !settled(released) {
+        if !wait_until(released) {
             while !released() {
                 fsleep(Delta::from_millis(100));
             }
@@ -348,7 +348,7 @@ impl<T: Driver> Template<T> {
         unsafe {
             bindings::scsi_host_busy_iter(
                 shost,
-                Some(look_for_held),
+                Some(find_held),
                 (&raw mut search).cast::<ffi::c_void>(),
             )
         };
@@ -416,8 +416,8 @@ impl<T: Driver> Template<T> {
 /// Waits a little for `f` to come true.
 ///
 /// Another CPU may have consumed the command just now and be on its way out of `scsi_done()`.
-fn settled(f: impl Fn() -> bool) -> bool {
-    for _ in 0..SETTLE_TRIES {
+fn wait_until(f: impl Fn() -> bool) -> bool {
+    for _ in 0..RELEASE_TRIES {
         if f() {
             return true;
         }
@@ -427,7 +427,7 @@ fn settled(f: impl Fn() -> bool) -> bool {
     false
 }
 
-/// What [`look_for_held`] looks for and finds.
+/// What [`find_held`] looks for and finds.
 struct Search {
     sdev: *mut bindings::scsi_device,
     held: bool,
@@ -437,14 +437,14 @@ struct Search {
 ///
 /// May only be called by `scsi_host_busy_iter()` for a host of this abstraction, with `data`
 /// pointing to a [`Search`] that nobody else uses.
-unsafe extern "C" fn look_for_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_void) -> bool {
+unsafe extern "C" fn find_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_void) -> bool {
     // SAFETY: By the requirements of this function.
     let search = unsafe { &mut *data.cast::<Search>() };
     // SAFETY: By the requirements of this function the command has a request that is busy.
     let sdev = unsafe { (*cmd).device };
 
     // SAFETY: By the requirements of this function: `init_cmd_priv` was called for all commands.
-    if (search.sdev.is_null() || search.sdev == sdev) && !unsafe { State::of(cmd) }.is_free() {
+    if (search.sdev.is_null() || search.sdev == sdev) && !unsafe { CmdPriv::of(cmd) }.is_free() {
         search.held = true;
     }
     !search.held

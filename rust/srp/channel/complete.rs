@@ -268,7 +268,7 @@ impl Channel {
                 self.end(slot, result);
             }
         }
-        self.settled.complete_all();
+        self.freed.complete_all();
     }
 
     /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
@@ -292,7 +292,7 @@ impl Channel {
             cmd.done(result);
         }
         if self.waiters.load(Relaxed) != 0 {
-            self.settled.complete_all();
+            self.freed.complete_all();
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
                 RESERVE_COMMAND,
                 RESERVE_TSK_MGMT, //
             },
+            probe::Word,
             tag::Tag, //
         },
         proto::{
@@ -36,13 +37,6 @@ use kernel::{
 /// The number of a probe in its tag; a task management request has 0.
 pub(super) const PROBE: u16 = 1;
 
-/// None is out.
-const IDLE: u64 = 0;
-/// Beside the generation in bits 8 to 39: one is out.
-const OUT: u64 = 1;
-/// As [`OUT`], but the target has been told to forget it, and may have.
-const RECALLED: u64 = 2;
-
 /// INQUIRY without room for data: no other command of any use leaves a unit attention for the midlayer
 /// (SAM-5, 5.14).
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
@@ -50,26 +44,30 @@ const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 /// The probe of a channel: a command that changes nothing, for LUN 0, whose answer does not matter, but that there
 /// is one.
 pub struct Probe {
-    /// Memory for the message; the word is one of the above.
+    /// Memory for the message; the word is a [`Word`].
     cell: StateCell<Chunk>,
-    /// Commands of the channel that had ended at the last look.
+    /// Commands of the channel that had ended at the last test.
     ended: Atomic<i32>,
-}
-
-const fn word(generation: u32, state: u64) -> u64 {
-    (generation as u64) << 8 | state
 }
 
 impl Probe {
     /// None is out; messages are written to `iu`.
     pub fn new(iu: Chunk) -> Self {
         Self {
-            cell: StateCell::new(IDLE, iu),
+            cell: StateCell::new(Word::IDLE.raw(), iu),
             ended: Atomic::new(0),
         }
     }
 
-    /// No command has ended since the last look; `ended` is the number of those that have. For the session's timer only.
+    fn word(&self) -> Word {
+        Word::from_raw(self.cell.load().0)
+    }
+
+    fn transition(&self, from: Word, to: Word) -> bool {
+        self.cell.transition(from.raw(), to.raw())
+    }
+
+    /// No command has ended since the last call; `ended` is the number of those that have. For the session's timer only.
     pub fn is_idle(&self, ended: i32) -> bool {
         let before = self.ended.load(Relaxed);
         self.ended.store(ended, Relaxed);
@@ -102,16 +100,18 @@ impl Probe {
         }
         // CAST: Any 32 bits will do.
         let generation = random_u64() as u32;
-        let out = word(generation, OUT);
-        let before = self.cell.load().0;
-        let free = before == IDLE || before & 0xff == RECALLED;
-        let Some(mut iu) = free.then(|| self.cell.acquire(before, out)).flatten() else {
+        let out = Word::out(generation);
+        let before = self.word();
+        if !before.is_free() {
+            return Err(Lost::KeepAlive);
+        }
+        let Some(mut iu) = self.cell.acquire(before.raw(), out.raw()) else {
             return Err(Lost::KeepAlive);
         };
         let Some(tag) = Tag::tsk_mgmt(generation, connection.index(), PROBE)
             .filter(|_| connection.take_credit(reserve))
         else {
-            iu.release(IDLE);
+            iu.release(Word::IDLE.raw());
             return Ok(false);
         };
         let inquiry = Cmd {
@@ -125,7 +125,7 @@ impl Probe {
                 .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
-        iu.release(out);
+        iu.release(out.raw());
         wr.and_then(|wr| wr.post(true))
             .map(|()| true)
             .map_err(Lost::Post)
@@ -134,22 +134,21 @@ impl Probe {
     /// Takes an answer. Returns whether it belongs to the probe that is out.
     pub fn answer(&self, tag: Tag) -> bool {
         let generation = tag.generation();
-        [OUT, RECALLED]
-            .iter()
-            .any(|&state| self.cell.transition(word(generation, state), IDLE))
+        self.transition(Word::out(generation), Word::IDLE)
+            || self.transition(Word::recalled(generation), Word::IDLE)
     }
 
     /// The unit has been reset: no answer need come to the probe that is out. One may have crossed that.
     pub fn recall(&self, lun: Lun) {
-        let now = self.cell.load().0;
-        if lun == Lun::default() && now & 0xff == OUT {
+        let now = self.word();
+        if let Some(recalled) = now.recall().filter(|_| lun == Lun::default()) {
             // If it was answered meanwhile, none is out.
-            let _ = self.cell.transition(now, now ^ OUT ^ RECALLED);
+            let _ = self.transition(now, recalled);
         }
     }
 
     /// The queue pair of what was under way is gone. Nobody must begin to send.
     pub fn reset(&self) {
-        self.cell.transition(self.cell.load().0, IDLE);
+        self.transition(self.word(), Word::IDLE);
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     srp::{
         log::session_log_ratelimited,
         logic::{
-            session::State as SessionState,
+            session::Life,
             slot::Event, //
         }, //
     },
@@ -62,13 +62,13 @@ impl Channel {
     /// Says what happens to a command while there is no connection.
     #[cold]
     pub(super) fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
-        let result = match self.status.state() {
-            SessionState::Live | SessionState::Recovering if self.status.is_failing() => {
+        let result = match self.status.life() {
+            Life::Live | Life::Recovering if self.status.is_failing() => {
                 ScsiResult::DID_TRANSPORT_FAILFAST
             }
             // The midlayer holds commands back; this is one that it had let through before, or one
             // of the error handler, which tries again.
-            SessionState::Live | SessionState::Recovering => {
+            Life::Live | Life::Recovering => {
                 return self.busy(cmd);
             }
             _ => ScsiResult::DID_NO_CONNECT,

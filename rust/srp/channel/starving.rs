@@ -12,7 +12,7 @@ use crate::{
         credit,
         slot::State,
         starving::{
-            Look,
+            Sample,
             Starving,
             Verdict, //
         }, //
@@ -27,30 +27,30 @@ use kernel::{
 };
 
 /// A [`Starving`], changed by the session's timer, and while that does not run by the end of the connection.
-pub(super) struct Watch {
+pub(super) struct History {
     ended: Atomic<i32>,
     refused: Atomic<i32>,
-    looks: Atomic<u32>,
+    periods: Atomic<u32>,
 }
 
-impl Watch {
+impl History {
     /// Nothing is known.
     pub(super) fn new() -> Self {
         Self {
             ended: Atomic::new(0),
             refused: Atomic::new(0),
-            looks: Atomic::new(0),
+            periods: Atomic::new(0),
         }
     }
 
     /// What waited then has another connection to wait for.
     pub(super) fn reset(&self) {
-        self.looks.store(0, Relaxed);
+        self.periods.store(0, Relaxed);
     }
 }
 
 impl Channel {
-    /// Gives a command back that there is no credit for, and has the session look whether one comes. Any
+    /// Gives a command back that there is no credit for, and has the session check whether one comes. Any
     /// context.
     #[cold]
     #[inline(never)]
@@ -60,18 +60,18 @@ impl Channel {
         self.busy(cmd)
     }
 
-    /// Looks whether commands wait for a credit that does not come. For the session's timer only.
-    pub fn look_for_credits(&self) -> Verdict {
+    /// Checks whether commands wait for a credit that does not come. For the session's timer only.
+    pub fn check_credits(&self) -> Verdict {
         if !self.is_open() {
             return Verdict::Rest;
         }
-        // A command that is being built is one that will be refused, or the next look finds it.
+        // A command that is being built is one that will be refused, or the next check finds it.
         let out = self
             .slots
             .iter()
             .any(|cell| !matches!(cell.word().state(), State::Free | State::Building));
         // In this order: whoever frees a slot has given the credit and counted the end before.
-        let now = Look {
+        let now = Sample {
             stuck: !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none(),
             ended: self.ended(),
             // CAST: Modulo 2^32.
@@ -80,12 +80,12 @@ impl Channel {
         let before = Starving {
             ended: self.starving.ended.load(Relaxed),
             refused: self.starving.refused.load(Relaxed),
-            looks: self.starving.looks.load(Relaxed),
+            periods: self.starving.periods.load(Relaxed),
         };
-        let (after, verdict) = before.look(now);
+        let (after, verdict) = before.next(now);
         self.starving.ended.store(after.ended, Relaxed);
         self.starving.refused.store(after.refused, Relaxed);
-        self.starving.looks.store(after.looks, Relaxed);
+        self.starving.periods.store(after.periods, Relaxed);
         verdict
     }
 }

@@ -24,8 +24,7 @@ use crate::{
             tag::Tag, //
         },
         mapping,
-        proto::ids::Lun,
-        slot::Owner, //
+        proto::ids::Lun, //
     }, //
 };
 use kernel::{
@@ -51,18 +50,17 @@ impl Connection {
         if self.is_lost() {
             return self.refuse(cmd);
         }
-        let scsi::Tag { hw_queue, index } = tag;
+        let index = tag.index;
         let Some(cell) = self.slots.get(usize::from(index)) else {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
         let random = random_u16();
-        let owner = Owner { hw_queue, index };
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
         // whose channel is missing.
-        match cell.claim(random, Lun(cmd.lun()), owner) {
+        match cell.claim(random, Lun(cmd.lun()), tag) {
             Some(slot) => self.send(&posting, cmd, slot, index),
-            None => self.queue_anywhere(&posting, cmd, random, owner),
+            None => self.queue_anywhere(&posting, cmd, random, tag),
         }
     }
 
@@ -74,11 +72,11 @@ impl Connection {
         posting: &rcu::Guard,
         cmd: Command,
         random: u16,
-        owner: Owner,
+        tag: scsi::Tag,
     ) -> Result<(), Rejected> {
         let lun = Lun(cmd.lun());
         let mut slots = (0u16..).zip(&self.slots);
-        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, owner)?))) {
+        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, tag)?))) {
             Some((index, slot)) => self.send(posting, cmd, slot, index),
             None => self.busy(cmd),
         }
@@ -102,14 +100,14 @@ impl Connection {
             slot.release_after(Event::Cancel);
             return self.busy(cmd);
         }
-        let limits = registration::Limits {
+        let thresholds = registration::Thresholds {
             immediate: self.immediate.load(Relaxed),
             static_read: self.status.geometry.static_read,
         };
         let prepared = match Tag::command(slot.word().generation(), self.index, index) {
             Some(tag) => self
                 .live(posting)
-                .and_then(|live| mapping::prepare(&mut slot, &live, tag.to_wire(), limits)),
+                .and_then(|live| mapping::prepare(&mut slot, &live, tag.to_wire(), thresholds)),
             None => Err(EINVAL),
         };
         let wr = match prepared {

@@ -12,7 +12,12 @@ use crate::{
         logic::{
             credit::RESERVE_TSK_MGMT,
             session::TSK_MGMT_TIMEOUT_MS,
-            tag::Tag, //
+            tag::Tag,
+            task::{
+                self,
+                State,
+                Word, //
+            }, //
         },
         proto::{
             ids::Lun,
@@ -35,58 +40,29 @@ use kernel::{
     sync::rcu, //
 };
 
-/// No request is under way.
-const IDLE: u64 = 0;
-/// A request waits for its answer.
-const WAITING: u64 = 1;
-/// The answer is there, its code in bits 2 to 10.
-const ANSWERED: u64 = 2;
-/// The request was given up. Until the answer comes, its message may still be on its way, so there
-/// is no other request.
-const STUCK: u64 = 3;
-
-/// The code of an answer without one.
-const NO_CODE: u64 = 0x100;
-
 /// The task management request of a channel.
 pub struct Task {
-    /// Memory for the message; the word is one of the states above, and from bit 16 on the
-    /// generation of the last request.
+    /// Memory for the message; the word is a [`Word`].
     cell: StateCell<Chunk>,
     /// The state has changed.
     changed: Pin<KBox<WaitQueue>>,
-}
-
-const fn word(generation: u32, state: u64) -> u64 {
-    (generation as u64) << 16 | state
-}
-
-const fn code(status: TmfStatus) -> u64 {
-    match status {
-        TmfStatus::Complete => 0,
-        TmfStatus::InvalidFields => 2,
-        TmfStatus::NotSupported => 4,
-        TmfStatus::Failed => 5,
-        TmfStatus::Unknown(code) => code as u64,
-        TmfStatus::Missing => NO_CODE,
-    }
-}
-
-const fn status(word: u64) -> TmfStatus {
-    match word >> 2 & 0x1ff {
-        NO_CODE => TmfStatus::Missing,
-        // CAST: It came from a byte.
-        code => TmfStatus::new(code as u8),
-    }
 }
 
 impl Task {
     /// No request is under way; messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
-            cell: StateCell::new(IDLE, iu),
+            cell: StateCell::new(Word::default().raw(), iu),
             changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
         })
+    }
+
+    fn word(&self) -> Word {
+        Word::from_raw(self.cell.load().0)
+    }
+
+    fn transition(&self, from: Word, to: Word) -> bool {
+        self.cell.transition(from.raw(), to.raw())
     }
 
     /// Sends a request and waits for the answer, at most 5 s, after at most 5 s for an earlier one.
@@ -109,7 +85,7 @@ impl Task {
             connection.host(),
             connection.index(),
             tag,
-            result.map_or_else(|e| e.to_errno(), |status| code(status) as i32),
+            result.map_or_else(|e| e.to_errno(), |status| i32::from(task::code(status))),
         ));
         result
     }
@@ -123,20 +99,20 @@ impl Task {
         task_tag: u64,
         sent: &mut u64,
     ) -> Result<TmfStatus> {
-        let mut before = 0;
-        if !self.wait(connection, |now| {
+        let mut before = Word::default();
+        let free = self.wait(connection, |now| {
             before = now;
-            now & 3 == IDLE || now & 3 == STUCK
-        })? || before & 3 == STUCK
-        {
+            matches!(now.state(), State::Idle | State::Stuck)
+        })?;
+        if !free || before.state() == State::Stuck {
             return Err(EBUSY);
         }
         // CAST: Any 32 bits will do, but not the last ones.
         let mut generation = random_u64() as u32;
-        if u64::from(generation) == before >> 16 {
+        if generation == before.generation() {
             generation = generation.wrapping_add(1);
         }
-        let (waiting, idle) = (word(generation, WAITING), word(generation, IDLE));
+        let (waiting, idle) = (Word::waiting(generation), Word::idle(generation));
         let tag = Tag::tsk_mgmt(generation, connection.index(), 0).ok_or(EINVAL)?;
         {
             let posting = rcu::read_lock();
@@ -144,9 +120,12 @@ impl Task {
                 return Err(ENOTCONN);
             }
             // Somebody else may have been faster; then it is his turn.
-            let mut iu = self.cell.acquire(before, waiting).ok_or(EBUSY)?;
+            let mut iu = self
+                .cell
+                .acquire(before.raw(), waiting.raw())
+                .ok_or(EBUSY)?;
             if !connection.take_credit(RESERVE_TSK_MGMT) {
-                iu.release(idle);
+                iu.release(idle.raw());
                 return Err(EBUSY);
             }
             let request = TskMgmt {
@@ -161,7 +140,7 @@ impl Task {
                     .and_then(|live| live.send(&mut iu, len)),
                 Err(_) => Err(EINVAL),
             };
-            iu.release(waiting);
+            iu.release(waiting.raw());
             *sent = tag.to_wire();
             trace!(task(
                 connection.host(),
@@ -177,33 +156,31 @@ impl Task {
             }
         }
         let changed = self.wait(connection, |now| now != waiting)?;
-        if !changed && self.cell.transition(waiting, word(generation, STUCK)) {
+        if !changed && self.transition(waiting, Word::stuck(generation)) {
             return Err(ETIMEDOUT);
         }
-        let answer = self.cell.load().0;
-        if answer >> 16 != u64::from(generation) || answer & 3 != ANSWERED {
-            // The connection was lost, and there may be another one already.
-            return Err(ENOTCONN);
-        }
-        self.cell.transition(answer, idle);
+        let now = self.word();
+        // Without it the connection was lost, and there may be another one already.
+        let status = now.answer(generation).ok_or(ENOTCONN)?;
+        self.transition(now, idle);
         self.changed.wake_all();
-        Ok(status(answer))
+        Ok(status)
     }
 
     /// Sends a logout, after which there will be no other request, unless one is under way. Returns
     /// whether it has.
     pub fn log_out(&self, connection: &Connection) -> bool {
         let posting = rcu::read_lock();
-        let now = self.cell.load().0;
-        if connection.is_lost() || now & 3 != IDLE {
+        let (now, stuck) = (self.word(), Word::stuck(0));
+        if connection.is_lost() || now.state() != State::Idle {
             return false;
         }
-        let Some(mut iu) = self.cell.acquire(now, word(0, STUCK)) else {
+        let Some(mut iu) = self.cell.acquire(now.raw(), stuck.raw()) else {
             return false;
         };
         // Without a credit there is no buffer for it.
         if !connection.take_credit(RESERVE_TSK_MGMT) {
-            iu.release(now);
+            iu.release(now.raw());
             return false;
         }
         let wr = match misc::i_logout(iu.bytes_mut(), random_u64()) {
@@ -212,7 +189,7 @@ impl Task {
                 .and_then(|live| live.send(&mut iu, len)),
             Err(_) => Err(EINVAL),
         };
-        iu.release(word(0, STUCK));
+        iu.release(stuck.raw());
         match wr.and_then(|wr| wr.post_last()) {
             Ok(()) => true,
             Err(e) => {
@@ -225,7 +202,7 @@ impl Task {
     /// The queue pair of what was under way is gone. Nobody must begin to post.
     pub fn reset(&self) {
         // Only a waiter that gives up can be faster, once.
-        while !self.cell.transition(self.cell.load().0, IDLE) {}
+        while !self.transition(self.word(), Word::default()) {}
         self.changed.wake_all();
     }
 
@@ -234,11 +211,11 @@ impl Task {
     /// # Errors
     ///
     /// `ENOTCONN` if the connection is or gets lost.
-    fn wait(&self, connection: &Connection, mut done: impl FnMut(u64) -> bool) -> Result<bool> {
+    fn wait(&self, connection: &Connection, mut done: impl FnMut(Word) -> bool) -> Result<bool> {
         let mut lost = false;
         let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
             lost = connection.is_lost();
-            lost || done(self.cell.load().0)
+            lost || done(self.word())
         });
         if lost {
             return Err(ENOTCONN);
@@ -249,11 +226,9 @@ impl Task {
     /// Takes an answer. Returns whether it belongs to a request, even one that was given up.
     pub fn answer(&self, tag: Tag, status: TmfStatus) -> bool {
         let generation = tag.generation();
-        let answered = word(generation, ANSWERED | code(status) << 2);
-        let done = self.cell.transition(word(generation, WAITING), answered)
-            || self
-                .cell
-                .transition(word(generation, STUCK), word(generation, IDLE));
+        let answered = Word::answered(generation, status);
+        let done = self.transition(Word::waiting(generation), answered)
+            || self.transition(Word::stuck(generation), Word::idle(generation));
         self.changed.wake_all();
         done
     }

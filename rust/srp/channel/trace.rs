@@ -80,7 +80,7 @@ macro_rules! events {
 events! {
     /// The command of a slot is posted now.
     send(channel: &Channel, slot: &Slot, word: Word) {
-        let owner = slot.owner();
+        let blk_mq = slot.tag();
         let cmd = slot.handle.get();
         let [cdb_high, cdb_low] = cmd.map_or([0; 2], |cmd| cdb(cmd.cdb()));
         trace::send::log(
@@ -88,8 +88,8 @@ events! {
             channel.index(),
             tag(channel, word, slot),
             lun(slot.lun),
-            owner.hw_queue,
-            owner.index,
+            blk_mq.hw_queue,
+            blk_mq.index,
             cdb_high,
             cdb_low,
             cmd.map_or(0, |cmd| cmd.data_len()),

@@ -5,6 +5,7 @@
 use super::attempt::Attempt;
 use crate::srp::{
     channel::Connection,
+    ktime::Ktime,
     proto::login::Requested, //
 };
 use core::cell::Cell;
@@ -18,8 +19,8 @@ pub(super) struct Connecting<'a> {
     pub(super) attempt: Arc<dyn Attempt>,
     pub(super) connection: Option<Arc<Connection>>,
     pub(super) requested: Requested,
-    /// When the request was sent, in nanoseconds of the monotonic clock.
-    pub(super) since: i64,
+    /// When the request was sent.
+    pub(super) since: Ktime,
     pub(super) retired: &'a Retired,
 }
 

@@ -103,7 +103,7 @@ enum Stage {
     /// Nothing was begun.
     Begin,
     /// The path is being looked up.
-    Looking(Lookup),
+    Resolving(Lookup),
     /// The path is known.
     Found(Path),
     /// The request is under way to this port; whether it is for the first channel.
@@ -166,7 +166,7 @@ impl Ib {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
         let port = nexus.status.port();
         let events =
-            Events::new(owner.clone(), nexus.turns.clone(), nexus.is_topspin()).map_err(step)?;
+            Events::new(owner.clone(), nexus.throttle.clone(), nexus.is_topspin()).map_err(step)?;
         let id = Id::new(port.device(), port.number(), to.pkey, events.clone()).map_err(step)?;
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -213,7 +213,7 @@ impl Attempt for Ib {
             };
             let lookup = Lookup::start(device, number, &rec, RESOLVE_TIMEOUT_MS)
                 .map_err(LoginFailure::Path)?;
-            *stage = Stage::Looking(lookup);
+            *stage = Stage::Resolving(lookup);
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Attempt for Ib {
     fn wait(&self, timeout: Msecs) -> Progress {
         let mut stage = self.stage.lock();
         let found = match &*stage {
-            Stage::Looking(lookup) => lookup.wait(timeout),
+            Stage::Resolving(lookup) => lookup.wait(timeout),
             Stage::Begin | Stage::Found(_) => return Progress::Done,
             Stage::Asked(..) => {
                 drop(stage);
@@ -285,7 +285,7 @@ impl Attempt for Ib {
                 e => LoginFailure::Step("queue pair", e),
             })?;
         if let (Stage::Asked(path, true), Some(service)) =
-            (&*self.stage.lock(), self.nexus.plan.way.service())
+            (&*self.stage.lock(), self.nexus.plan.destination.service())
         {
             *service.reached.lock() = Gid(path.dgid());
         }

@@ -3,12 +3,12 @@
 //! What all logins of a session go by.
 
 use super::{
-    Plan,
-    Way, //
+    Destination,
+    Plan, //
 };
 use crate::srp::{
     status::Status,
-    turns::Turns,
+    throttle::Throttle,
     waiting::Waiting, //
 };
 use kernel::{
@@ -30,7 +30,7 @@ pub struct Nexus {
     /// The session's.
     pub status: Arc<Status>,
     /// Shared with those who log in at the same place.
-    pub turns: Arc<Turns>,
+    pub throttle: Arc<Throttle>,
     /// The thread that connects.
     pub waiting: Arc<Waiting>,
     /// See [`Self::need_descriptors`].
@@ -41,11 +41,16 @@ pub struct Nexus {
 
 impl Nexus {
     /// One where nobody has logged in yet.
-    pub fn new(plan: Plan, status: Arc<Status>, turns: Arc<Turns>, waiting: Arc<Waiting>) -> Self {
+    pub fn new(
+        plan: Plan,
+        status: Arc<Status>,
+        throttle: Arc<Throttle>,
+        waiting: Arc<Waiting>,
+    ) -> Self {
         Self {
             plan,
             status,
-            turns,
+            throttle,
             waiting,
             descriptors: Atomic::new(0),
             time_allowed: Atomic::new(0),
@@ -76,6 +81,6 @@ impl Nexus {
 
     /// The target redirects in Topspin's way.
     pub fn is_topspin(&self) -> bool {
-        matches!(&self.plan.way, Way::Ib(service) if service.topspin)
+        matches!(&self.plan.destination, Destination::Ib(service) if service.topspin)
     }
 }

@@ -102,7 +102,7 @@ impl Rdma {
         to: &Address,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
-        let events = Events::new(owner.clone(), nexus.turns.clone(), false).map_err(step)?;
+        let events = Events::new(owner.clone(), nexus.throttle.clone(), false).map_err(step)?;
         let id = Id::new(&to.net, events.clone()).map_err(step)?;
         let plan = &nexus.plan;
         if let Some(tos) = plan.tos {
@@ -145,7 +145,7 @@ impl Attempt for Rdma {
 
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
         if let (MultiChannel::Single, Some(address)) =
-            (what.multichannel, self.nexus.plan.way.address())
+            (what.multichannel, self.nexus.plan.destination.address())
         {
             *address.bound.lock() = self.id.src_addr();
         }

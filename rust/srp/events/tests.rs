@@ -56,6 +56,10 @@ use crate::{
             Lost,
             Violation, //
         },
+        ktime::{
+            ktime_get,
+            Ktime, //
+        },
         logic::{
             recovery::{
                 Action,
@@ -63,7 +67,7 @@ use crate::{
                 Event,
                 Reset, //
             },
-            session::State,
+            session::Life,
             strikes::Strikes, //
         },
         session::Session,
@@ -123,7 +127,7 @@ impl Scene {
     fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
         let session = self.stand.session(&self.target, more)?;
         let nexus = &session.nexus;
-        let events = Events::new(session.clone(), nexus.turns.clone(), nexus.is_topspin())?;
+        let events = Events::new(session.clone(), nexus.throttle.clone(), nexus.is_topspin())?;
         let result = act(&session, &events);
         self.stand.end(&session);
         result
@@ -142,7 +146,7 @@ impl Scene {
             bring(events);
             ends(events, end)?;
             check!(!session.is_lost());
-            check_eq!(session.state(), State::Connecting);
+            check_eq!(session.life(), Life::Connecting);
             Ok(())
         })?;
         self.with(more, |session, events| {
@@ -432,20 +436,20 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
 /// It has the time that it asks for first, and no more.
 fn a_target_that_asks_for_time(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, events| {
-        let begun = monotonic_ns();
-        let passed = || (monotonic_ns() - begun) / 1_000_000;
+        let begun = ktime_get();
+        let passed = || ktime_get().ms_since(begun);
         check!(!events.is_deferred());
         told(events, ib_cm::Event::Later(200));
         check!(events.is_deferred());
         // It is heard, once.
-        check!(session.nexus.turns.silence(i64::MIN) < 200);
+        check!(session.nexus.throttle.silence(Ktime::MIN) < 200);
         while events.is_deferred() {
             told(events, ib_cm::Event::Later(70_000));
             fsleep(Delta::from_millis(10));
             check!(passed() < 10_000);
         }
         check!(passed() >= 200);
-        check!(session.nexus.turns.silence(i64::MIN) >= 200);
+        check!(session.nexus.throttle.silence(Ktime::MIN) >= 200);
         told(events, ib_cm::Event::Later(70_000));
         check!(!events.is_deferred());
         Ok(())
@@ -454,7 +458,7 @@ fn a_target_that_asks_for_time(soft: &Soft) -> Result {
 
 fn violations_of_a_new_connection(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
-        session.look_for_disks().map_err(|why| why.errno())?;
+        session.scan().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
         session.wait_down();
         let automatic = true;
@@ -482,7 +486,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
 /// Who waits for the end of a connection may run when there is another one.
 fn a_late_waiter(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
-        session.look_for_disks().map_err(|why| why.errno())?;
+        session.scan().map_err(|why| why.errno())?;
         session.wait_down();
         session.fail(Lost::HostReset);
         session.wait_down();
@@ -494,7 +498,7 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check_eq!(session.recovery().state().reset, Reset::Tried);
         check_eq!(session.on(Event::Connected), Action::Take);
         check_eq!(session.commit(), Ok(()));
-        check_eq!(session.on(Event::Returned), Action::LookAfter);
+        check_eq!(session.on(Event::Returned), Action::StartTimers);
         check_eq!(session.recovery().state().reset, Reset::None);
         check!(!session.is_lost());
         session.wait_down();
@@ -505,9 +509,9 @@ fn a_late_waiter(soft: &Soft) -> Result {
 /// Disks are looked for at once, also when the machine has not been up for the interval between two looks.
 fn the_first_report(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
-        session.look_for_disks().map_err(|why| why.errno())?;
+        session.scan().map_err(|why| why.errno())?;
         let never = session.last_scan();
-        session.look_again();
+        session.begin_rescan();
         for _ in 0..100 {
             if session.last_scan() != never {
                 return Ok(());
@@ -522,15 +526,15 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     let scene = Scene::new(soft)?;
     scene.with("", |session, events| {
         // Without a host there are no disks to look for.
-        session.look_for_disks().map_err(|why| why.errno())?;
-        check_eq!(session.state(), State::Live);
+        session.scan().map_err(|why| why.errno())?;
+        check_eq!(session.life(), Life::Live);
         events.go_live()?;
         told(events, ib_cm::Event::TimewaitExit);
-        check_eq!((session.state(), session.is_lost()), (State::Live, false));
+        check_eq!((session.life(), session.is_lost()), (Life::Live, false));
         told(events, ib_cm::Event::Disconnected);
         check_eq!(
-            (session.state(), session.is_lost()),
-            (State::Recovering, true)
+            (session.life(), session.is_lost()),
+            (Life::Recovering, true)
         );
         Ok(())
     })?;
@@ -540,7 +544,7 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Disconnected);
         check!(session.is_ending());
         scene.stand.sessions.wait_gone(session);
-        check_eq!(session.state(), State::Gone);
+        check_eq!(session.life(), Life::Gone);
         Ok(())
     })
 }

@@ -11,10 +11,7 @@ use crate::{
             Address,
             Service, //
         },
-        proto::guid::{
-            Gid,
-            Guid, //
-        },
+        proto::guid::Guid,
     },
     sysfs::{
         attribute_group,
@@ -23,22 +20,10 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What was said or found out at login, for those who ask.
-pub struct Facts {
-    /// Extension of the target's port identifier.
-    pub id_ext: Guid,
-    /// GUID of the target's I/O controller.
-    pub ioc_guid: Guid,
-    /// GID of our port.
-    pub sgid: Gid,
+/// Options of the login that nothing but the files needs.
+pub struct LoginOptions {
     /// Completion vector of the first channel.
     pub comp_vector: u32,
-    /// Retries of the transport.
-    pub tl_retry_count: u8,
-    /// Exponent of the transport's acknowledgement timeout, if chosen.
-    pub ack_timeout: Option<u8>,
-    /// Type of service, if chosen.
-    pub tos: Option<u8>,
     /// Descriptors in a message.
     pub cmd_sg_entries: u8,
     /// Whether a descriptor table might be only partly in the message. It never is.
@@ -48,11 +33,11 @@ pub struct Facts {
 attribute_group! {
     /// The files of a host.
     pub static HOST_ATTRIBUTES: Host<Io> {
-        id_ext: 0o444, show = |io: &Io, page| line(page, io.facts().id_ext);
-        ioc_guid: 0o444, show = |io: &Io, page| line(page, io.facts().ioc_guid);
+        id_ext: 0o444, show = |io: &Io, page| line(page, io.id_ext());
+        ioc_guid: 0o444, show = |io: &Io, page| line(page, io.ioc_guid());
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
         pkey: 0o444, show = show_pkey;
-        sgid: 0o444, show = |io: &Io, page| line(page, io.facts().sgid);
+        sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
         dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
@@ -63,12 +48,12 @@ attribute_group! {
         local_ib_device: 0o444, show = |io: &Io, page| line(page, io.port().device().name());
         ch_count: 0o444, show = |io: &Io, page| line(page, io.channels());
         requested_ch_count: 0o444, show = |io: &Io, page| line(page, io.requested_channels());
-        comp_vector: 0o444, show = |io: &Io, page| line(page, io.facts().comp_vector);
-        tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.facts().tl_retry_count);
-        ack_timeout: 0o444, show = |io: &Io, page| line(page, io.facts().ack_timeout.ok_or(ENOENT)?);
-        tos: 0o444, show = |io: &Io, page| line(page, io.facts().tos.ok_or(ENOENT)?);
-        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.facts().cmd_sg_entries);
-        allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.facts().allow_ext_sg);
+        comp_vector: 0o444, show = |io: &Io, page| line(page, io.options().comp_vector);
+        tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.plan().retry_count);
+        ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
+        tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
+        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.options().cmd_sg_entries);
+        allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.options().allow_ext_sg);
         last_error: 0o444, show = show_last_error;
         "statistics" {
             commands: 0o444, show = |io: &Io, page| row(page, io, Counts::commands);
@@ -130,10 +115,10 @@ fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
 
 /// As [`service`], for the other connection manager.
 fn address(io: &Io) -> Result<&Address> {
-    io.way().address().ok_or(ENOENT)
+    io.plan().destination.address().ok_or(ENOENT)
 }
 
 /// The files are there, because scripts look for them, but an RDMA/CM login has nothing to show.
 fn service(io: &Io) -> Result<&Service> {
-    io.way().service().ok_or(ENOENT)
+    io.plan().destination.service().ok_or(ENOENT)
 }

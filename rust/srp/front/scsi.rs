@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The SCSI host of a session: commands in, error handling.
+//! The SCSI host of a session: what the midlayer asks, in the words of the session and its channels.
 
 use super::host::{
-    Facts,
+    LoginOptions,
     HOST_ATTRIBUTES, //
 };
 use crate::{
     scsi::{
-        self,
         transport,
         Busy,
         Command,
@@ -26,45 +25,21 @@ use crate::{
             Counts, //
         },
         channels::Channels,
-        connect::Way,
-        error::{
-            Lost,
-            Trouble, //
-        },
-        log::session_log_ratelimited,
-        logic::{
-            session::{
-                State,
-                TSK_MGMT_TIMEOUT_MS, //
-            },
-            slot::{
-                State as SlotState,
-                Word, //
-            },
-            tag::Tag, //
-        },
+        connect::Plan,
+        error::Trouble,
         login::Connected,
         port::Port,
         proto::{
+            guid::Guid,
             ids::Lun,
-            options::Options,
-            tmf::{
-                Function,
-                TmfStatus,
-                NO_TASK, //
-            }, //
+            options::Options, //
         },
         session::{
             Session,
             Upper, //
         },
-        slot::{
-            Cell,
-            Owner, //
-        },
         statistics::Statistics, //
     },
-    sync::synchronize_rcu,
     sysfs::AttributeGroup, //
 };
 use kernel::{
@@ -73,20 +48,15 @@ use kernel::{
         CStr,
         CString, //
     },
-    sync::Arc,
-    time::Msecs, //
+    sync::Arc, //
 };
 
-/// A reset of the host waits so long for the next connection: for its turn, and for a target that is silent.
-const RESET_TIMEOUT_MS: Msecs = 60_000;
-
-/// What the callbacks of a host need: the session and its connections. The number of a connection is that of its
-/// hardware queue.
+/// What the callbacks of a host need: the session and its channels.
 pub struct Io {
     session: Arc<Session>,
-    connections: Arc<Channels>,
+    channels: Arc<Channels>,
     target_can_queue: u32,
-    facts: Facts,
+    options: LoginOptions,
 }
 
 impl Io {
@@ -102,22 +72,15 @@ impl Io {
             limits,
             transport,
         } = connected;
-        let facts = Facts {
-            id_ext: options.id_ext,
-            ioc_guid: options.ioc_guid,
-            sgid: session.nexus.plan.sgid,
-            comp_vector: options.comp_vector.unwrap_or(0),
-            tl_retry_count: options.tl_retry_count,
-            ack_timeout: options.ack_timeout,
-            tos: options.tos,
-            cmd_sg_entries: options.cmd_sg_entries,
-            allow_ext_sg: options.allow_ext_sg,
-        };
         let io = Self {
             session: Arc::clone(session),
-            connections: channels.clone(),
+            channels: channels.clone(),
             target_can_queue: options.target_can_queue.unwrap_or(0),
-            facts,
+            options: LoginOptions {
+                comp_vector: options.comp_vector.unwrap_or(0),
+                cmd_sg_entries: options.cmd_sg_entries,
+                allow_ext_sg: options.allow_ext_sg,
+            },
         };
         let io = Arc::new(io, GFP_KERNEL)?;
         let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
@@ -127,9 +90,19 @@ impl Io {
         )?)
     }
 
-    /// What was said at login.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
+    /// Options of the login.
+    pub fn options(&self) -> &LoginOptions {
+        &self.options
+    }
+
+    /// Extension of the target's port identifier.
+    pub fn id_ext(&self) -> Guid {
+        self.session.key().0
+    }
+
+    /// GUID of the target's I/O controller.
+    pub fn ioc_guid(&self) -> Guid {
+        self.session.key().1
     }
 
     /// The port that it was logged in through.
@@ -137,9 +110,9 @@ impl Io {
         self.session.port()
     }
 
-    /// How the target is reached.
-    pub fn way(&self) -> &Way {
-        &self.session.nexus.plan.way
+    /// Where the session is logged in, and as whom.
+    pub fn plan(&self) -> &Plan {
+        &self.session.nexus.plan
     }
 
     /// The last connection that was lost, or try that failed, and when, in seconds since 1970.
@@ -158,7 +131,7 @@ impl Io {
     }
 
     fn open(&self) -> impl Iterator<Item = &Arc<Connection>> + '_ {
-        self.connections.iter().filter(|c| c.is_open())
+        self.channels.iter().filter(|c| c.is_open())
     }
 
     /// The unused credits of the connected channel that has the fewest, below 0 if the target has taken back what is in
@@ -168,76 +141,21 @@ impl Io {
         credits.min().unwrap_or(0)
     }
 
-    /// The channel for a hardware queue: its own, or while that is not connected the next one.
-    #[inline]
-    fn channel_for(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
-        let own = self.connections.get(usize::from(hw_queue))?;
-        if own.is_open() {
-            return Some(own);
-        }
-        let after = self.connections.iter().skip(usize::from(hw_queue) + 1);
-        let mut others = Iterator::chain(after, self.connections.iter());
-        // One that nobody has to look at. Without any the own one says why.
-        Some(
-            others
-                .find(|c| c.is_open() && !c.is_polled())
-                .unwrap_or(own),
-        )
-    }
-
-    /// The slot that has a command, and its channel.
-    fn find(&self, tag: scsi::Tag) -> Option<(&Arc<Connection>, u16, &Cell, Word)> {
-        let owner = Owner {
-            hw_queue: tag.hw_queue,
-            index: tag.index,
-        };
-        self.connections.iter().find_map(|connection| {
-            let (index, cell, word) = connection.find(owner)?;
-            Some((connection, index, cell, word))
-        })
-    }
-
     /// What was counted for each channel, connected or not.
     pub fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
-        self.connections.iter().map(|c| c.counts())
+        self.channels.iter().map(|c| c.counts())
     }
 
     /// What was counted for the session.
     pub fn statistics(&self) -> &Statistics {
         &self.session.statistics
     }
+}
 
-    /// Resets a unit and ends the commands for it that were sent on this channel.
-    fn reset_unit(&self, channel: &Connection, lun: Lun) -> bool {
-        // Another reset that ends meanwhile lets the midlayer send commands behind this one.
-        let Ok(commands) = channel.all_out(lun) else {
-            return false;
-        };
-        let result = channel.task.run(channel, Function::LunReset, lun, NO_TASK);
-        if self.failed("reset of a unit", result) {
-            return false;
-        }
-        channel.finish_unit(lun, &commands);
-        for other in self.connections.iter() {
-            other.probe.recall(lun);
-        }
-        true
-    }
-
-    fn failed(&self, what: &str, result: Result<TmfStatus>) -> bool {
-        match result {
-            Ok(status) if status.is_complete() => return false,
-            Ok(status) => session_log_ratelimited!(
-                Warning,
-                self.session,
-                "{what}: {}",
-                format_args!("{status}")
-            ),
-            Err(e) => {
-                session_log_ratelimited!(Warning, self.session, "{what}: error {}", e.to_errno())
-            }
-        }
-        true
+fn disposition(success: bool) -> Disposition {
+    match success {
+        true => Disposition::Success,
+        false => Disposition::Failed,
     }
 }
 
@@ -252,7 +170,7 @@ impl Driver for Io {
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
         let tag = cmd.tag();
-        match self.channel_for(tag.hw_queue) {
+        match self.channels.for_hw_queue(tag.hw_queue) {
             Some(connection) => connection.queue(cmd, tag),
             None => Err(Rejected {
                 cmd,
@@ -262,94 +180,26 @@ impl Driver for Io {
     }
 
     fn poll(&self, hw_queue: u16) -> u32 {
-        let own = self.connections.get(usize::from(hw_queue));
+        let own = self.channels.get(usize::from(hw_queue));
         own.map_or(0, |connection| connection.poll())
     }
 
     fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {
         self.statistics().aborts.increment();
-        let Some(tag) = cmd.tag() else {
-            return Disposition::Failed;
-        };
-        let Some((channel, index, cell, word)) = self.find(tag) else {
-            // It has been completed meanwhile.
-            return Disposition::Success;
-        };
-        let generation = word.generation();
-        match word.state() {
-            SlotState::Free => return Disposition::Success,
-            SlotState::Posted | SlotState::Aborting => {
-                // What the target has answered meanwhile is on its way to being free.
-                if channel.begin_abort(cell, word) && !channel.is_lost() {
-                    let Some(task) = Tag::command(generation, channel.index(), index) else {
-                        return Disposition::Failed;
-                    };
-                    let lun = Lun(cmd.device().lun());
-                    let result =
-                        channel
-                            .task
-                            .run(channel, Function::AbortTask, lun, task.to_wire());
-                    // Anything but "complete" proves nothing, so the command stays ours, unless the
-                    // target has answered it meanwhile or the connection is lost.
-                    if !self.failed("abort of a command", result) {
-                        let aborting = word.with_state(SlotState::Aborting);
-                        channel.finish_abort(index, aborting);
-                    } else if cell.holds(generation) && !channel.is_lost() {
-                        return Disposition::Failed;
-                    }
-                }
-            }
-            _ => {}
-        }
-        if channel.wait_settled(cell, generation, TSK_MGMT_TIMEOUT_MS) {
-            Disposition::Success
-        } else {
-            Disposition::Failed
-        }
+        let lun = Lun(cmd.device().lun());
+        disposition(cmd.tag().is_some_and(|tag| self.channels.abort(tag, lun)))
     }
 
     fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
         self.statistics().device_resets.increment();
-        let lun = Lun(dev.lun());
-        let mut reset = false;
-        // The midlayer holds commands back, but when a user wants the reset it does not wait for those
-        // that it was just sending, each in an RCU read-side section. What is sent after the request must
-        // not be taken for reset: the target would carry it out, and it would be sent again.
-        synchronize_rcu();
-        // The answer on a channel comes after all that was sent on it before, and proves nothing for
-        // another channel, where a command may still be on its way.
-        for connection in self.connections.iter() {
-            if connection.has_out(lun) {
-                if !self.reset_unit(connection, lun) {
-                    return Disposition::Failed;
-                }
-                reset = true;
-            }
-        }
-        if !reset
-            && !self
-                .connections
-                .first()
-                .is_some_and(|c| self.reset_unit(c, lun))
-        {
-            return Disposition::Failed;
-        }
-        for connection in self.connections.iter() {
-            connection.wait_unit(lun, TSK_MGMT_TIMEOUT_MS);
-        }
-        // If a command that has timed out is still held, the midlayer hears of failure.
-        Disposition::Success
+        disposition(self.channels.reset_device(Lun(dev.lun())))
     }
 
     fn host_reset(&self) -> HostReset {
         self.statistics().host_resets.increment();
-        self.session.fail(Lost::HostReset);
-        self.session.wait_down();
-        // The commands are ended. What the midlayer does next needs a connection.
-        self.session.wait_settled(RESET_TIMEOUT_MS);
-        match self.session.state() {
-            State::Live => HostReset::Done,
-            _ => HostReset::TransportGone,
+        match self.session.reset_host() {
+            true => HostReset::Done,
+            false => HostReset::TransportGone,
         }
     }
 

@@ -2,7 +2,7 @@
 
 //! KUnit tests of what device events do to the sessions of a port.
 
-use super::Watch;
+use super::PortEvents;
 use crate::{
     bindings,
     rdma::{
@@ -33,16 +33,16 @@ use crate::{
     },
     srp::{
         connect::{
+            Destination,
             Plan,
-            Service,
-            Way, //
+            Service, //
         },
         error::{
             Lost,
             Violation, //
         },
         geometry::Geometry,
-        logic::session::State,
+        logic::session::Life,
         proto::{
             guid::Gid,
             options::{
@@ -94,21 +94,21 @@ suite!(
 );
 
 /// Registers for the events of the device, as the module does for its ports.
-fn watch(
+fn listen(
     soft: &Soft,
     stands: &[&Stand],
 ) -> Result<(
-    Arc<Watch>,
-    Pin<KBox<device_event::Registration<Watch>>>, //
+    Arc<PortEvents>,
+    Pin<KBox<device_event::Registration<PortEvents>>>, //
 )> {
     let mut ports = KVec::new();
     for stand in stands {
         ports.push(stand.sessions.clone(), GFP_KERNEL)?;
     }
-    let watch = Arc::new(Watch { ports }, GFP_KERNEL)?;
+    let events = Arc::new(PortEvents { ports }, GFP_KERNEL)?;
     settle();
-    let registration = device_event::Registration::new(soft.device.hold()?, watch.clone());
-    Ok((watch, KBox::pin_init(registration, GFP_KERNEL)?))
+    let registration = device_event::Registration::new(soft.device.hold()?, events.clone());
+    Ok((events, KBox::pin_init(registration, GFP_KERNEL)?))
 }
 
 /// A target that can be told to refuse, so that each try is one request.
@@ -140,7 +140,7 @@ impl Script for Arc<Moody> {
 
 fn live(stand: &Stand, target: &Target, more: &str) -> Result<Arc<Session>> {
     let session = stand.log_in(target, more)?.map_err(|why| why.errno())?;
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     Ok(session)
 }
 
@@ -150,7 +150,7 @@ fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     let moody = Moody::new()?;
     let target = Target::new(&soft.device, moody.clone())?;
     let stand = Stand::new(soft)?;
-    let (_, _registration) = watch(soft, &[&stand])?;
+    let (_, _registration) = listen(soft, &[&stand])?;
     let sessions = [
         live(&stand, &target, "")?,
         live(&stand, &target, "initiator_ext=1,")?,
@@ -161,7 +161,7 @@ fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     settle();
     for session in &sessions {
         check!(session.is_lost());
-        check_eq!(session.state(), State::Recovering);
+        check_eq!(session.life(), Life::Recovering);
     }
     check_eq!(log.count(FATAL), 2);
     target.has_heard(|heard| &heard.disconnected, 2)
@@ -173,7 +173,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
     let options = Options::parse(text, &Defaults::default()).map_err(|_| EINVAL)?;
     let plan = Plan {
-        way: Way::Ib(Service::new(gid, 0xffff, 3, false)?),
+        destination: Destination::Ib(Service::new(gid, 0xffff, 3, false)?),
         sgid: gid,
         initiator: options.initiator_port(gid.interface_id()),
         target: options.target_port(),
@@ -187,23 +187,23 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
 
 fn fatal_is_for_its_port(soft: &Soft) -> Result {
     let (one, other) = (Stand::new(soft)?, Stand::with_number(soft, 2)?);
-    let (watch, _registration) = watch(soft, &[&one, &other])?;
+    let (events, _registration) = listen(soft, &[&one, &other])?;
     let first = listed(&one, soft)?;
     let second = listed(&other, soft)?;
     let log = Log::from_now();
-    watch.device_event(DeviceEvent::Fatal, Some(3));
+    events.device_event(DeviceEvent::Fatal, Some(3));
     check_eq!((first.is_lost(), second.is_lost()), (false, false));
-    watch.device_event(DeviceEvent::Fatal, Some(1));
+    events.device_event(DeviceEvent::Fatal, Some(1));
     check_eq!((first.is_lost(), second.is_lost()), (true, false));
     check_eq!(log.count(FATAL), 1);
-    watch.device_event(DeviceEvent::Fatal, None);
+    events.device_event(DeviceEvent::Fatal, None);
     check!(second.is_lost());
     // The first one is told of once.
     check_eq!(log.count(FATAL), 2);
     // Those that were not logged in yet end.
     one.sessions.wait_gone(&first);
     other.sessions.wait_gone(&second);
-    check_eq!((first.state(), second.state()), (State::Gone, State::Gone));
+    check_eq!((first.life(), second.life()), (Life::Gone, Life::Gone));
     Ok(())
 }
 
@@ -223,7 +223,7 @@ fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
     moody.refuses.store(true, Release);
     // After this no other connection is made at once.
     session.fail(Lost::Violation(Violation::Flags));
-    check_eq!(session.state(), State::Recovering);
+    check_eq!(session.life(), Life::Recovering);
     check_eq!(session.statistics.violations.get(), 1);
     within(|| session.is_down())
 }
@@ -239,7 +239,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
     let moody = Moody::new()?;
     let target = Target::new(&soft.device, moody.clone())?;
     let stand = Stand::new(soft)?;
-    let (_, registration) = watch(soft, &[&stand])?;
+    let (_, registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     lose(&session, &moody)?;
     // The transport class tries again after ten seconds, which this has not to wait for.
@@ -259,12 +259,12 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
         asked(&target, number + 2)?;
         // The end of the try: a kick before it would be the same one.
         within(|| session.failed_tries() as usize == number + 1)?;
-        check_eq!(session.state(), State::Recovering);
+        check_eq!(session.life(), Life::Recovering);
     }
     check!(begin.elapsed().as_millis() < 9_000);
     moody.refuses.store(false, Release);
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ACTIVE);
-    within(|| session.state() == State::Live && !session.is_lost())?;
+    within(|| session.life() == Life::Live && !session.is_lost())?;
 
     target.has_heard(|heard| &heard.confirmed, 2)?;
     // Each try asks for the same, by the same names, and that the channel before it is ended.
@@ -281,22 +281,22 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
     let moody = Moody::new()?;
     let target = Target::new(&soft.device, moody.clone())?;
     let stand = Stand::new(soft)?;
-    let (watch, _registration) = watch(soft, &[&stand])?;
+    let (events, _registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     lose(&session, &moody)?;
     let begin = Instant::<Monotonic>::now();
     let active = DeviceEvent::PortActive;
     for port in [0, 2, u32::MAX] {
-        watch.device_event(active, Some(port));
+        events.device_event(active, Some(port));
     }
-    watch.device_event(DeviceEvent::PortError, Some(1));
-    watch.device_event(DeviceEvent::Other(19), None);
+    events.device_event(DeviceEvent::PortError, Some(1));
+    events.device_event(DeviceEvent::Other(19), None);
     fsleep(Delta::from_millis(200));
     asked(&target, 1)?;
-    watch.device_event(active, Some(1));
+    events.device_event(active, Some(1));
     within(|| session.failed_tries() == 1)?;
     asked(&target, 2)?;
-    watch.device_event(active, None);
+    events.device_event(active, None);
     within(|| session.failed_tries() == 2)?;
     asked(&target, 3)?;
     // Not by the transport class.
@@ -307,7 +307,7 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
 fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;
-    let (_, registration) = watch(soft, &[&stand])?;
+    let (_, registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     let log = Log::from_now();
     for kind in CHANGES {
@@ -317,7 +317,7 @@ fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
     settle();
     fsleep(Delta::from_millis(100));
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     check!(!session.is_lost());
     check_eq!((target.requests(), log.count("connection lost")), (1, 0));
     Ok(())

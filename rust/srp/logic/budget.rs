@@ -2,6 +2,8 @@
 
 //! How much a session may say in the log about what its target can repeat.
 
+use super::ktime::Ktime;
+
 /// So many times in [`WINDOW_NS`].
 pub const MAX: u32 = 10;
 /// In nanoseconds: a minute.
@@ -10,7 +12,7 @@ pub const WINDOW_NS: i64 = 60_000_000_000;
 /// Counts what was said and what was not.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Budget {
-    since: i64,
+    since: Ktime,
     said: u32,
     kept: u32,
 }
@@ -19,16 +21,16 @@ impl Budget {
     /// Nothing was said so far.
     pub const fn new() -> Self {
         Self {
-            since: 0,
+            since: Ktime::from_ns(0),
             said: 0,
             kept: 0,
         }
     }
 
-    /// Whether something may be said at the time `now`, in nanoseconds: how much was kept quiet before it,
+    /// Whether something may be said at the time `now`: how much was kept quiet before it,
     /// or `None` if this is, too.
-    pub const fn spend(&mut self, now: i64) -> Option<u32> {
-        if self.said == 0 || now.saturating_sub(self.since) > WINDOW_NS {
+    pub const fn spend(&mut self, now: Ktime) -> Option<u32> {
+        if self.said == 0 || now.ns_since(self.since) > WINDOW_NS {
             self.since = now;
             self.said = 0;
         }

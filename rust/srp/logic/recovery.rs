@@ -10,10 +10,10 @@
 //!       | Lost         |        Commit         |    |
 //!       +---> Failed   +-----------------------+    +-- link and attempt, below
 //!
-//!  link:     Up --Lost--> Lost --Ending--> Telling --Told--> Ending --Ended--> Down --Commit--> Up
-//!            |               \------(not Recovering)-------^           ^
-//!            +--LogOut--> Closing --Lost--> Lost                       |
-//!                                                                      |
+//!  link:     Up --Lost--> Lost --Ending--> Notifying --Notified--> Ending --Ended--> Down --Commit--> Up
+//!            |               \---------(not Recovering)------------^           ^
+//!            +--LogOut--> Closing --Lost--> Lost                             |
+//!                                                                            |
 //!  attempt:  None --Try--> Connecting --Connected--> Ready --Commit--> Taken --Returned--> None
 //!             ^                 |                      |
 //!             |              TryFailed      Returned, TryFailed
@@ -30,7 +30,8 @@ use super::{
         Backoff,
         Loss, //
     },
-    session::State as Life,
+    ktime::Ktime,
+    session::Life,
     strikes::Strikes, //
 };
 
@@ -44,7 +45,7 @@ pub enum Link {
     /// It is of no more use, and a work item that ends it is queued.
     Lost,
     /// The transport class is told of that, and knows it if its timeouts have blocked the port.
-    Telling,
+    Notifying,
     /// The class knows, if there will be another connection. The commands are ended.
     Ending,
     /// All commands are ended, and the queue pairs are gone.
@@ -116,14 +117,14 @@ pub enum Cause {
 /// What happens to a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Event {
-    /// The login is done, and the disks have been looked for.
+    /// The login is done, and so is the scan for disks.
     LoggedIn,
     /// A login or a connection is of no more use.
     Lost(Cause),
     /// The work item that ends the connection has begun.
     Ending,
     /// The transport class knows that the connection is lost.
-    Told,
+    Notified,
     /// All commands are ended.
     Ended,
     /// Somebody wants a try now.
@@ -171,7 +172,7 @@ pub enum Action {
     /// The event came too late: to give up what was to follow.
     Refuse,
     /// To set the timers of a connection that is new.
-    LookAfter,
+    StartTimers,
     /// To queue the work item that ends the connection.
     End {
         /// It is to be told why.
@@ -180,7 +181,7 @@ pub enum Action {
     /// To tell why the connection that is being made is of no use.
     Say,
     /// To tell the transport class that the connection is lost, and then end the commands.
-    Tell,
+    Notify,
     /// To end the commands.
     EndCommands,
     /// To begin a try, or another one after the one that is under way.
@@ -346,9 +347,9 @@ impl State {
     const fn ending(self, event: Event) -> (Self, Action) {
         match (event, self.link) {
             (Event::Ending, Link::Lost) if matches!(self.life, Life::Recovering) => {
-                (self.linked(Link::Telling), Action::Tell)
+                (self.linked(Link::Notifying), Action::Notify)
             }
-            (Event::Ending, Link::Lost) | (Event::Told, Link::Telling) => {
+            (Event::Ending, Link::Lost) | (Event::Notified, Link::Notifying) => {
                 (self.linked(Link::Ending), Action::EndCommands)
             }
             (Event::Ended, Link::Ending) => self.linked(Link::Down).rest(),
@@ -358,17 +359,17 @@ impl State {
 
     /// The thread that tries begins.
     const fn begin(self, automatic: bool) -> (Self, Action) {
-        let told = self.asked(false);
+        let unasked = self.asked(false);
         if self.banned {
-            return (told.wanting(Reset::None), Action::Nothing);
+            return (unasked.wanting(Reset::None), Action::Nothing);
         }
         let reset = match self.reset {
             Reset::Wanted => Reset::Tried,
             reset if automatic => reset,
-            _ => return (told, Action::Nothing),
+            _ => return (unasked, Action::Nothing),
         };
         if !self.may_try() || !matches!(self.attempt, Attempt::None) {
-            return (told, Action::Nothing);
+            return (unasked, Action::Nothing);
         }
         let attempt = Attempt::Connecting { broken: false };
         (self.trying(attempt).wanting(reset), Action::Connect)
@@ -385,7 +386,7 @@ impl State {
             | (Event::Returned, Attempt::Ready { .. }) => {
                 (self.trying(Attempt::Failed), Action::EndAttempt)
             }
-            (Event::Returned, Attempt::Taken) => (self.trying(Attempt::None), Action::LookAfter),
+            (Event::Returned, Attempt::Taken) => (self.trying(Attempt::None), Action::StartTimers),
             (Event::TryEnded, Attempt::Failed) => {
                 let reset = match self.reset {
                     // One that came meanwhile has a try of its own.
@@ -407,12 +408,12 @@ impl State {
             _ => return (self, Action::NoDevice),
         }
         // While the class is to hear of the loss, it must not take this for a try that failed.
-        let told = match self.link {
+        let notified = match self.link {
             Link::Ending | Link::Down => true,
-            Link::Telling => blocks && !running,
+            Link::Notifying => blocks && !running,
             Link::Up | Link::Closing | Link::Lost => false,
         };
-        if !told {
+        if !notified {
             return (self, Action::Accept);
         }
         if self.banned {
@@ -434,10 +435,10 @@ impl State {
 /// The state after `event`, and what is to be done.
 pub const fn next(state: State, event: Event) -> (State, Action) {
     match (event, state.life) {
-        (Event::LoggedIn, Life::Connecting) => (state.living(Life::Live), Action::LookAfter),
+        (Event::LoggedIn, Life::Connecting) => (state.living(Life::Live), Action::StartTimers),
         (Event::LoggedIn, _) => (state, Action::Refuse),
         (Event::Lost(cause), _) => state.lost(cause),
-        (Event::Ending | Event::Told | Event::Ended, _) => state.ending(event),
+        (Event::Ending | Event::Notified | Event::Ended, _) => state.ending(event),
         (Event::Hurry, _) if state.may_try() => (state, Action::Try),
         (Event::Hurry, _) => (state, Action::Nothing),
         (Event::Try { automatic }, _) => state.begin(automatic),
@@ -482,8 +483,8 @@ pub struct Recovery {
     state: State,
     backoff: Backoff,
     strikes: Strikes,
-    /// When the connection came up, in nanoseconds of the monotonic clock.
-    since: i64,
+    /// When the connection came up.
+    since: Ktime,
 }
 
 impl Recovery {
@@ -493,7 +494,7 @@ impl Recovery {
             state: State::new(),
             backoff: Backoff::new(),
             strikes: Strikes::new(),
-            since: 0,
+            since: Ktime::from_ns(0),
         }
     }
 
@@ -512,20 +513,20 @@ impl Recovery {
         self.strikes
     }
 
-    /// `event` happens at the time `now`, in nanoseconds of the monotonic clock.
-    pub const fn on(&mut self, event: Event, now: i64) -> Action {
+    /// `event` happens at the time `now`.
+    pub const fn on(&mut self, event: Event, now: Ktime) -> Action {
         let before = self.state;
         let (after, action) = next(before, event);
         self.state = after;
         match (event, action) {
-            (Event::LoggedIn, Action::LookAfter) => self.since = now,
+            (Event::LoggedIn, Action::StartTimers) => self.since = now,
             (Event::Lost(cause), Action::End { .. }) => {
                 let loss = match cause {
                     Cause::Plain => Loss::Plain,
                     Cause::Violation => Loss::Violation,
                     Cause::Reset => Loss::Reset,
                 };
-                self.backoff.lost(now.saturating_sub(self.since), loss);
+                self.backoff.lost(now.ns_since(self.since), loss);
                 self.count(cause, now);
             }
             (Event::Lost(cause), Action::Say) => self.count(cause, now),
@@ -545,11 +546,11 @@ impl Recovery {
     }
 
     /// The target has broken the protocol on a connection that is not the session's yet.
-    pub const fn strike(&mut self, now: i64) {
+    pub const fn strike(&mut self, now: Ktime) {
         self.count(Cause::Violation, now);
     }
 
-    const fn count(&mut self, cause: Cause, now: i64) {
+    const fn count(&mut self, cause: Cause, now: Ktime) {
         if matches!(cause, Cause::Violation) {
             self.strikes.add(now);
             if self.strikes.is_out() {

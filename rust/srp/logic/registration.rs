@@ -4,7 +4,7 @@
 
 /// What the policy looks at. All lengths are in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct Thresholds {
     /// Most immediate data that was negotiated; 0 for none.
     pub immediate: u32,
     /// Reads up to this size go through the channel's own registered memory; 0 for none.
@@ -54,11 +54,11 @@ impl Way {
 }
 
 /// Chooses the way.
-pub const fn way(transfer: Transfer, limits: Limits) -> Way {
+pub const fn way(transfer: Transfer, thresholds: Thresholds) -> Way {
     match transfer {
         Transfer::None | Transfer::Read(0) | Transfer::Write(0) => Way::None,
-        Transfer::Write(len) if len <= limits.immediate => Way::Immediate,
-        Transfer::Read(len) if len <= limits.static_read => Way::Static,
+        Transfer::Write(len) if len <= thresholds.immediate => Way::Immediate,
+        Transfer::Read(len) if len <= thresholds.static_read => Way::Static,
         Transfer::Write(_) => Way::DynamicWrite,
         Transfer::Read(_) => Way::DynamicRead,
     }

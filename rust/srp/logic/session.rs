@@ -23,11 +23,11 @@ const FILL_DELAY_MS: u32 = 1_000;
 /// The longest such pause.
 const MAX_FILL_DELAY_MS: u32 = 64_000;
 
-/// State of a session.
+/// Where a session is in its life.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
-pub enum State {
-    /// The login is under way; disks are being looked for.
+pub enum Life {
+    /// The login is under way, with the scan for disks.
     Connecting = 0,
     /// Commands are sent.
     Live = 1,
@@ -41,7 +41,7 @@ pub enum State {
     Gone = 5,
 }
 
-impl State {
+impl Life {
     /// All states, by number.
     pub const ALL: [Self; 6] = [
         Self::Connecting,

@@ -2,6 +2,8 @@
 
 //! When to give up on a target that breaks the protocol again and again.
 
+use super::ktime::Ktime;
+
 /// So many violations in [`WINDOW_NS`] are too many.
 pub const MAX: u32 = 5;
 /// In nanoseconds: a minute.
@@ -10,23 +12,26 @@ pub const WINDOW_NS: i64 = 60_000_000_000;
 /// Counts violations of the protocol.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Strikes {
-    /// When the present count began, in nanoseconds.
-    since: i64,
+    /// When the present count began.
+    since: Ktime,
     count: u32,
 }
 
 impl Strikes {
     /// None so far.
     pub const fn new() -> Self {
-        Self { since: 0, count: 0 }
+        Self {
+            since: Ktime::from_ns(0),
+            count: 0,
+        }
     }
 
-    /// Counts a violation at the time `now`, in nanoseconds. Too many are never forgotten.
-    pub const fn add(&mut self, now: i64) {
+    /// Counts a violation at the time `now`. Too many are never forgotten.
+    pub const fn add(&mut self, now: Ktime) {
         if self.is_out() {
             return;
         }
-        if self.count == 0 || now.saturating_sub(self.since) > WINDOW_NS {
+        if self.count == 0 || now.ns_since(self.since) > WINDOW_NS {
             *self = Self {
                 since: now,
                 count: 0,

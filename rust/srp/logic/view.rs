@@ -4,7 +4,7 @@
 
 use super::{
     recovery::State,
-    session::State as Life, //
+    session::Life, //
 };
 
 /// The part of a [`State`] that others look at: one word.

@@ -38,7 +38,7 @@ use crate::{
             scsi::Io,
             sysfs::store_add_target, //
         },
-        logic::session::State,
+        logic::session::Life,
         proto::{
             cm_rej::CmRej,
             login::LoginError,
@@ -81,7 +81,7 @@ use kernel::{
 };
 use lost::{
     lost_by_the_target,
-    lost_while_it_looks_for_disks, //
+    lost_while_it_scans, //
 };
 use redirect::{
     redirections_are_followed,
@@ -109,7 +109,7 @@ suite!(
         target_asks_for_time,
         session_goes_meanwhile,
         lost_by_the_target,
-        lost_while_it_looks_for_disks,
+        lost_while_it_scans,
         redirections_are_followed,
         redirections_come_to_an_end,
         redirections_lead_elsewhere,
@@ -319,7 +319,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, empty.clone())?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     target.has_heard(|heard| &heard.confirmed, 1)?;
     // It has looked for disks.
     check!(empty.count(CMD) > 0);
@@ -346,7 +346,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let reached = session
         .nexus
         .plan
-        .way
+        .destination
         .service()
         .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
@@ -364,7 +364,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     within(|| empty.count(I_LOGOUT) == 1)?;
     target.has_heard(|heard| &heard.disconnected, 1)?;
     target.has_heard(|heard| &heard.refused, 0)?;
-    check_eq!(session.state(), State::Gone);
+    check_eq!(session.life(), Life::Gone);
     Ok(())
 }
 
@@ -429,7 +429,7 @@ fn a_further_channel_is_left_out(soft: &Soft) -> Result {
         let log = Log::from_now();
         let session = stand.log_in(&target, "ch_count=2,")?;
         let session = session.map_err(|why| why.errno())?;
-        check_eq!(session.state(), State::Live);
+        check_eq!(session.life(), Life::Live);
         check_eq!(log.count("1 of 2 channels"), 1);
         check_eq!(log.count(why), 1);
         target.has_heard(|heard| &heard.confirmed, 1)?;

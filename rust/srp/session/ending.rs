@@ -20,12 +20,12 @@ impl_has_work! { impl HasWork<Session, ENDING> for Session { self.ending } }
 impl Session {
     fn end_connections(self: &Arc<Self>) {
         let (channels, _) = self.parts();
-        if self.on(Event::Ending) == Action::Tell {
+        if self.on(Event::Ending) == Action::Notify {
             if let Some(rport) = self.rport() {
                 // Before the commands come back to the midlayer, so that they wait there.
                 rport.start_tl_fail_timers();
             }
-            self.on(Event::Told);
+            self.on(Event::Notified);
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.nexus.waiting.interrupt();

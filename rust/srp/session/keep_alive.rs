@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Time has passed that nobody has noticed: finds out whether the connection still works, with a
-    /// test now and a look at the answer a little later. Sleeps.
+    /// test now and a check for the answer a little later. Sleeps.
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
         // The timer may have been set for much later. There is one only, as a test is not to find that of
@@ -77,7 +77,7 @@ impl Session {
         self.later::<KEEP_ALIVE>(0);
     }
 
-    /// For each channel on which nothing has ended since the last look, which would be a sign of life: ends the connection
+    /// For each channel on which nothing has ended since the last test, which would be a sign of life: ends the connection
     /// if the target has not answered the last test, or else asks it. From the last answer that is less than
     /// three times the parameter: in the first the answer came, after the second it asks, the third is for that.
     fn test_idle(self: &Arc<Self>) {
@@ -101,7 +101,7 @@ impl Session {
             };
             match asked {
                 Ok(()) => {}
-                // That test may have been sent just now. It has until the next look.
+                // That test may have been sent just now. It has until the next test.
                 Err(Lost::KeepAlive) if woken => {}
                 Err(why) => return self.fail(why),
             }

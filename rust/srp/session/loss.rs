@@ -7,15 +7,13 @@ use super::{
     Session, //
 };
 use crate::{
-    clock::{
-        monotonic_ns,
-        real_seconds, //
-    },
+    clock::real_seconds,
     srp::{
         error::{
             Lost,
             Trouble, //
         },
+        ktime::ktime_get,
         log::session_log,
         logic::{
             budget::Budget,
@@ -23,7 +21,8 @@ use crate::{
                 Action,
                 Cause,
                 Event, //
-            }, //
+            },
+            session::Life, //
         }, //
     },
     trace::{
@@ -31,7 +30,13 @@ use crate::{
         Text, //
     }, //
 };
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// A reset of the host waits so long for the next connection: for a permit, and for a target that is silent.
+const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What is told, in the log and in files.
 pub(super) struct News {
@@ -62,6 +67,16 @@ impl Session {
         self.lose(Some(why));
     }
 
+    /// Ends the connection with its commands, and waits for the next one, at most 60 s. Returns whether the session
+    /// is live. Sleeps.
+    pub fn reset_host(self: &Arc<Self>) -> bool {
+        self.fail(Lost::HostReset);
+        self.wait_down();
+        // The commands are ended. What the midlayer does next needs a connection.
+        self.wait_settled(RESET_TIMEOUT_MS);
+        self.life() == Life::Live
+    }
+
     pub(super) fn lose(self: &Arc<Self>, why: Option<Lost>) {
         let cause = match why {
             Some(Lost::HostReset) => Cause::Reset,
@@ -90,7 +105,7 @@ impl Session {
         {
             let mut recovery = self.recovery.lock();
             let before = recovery.state();
-            recovery.strike(monotonic_ns());
+            recovery.strike(ktime_get());
             self.publish(before, recovery.state());
         }
         self.say_lost(why);
@@ -108,7 +123,7 @@ impl Session {
             let said = match why {
                 // A user wants it.
                 Lost::HostReset => Some(0),
-                _ => news.budget.spend(monotonic_ns()),
+                _ => news.budget.spend(ktime_get()),
             };
             news.quiet = said.is_none();
             said

@@ -22,10 +22,10 @@ impl Owner for Session {
     }
 
     fn credit_missing(self: ArcBorrow<'_, Self>) {
-        Arc::from(self).watch_credits();
+        Arc::from(self).begin_starving();
     }
 
     fn units_changed(self: ArcBorrow<'_, Self>) {
-        Arc::from(self).look_again();
+        Arc::from(self).begin_rescan();
     }
 }

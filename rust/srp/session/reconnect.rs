@@ -35,7 +35,7 @@ use crate::{
                 Reset, //
             },
             session::{
-                State,
+                Life,
                 LOGIN_TIMEOUT_MS, //
             },
             strikes, //
@@ -107,7 +107,7 @@ impl Session {
     /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
     /// sent again begins anew. Any context.
     pub fn retry_now(self: &Arc<Self>) {
-        if self.state() == State::Recovering {
+        if self.life() == Life::Recovering {
             self.begin_reconnect();
             self.nexus.waiting.interrupt();
         }
@@ -223,7 +223,7 @@ impl Session {
                 channels.len()
             );
         }
-        self.look_after();
+        self.start_timers();
     }
 
     /// Ends what a try has made that failed.
@@ -234,9 +234,9 @@ impl Session {
     }
 
     /// The connection is new: sets the timers that it needs.
-    pub(super) fn look_after(self: &Arc<Self>) {
+    pub(super) fn start_timers(self: &Arc<Self>) {
         self.begin_keep_alive();
-        self.watch();
+        self.begin_poll();
         self.begin_fill();
     }
 

@@ -4,10 +4,10 @@
 
 use super::Session;
 use crate::{
-    clock::monotonic_ns,
     srp::{
         channel::Connection,
         error::Lost,
+        ktime::ktime_get,
         logic::{
             recovery::{
                 Action,
@@ -53,7 +53,7 @@ const REMOVAL: u64 = 7;
 type Timer = Delayed<Session, REMOVAL>;
 impl_has_delayed! { impl HasDelayed<REMOVAL> for Session { self.removal.timer } }
 
-/// The next look at disks that go, and what it goes by.
+/// The next check of disks that go, and what it goes by.
 #[pin_data]
 pub(super) struct Removal {
     #[pin]
@@ -140,7 +140,7 @@ impl Session {
         self.end_fill();
         self.end_keep_alive();
         self.end_rescan();
-        self.end_watch();
+        self.end_poll();
         // Nobody posts any more, who could set it.
         self.end_starving();
         drop(channels);
@@ -158,12 +158,12 @@ impl Session {
 }
 
 impl Session {
-    /// What has happened to the disks that go, since the last look; asks the target if that was nothing.
+    /// What has happened to the disks that go, since the last check; asks the target if that was nothing.
     ///
     /// # Errors
     ///
     /// Why the connection must end.
-    fn look_at_removal(&self) -> Result<(), Lost> {
+    fn check_removal(&self) -> Result<(), Lost> {
         let ended = self.ended();
         if self.removal.ended.xchg(ended, Relaxed) != ended {
             self.removal.quiet.store(0, Relaxed);
@@ -202,14 +202,12 @@ impl Session {
 /// Tells the target on all channels that nothing will follow, and waits until that has been sent, at
 /// most a second altogether.
 fn log_out(channels: &[Arc<Connection>]) {
-    let begin = monotonic_ns();
+    let end = ktime_get().add_ms(LOG_OUT_TIMEOUT_MS);
     for connection in channels {
         connection.begin_log_out();
     }
     for connection in channels {
-        let gone = monotonic_ns().saturating_sub(begin) / 1_000_000;
-        let left = i64::from(LOG_OUT_TIMEOUT_MS).saturating_sub(gone);
-        connection.end_log_out(Msecs::try_from(left).unwrap_or(0));
+        connection.end_log_out(end.ms_since(ktime_get()));
     }
 }
 
@@ -223,7 +221,7 @@ impl WorkItem<TEAR_DOWN> for Session {
 
 impl DelayedItem<REMOVAL> for Session {
     fn run(this: Arc<Self>) {
-        match this.look_at_removal() {
+        match this.check_removal() {
             // Refused if the disks have gone meanwhile.
             Ok(()) => {
                 let slice = this.removal.slice();

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Looking for disks: at the end of the login, and when the target says that they have changed.
+//! Scans for disks: at the end of the login, and when the target says that they have changed.
 
 use super::Session;
 use crate::{
-    clock::monotonic_ns,
     srp::{
         error::LoginFailure,
+        ktime::{
+            ktime_get,
+            AtomicKtime,
+            Ktime, //
+        },
         log::session_log,
         logic::{
             recovery::{
                 Action,
                 Event, //
             },
-            session::State, //
+            session::Life, //
         },
     },
     sync::Completion,
@@ -28,23 +32,17 @@ use crate::{
 use kernel::{
     impl_has_work,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc,
     time::Msecs,
     workqueue::WorkItem, //
 };
 
 /// How long a wait for the disks is at a time.
 const WAIT_SLICE_MS: Msecs = 10_000;
-/// Disks are looked for at most once in this time, whatever the target reports.
+/// Disks are scanned for at most once in this time, whatever the target reports.
 const INTERVAL_MS: Msecs = 30_000;
 
-/// The first look, a `Work` of the session.
+/// The first scan, a `Work` of the session.
 pub(super) const SCAN: u64 = 3;
 impl_has_work! { impl HasWork<Session, SCAN> for Session { self.scan } }
 
@@ -52,7 +50,7 @@ const RESCAN: u64 = 4;
 type Timer = Delayed<Session, RESCAN>;
 impl_has_delayed! { impl HasDelayed<RESCAN> for Session { self.rescan.timer } }
 
-/// Looks for disks.
+/// Scans for disks.
 #[pin_data]
 pub(super) struct Rescan {
     /// The first one is done.
@@ -61,8 +59,8 @@ pub(super) struct Rescan {
     /// The next one.
     #[pin]
     timer: Timer,
-    /// When the last one was, in nanoseconds of the monotonic clock.
-    last: Atomic<i64>,
+    /// When the last one was.
+    last: AtomicKtime,
 }
 
 impl Rescan {
@@ -70,13 +68,13 @@ impl Rescan {
         pin_init!(Self {
             scanned <- Completion::new(),
             timer <- new_delayed!(queue, "Session::rescan"),
-            last: Atomic::new(i64::MIN),
+            last: AtomicKtime::new(Ktime::MIN),
         })
     }
 }
 
 impl Session {
-    /// Looks for disks, which is the end of the login. Sleeps, for as long as the commands take.
+    /// Scans for disks, which is the end of the login. Sleeps, for as long as the commands take.
     ///
     /// The midlayer waits for them without heed to signals, so it does so on a queue. A signal ends
     /// the connection, and with it the commands.
@@ -84,7 +82,7 @@ impl Session {
     /// # Errors
     ///
     /// After a signal, or if the connection is lost.
-    pub fn look_for_disks(self: &Arc<Self>) -> Result<(), LoginFailure> {
+    pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
         // It is not queued, as this is done once.
         let _ = self.queues.removal.enqueue::<Self, SCAN>(self.clone());
         loop {
@@ -101,26 +99,25 @@ impl Session {
                 Ok(()) => break,
             }
         }
-        if self.on(Event::LoggedIn) != Action::LookAfter {
+        if self.on(Event::LoggedIn) != Action::StartTimers {
             return Err(LoginFailure::Disconnected);
         }
-        self.look_after();
+        self.start_timers();
         Ok(())
     }
 
-    /// Looks for disks, now or when the interval has passed. Any context.
-    pub(in crate::srp) fn look_again(self: &Arc<Self>) {
-        let passed = monotonic_ns().saturating_sub(self.last_scan()) / 1_000_000;
-        let left = i64::from(INTERVAL_MS).saturating_sub(passed);
-        self.later::<RESCAN>(Msecs::try_from(left).unwrap_or(0));
+    /// Scans for disks, now or when the interval has passed. Any context.
+    pub(in crate::srp) fn begin_rescan(self: &Arc<Self>) {
+        let passed = ktime_get().ms_since(self.last_scan());
+        self.later::<RESCAN>(INTERVAL_MS.saturating_sub(passed));
     }
 
-    /// When disks were looked for last, in nanoseconds of the monotonic clock.
-    pub(in crate::srp) fn last_scan(&self) -> i64 {
-        self.rescan.last.load(Relaxed)
+    /// When the last scan was.
+    pub(in crate::srp) fn last_scan(&self) -> Ktime {
+        self.rescan.last.load()
     }
 
-    /// Disks are not looked for any more. The session is ending. Sleeps.
+    /// No more scans. The session is ending. Sleeps.
     pub(super) fn end_rescan(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }
@@ -139,10 +136,10 @@ impl WorkItem<SCAN> for Session {
 
 impl DelayedItem<RESCAN> for Session {
     fn run(this: Arc<Self>) {
-        this.rescan.last.store(monotonic_ns(), Relaxed);
-        match this.state() {
-            State::Live => {}
-            State::Recovering => return this.look_again(),
+        this.rescan.last.store(ktime_get());
+        match this.life() {
+            Life::Live => {}
+            Life::Recovering => return this.begin_rescan(),
             _ => return,
         }
         if let (_, Some(host)) = this.parts() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Looking after commands that wait for a credit.
+//! Commands that wait for a credit.
 //!
 //! If none is outstanding, nothing times out: neither the midlayer nor the transport would ever notice.
 
@@ -27,7 +27,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// The next look.
+/// The next check.
 pub(super) type Starving = Delayed<Session, STARVING>;
 const STARVING: u64 = 8;
 impl_has_delayed! { impl HasDelayed<STARVING> for Session { self.starving } }
@@ -38,14 +38,14 @@ impl Session {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
 
-    /// A command was refused for want of a credit: begins to look whether credits come, until no
+    /// A command was refused for want of a credit: checks whether credits come, until no
     /// command waits, or the connection is lost. Any context.
-    pub(super) fn watch_credits(self: &Arc<Self>) {
+    pub(super) fn begin_starving(self: &Arc<Self>) {
         // If it is set already, that will do.
         let _ = Starving::schedule(self.clone(), period_ms(self.command_time()));
     }
 
-    /// Nobody looks, until a command is refused. Sleeps.
+    /// No more checks, until a command is refused. Sleeps.
     pub(super) fn end_starving(self: &Arc<Self>) {
         Starving::cancel_sync(self);
     }
@@ -62,7 +62,7 @@ impl DelayedItem<STARVING> for Session {
         };
         let mut wait = false;
         for channel in channels.iter() {
-            match channel.look_for_credits() {
+            match channel.check_credits() {
                 Verdict::Rest => {}
                 Verdict::Again => wait = true,
                 Verdict::Starved => {
@@ -72,7 +72,7 @@ impl DelayedItem<STARVING> for Session {
             }
         }
         if wait {
-            this.watch_credits();
+            this.begin_starving();
         }
     }
 }

@@ -18,19 +18,12 @@ use crate::{
         }, //
     },
     scsi::{
+        tests::no_disks::NoDisks,
         transport::srp::{
             Rport,
             Transport, //
         },
-        Command,
-        CommandRef,
-        Device as Unit,
-        Disposition,
-        Driver,
-        Host,
-        HostReset,
-        Rejected,
-        ScsiResult, //
+        Host, //
     },
     srp::{
         error::{
@@ -38,7 +31,7 @@ use crate::{
             Lost,
             Violation, //
         },
-        logic::session::State,
+        logic::session::Life,
         login::{
             tests::log_in_with,
             Connected, //
@@ -55,7 +48,6 @@ use crate::{
 use kernel::{
     device::Device,
     prelude::*,
-    str::CStr,
     sync::{
         atomic::{
             Atomic,
@@ -105,37 +97,9 @@ impl Asked {
     }
 }
 
-/// The driver of the host: no unit is there.
-struct Nobody;
-
-#[vtable]
-impl Driver for Nobody {
-    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
-    const NAME: &'static CStr = c"SRP session without disks";
-    const PROC_NAME: &'static CStr = c"srp_nobody";
-    type Transport = Transport<Session>;
-
-    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        cmd.done(ScsiResult::DID_NO_CONNECT);
-        Ok(())
-    }
-
-    fn abort(&self, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn device_reset(&self, _: &Unit, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn host_reset(&self) -> HostReset {
-        HostReset::Done
-    }
-}
-
 struct Made {
     asked: Arc<Asked>,
-    host: Arc<Host<Nobody>>,
+    host: Arc<Host<NoDisks<Transport<Session>>>>,
     /// It can be added.
     addable: bool,
 }
@@ -143,11 +107,9 @@ struct Made {
 impl Made {
     fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
         let transport = connected.transport.clone();
-        let driver = Arc::new(Nobody, GFP_KERNEL)?;
-        let host = Host::new(&connected.limits, c"nobody", transport, driver)?;
         let made = Self {
             asked: asked.clone(),
-            host: Arc::new(host, GFP_KERNEL)?,
+            host: NoDisks::host(&connected.limits, transport)?,
             addable,
         };
         Ok(Arc::new(made, GFP_KERNEL)?)
@@ -206,7 +168,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
         Made::new(connected, &asked, true)
     })?
     .map_err(|why| why.errno())?;
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     check_eq!(asked.counts(), (1, 0, 0));
     check!(session.host_number().is_some());
     let rport = session.rport().ok_or(ENOENT)?;
@@ -214,19 +176,19 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
 
     session.fail(Lost::Violation(Violation::Flags));
     within(|| session.is_down())?;
-    check_eq!(session.state(), State::Recovering);
+    check_eq!(session.life(), Life::Recovering);
     check!(!rport.is_running());
     drop(rport);
     session.retry_now();
-    within(|| session.state() == State::Live && !session.is_lost())?;
+    within(|| session.life() == Life::Live && !session.is_lost())?;
     target.has_heard(|heard| &heard.confirmed, 2)?;
     check!(session.rport().is_some_and(|rport| rport.is_running()));
 
-    session.look_again();
+    session.begin_rescan();
     within(|| asked.counts() == (1, 1, 0))?;
 
     stand.end(&session);
-    check_eq!(session.state(), State::Gone);
+    check_eq!(session.life(), Life::Gone);
     check_eq!(asked.timeouts.load(Relaxed), 1);
     check!(asked.removals.load(Relaxed) > 0);
     // Nothing refers to it any more, and it is the only one that sends commands.

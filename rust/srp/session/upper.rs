@@ -40,12 +40,12 @@ pub trait Upper: Send + Sync {
         session: &Arc<Session>,
     ) -> Result<Rport<Session>>;
 
-    /// Looks for disks.
+    /// Scans for disks.
     ///
     /// Context: process, may sleep, for as long as commands take.
     fn scan(&self);
 
-    /// Looks for disks once more, and keeps those that are there.
+    /// Scans for disks once more, and keeps those that are there.
     ///
     /// Context: as for [`Upper::scan`].
     fn rescan(&self);

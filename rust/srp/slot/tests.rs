@@ -51,7 +51,7 @@ const NAP: u32 = 256;
 
 const LUN: Lun = Lun([0, 1, 0, 0, 0, 0, 0, 0]);
 
-const OWNER: Owner = Owner {
+const TAG: scsi::Tag = scsi::Tag {
     hw_queue: 0,
     index: 3,
 };
@@ -191,7 +191,7 @@ impl Race {
             return;
         }
         let number = seen.generation() + 1;
-        let Some(mut slot) = self.cell.claim(0, LUN, OWNER) else {
+        let Some(mut slot) = self.cell.claim(0, LUN, TAG) else {
             return;
         };
         self.require(slot.word() == Word::new(State::Building, number));
@@ -429,7 +429,7 @@ fn table(soft: &Soft) -> Result {
             let cell = &shared.cell;
             for event in path {
                 let slot = match event {
-                    Event::Claim => cell.claim(0, LUN, OWNER),
+                    Event::Claim => cell.claim(0, LUN, TAG),
                     _ => cell.take(*event),
                 };
                 slot.ok_or(EINVAL)?.release();
@@ -450,13 +450,13 @@ fn table(soft: &Soft) -> Result {
 fn held_slot_is_left_alone(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
-    let slot = cell.claim(0, LUN, OWNER).ok_or(EINVAL)?;
+    let slot = cell.claim(0, LUN, TAG).ok_or(EINVAL)?;
     let building = slot.word();
     let mut alone = cell.take(Event::Fail).is_none() && cell.hold(building).is_none();
     slot.release_after(Event::Post);
     let posted = building.with_state(State::Posted);
     alone &= cell.for_unit(LUN) == Some(posted) && cell.for_unit(Lun([0; 8])).is_none();
-    alone &= cell.holds(1) && !cell.holds(2) && cell.claim(0, LUN, OWNER).is_none();
+    alone &= cell.holds(1) && !cell.holds(2) && cell.claim(0, LUN, TAG).is_none();
 
     let slot = cell.hold(posted).ok_or(EINVAL)?;
     alone &= !cell.abort(posted) && cell.take_from(posted, Event::Answer).is_none();
@@ -482,24 +482,24 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     }
 }
 
-/// Whoever looks for a command by its owner finds no slot that is being built: until `claim` is done that has the owner of
+/// Whoever looks for a command by its tag finds no slot that is being built: until `claim` is done that has the tag of
 /// the command before.
-fn owner_of_a_new_command(soft: &Soft) -> Result {
+fn tag_of_a_new_command(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
-    let slot = cell.claim(0, LUN, OWNER).ok_or(EINVAL)?;
-    let mut good = cell.of_owner(OWNER).is_none();
+    let slot = cell.claim(0, LUN, TAG).ok_or(EINVAL)?;
+    let mut good = cell.of_tag(TAG).is_none();
     slot.release_after(Event::Post);
-    good &= cell.of_owner(OWNER) == Some(Word::new(State::Posted, 1));
+    good &= cell.of_tag(TAG) == Some(Word::new(State::Posted, 1));
     let slot = cell.take(Event::Answer).ok_or(EINVAL)?;
     slot.release_after(Event::Finish);
-    good &= cell.of_owner(OWNER).is_none();
+    good &= cell.of_tag(TAG).is_none();
 
     // As in the middle of `claim`.
     let free = cell.word();
     let slot = cell.acquire(free, free.claim(0).ok_or(EINVAL)?);
     let slot = slot.ok_or(EINVAL)?;
-    good &= cell.of_owner(OWNER).is_none();
+    good &= cell.of_tag(TAG).is_none();
     slot.release_after(Event::Post);
     if good {
         Ok(())
@@ -515,7 +515,7 @@ fn generations_differ(soft: &Soft) -> Result {
     for count in 1..=0x1_0001_u32 {
         // CAST: The upper half of it comes last.
         let random = (count >> 16) as u16;
-        let slot = cell.claim(random, LUN, OWNER).ok_or(EINVAL)?;
+        let slot = cell.claim(random, LUN, TAG).ok_or(EINVAL)?;
         let generation = u32::from(random) << 16 | count & 0xffff;
         if slot.word() != Word::new(State::Building, generation) {
             return Err(EINVAL);
@@ -540,8 +540,8 @@ mod cases {
     }
 
     #[test]
-    fn found_by_its_owner() -> Result {
-        soft::on(Kind::Rxe, owner_of_a_new_command)
+    fn found_by_its_tag() -> Result {
+        soft::on(Kind::Rxe, tag_of_a_new_command)
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use srp_host::logic::{
     backoff::{self, Backoff, Loss, Pause},
     budget::{self, Budget},
+    ktime::Ktime,
 };
 
 const SECOND: i64 = 1_000_000_000;
@@ -104,11 +105,11 @@ fn violations_wait_and_resets_do_not() {
 fn ten_losses_a_minute_are_told() {
     let mut budget = Budget::new();
     for n in 0..i64::from(budget::MAX) {
-        assert_eq!(budget.spend(n * SECOND), Some(0), "{n}");
+        assert_eq!(budget.spend(Ktime::from_ns(n * SECOND)), Some(0), "{n}");
     }
     for n in 10..60 {
-        assert_eq!(budget.spend(n * SECOND), None, "{n}");
+        assert_eq!(budget.spend(Ktime::from_ns(n * SECOND)), None, "{n}");
     }
-    assert_eq!(budget.spend(61 * SECOND), Some(50));
-    assert_eq!(budget.spend(62 * SECOND), Some(0));
+    assert_eq!(budget.spend(Ktime::from_ns(61 * SECOND)), Some(50));
+    assert_eq!(budget.spend(Ktime::from_ns(62 * SECOND)), Some(0));
 }

@@ -5,12 +5,13 @@
 use srp_host::logic::{
     channels::{self, Machine},
     credit::{self, OutOfRange},
-    registration::{way, Limits, Regions, Transfer, Way},
+    ktime::Ktime,
+    registration::{way, Regions, Thresholds, Transfer, Way},
     removal::{self, Next},
     send_queue::{DeviceLimits, Sizes},
     session,
     slot::{self, Word},
-    starving::{period_ms, Look, Starving, Verdict},
+    starving::{period_ms, Sample, Starving, Verdict},
     strikes::{self, Strikes},
     tag::{Kind, Tag, MAX_SLOTS},
 };
@@ -166,28 +167,42 @@ fn pauses_before_missing_channels_grow_to_a_minute() {
 }
 
 #[test]
+fn times() {
+    let at = Ktime::from_ns;
+    assert_eq!(at(5).ns_since(at(7)), -2);
+    assert_eq!(at(1_999_999).ms_since(at(0)), 1);
+    assert_eq!(at(1_999_999).ms_since(at(1_000_000)), 0);
+    assert_eq!(at(0).ms_since(at(5_000_000)), 0);
+    assert_eq!(at(0).ms_since(Ktime::MIN), u32::MAX);
+    assert_eq!(at(i64::MAX).ms_since(Ktime::MIN), u32::MAX);
+    assert_eq!(at(7).add_ms(u32::MAX).ms_since(at(7)), u32::MAX);
+    assert_eq!(at(i64::MAX - 1).add_ms(1), at(i64::MAX));
+    assert!(Ktime::MIN < at(0) && at(0) < at(0).add_ms(1));
+}
+
+#[test]
 fn five_violations_in_a_minute_are_too_many() {
     let second = 1_000_000_000;
     let mut strikes = Strikes::new();
     // One each twenty seconds for an hour: four fit in a minute.
     for n in 0..180 {
-        strikes.add(n * 20 * second);
+        strikes.add(Ktime::from_ns(n * 20 * second));
         assert!(!strikes.is_out(), "{n}");
     }
     let mut strikes = Strikes::new();
     for n in 0..i64::from(strikes::MAX) {
         assert!(!strikes.is_out());
-        strikes.add(n * 15 * second);
+        strikes.add(Ktime::from_ns(n * 15 * second));
     }
     assert!(strikes.is_out());
-    strikes.add(i64::MAX);
+    strikes.add(Ktime::from_ns(i64::MAX));
     assert!(strikes.is_out());
 }
 
-/// One look at a channel, `(stuck, ended, refused)`.
-fn look(starving: &mut Starving, (stuck, ended, refused): (bool, i32, i32)) -> Verdict {
+/// The end of a period of a channel, `(stuck, ended, refused)`.
+fn period(starving: &mut Starving, (stuck, ended, refused): (bool, i32, i32)) -> Verdict {
     let verdict;
-    (*starving, verdict) = starving.look(Look {
+    (*starving, verdict) = starving.next(Sample {
         stuck,
         ended,
         refused,
@@ -205,33 +220,37 @@ fn a_channel_starves_after_the_limit() {
             // The midlayer may not even try while it waits for a command on another channel.
             let refused = if held_back { 1 } else { n };
             assert_eq!(
-                look(&mut starving, (true, 7, refused)),
+                period(&mut starving, (true, 7, refused)),
                 Verdict::Again,
                 "{n}"
             );
         }
-        assert_eq!(look(&mut starving, (true, 7, 10)), Verdict::Starved);
+        assert_eq!(period(&mut starving, (true, 7, 10)), Verdict::Starved);
     }
 }
 
 #[test]
 fn progress_and_outstanding_commands_keep_a_channel() {
-    // A command each ten seconds ends, which three looks in a row do not see.
+    // A command each ten seconds ends, which three periods in a row do not see.
     let mut starving = Starving::default();
     for n in 1..1000 {
-        assert_eq!(look(&mut starving, (true, n / 3, n)), Verdict::Again, "{n}");
+        assert_eq!(
+            period(&mut starving, (true, n / 3, n)),
+            Verdict::Again,
+            "{n}"
+        );
     }
-    // One that is outstanding, or a credit that has come, or an end after nine looks.
+    // One that is outstanding, or a credit that has come, or an end after nine periods.
     for progress in [(false, 0, 20), (true, 1, 20), (true, i32::MIN, 20)] {
         let mut starving = Starving::default();
         for n in 1..=10 {
-            assert_eq!(look(&mut starving, (true, 0, n)), Verdict::Again);
+            assert_eq!(period(&mut starving, (true, 0, n)), Verdict::Again);
         }
         let (_, ended, _) = progress;
-        assert_eq!(look(&mut starving, progress), Verdict::Again);
+        assert_eq!(period(&mut starving, progress), Verdict::Again);
         for n in 21..=29 {
             assert_eq!(
-                look(&mut starving, (true, ended, n)),
+                period(&mut starving, (true, ended, n)),
                 Verdict::Again,
                 "{progress:?}"
             );
@@ -240,21 +259,21 @@ fn progress_and_outstanding_commands_keep_a_channel() {
 }
 
 #[test]
-fn nobody_looks_at_a_channel_where_no_command_waits() {
+fn a_channel_where_no_command_waits_is_left_alone() {
     let mut starving = Starving::default();
-    assert_eq!(look(&mut starving, (true, 3, 0)), Verdict::Rest);
-    assert_eq!(look(&mut starving, (true, 3, 1)), Verdict::Again);
-    assert_eq!(look(&mut starving, (false, 9, 1)), Verdict::Rest);
-    assert_eq!(look(&mut starving, (true, 9, 1)), Verdict::Rest);
+    assert_eq!(period(&mut starving, (true, 3, 0)), Verdict::Rest);
+    assert_eq!(period(&mut starving, (true, 3, 1)), Verdict::Again);
+    assert_eq!(period(&mut starving, (false, 9, 1)), Verdict::Rest);
+    assert_eq!(period(&mut starving, (true, 9, 1)), Verdict::Rest);
 }
 
 #[test]
 fn ways() {
-    let limits = Limits {
+    let thresholds = Thresholds {
         immediate: 8192,
         static_read: 4096,
     };
-    let none = Limits {
+    let none = Thresholds {
         immediate: 0,
         static_read: 0,
     };
@@ -276,7 +295,7 @@ fn ways() {
         }
         assert!(with == Way::None || without.is_dynamic() && !Way::Static.is_dynamic());
         assert_eq!(
-            (way(transfer, limits), way(transfer, none)),
+            (way(transfer, thresholds), way(transfer, none)),
             (with, without),
             "{transfer:?}"
         );

@@ -3,8 +3,9 @@
 //! The table of a session's recovery: every pair of a state and an event, and lives by the clock.
 
 use srp_host::logic::{
+    ktime::Ktime,
     recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State},
-    session::State as Life,
+    session::Life,
     view::View,
 };
 
@@ -67,7 +68,7 @@ fn states() -> Vec<State> {
         Link::Up,
         Link::Closing,
         Link::Lost,
-        Link::Telling,
+        Link::Notifying,
         Link::Ending,
         Link::Down,
     ];
@@ -103,7 +104,7 @@ fn events() -> Vec<Event> {
     let mut all = vec![
         Event::LoggedIn,
         Event::Ending,
-        Event::Told,
+        Event::Notified,
         Event::Ended,
         Event::Hurry,
         Event::Connected,
@@ -125,7 +126,10 @@ fn events() -> Vec<Event> {
     all
 }
 
-const SECOND: i64 = 1_000_000_000;
+/// So many seconds after the boot.
+fn at(seconds: i64) -> Ktime {
+    Ktime::from_ns(seconds * 1_000_000_000)
+}
 
 /// The life of a session whose connection is lost and comes back, by the clock.
 #[test]
@@ -135,41 +139,38 @@ fn a_loss_and_a_new_connection() {
         blocks: true,
         running: false,
     };
-    assert_eq!(recovery.on(Event::LoggedIn, 0), Action::LookAfter);
+    assert_eq!(recovery.on(Event::LoggedIn, at(0)), Action::StartTimers);
     assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), SECOND),
+        recovery.on(Event::Lost(Cause::Plain), at(1)),
         Action::End { say: true }
     );
     assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), SECOND),
+        recovery.on(Event::Lost(Cause::Plain), at(1)),
         Action::Nothing
     );
-    assert_eq!(recovery.on(blocks, SECOND), Action::Accept);
-    assert_eq!(recovery.on(Event::Ending, SECOND), Action::Tell);
-    assert_eq!(recovery.on(Event::Told, SECOND), Action::EndCommands);
-    assert_eq!(recovery.on(Event::Ended, SECOND), Action::TryLater);
+    assert_eq!(recovery.on(blocks, at(1)), Action::Accept);
+    assert_eq!(recovery.on(Event::Ending, at(1)), Action::Notify);
+    assert_eq!(recovery.on(Event::Notified, at(1)), Action::EndCommands);
+    assert_eq!(recovery.on(Event::Ended, at(1)), Action::TryLater);
     assert_eq!(
-        recovery.on(Event::Try { automatic: true }, SECOND),
+        recovery.on(Event::Try { automatic: true }, at(1)),
         Action::Connect
     );
-    assert_eq!(recovery.on(blocks, SECOND), Action::InProgress);
-    assert_eq!(
-        recovery.on(Event::TryFailed, 2 * SECOND),
-        Action::EndAttempt
-    );
-    assert_eq!(recovery.on(Event::TryEnded, 2 * SECOND), Action::TryLater);
+    assert_eq!(recovery.on(blocks, at(1)), Action::InProgress);
+    assert_eq!(recovery.on(Event::TryFailed, at(2)), Action::EndAttempt);
+    assert_eq!(recovery.on(Event::TryEnded, at(2)), Action::TryLater);
     assert_eq!(recovery.backoff().tries(), 1);
     assert_eq!(
-        recovery.on(Event::Try { automatic: true }, 3 * SECOND),
+        recovery.on(Event::Try { automatic: true }, at(3)),
         Action::Connect
     );
-    assert_eq!(recovery.on(Event::Connected, 3 * SECOND), Action::Take);
-    assert_eq!(recovery.on(blocks, 3 * SECOND), Action::Accept);
+    assert_eq!(recovery.on(Event::Connected, at(3)), Action::Take);
+    assert_eq!(recovery.on(blocks, at(3)), Action::Accept);
     assert!(
         !recovery.state().is_settled(),
         "the port is not running yet"
     );
-    assert_eq!(recovery.on(Event::Returned, 3 * SECOND), Action::LookAfter);
+    assert_eq!(recovery.on(Event::Returned, at(3)), Action::StartTimers);
     assert!(recovery.state().is_settled());
     assert_eq!(recovery.backoff().tries(), 0);
 }
@@ -178,29 +179,29 @@ fn a_loss_and_a_new_connection() {
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
     let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, 0);
+    recovery.on(Event::LoggedIn, at(0));
     for event in [
         Event::Lost(Cause::Plain),
         Event::Ending,
-        Event::Told,
+        Event::Notified,
         Event::Ended,
         Event::Try { automatic: true },
     ] {
-        recovery.on(event, SECOND);
+        recovery.on(event, at(1));
     }
-    assert_eq!(recovery.on(Event::Lost(Cause::Plain), SECOND), Action::Say);
+    assert_eq!(recovery.on(Event::Lost(Cause::Plain), at(1)), Action::Say);
     assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), SECOND),
+        recovery.on(Event::Lost(Cause::Plain), at(1)),
         Action::Nothing
     );
-    assert_eq!(recovery.on(Event::Connected, SECOND), Action::Take);
+    assert_eq!(recovery.on(Event::Connected, at(1)), Action::Take);
     let commit = Event::Commit {
         blocks: true,
         running: false,
     };
-    assert_eq!(recovery.on(commit, SECOND), Action::NotConnected);
-    assert_eq!(recovery.on(Event::Returned, SECOND), Action::EndAttempt);
-    assert_eq!(recovery.on(Event::TryEnded, SECOND), Action::TryLater);
+    assert_eq!(recovery.on(commit, at(1)), Action::NotConnected);
+    assert_eq!(recovery.on(Event::Returned, at(1)), Action::EndAttempt);
+    assert_eq!(recovery.on(Event::TryEnded, at(1)), Action::TryLater);
     assert_eq!(recovery.backoff().tries(), 1);
 }
 
@@ -208,63 +209,63 @@ fn a_connection_that_breaks_while_it_is_made() {
 #[test]
 fn violations_add_up() {
     let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, 0);
-    recovery.on(Event::Lost(Cause::Violation), SECOND);
+    recovery.on(Event::LoggedIn, at(0));
+    recovery.on(Event::Lost(Cause::Violation), at(1));
     for _ in 0..3 {
-        recovery.strike(2 * SECOND);
+        recovery.strike(at(2));
     }
-    for event in [Event::Ending, Event::Told] {
-        recovery.on(event, 2 * SECOND);
+    for event in [Event::Ending, Event::Notified] {
+        recovery.on(event, at(2));
     }
     assert!(!recovery.state().banned);
-    recovery.strike(3 * SECOND);
-    assert_eq!(recovery.on(Event::Ended, 3 * SECOND), Action::GiveUp);
+    recovery.strike(at(3));
+    assert_eq!(recovery.on(Event::Ended, at(3)), Action::GiveUp);
     assert!(
         recovery.state().is_settled(),
         "there is nothing to wait for"
     );
     assert_eq!(
-        recovery.on(Event::Try { automatic: true }, 4 * SECOND),
+        recovery.on(Event::Try { automatic: true }, at(4)),
         Action::Nothing
     );
     let commit = Event::Commit {
         blocks: false,
         running: false,
     };
-    assert_eq!(recovery.on(commit, 4 * SECOND), Action::Protocol);
+    assert_eq!(recovery.on(commit, at(4)), Action::Protocol);
 }
 
 /// A reset of the host is one try, also where nobody else tries.
 #[test]
 fn a_reset_has_one_try() {
     let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, 0);
-    recovery.on(Event::Lost(Cause::Reset), 0);
-    for event in [Event::Ending, Event::Told, Event::Ended] {
-        recovery.on(event, 0);
+    recovery.on(Event::LoggedIn, at(0));
+    recovery.on(Event::Lost(Cause::Reset), at(0));
+    for event in [Event::Ending, Event::Notified, Event::Ended] {
+        recovery.on(event, at(0));
     }
-    recovery.on(Event::FailFast, 0);
+    recovery.on(Event::FailFast, at(0));
     assert!(!recovery.state().is_settled());
     assert_eq!(
-        recovery.on(Event::Try { automatic: false }, 0),
+        recovery.on(Event::Try { automatic: false }, at(0)),
         Action::Connect
     );
-    recovery.on(Event::TryFailed, 0);
-    recovery.on(Event::TryEnded, 0);
+    recovery.on(Event::TryFailed, at(0));
+    recovery.on(Event::TryEnded, at(0));
     assert!(recovery.state().is_settled());
     assert_eq!(
-        recovery.on(Event::Try { automatic: false }, 0),
+        recovery.on(Event::Try { automatic: false }, at(0)),
         Action::Nothing
     );
     // One that comes while another try is under way has its own.
-    recovery.on(Event::Lost(Cause::Reset), 0);
-    recovery.on(Event::Try { automatic: false }, 0);
-    assert_eq!(recovery.on(Event::Lost(Cause::Reset), 0), Action::Try);
-    recovery.on(Event::TryFailed, 0);
-    recovery.on(Event::TryEnded, 0);
+    recovery.on(Event::Lost(Cause::Reset), at(0));
+    recovery.on(Event::Try { automatic: false }, at(0));
+    assert_eq!(recovery.on(Event::Lost(Cause::Reset), at(0)), Action::Try);
+    recovery.on(Event::TryFailed, at(0));
+    recovery.on(Event::TryEnded, at(0));
     assert_eq!(recovery.state().reset, Reset::Wanted);
     assert_eq!(
-        recovery.on(Event::Try { automatic: false }, 0),
+        recovery.on(Event::Try { automatic: false }, at(0)),
         Action::Connect
     );
 }

@@ -8,7 +8,7 @@
 
 use srp_host::logic::{
     recovery::{next, Action, Attempt, Cause, Event, Link, Reset, State},
-    session::State as Life,
+    session::Life,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -26,7 +26,7 @@ struct Rules {
 enum Worker {
     Idle,
     Queued,
-    Telling,
+    Notifying,
     Ending,
 }
 
@@ -178,15 +178,15 @@ impl Session {
             Worker::Queued => {
                 let mut to = self;
                 to.worker = match to.on(Event::Ending) {
-                    Action::Tell => Worker::Telling,
+                    Action::Notify => Worker::Notifying,
                     Action::EndCommands => Worker::Ending,
                     other => panic!("{other:?} in {self:?}"),
                 };
                 all.push(to);
             }
-            Worker::Telling => {
+            Worker::Notifying => {
                 let mut to = self;
-                assert_eq!(to.on(Event::Told), Action::EndCommands);
+                assert_eq!(to.on(Event::Notified), Action::EndCommands);
                 to.worker = Worker::Ending;
                 all.push(to);
             }
@@ -233,7 +233,7 @@ impl Session {
             Thread::Called => {
                 let mut to = self;
                 to.thread = match to.on(Event::Returned) {
-                    Action::LookAfter => Thread::Idle,
+                    Action::StartTimers => Thread::Idle,
                     Action::EndAttempt => Thread::Ending,
                     other => panic!("{other:?} in {self:?}"),
                 };
@@ -326,7 +326,7 @@ impl Session {
         let worker = match link {
             Link::Up | Link::Closing | Link::Down => Worker::Idle,
             Link::Lost => Worker::Queued,
-            Link::Telling => Worker::Telling,
+            Link::Notifying => Worker::Notifying,
             Link::Ending => Worker::Ending,
         };
         assert_eq!(self.worker, worker, "{self:?}");

@@ -3,26 +3,15 @@
 //! KUnit tests: a host without devices, and a connection that the test has or has not.
 
 use super::{
-    super::super::{
-        tests::{
-            count,
-            Alive,
-            LIMITS, //
-        },
-        Command,
-        CommandRef,
-        Device,
-        Disposition,
-        HostReset,
-        Rejected,
-        ScsiResult, //
+    super::super::tests::{
+        count,
+        no_disks::NoDisks,
+        Alive,
+        LIMITS, //
     },
     *, //
 };
-use kernel::{
-    str::CStr,
-    sync::atomic::Relaxed, //
-};
+use kernel::sync::atomic::Relaxed;
 
 static RECONNECT_DELAY: Atomic<i32> = Atomic::new(7);
 static FAST_IO_FAIL_TMO: Atomic<i32> = Atomic::new(15);
@@ -54,35 +43,7 @@ impl Operations for Wire {
     }
 }
 
-/// The driver of the host, which answers no command.
-struct Deaf;
-
-#[vtable]
-impl Driver for Deaf {
-    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
-    const NAME: &'static CStr = c"deaf SRP target";
-    const PROC_NAME: &'static CStr = c"srp_deaf";
-    type Transport = Transport<Wire>;
-
-    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        cmd.done(ScsiResult::DID_NO_CONNECT);
-        Ok(())
-    }
-
-    fn abort(&self, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn device_reset(&self, _: &Device, _: &CommandRef<'_>) -> Disposition {
-        Disposition::Failed
-    }
-
-    fn host_reset(&self) -> HostReset {
-        HostReset::Done
-    }
-}
-
-fn host() -> Result<Arc<Host<Deaf>>> {
+fn host() -> Result<Arc<Host<NoDisks<Transport<Wire>>>>> {
     let transport = Arc::new(
         Transport::new(Defaults {
             reconnect_delay: &RECONNECT_DELAY,
@@ -91,10 +52,7 @@ fn host() -> Result<Arc<Host<Deaf>>> {
         })?,
         GFP_KERNEL,
     )?;
-    let driver = Arc::new(Deaf, GFP_KERNEL)?;
-    let host = Host::new(&LIMITS, c"SRP.T10:0000000000000002", transport, driver)?;
-
-    Ok(Arc::new(host, GFP_KERNEL)?)
+    NoDisks::host(&LIMITS, transport)
 }
 
 fn errno<T>(result: Result<T>) -> i32 {

@@ -26,7 +26,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        logic::session::State,
+        logic::session::Life,
         tests::{
             messages::Empty,
             stand::Stand, //
@@ -60,7 +60,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.released, 1)?;
     // Another login follows at once, so that the loss may be over before anybody sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
-    within(|| session.state() == State::Live && !session.is_lost())?;
+    within(|| session.life() == Life::Live && !session.is_lost())?;
     check_eq!(
         log.count("connection lost: connection event Disconnected"),
         1
@@ -94,7 +94,7 @@ impl Script for Changed {
     }
 }
 
-pub(super) fn lost_while_it_looks_for_disks(soft: &Soft) -> Result {
+pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
     let violation = "connection lost: protocol violation: ";
     let cases: [(fn(&mut [u8], usize) -> usize, &str); 8] = [
         (

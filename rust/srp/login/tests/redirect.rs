@@ -28,7 +28,7 @@ use crate::{
         error::LoginFailure,
         logic::{
             redirect::NotFollowed,
-            session::State, //
+            session::Life, //
         },
         proto::{
             cm_rej::CmRej,
@@ -83,7 +83,7 @@ fn follows(
     let target = Target::new(&soft.device, Elsewhere(Empty::new()?, count, answer))?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, more)?.map_err(|why| why.errno())?;
-    check_eq!(session.state(), State::Live);
+    check_eq!(session.life(), Life::Live);
     check_eq!(target.requests(), count + 1);
     let first = target.request(0)?;
     for number in 1..=count {
@@ -96,7 +96,7 @@ fn follows(
     let reached = session
         .nexus
         .plan
-        .way
+        .destination
         .service()
         .map(|service| service.reached());
     check_eq!(reached.map(|gid| gid.0), Some(first.dgid));

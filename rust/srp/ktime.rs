@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The monotonic clock, and times that several threads share.
+
+use crate::clock::monotonic_ns;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+pub use super::logic::ktime::Ktime;
+
+/// The time now. Any context.
+pub fn ktime_get() -> Ktime {
+    Ktime::from_ns(monotonic_ns())
+}
+
+/// A time that any thread may read and set. It orders nothing else.
+pub struct AtomicKtime(Atomic<i64>);
+
+impl AtomicKtime {
+    /// A time.
+    pub const fn new(time: Ktime) -> Self {
+        Self(Atomic::new(time.to_ns()))
+    }
+
+    /// The time.
+    pub fn load(&self) -> Ktime {
+        Ktime::from_ns(self.0.load(Relaxed))
+    }
+
+    /// Sets it to `time`.
+    pub fn store(&self, time: Ktime) {
+        self.0.store(time.to_ns(), Relaxed);
+    }
+
+    /// Sets it to `time` if it is `from`; says whether it was.
+    pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
+        let (from, time) = (from.to_ns(), time.to_ns());
+        self.0.cmpxchg(from, time, Relaxed).is_ok()
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of the task management request of a channel, one at a time.
+//!
+//! ```text
+//!   Idle --send--> Waiting --answer--> Answered --taken--> Idle
+//!                     |
+//!                  timeout
+//!                     v
+//!                   Stuck --answer--> Idle
+//!
+//!   any --the queue pair is gone--> Idle
+//! ```
+
+use super::super::proto::tmf::TmfStatus;
+
+/// State of the request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// No request is under way.
+    Idle,
+    /// A request waits for its answer.
+    Waiting,
+    /// The answer is there.
+    Answered,
+    /// The request was given up. Until the answer comes, its message may still be on its way, so there is no
+    /// other request.
+    Stuck,
+}
+
+/// State, answer and generation of the request in one word. The default is [`State::Idle`] of generation 0.
+///
+/// Bits 0 and 1 are the state, bits 2 to 10 the code of the answer, bits 16 to 47 the generation; the others are 0.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Word(u64);
+
+const IDLE: u64 = 0;
+const WAITING: u64 = 1;
+const ANSWERED: u64 = 2;
+const STUCK: u64 = 3;
+
+/// The code of an answer without one.
+const NO_CODE: u16 = 0x100;
+
+impl Word {
+    const fn new(generation: u32, state: u64) -> Self {
+        Self((generation as u64) << 16 | state)
+    }
+
+    /// No request is under way; the last one had this generation.
+    pub const fn idle(generation: u32) -> Self {
+        Self::new(generation, IDLE)
+    }
+
+    /// The request of this generation waits.
+    pub const fn waiting(generation: u32) -> Self {
+        Self::new(generation, WAITING)
+    }
+
+    /// The request of this generation is answered.
+    pub const fn answered(generation: u32, status: TmfStatus) -> Self {
+        Self::new(generation, ANSWERED | (code(status) as u64) << 2)
+    }
+
+    /// The request of this generation was given up.
+    pub const fn stuck(generation: u32) -> Self {
+        Self::new(generation, STUCK)
+    }
+
+    /// From a stored word.
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// For storing.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The state.
+    pub const fn state(self) -> State {
+        match self.0 & 3 {
+            IDLE => State::Idle,
+            WAITING => State::Waiting,
+            ANSWERED => State::Answered,
+            _ => State::Stuck,
+        }
+    }
+
+    /// Tells the requests apart; goes into their tags.
+    pub const fn generation(self) -> u32 {
+        // CAST: Bits 16 to 47.
+        (self.0 >> 16) as u32
+    }
+
+    /// The answer to the request of this generation, if it is there.
+    pub const fn answer(self, generation: u32) -> Option<TmfStatus> {
+        if !matches!(self.state(), State::Answered) || self.generation() != generation {
+            return None;
+        }
+        // CAST: Nine bits.
+        Some(match (self.0 >> 2) as u16 & 0x1ff {
+            NO_CODE => TmfStatus::Missing,
+            // CAST: It came from a byte.
+            code => TmfStatus::new(code as u8),
+        })
+    }
+}
+
+/// The response code that means `status`; 256 for none.
+pub const fn code(status: TmfStatus) -> u16 {
+    match status {
+        TmfStatus::Complete => 0,
+        TmfStatus::InvalidFields => 2,
+        TmfStatus::NotSupported => 4,
+        TmfStatus::Failed => 5,
+        TmfStatus::Unknown(code) => code as u16,
+        TmfStatus::Missing => NO_CODE,
+    }
+}

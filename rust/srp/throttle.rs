@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Logins at one target that are under way, a few at a time.
+//!
+//! Many sessions lose their connections together. A target that gets all their requests at once answers the
+//! last one after as long as it takes for all of them, and holds memory for each; so does our side. So a login
+//! needs a permit, of which those that go to the same place from the same port share a few. A login that hears
+//! nothing for a while waits on without its permit: a target that is away holds up nobody.
+
+use super::ktime::{
+    ktime_get,
+    AtomicKtime,
+    Ktime, //
+};
+use crate::sync::Completion;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// Logins at a time.
+const PERMITS: usize = 8;
+/// A login gives its permit back when the target has said nothing for so many milliseconds.
+pub const SILENCE_MS: Msecs = 2_000;
+
+/// The permits for one target.
+#[pin_data]
+pub struct Throttle {
+    /// Counts those that are free.
+    #[pin]
+    free: Completion,
+    /// When the target said something last.
+    heard: AtomicKtime,
+}
+
+impl Throttle {
+    /// All are free.
+    pub fn new() -> Result<Arc<Self>> {
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                free <- Completion::new(),
+                heard: AtomicKtime::new(Ktime::MIN),
+            }),
+            GFP_KERNEL,
+        )?;
+        for _ in 0..PERMITS {
+            this.free.complete();
+        }
+        Ok(this)
+    }
+
+    /// Waits for a permit, at most `timeout` milliseconds; `None` if there was none. Those who wait get theirs
+    /// in the order of these calls. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` after a signal.
+    pub fn acquire(self: &Arc<Self>, timeout: Msecs) -> Result<Option<Permit>> {
+        match self.free.wait_interruptible_timeout(timeout) {
+            Ok(()) => Ok(Some(Permit(self.clone()))),
+            Err(e) if e == ETIMEDOUT => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The target has said something. Any context.
+    pub fn hear(&self) {
+        self.heard.store(ktime_get());
+    }
+
+    /// For how many milliseconds the target has said nothing to anybody, at most since the time `since`. Any
+    /// context.
+    pub fn silence(&self, since: Ktime) -> Msecs {
+        ktime_get().ms_since(since.max(self.heard.load()))
+    }
+}
+
+/// Lets a login go on; given back when it is dropped.
+pub struct Permit(Arc<Throttle>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.free.complete();
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_throttle)]
+mod tests {
+    use super::*;
+    use kernel::time::{
+        delay::fsleep,
+        Delta, //
+    };
+
+    #[test]
+    fn so_many_and_no_more() -> Result {
+        let throttle = Throttle::new()?;
+        let mut taken = KVec::new();
+        for _ in 0..PERMITS {
+            let permit = throttle.acquire(0)?.ok_or(EBUSY)?;
+            taken.push(permit, GFP_KERNEL)?;
+        }
+        assert!(throttle.acquire(20)?.is_none());
+        assert!(taken.pop().is_some());
+        let last = throttle.acquire(20)?;
+        assert!(last.is_some());
+        assert!(throttle.acquire(0)?.is_none());
+        drop((taken, last));
+        assert!(throttle.acquire(0)?.is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn silence_ends_when_anybody_hears_something() -> Result {
+        let throttle = Throttle::new()?;
+        let since = ktime_get();
+        fsleep(Delta::from_millis(50));
+        // A timer of User-Mode Linux ends up to a tick early by this clock.
+        assert!(throttle.silence(since) >= 40);
+        throttle.hear();
+        assert!(throttle.silence(since) < 40);
+        // What was heard before does not count.
+        assert_eq!(throttle.silence(ktime_get()), 0);
+        Ok(())
+    }
+}
