@@ -52,9 +52,9 @@ compliance() {
 	sg sg_vpd --page=sv $dev; sg_says 'Block limits'
 	sg sg_vpd --page=sn $dev
 	sg sg_vpd --page=di $dev; sg_says 'NAA'
-	sg sg_vpd --page=bl $dev; sg_says 'Maximum transfer length: 32768'
+	sg sg_vpd --page=bl $dev; sg_says 'Maximum transfer length: 0x8000'
 	sg sg_vpd --page=bdc $dev; sg_says 'Non-rotating'
-	sg sg_vpd --page=lbpv $dev; sg_says 'Unmap command supported \(LBPU\): 1'
+	sg sg_vpd --page=lbpv $dev; sg_says 'LBPU=1'
 	sg sg_readcap $dev; sg_says 'Number of logical blocks=262144'
 	sg sg_readcap --16 $dev; sg_says 'lbprz=1'
 	sg sg_luns $dev; sg_says 'Lun list length = 16'
@@ -64,15 +64,18 @@ compliance() {
 	sg sg_opcodes --tmf $dev; sg_says 'Logical unit reset'
 	sg sg_modes $dev; sg_says 'Caching'
 	sg sg_modes --six --page=8 $dev
-	sg sg_turs $dev
+	sg sg_raw $dev 00 00 00 00 00 00
 	sg sg_requests $dev
 	sg sg_sync $dev
 	sg sg_sync --16 $dev
 	sg sg_verify --lba=0 --count=2048 $dev
 	sg sg_start --stop $dev
-	! timeout 30 sg_turs $dev >$tmp/sg 2>&1 || fail "ready after a stop"
+	sg sg_requests $dev; sg_says 'initializing command required'
+	! timeout 30 sg_raw $dev 00 00 00 00 00 00 >$tmp/sg 2>&1 || fail "ready after a stop"
+	sg_says 'initializing command required'
 	sg sg_start --start $dev
-	sg sg_turs $dev
+	sg sg_raw $dev 00 00 00 00 00 00
+	quiet $dev
 	# What it does not know it refuses, and lives on.
 	! sg_raw $dev 2a 20 00 00 00 00 00 00 00 00 >$tmp/sg 2>&1 || fail "protection information was taken"
 	sg_says 'Invalid field in cdb'
@@ -103,8 +106,8 @@ provisioning() {
 	END
 	dd if=$dev bs=1M count=8 iflag=direct status=none | cmp - $tmp/data || fail "the data is wrong on the disk"
 	cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
-	sg sg_verify --lba=0 --count=256 --ndo=131072 --in=$tmp/data $dev
-	! timeout 30 sg_verify --lba=256 --count=256 --ndo=131072 --in=$tmp/data $dev >$tmp/sg 2>&1 || fail "no miscompare"
+	sg sg_verify --lba=0 --count=256 --bpc=256 --ndo=131072 --in=$tmp/data $dev
+	! timeout 30 sg_verify --lba=256 --count=256 --bpc=256 --ndo=131072 --in=$tmp/data $dev >$tmp/sg 2>&1 || fail "no miscompare"
 	sg_says '[Mm]iscompare'
 }
 
