@@ -120,7 +120,7 @@ use() {
 	quiet $dev
 	compliance
 	provisioning
-	verify_io 120 $dev --rw=randrw --bsrange=512-1m --bs_unaligned=1 --iodepth=16 --size=32m --verify_backlog=64 >/dev/null 2>&1 ||
+	verify_io 120 $dev --rw=randrw --bsrange=4k-1m --iodepth=16 --size=32m --verify_backlog=64 >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 	verify_io 120 $dev --rw=write --bs=4m --iodepth=4 --size=64m --fsync=8 >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
