@@ -151,3 +151,23 @@ make_srpctl() {
 		find /tmp/src -name "*.rs" -exec touch {} +
 		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"
 }
+
+# with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: as in_root in the toolchain root, for cargo that takes crates from where
+# this machine does: its certificates, proxies and cargo settings. What is fetched and built is in /host, one caller at a time.
+with_crates() {
+	local ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} config settings root lock binds=()
+	root=$("$top/ci/root.sh")
+	mkdir -p "$cache"/host/{cargo,target,certs}
+	[ ! -e "$ca" ] || cp "$ca" "$cache/host/certs/ca.crt"
+	for config in "${CARGO_HOME:-$HOME/.cargo}"/config{,.toml}; do
+		[ ! -e "$config" ] || cp "$config" "$cache/host/cargo/"
+	done
+	mapfile -t settings < <(env | grep -iE '^(https?_proxy|all_proxy|no_proxy|CARGO_(HTTP|NET|REGISTR[A-Z]*|SOURCE)_[A-Z_]*)=' || true)
+	while [ "$1" != -- ]; do binds+=("$1"); shift; done
+	shift
+	exec {lock}>"$cache/host.lock"
+	flock "$lock"
+	in_root "$root" "${binds[@]}" "$cache/host:/host" -- env "${settings[@]}" CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \
+		CARGO_HTTP_CAINFO=/host/certs/ca.crt CARGO_TERM_COLOR=never "$@" {lock}>&-
+	exec {lock}>&-
+}

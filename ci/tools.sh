@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with what the guest tests need in compiled form: fake-umad.so, target, srpctl.
+# Prints the folder with what the guest tests need in compiled form: fake-umad.so, target, srpctl, srp-target.
 . "$(dirname "$0")/lib.sh"
 
 build() {
@@ -11,9 +11,9 @@ build() {
 }
 
 srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$1"; }
-both() { build "$1"; srpctl "$1"; }
+all() { build "$1"; srpctl "$1"; "$top/userspace-tests/fabric/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
-sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" -type f -print0 |
+sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" "$top/userspace-tests/fabric" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
-step tools "3 $root $sources" both
+step tools "4 $root $sources" all

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What holds the blocks of a unit: a file or a block device.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Seek, SeekFrom},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use crate::sense::Sense;
+
+/// Bytes of a logical block.
+pub const BLOCK: u64 = 512;
+
+/// Linux's number of it.
+const EOPNOTSUPP: i32 = 95;
+
+/// The blocks of a unit. All calls wait for the file.
+pub struct Disk {
+    file: File,
+    path: PathBuf,
+    blocks: u64,
+    read_only: bool,
+}
+
+fn failed(path: &Path, why: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
+}
+
+impl Disk {
+    /// Opens a file or a block device. Its size must be a multiple of 512 bytes, and not 0.
+    pub fn open(path: &Path, read_only: bool) -> io::Result<Self> {
+        let options = OpenOptions::new().read(true).write(!read_only).to_owned();
+        let mut file = options.open(path).map_err(|e| failed(path, e))?;
+        let size = file.seek(SeekFrom::End(0)).map_err(|e| failed(path, e))?;
+        if size == 0 || size % BLOCK != 0 {
+            let why = format!("its size, {size} bytes, is no positive multiple of {BLOCK}");
+            return Err(failed(path, why));
+        }
+        Ok(Self {
+            file,
+            path: path.canonicalize().map_err(|e| failed(path, e))?,
+            blocks: size / BLOCK,
+            read_only,
+        })
+    }
+
+    /// Where it is, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Nothing can be written.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Reads bytes from a block on, which need not be whole blocks.
+    pub fn read(&self, block: u64, bytes: &mut [u8]) -> Result<(), Sense> {
+        let result = self.file.read_exact_at(bytes, block * BLOCK);
+        result.map_err(|e| self.sense("read", block, &e))
+    }
+
+    /// Writes whole blocks. They are in the file, but may be lost with the power.
+    pub fn write(&self, block: u64, bytes: &[u8]) -> Result<(), Sense> {
+        let result = self.file.write_all_at(bytes, block * BLOCK);
+        result.map_err(|e| self.sense("write", block, &e))
+    }
+
+    /// What has been written will not be lost with the power.
+    pub fn flush(&self) -> Result<(), Sense> {
+        self.file.sync_data().map_err(|e| {
+            eprintln!("{}: flush: {e}", self.path.display());
+            Sense::WRITE_ERROR
+        })
+    }
+
+    /// Makes zeros of blocks and gives their place back, where that can be done.
+    pub fn unmap(&self, block: u64, count: u64) -> Result<(), Sense> {
+        if count == 0 {
+            return Ok(());
+        }
+        match verbs::os::punch(&self.file, block * BLOCK, count * BLOCK) {
+            Ok(()) => Ok(()),
+            Err(e) if e.raw_os_error() == Some(EOPNOTSUPP) => {
+                self.fill(block, count, &[0; BLOCK as usize])
+            }
+            Err(e) => Err(self.sense("unmap", block, &e)),
+        }
+    }
+
+    /// Writes the same block again and again.
+    pub fn fill(
+        &self,
+        mut block: u64,
+        mut count: u64,
+        with: &[u8; BLOCK as usize],
+    ) -> Result<(), Sense> {
+        const AT_ONCE: u64 = 2048;
+        let bytes = with.repeat(count.min(AT_ONCE) as usize);
+        while count > 0 {
+            let n = count.min(AT_ONCE);
+            self.write(block, &bytes[..(n * BLOCK) as usize])?;
+            block += n;
+            count -= n;
+        }
+        Ok(())
+    }
+
+    fn sense(&self, what: &str, block: u64, error: &io::Error) -> Sense {
+        eprintln!("{}: {what} at block {block}: {error}", self.path.display());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Sense::FULL,
+            // Which block it is, the file does not tell.
+            _ if what == "read" => Sense::READ_ERROR,
+            _ => Sense::WRITE_ERROR,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `srp-target`: see `--help`.
+
+use std::{env, io, process::ExitCode, sync::Arc};
+
+use srp_target::{
+    disk::Disk,
+    fabric::Fabric,
+    options::{Options, HELP},
+    scsi::Unit,
+    target::{Settings, Target},
+};
+
+fn run(options: &Options) -> io::Result<()> {
+    // Before there is a thread.
+    let stop = verbs::os::signals()?;
+    let mut units = Vec::new();
+    for path in &options.luns {
+        let disk = Disk::open(path, options.read_only)?;
+        units.push(Arc::new(Unit::new(disk, options.ioc_guid)));
+    }
+    let settings = Settings {
+        id: options.port_id(),
+        queue_depth: options.queue_depth,
+        channels: options.channels,
+    };
+    let target = Target::new(settings, units.clone());
+    let (address, port) = (
+        options.listen.ip().to_string(),
+        options.listen.port().to_string(),
+    );
+    let mut fabric = Fabric::new(target, &address, &port, options.threads)
+        .map_err(|e| io::Error::other(format!("{}: {e}", options.listen)))?;
+    println!("listens at {}", options.listen);
+    fabric.run(&stop)?;
+    drop(fabric);
+    println!("ended");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<_> = env::args_os().skip(1).collect();
+    if args.iter().any(|a| a == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(e) => {
+            eprintln!("srp-target: {e}; see --help");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("srp-target: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

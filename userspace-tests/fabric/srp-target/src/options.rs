@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
+
+use crate::proto::{guid::IoClass, ids::PortId};
+
+/// What `--help` says.
+pub const HELP: &str = "\
+srp-target --lun FILE [--lun FILE]... [OPTION]...
+exports files or block devices by SRP, until SIGTERM. The first one is LUN 0.
+
+  --listen ADDRESS:PORT  where RDMA/CM listens ([::1]:5555 for IPv6; default 0.0.0.0:5555)
+  --id-ext HEX           identifier extension (default 1)
+  --ioc-guid HEX         GUID of the controller (default 1)
+  --read-only            nothing can be written
+  --queue-depth N        credits of a channel, 2 to 1024 (default 64)
+  --channels N           most channels of a session, 1 to 64 (default 16)
+  --threads N            that read and write files, 1 to 64 (default 4)
+";
+
+/// What was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Options {
+    /// The files, by LUN.
+    pub luns: Vec<PathBuf>,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Identifier extension.
+    pub id_ext: u64,
+    /// GUID.
+    pub ioc_guid: u64,
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// Credits of a channel.
+    pub queue_depth: u32,
+    /// Most channels of a session.
+    pub channels: usize,
+    /// Threads that execute commands.
+    pub threads: usize,
+}
+
+fn value<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Result<T, String> {
+    let value = text.parse().ok().filter(good);
+    value.ok_or_else(|| format!("{name}: '{text}' is not what it can be"))
+}
+
+impl Options {
+    /// Reads arguments, without the name of the program. The error names what is wrong.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut this = Self {
+            luns: Vec::new(),
+            listen: SocketAddr::from(([0, 0, 0, 0], 5555)),
+            id_ext: 1,
+            ioc_guid: 1,
+            read_only: false,
+            queue_depth: 64,
+            channels: 16,
+            threads: 4,
+        };
+        let mut args = args.into_iter();
+        while let Some(arg) = args.next() {
+            let name = arg.to_string_lossy().into_owned();
+            if name == "--read-only" {
+                this.read_only = true;
+                continue;
+            }
+            const NAMES: [&str; 7] = [
+                "--lun",
+                "--listen",
+                "--id-ext",
+                "--ioc-guid",
+                "--queue-depth",
+                "--channels",
+                "--threads",
+            ];
+            if !NAMES.contains(&name.as_str()) {
+                return Err(format!("unknown option '{name}'"));
+            }
+            let next = args.next().ok_or_else(|| format!("{name} has no value"))?;
+            if name == "--lun" {
+                this.luns.push(next.into());
+                continue;
+            }
+            let text = next.to_string_lossy();
+            let hex = || {
+                let digits = text.strip_prefix("0x").unwrap_or(&text);
+                u64::from_str_radix(digits, 16).map_err(|_| format!("{name}: '{text}' is no GUID"))
+            };
+            match name.as_str() {
+                "--listen" => this.listen = value(&name, &text, |_| true)?,
+                "--id-ext" => this.id_ext = hex()?,
+                "--ioc-guid" => this.ioc_guid = hex()?,
+                "--queue-depth" => {
+                    this.queue_depth = value(&name, &text, |n| (2..=1024).contains(n))?
+                }
+                "--channels" => this.channels = value(&name, &text, |n| (1..=64).contains(n))?,
+                _ => this.threads = value(&name, &text, |n| (1..=64).contains(n))?,
+            }
+        }
+        if this.luns.is_empty() {
+            return Err("there is no --lun".into());
+        }
+        if this.luns.len() > 256 {
+            return Err(format!("{} LUNs are more than 256", this.luns.len()));
+        }
+        Ok(this)
+    }
+
+    /// The target's port identifier.
+    pub fn port_id(&self) -> [u8; 16] {
+        PortId::new(IoClass::Rev16a, self.id_ext, self.ioc_guid).0
+    }
+}

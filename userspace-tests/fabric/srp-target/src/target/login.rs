@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Logins: who is let in, and who is refused and why.
+
+use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
+use crate::{
+    proto::{
+        login::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
+        login_rej::RejReason,
+    },
+    sense::Sense,
+    wire::{login_rej, login_rsp, LoginReq, Others, Reason, CMD_LEN, MIN_IT_IU_LEN},
+};
+
+/// The longest message that the target sends, in bytes: a response with sense data.
+const TI_IU_LEN: u32 = 64;
+const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
+
+/// A login that waits until nothing is left of what was before it.
+pub(super) struct Login {
+    pub(super) channel: ChannelId,
+    req: LoginReq,
+    /// Others were ended for it.
+    terminated: bool,
+}
+
+impl<B: Buffer> Target<B> {
+    /// A connection arrives, with this private data. There will be an [`Action::Accept`] or an [`Action::Reject`].
+    pub fn login(&mut self, id: ChannelId, data: &[u8]) {
+        let req = match LoginReq::parse(data) {
+            Ok(req) => req,
+            Err(broken) => {
+                self.actions.push(Action::Say(format!("login: {broken}")));
+                return self.reject(id, 0, RejReason::UnableEstablishChannel);
+            }
+        };
+        if let Err(reason) = self.check(&req) {
+            self.say(&req.initiator, &format!("login refused: {}", reason.name()));
+            return self.reject(id, req.tag, reason);
+        }
+        let mut terminated = false;
+        if req.multichannel == 0 {
+            for other in self.of(&req.initiator) {
+                self.leave(other, Some(Reason::NewLogin));
+                terminated = true;
+            }
+        }
+        self.logins.push(Login {
+            channel: id,
+            req,
+            terminated,
+        });
+        self.admit();
+    }
+
+    /// A connection that was to be accepted cannot be, for want of memory or queue pairs.
+    pub fn no_resources(&mut self, id: ChannelId) {
+        let tag = self.channels.get(&id).map_or(0, |c| c.tag);
+        self.closed(id);
+        self.reject(id, tag, RejReason::InsufficientResources);
+    }
+
+    fn reject(&mut self, channel: ChannelId, tag: u64, reason: RejReason) {
+        self.actions.push(Action::Reject {
+            channel,
+            response: login_rej(tag, reason.number(), BUF_FMT),
+        });
+    }
+
+    fn check(&self, req: &LoginReq) -> Result<(), RejReason> {
+        if req.target != self.settings.id {
+            return Err(RejReason::UnableAssociateChannel);
+        }
+        if req.it_iu_len > MAX_IT_IU_LEN {
+            return Err(RejReason::ReqItIuLengthTooLarge);
+        }
+        if req.buf_fmt & !BUF_FMT != 0 {
+            return Err(RejReason::UnsupportedDescriptorFormat);
+        }
+        if req.it_iu_len < MIN_IT_IU_LEN || req.multichannel > 1 {
+            return Err(RejReason::UnableEstablishChannel);
+        }
+        if req.multichannel == 1 {
+            let others = self.of(&req.initiator).len();
+            if others > 0 && self.settings.channels == 1 {
+                return Err(RejReason::MultiChannelUnsupported);
+            }
+            if others >= self.settings.channels {
+                return Err(RejReason::ChannelLimitReached);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets those in that need not wait any longer.
+    pub(super) fn admit(&mut self) {
+        let waiting = std::mem::take(&mut self.logins);
+        for login in waiting {
+            let initiator = login.req.initiator;
+            let mut tasks = self.tasks.values().filter(|t| t.initiator == initiator);
+            let old = |id: &ChannelId| self.channels.get(id).is_none_or(|c| c.leaving);
+            let single = login.req.multichannel == 0;
+            // Channels of a session that ends are of the session before.
+            let mut channels = self.channels.values().filter(|c| c.initiator == initiator);
+            if tasks.any(|t| old(&t.channel)) || channels.any(|c| single || c.leaving) {
+                self.logins.push(login);
+            } else {
+                self.accept(login);
+            }
+        }
+    }
+
+    fn accept(&mut self, login: Login) {
+        let req = &login.req;
+        // Between the CDB and the end of the message.
+        let place = |at: &u16| usize::from(*at) >= CMD_LEN + 4 && u32::from(*at) < req.it_iu_len;
+        let immediate = req.immediate.filter(place);
+        let others = match (login.terminated, self.nexuses.contains_key(&req.initiator)) {
+            (true, _) => Others::Terminated,
+            (false, true) => Others::Maintained,
+            (false, false) => Others::None,
+        };
+        let depth = self.settings.queue_depth;
+        let fresh = vec![Some(Sense::NEW_SESSION); self.units.len()];
+        self.nexuses.entry(req.initiator).or_insert(fresh);
+        self.channels.insert(
+            login.channel,
+            Channel {
+                tag: req.tag,
+                initiator: req.initiator,
+                credits: depth,
+                owed: 0,
+                immediate,
+                leaving: false,
+            },
+        );
+        self.actions.push(Action::Accept {
+            channel: login.channel,
+            response: login_rsp(
+                req.tag,
+                depth,
+                req.it_iu_len,
+                TI_IU_LEN,
+                BUF_FMT,
+                others,
+                immediate.is_some(),
+            ),
+            // A logout needs no credit.
+            receives: depth as usize + 1,
+            len: req.it_iu_len as usize,
+        });
+    }
+}

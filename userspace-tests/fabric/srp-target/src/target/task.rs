@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands, from their arrival to their response.
+
+use super::{Action, Buffer, ChannelId, Done, Out, Target, TaskId, Work};
+use crate::{
+    proto::cmd::DirectBuf,
+    scsi::{self, opcode, status, Command},
+    sense::Sense,
+    wire::{self, Broken, Cmd, Data, Residual},
+};
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// The table of its DATA-OUT.
+    TableOut,
+    /// The table of its DATA-IN.
+    TableIn,
+    /// Its DATA-OUT.
+    Data,
+    /// The file.
+    Executing,
+    /// The end of sending. Its tag may be used again.
+    Answering,
+}
+
+pub(super) struct Task<B> {
+    pub(super) initiator: [u8; 16],
+    pub(super) channel: ChannelId,
+    pub(super) unit: Option<usize>,
+    pub(super) tag: u64,
+    pub(super) state: State,
+    /// It gets no response.
+    pub(super) aborted: bool,
+    command: Command,
+    data: Data,
+    /// DATA-OUT that is here.
+    out: Option<Out<B>>,
+    /// Bytes of the table that is fetched.
+    table: usize,
+}
+
+impl<B> Task<B> {
+    /// Bytes of the buffers for DATA-OUT and DATA-IN.
+    fn room(&self) -> (u32, u32) {
+        let immediate = self.data.immediate.map(|(_, len)| len as u32);
+        let out = immediate.unwrap_or(self.data.out.total);
+        (out, self.data.into.total)
+    }
+}
+
+/// The first `len` bytes of a list.
+fn first(list: &[DirectBuf], mut len: u32) -> Vec<DirectBuf> {
+    let mut part = Vec::new();
+    for d in list {
+        let n = d.len().min(len);
+        if n > 0 {
+            part.push(DirectBuf::new(d.va(), d.key(), n));
+        }
+        len -= n;
+    }
+    part
+}
+
+impl<B: Buffer> Target<B> {
+    pub(super) fn command(&mut self, id: ChannelId, buffer: B, len: usize) -> Result<(), Broken> {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return Ok(());
+        };
+        let cmd = Cmd::parse(&buffer[..len], channel.immediate)?;
+        let initiator = channel.initiator;
+        let mut tasks = self.tasks.values();
+        if tasks
+            .any(|t| t.initiator == initiator && t.tag == cmd.tag && t.state != State::Answering)
+        {
+            return Err(Broken::Tag(cmd.tag));
+        }
+        channel.credits -= 1;
+        let unit = scsi::unit_of(cmd.lun, &self.units);
+        let mut out = None;
+        match cmd.data.immediate {
+            Some((at, _)) => out = Some(Out { buffer, at }),
+            None => self.actions.push(Action::Receive {
+                channel: id,
+                buffer,
+            }),
+        }
+        let number = self.next;
+        self.next += 1;
+        let checked = self.check_command(&initiator, unit, &cmd);
+        let (command, refused) = match checked {
+            Ok(command) => (command, None),
+            Err(sense) => (Command::Done, Some(sense)),
+        };
+        let task = Task {
+            initiator,
+            channel: id,
+            unit,
+            tag: cmd.tag,
+            state: State::Executing,
+            aborted: false,
+            command,
+            data: cmd.data,
+            out,
+            table: 0,
+        };
+        // A write of more blocks than there is data changes nothing.
+        let short = task.command.data_out() > task.room().0;
+        self.tasks.insert(number, task);
+        match refused.or(short.then_some(Sense::FIELD)) {
+            Some(sense) => self.answer(number, status::CHECK_CONDITION, Some(sense), None),
+            None => self.go_on(number),
+        }
+        Ok(())
+    }
+
+    /// Whether a command can be carried out, as far as that can be told without its data.
+    fn check_command(
+        &mut self,
+        initiator: &[u8; 16],
+        unit: Option<usize>,
+        cmd: &Cmd,
+    ) -> Result<Command, Sense> {
+        let mut attention = None;
+        let code = cmd.cdb[0];
+        if ![opcode::INQUIRY, opcode::REPORT_LUNS].contains(&code) {
+            let all = self.nexuses.get_mut(initiator);
+            let place = all.and_then(|all| all.get_mut(unit?));
+            attention = place.and_then(Option::take);
+        }
+        match attention {
+            Some(sense) if code != opcode::REQUEST_SENSE => return Err(sense),
+            _ => {}
+        }
+        // SIMPLE and HEAD OF QUEUE.
+        if cmd.attribute > 1 {
+            return Err(Sense::ATTRIBUTE);
+        }
+        let cdb = cmd.cdb.first_chunk().ok_or(Sense::FIELD)?;
+        scsi::parse(cdb, &self.units, unit, attention)
+    }
+
+    /// Fetches what is missing, or executes the command.
+    fn go_on(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let (out, room) = (task.command.data_out(), task.room().1);
+        let into = task.command.data_in().min(room);
+        let missing = out > 0 && task.out.is_none();
+        let mut fetch = None;
+        if missing {
+            fetch = task
+                .data
+                .out
+                .table
+                .take()
+                .map(|t| (State::TableOut, vec![t]));
+        }
+        if fetch.is_none() && into > 0 {
+            fetch = task
+                .data
+                .into
+                .table
+                .take()
+                .map(|t| (State::TableIn, vec![t]));
+        }
+        if fetch.is_none() && missing {
+            fetch = Some((State::Data, first(&task.data.out.entries, out)));
+        }
+        if let Some((state, from)) = fetch {
+            task.state = state;
+            task.table = from.first().map_or(0, |t| t.len() as usize);
+            return self.actions.push(Action::Fetch {
+                channel: task.channel,
+                task: id,
+                from,
+            });
+        }
+        task.state = State::Executing;
+        let work = Work {
+            command: task.command.clone(),
+            unit: task.unit.and_then(|n| self.units.get(n).cloned()),
+            out: task.out.take(),
+            into: into as usize,
+        };
+        self.actions.push(Action::Execute { task: id, work });
+    }
+
+    /// What was to be fetched is at the start of the buffer.
+    pub fn fetched(&mut self, id: TaskId, buffer: B) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        if task.aborted {
+            return self.end(id);
+        }
+        let list = match task.state {
+            State::TableOut => Some(&mut task.data.out),
+            State::TableIn => Some(&mut task.data.into),
+            _ => None,
+        };
+        match list {
+            None => task.out = Some(Out { buffer, at: 0 }),
+            Some(list) => match wire::entries(&buffer[..task.table], list.total) {
+                Ok(entries) => list.entries = entries,
+                Err(broken) => {
+                    let channel = task.channel;
+                    self.end(id);
+                    return self.violation(channel, broken);
+                }
+            },
+        }
+        self.go_on(id);
+    }
+
+    /// A command has been executed.
+    pub fn executed(&mut self, id: TaskId, done: Done<B>) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        task.out = done.out;
+        if task.aborted {
+            return self.end(id);
+        }
+        match done.result {
+            Ok(()) => self.answer(id, status::GOOD, None, done.into),
+            Err(sense) => self.answer(id, status::CHECK_CONDITION, Some(sense), None),
+        }
+    }
+
+    /// There is no memory for what was to be fetched or executed. The initiator tries again later.
+    pub fn no_memory(&mut self, id: TaskId, out: Option<Out<B>>) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        task.out = out;
+        self.answer(id, status::TASK_SET_FULL, None, None);
+    }
+
+    fn answer(&mut self, id: TaskId, status: u8, sense: Option<Sense>, into: Option<B>) {
+        self.recycle(id);
+        let Some(task) = self.tasks.get(&id) else {
+            return;
+        };
+        let channel = task.channel;
+        let Some(grant) = self.grant(channel) else {
+            return self.end(id);
+        };
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        task.state = State::Answering;
+        let done = status == status::GOOD;
+        let used = |len| if done { len } else { 0 };
+        let (out, room) = task.room();
+        let wanted = used(task.command.data_in());
+        let message = wire::cmd_rsp(
+            grant,
+            task.tag,
+            status,
+            Residual::new(out, used(task.command.data_out())),
+            Residual::new(room, wanted),
+            &sense.map(|s| s.fixed()).unwrap_or_default(),
+        );
+        let places = first(&task.data.into.entries, wanted.min(room));
+        let data = into.filter(|_| !places.is_empty()).map(|b| (b, places));
+        self.actions.push(Action::Answer {
+            channel,
+            task: Some(id),
+            data,
+            message,
+        });
+    }
+
+    /// The response of a command has been sent.
+    pub fn sent(&mut self, id: TaskId) {
+        self.end(id);
+    }
+
+    /// A message with data in it has been used.
+    fn recycle(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let (channel, immediate) = (task.channel, task.data.immediate.is_some());
+        if let Some(Out { buffer, .. }) = task.out.take() {
+            self.actions.push(if immediate {
+                Action::Receive { channel, buffer }
+            } else {
+                Action::Free { channel, buffer }
+            });
+        }
+    }
+
+    /// A task is no more.
+    pub(super) fn end(&mut self, id: TaskId) {
+        self.recycle(id);
+        let Some(task) = self.tasks.remove(&id) else {
+            return;
+        };
+        if task.state != State::Answering {
+            if let Some(channel) = self.channels.get_mut(&task.channel) {
+                channel.owed += 1;
+            }
+        }
+        self.task_ended(id);
+        self.admit();
+    }
+
+    /// The tasks of a channel that is no more end, but for those that the file has.
+    pub(super) fn orphan(&mut self, channel: ChannelId) {
+        let of_it = self.tasks.iter_mut().filter(|(_, t)| t.channel == channel);
+        let mut over = Vec::new();
+        for (id, task) in of_it {
+            task.aborted = true;
+            if task.state != State::Executing {
+                over.push(*id);
+            }
+        }
+        for id in over {
+            self.end(id);
+        }
+    }
+}

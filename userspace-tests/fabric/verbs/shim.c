@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What src/ calls of rdma-core and of the C library, without their structures: these stay in C, whose compiler knows
+ * them. Functions return 0 or a pointer; a negative errno or NULL, with errno, say what failed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* As in lib.rs. */
+enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_OTHER };
+struct cm_event {
+	struct rdma_cm_id *id;
+	uint32_t what;
+	uint32_t len;
+	uint32_t depth;
+	uint8_t data[256];
+};
+struct completion {
+	uint64_t id;
+	uint32_t status;
+	uint32_t len;
+};
+
+static int result(int ret)
+{
+	return ret ? -errno : 0;
+}
+
+static int nonblock(int fd)
+{
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+struct rdma_event_channel *shim_events(void)
+{
+	struct rdma_event_channel *events = rdma_create_event_channel();
+
+	if (events && nonblock(events->fd)) {
+		rdma_destroy_event_channel(events);
+		return NULL;
+	}
+	return events;
+}
+
+int shim_events_fd(struct rdma_event_channel *events)
+{
+	return events->fd;
+}
+
+void shim_events_free(struct rdma_event_channel *events)
+{
+	rdma_destroy_event_channel(events);
+}
+
+struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *address, const char *port, int backlog)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *info;
+	struct rdma_cm_id *id;
+	int error;
+
+	if (rdma_getaddrinfo(address, port, &hints, &info)) {
+		errno = EADDRNOTAVAIL;
+		return NULL;
+	}
+	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP)) {
+		id = NULL;
+	} else if (rdma_bind_addr(id, info->ai_src_addr) || rdma_listen(id, backlog)) {
+		error = errno;
+		rdma_destroy_id(id);
+		id = NULL;
+		errno = error;
+	}
+	error = errno;
+	rdma_freeaddrinfo(info);
+	errno = error;
+	return id;
+}
+
+/* The next event, copied. -EAGAIN without one. */
+int shim_next(struct rdma_event_channel *events, struct cm_event *out)
+{
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(events, &event))
+		return -errno;
+	memset(out, 0, sizeof(*out));
+	out->id = event->id;
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		out->what = CM_REQUEST;
+		out->depth = event->param.conn.initiator_depth;
+		out->len = event->param.conn.private_data_len;
+		if (out->len > sizeof(out->data))
+			out->len = sizeof(out->data);
+		if (out->len)
+			memcpy(out->data, event->param.conn.private_data, out->len);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		out->what = CM_ESTABLISHED;
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		out->what = CM_ENDED;
+		break;
+	default:
+		out->what = CM_OTHER;
+	}
+	rdma_ack_cm_event(event);
+	return 0;
+}
+
+/* The device of a connection; the library has one for all connections through it. */
+struct ibv_context *shim_device(struct rdma_cm_id *id)
+{
+	return id->verbs;
+}
+
+int shim_accept(struct rdma_cm_id *id, const void *data, uint8_t len, uint8_t depth)
+{
+	struct rdma_conn_param param = {
+		.private_data = data, .private_data_len = len, .initiator_depth = depth, .rnr_retry_count = 7,
+	};
+
+	return result(rdma_accept(id, &param));
+}
+
+int shim_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+	return result(rdma_reject(id, data, len));
+}
+
+int shim_disconnect(struct rdma_cm_id *id)
+{
+	return result(rdma_disconnect(id));
+}
+
+void shim_id_free(struct rdma_cm_id *id)
+{
+	rdma_destroy_id(id);
+}
+
+struct ibv_pd *shim_pd(struct ibv_context *device)
+{
+	return ibv_alloc_pd(device);
+}
+
+void shim_pd_free(struct ibv_pd *pd)
+{
+	ibv_dealloc_pd(pd);
+}
+
+struct ibv_comp_channel *shim_wakeups(struct ibv_context *device)
+{
+	struct ibv_comp_channel *wakeups = ibv_create_comp_channel(device);
+
+	if (wakeups && nonblock(wakeups->fd)) {
+		ibv_destroy_comp_channel(wakeups);
+		return NULL;
+	}
+	return wakeups;
+}
+
+int shim_wakeups_fd(struct ibv_comp_channel *wakeups)
+{
+	return wakeups->fd;
+}
+
+void shim_wakeups_free(struct ibv_comp_channel *wakeups)
+{
+	ibv_destroy_comp_channel(wakeups);
+}
+
+/* The token of the next queue that has completions. -EAGAIN without one. */
+int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(wakeups, &cq, &context))
+		return -errno;
+	*token = (uintptr_t)context;
+	ibv_ack_cq_events(cq, 1);
+	return 0;
+}
+
+struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len)
+{
+	return ibv_reg_mr(pd, memory, len, IBV_ACCESS_LOCAL_WRITE);
+}
+
+uint32_t shim_lkey(struct ibv_mr *mr)
+{
+	return mr->lkey;
+}
+
+void shim_deregister(struct ibv_mr *mr)
+{
+	ibv_dereg_mr(mr);
+}
+
+struct ibv_cq *shim_cq(struct ibv_context *device, struct ibv_comp_channel *wakeups, int entries, uint64_t token)
+{
+	return ibv_create_cq(device, entries, (void *)(uintptr_t)token, wakeups, 0);
+}
+
+int shim_arm(struct ibv_cq *cq)
+{
+	return -ibv_req_notify_cq(cq, 0);
+}
+
+int shim_poll(struct ibv_cq *cq, struct completion *out)
+{
+	struct ibv_wc wc;
+	int n = ibv_poll_cq(cq, 1, &wc);
+
+	if (n > 0) {
+		out->id = wc.wr_id;
+		out->status = wc.status;
+		out->len = wc.byte_len;
+	}
+	return n;
+}
+
+const char *shim_status(uint32_t status)
+{
+	return ibv_wc_status_str(status);
+}
+
+void shim_cq_free(struct ibv_cq *cq)
+{
+	ibv_destroy_cq(cq);
+}
+
+int shim_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uint32_t receives)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	return result(rdma_create_qp(id, pd, &attr));
+}
+
+void shim_qp_free(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+}
+
+int shim_receive(struct rdma_cm_id *id, uint64_t wr_id, void *memory, uint32_t len, uint32_t lkey)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, len, lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return -ibv_post_recv(id->qp, &wr, &bad);
+}
+
+/* 0 sends, 1 reads from the other side's memory, 2 writes to it. */
+int shim_send(struct rdma_cm_id *id, uint64_t wr_id, int op, void *memory, uint32_t len, uint32_t lkey, uint64_t va,
+	      uint32_t rkey)
+{
+	static const enum ibv_wr_opcode ops[] = { IBV_WR_SEND, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE };
+	struct ibv_sge sge = { (uintptr_t)memory, len, lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = ops[op], .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = va, .rkey = rkey },
+	}, *bad;
+
+	return -ibv_post_send(id->qp, &wr, &bad);
+}
+
+/* SIGTERM and SIGINT are read from the descriptor instead of ending the process. */
+int shim_signals(void)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	errno = pthread_sigmask(SIG_BLOCK, &set, NULL);
+	if (errno)
+		return -errno;
+	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Waits until one of them can be read. */
+int shim_wait(const int *fds, uint8_t *ready, uint32_t n, int ms)
+{
+	struct pollfd poll_fds[64];
+	uint32_t i;
+
+	if (n > 64)
+		return -EINVAL;
+	for (i = 0; i < n; i++)
+		poll_fds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+	if (poll(poll_fds, n, ms) < 0)
+		return -errno;
+	for (i = 0; i < n; i++)
+		ready[i] = poll_fds[i].revents != 0;
+	return 0;
+}
+
+/* Blocks become zeros; a file gives their place back. */
+int shim_punch(int fd, uint64_t at, uint64_t len)
+{
+	return result(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len));
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections that arrive, by RDMA/CM.
+
+use std::{ffi::CString, io, os::fd::RawFd, ptr::NonNull, sync::Arc};
+
+use crate::{check, ffi, made, memory::Device};
+
+/// Names a connection as long as it lives.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Key(usize);
+
+impl Key {
+    fn of(id: *mut ffi::CmId) -> Self {
+        Self(id as usize)
+    }
+}
+
+struct Channel(NonNull<ffi::EventChannel>);
+
+// SAFETY: The library may be called from any thread, and an event is copied while it is read.
+unsafe impl Send for Channel {}
+// SAFETY: As above.
+unsafe impl Sync for Channel {}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: It was made by `shim_events`; all identifiers on it keep it.
+        unsafe { ffi::shim_events_free(self.0.as_ptr()) };
+    }
+}
+
+/// Where events of the connection manager come from.
+#[derive(Clone)]
+pub struct Events(Arc<Channel>);
+
+/// An event of the connection manager.
+pub enum CmEvent {
+    /// Somebody wants a connection.
+    Request(Incoming),
+    /// The other side is ready.
+    Established(Key),
+    /// There is no connection, or there will be none.
+    Ended(Key),
+}
+
+impl Events {
+    /// No events so far.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: No arguments.
+        let channel = made(unsafe { ffi::shim_events() })?;
+        Ok(Self(Arc::new(Channel(channel))))
+    }
+
+    /// Can be read when there is an event.
+    pub fn fd(&self) -> RawFd {
+        // SAFETY: The channel lives as long as `self`.
+        unsafe { ffi::shim_events_fd(self.0 .0.as_ptr()) }
+    }
+
+    /// The next event, or `None` if there is none now.
+    pub fn next(&self) -> io::Result<Option<CmEvent>> {
+        loop {
+            let mut event = ffi::CmEvent {
+                id: std::ptr::null_mut(),
+                what: 0,
+                len: 0,
+                depth: 0,
+                data: [0; 256],
+            };
+            // SAFETY: The channel lives as long as `self`, and `event` is ours.
+            let result = check(unsafe { ffi::shim_next(self.0 .0.as_ptr(), &mut event) });
+            match result {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) => return Err(e),
+                Ok(_) => {}
+            }
+            let key = Key::of(event.id);
+            return Ok(Some(match (event.what, NonNull::new(event.id)) {
+                (0, Some(id)) => CmEvent::Request(Incoming {
+                    id: Id {
+                        id,
+                        _events: self.clone(),
+                    },
+                    depth: event.depth.min(255) as u8,
+                    data: event.data[..event.len as usize].to_vec(),
+                }),
+                (1, _) => CmEvent::Established(key),
+                (2, _) => CmEvent::Ended(key),
+                _ => continue,
+            }));
+        }
+    }
+}
+
+/// An identifier of the connection manager that is ours to destroy.
+pub(crate) struct Id {
+    id: NonNull<ffi::CmId>,
+    _events: Events,
+}
+
+impl Id {
+    pub(crate) fn as_ptr(&self) -> *mut ffi::CmId {
+        self.id.as_ptr()
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::of(self.as_ptr())
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // SAFETY: It is ours, its events are acknowledged as they are read, and its queue pair is gone.
+        unsafe { ffi::shim_id_free(self.as_ptr()) };
+    }
+}
+
+/// A port that connections arrive at, until it is dropped.
+pub struct Listener {
+    _id: Id,
+}
+
+impl Listener {
+    /// Listens at an address and TCP port (a number). Errors are those of the system.
+    pub fn new(events: &Events, address: &str, port: &str) -> io::Result<Self> {
+        let address = CString::new(address)?;
+        let port = CString::new(port)?;
+        let channel = events.0 .0.as_ptr();
+        // SAFETY: The channel lives as long as `events`, both strings until the call returns.
+        let id = made(unsafe { ffi::shim_listen(channel, address.as_ptr(), port.as_ptr(), 64) })?;
+        Ok(Self {
+            _id: Id {
+                id,
+                _events: events.clone(),
+            },
+        })
+    }
+}
+
+/// A connection that somebody wants. Dropped, it is refused without a word.
+pub struct Incoming {
+    pub(crate) id: Id,
+    /// Reads that the other side can serve at once.
+    pub(crate) depth: u8,
+    data: Vec<u8>,
+}
+
+impl Incoming {
+    /// Its name in later events.
+    pub fn key(&self) -> Key {
+        self.id.key()
+    }
+
+    /// Its private data, at most 256 bytes. What carries it may have padded it.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Refuses it with private data of at most 148 bytes.
+    pub fn reject(self, data: &[u8]) -> io::Result<()> {
+        let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: The identifier is ours, and the data has this length.
+        check(unsafe { ffi::shim_reject(self.id.as_ptr(), data.as_ptr().cast(), len) })?;
+        Ok(())
+    }
+
+    /// The device that it arrived at, one of `known` or a new one, which is added.
+    pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+        // SAFETY: The identifier is ours.
+        let context = NonNull::new(unsafe { ffi::shim_device(self.id.as_ptr()) });
+        let context = context.ok_or(io::ErrorKind::NotFound)?;
+        if let Some(device) = known.iter().find(|d| d.0.context == context) {
+            return Ok(device.clone());
+        }
+        let device = Device::new(context)?;
+        known.push(device.clone());
+        Ok(device)
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices, and memory that they can reach.
+
+use std::{
+    alloc::{alloc_zeroed, dealloc, Layout},
+    ffi::c_void,
+    io,
+    ops::{Deref, DerefMut},
+    os::fd::RawFd,
+    ptr::NonNull,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc,
+    },
+};
+
+use crate::{check, ffi, made};
+
+/// An RDMA device that connections arrive at, with its protection domain. It lives as long as anything on it.
+#[derive(Clone)]
+pub struct Device(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) context: NonNull<ffi::Context>,
+    pub(crate) pd: NonNull<ffi::Pd>,
+    pub(crate) wakeups: NonNull<ffi::CompChannel>,
+    registered: AtomicUsize,
+}
+
+// SAFETY: Verbs may be called from any thread; the pointers are to objects that live until the last clone is dropped.
+unsafe impl Send for Inner {}
+// SAFETY: As above; ibverbs has locks of its own.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: It was made by `shim_wakeups`, and its queues, which keep a clone, are gone.
+        unsafe { ffi::shim_wakeups_free(self.wakeups.as_ptr()) };
+        // SAFETY: It was made by `shim_pd`, and its regions and queue pairs, which keep a clone, are gone.
+        unsafe { ffi::shim_pd_free(self.pd.as_ptr()) };
+    }
+}
+
+impl Device {
+    pub(crate) fn new(context: NonNull<ffi::Context>) -> io::Result<Self> {
+        // SAFETY: The library has opened the device and closes it at the end of the process.
+        let wakeups = made(unsafe { ffi::shim_wakeups(context.as_ptr()) })?;
+        // SAFETY: As above.
+        let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) });
+        let pd = pd.inspect_err(|_| {
+            // SAFETY: It was made above and nothing uses it.
+            unsafe { ffi::shim_wakeups_free(wakeups.as_ptr()) }
+        })?;
+        Ok(Self(Arc::new(Inner {
+            context,
+            pd,
+            wakeups,
+            registered: AtomicUsize::new(0),
+        })))
+    }
+
+    /// Can be read when a connection has completions.
+    pub fn fd(&self) -> RawFd {
+        // SAFETY: The channel lives as long as `self`.
+        unsafe { ffi::shim_wakeups_fd(self.0.wakeups.as_ptr()) }
+    }
+
+    /// The token of a connection that has completions, or `None` if there is none.
+    pub fn wakeup(&self) -> Option<u64> {
+        let mut token = 0;
+        // SAFETY: The channel lives as long as `self`, and `token` is ours.
+        check(unsafe { ffi::shim_wakeup(self.0.wakeups.as_ptr(), &mut token) }).ok()?;
+        Some(token)
+    }
+
+    /// Bytes of all buffers that there are.
+    pub fn registered(&self) -> usize {
+        self.0.registered.load(Ordering::Relaxed)
+    }
+
+    /// `count` buffers of `len` bytes in one memory region, zeroed.
+    pub fn buffers(&self, count: usize, len: usize) -> io::Result<Vec<Buffer>> {
+        let all = count.checked_mul(len).filter(|n| *n > 0);
+        let layout = all.and_then(|n| Layout::from_size_align(n, 4096).ok());
+        let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: The layout has a size.
+        let memory =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        let pd = self.0.pd.as_ptr();
+        // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
+        let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size()) };
+        let Some(mr) = NonNull::new(mr) else {
+            let error = io::Error::last_os_error();
+            // SAFETY: It was allocated above with this layout.
+            unsafe { dealloc(memory.as_ptr(), layout) };
+            return Err(error);
+        };
+        // SAFETY: The region was made above.
+        let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
+        let region = Arc::new(Region {
+            memory,
+            layout,
+            mr,
+            lkey,
+            device: self.clone(),
+        });
+        self.0
+            .registered
+            .fetch_add(layout.size(), Ordering::Relaxed);
+        let buffer = |i| Buffer {
+            region: Arc::clone(&region),
+            at: i * len,
+            len,
+        };
+        Ok((0..count).map(buffer).collect())
+    }
+}
+
+struct Region {
+    memory: NonNull<u8>,
+    layout: Layout,
+    mr: NonNull<ffi::Mr>,
+    lkey: u32,
+    device: Device,
+}
+
+// SAFETY: Its memory is touched through buffers only, which do not overlap.
+unsafe impl Send for Region {}
+// SAFETY: As above.
+unsafe impl Sync for Region {}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let registered = &self.device.0.registered;
+        registered.fetch_sub(self.layout.size(), Ordering::Relaxed);
+        // SAFETY: It was made by `shim_register`; posted buffers keep the region, so no queue pair uses it.
+        unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
+        // SAFETY: It was allocated with this layout, and no buffer is left.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory that its device can reach when it is posted. Whoever has it is alone with it.
+pub struct Buffer {
+    region: Arc<Region>,
+    at: usize,
+    len: usize,
+}
+
+impl Buffer {
+    pub(crate) fn lkey(&self) -> u32 {
+        self.region.lkey
+    }
+
+    fn start(&self) -> *mut u8 {
+        // SAFETY: `buffers` has put all of the buffer inside of the region.
+        unsafe { self.region.memory.as_ptr().add(self.at) }
+    }
+
+    /// The address of a part of it, for a work request.
+    pub(crate) fn part(&mut self, at: usize, len: usize) -> io::Result<*mut c_void> {
+        let part = self.get_mut(at..).and_then(|rest| rest.get_mut(..len));
+        let part = part.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(part.as_mut_ptr().cast())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: The memory is initialized, `buffers` has made no other buffer for it, and it is not posted, as posting
+        // takes it away.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: As for `deref`.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
