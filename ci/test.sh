@@ -28,6 +28,7 @@ abi           tools    -      -        ci/lint.sh abi
 reasons       tools    -      -        ci/lint.sh reasons
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
+fabric        tools    -      -        userspace-tests/fabric/run test
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
