@@ -336,7 +336,7 @@ fn error_handling() -> Result<[u32; 10]> {
                 submitter: bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL,
                 ..Default::default()
             },
-            state: State::new(),
+            state: CmdPriv::new(),
         },
         GFP_KERNEL,
     )?;

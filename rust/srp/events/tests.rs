@@ -27,7 +27,6 @@ use crate::{
         rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT as TIMEWAIT_EXIT,
         rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE as UNREACHABLE, //
     },
-    clock::monotonic_ns,
     errno::ENOTCONN,
     rdma::{
         cm::{

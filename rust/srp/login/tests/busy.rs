@@ -3,7 +3,6 @@
 //! A target that takes longer than a login waits for a silent one.
 
 use crate::{
-    clock::monotonic_ns,
     rdma::{
         ib_cm::tests::target::{
             Answer,
