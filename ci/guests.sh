@@ -7,8 +7,8 @@
 . "$(dirname "$0")/lib.sh"
 
 tests=$top/userspace-tests/guest
-# A guest is idle for a third of its time.
-at_once=${GUESTS:-$((jobs * 3 / 2))}
+# A guest is idle for half of its time.
+at_once=${GUESTS:-$((jobs * 2))}
 failed_before=0
 tools=$("$top/ci/tools.sh")
 pick_series

@@ -13,7 +13,7 @@ linux=$("$top/ci/linux.sh")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
-patched=(arch/um/kernel arch/um/os-Linux drivers/uio drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
+patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel,
 # but not what rustc needs of the kernel crate; modules_prepare makes it.

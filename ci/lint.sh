@@ -31,7 +31,8 @@ fmt() {
 			xargs -0 rustfmt --color never --edition 2021 --config-path /linux/.rustfmt.toml "$@"' fmt "$@"
 }
 
-# rustdoc with the flags that the kernel gave rustc for the module.
+# rustdoc with the flags that the kernel gave rustc for the module. The examples are compiled, as crates that use the
+# module's, and not run.
 doc() {
 	local root linux build out log
 	pick_series
@@ -43,15 +44,17 @@ doc() {
 	mkdir -p "$top/build/doc"
 	in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$top/build/doc:/doc" -- bash -euc '
 		cd /out
-		command=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/.srp_main.o.cmd)
-		command=${command/ rustc / rustdoc }
-		command=$(sed "s/ --emit=[^ ]*//g; s/ --out-dir [^ ]*//g; s/ -Zbinary_dep_depinfo=y//; s/ -C[a-z][^ ]*//g; s/ --crate-type rlib//" <<<"$command")
+		rustc=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/.srp_main.o.cmd)
+		rustc=$(sed "s/ --emit=[^ ]*//g; s/ --out-dir [^ ]*//g; s/ -Zbinary_dep_depinfo=y//" <<<"$rustc --crate-name ib_srp")
+		rustdoc=$(sed "s/ rustc / rustdoc /; s/ --crate-type rlib//" <<<"$rustc")
 		[ -e /build/include/config/auto.conf ]
 		export RUSTC_BOOTSTRAP=1 SRP_OBJ=/out/rust
-		eval "$command --crate-name ib_srp --document-private-items --cap-lints warn \
+		eval "$rustdoc --document-private-items --cap-lints warn \
 			-Arustdoc::private_intra_doc_links -Wrustdoc::broken_intra_doc_links -Wrustdoc::bare_urls -Wrustdoc::invalid_html_tags \
-			-o /doc"' >"$log" 2>&1 || { cat "$log"; return 1; }
-	cat "$log"
+			-o /doc"
+		eval "$rustc --cap-lints allow --emit=metadata --out-dir /tmp"
+		eval "$rustdoc --cap-lints allow --test --no-run --extern ib_srp=/tmp/libib_srp.rmeta"' >"$log" 2>&1 || { cat "$log"; return 1; }
+	grep -Ev '^$|^running|^test .* (ok|ignored)$' "$log" || true
 	! grep -Eq '^(warning|error)' "$log" && echo "doc: build/doc/ib_srp/index.html"
 }
 

@@ -62,7 +62,7 @@ make_rig() {
 	local to=$1
 	rm -rf --one-file-system "$to"
 	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
-	cp "$top"/userspace-tests/node/* "$top/userspace-tests/guest/lib.sh" "$top/README.md" "$top"/build/deb/*.deb "$to"
+	cp -r "$top"/userspace-tests/node/* "$top"/userspace-tests/guest/lib{,.sh} "$top/README.md" "$top"/build/deb/*.deb "$to"
 	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
 	# Seconds that the storage is late at a boot; with LONG more than a mount waits for its disk.
 	echo $((${LONG:+100} + 20)) >"$to/late"

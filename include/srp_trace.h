@@ -12,12 +12,14 @@
 #include <linux/tracepoint.h>
 
 TRACE_EVENT(srp_send,
-	TP_PROTO(u32 host, u16 channel, u64 tag, u64 lun, u16 hw_queue, u16 hw_tag, u8 opcode, u32 len,
-		 u8 direction, u8 way, u16 segments),
-	TP_ARGS(host, channel, tag, lun, hw_queue, hw_tag, opcode, len, direction, way, segments),
+	TP_PROTO(u32 host, u16 channel, u64 tag, u64 lun, u16 hw_queue, u16 hw_tag, u64 cdb_high, u64 cdb_low,
+		 u32 len, u8 direction, u8 way, u16 segments),
+	TP_ARGS(host, channel, tag, lun, hw_queue, hw_tag, cdb_high, cdb_low, len, direction, way, segments),
 	TP_STRUCT__entry(
 		__field(u64, tag)
 		__field(u64, lun)
+		__field(u64, cdb_high)
+		__field(u64, cdb_low)
 		__field(u32, host)
 		__field(u32, len)
 		__field(u16, channel)
@@ -36,14 +38,16 @@ TRACE_EVENT(srp_send,
 		__entry->channel = channel;
 		__entry->hw_queue = hw_queue;
 		__entry->hw_tag = hw_tag;
-		__entry->opcode = opcode;
+		__entry->cdb_high = cdb_high;
+		__entry->cdb_low = cdb_low;
+		__entry->opcode = cdb_high >> 56;
 		__entry->direction = direction;
 		__entry->way = way;
 		__entry->segments = segments;
 	),
-	TP_printk("host=%u channel=%u tag=%#018llx lun=%#018llx hw_queue=%u hw_tag=%u opcode=%#04x len=%u direction=%s way=%s segments=%u",
+	TP_printk("host=%u channel=%u tag=%#018llx lun=%#018llx hw_queue=%u hw_tag=%u opcode=%#04x cdb=%016llx%016llx len=%u direction=%s way=%s segments=%u",
 		  __entry->host, __entry->channel, __entry->tag, __entry->lun, __entry->hw_queue,
-		  __entry->hw_tag, __entry->opcode, __entry->len,
+		  __entry->hw_tag, __entry->opcode, __entry->cdb_high, __entry->cdb_low, __entry->len,
 		  __print_symbolic(__entry->direction, { 0, "none" }, { 1, "to_device" }, { 2, "from_device" }),
 		  __print_symbolic(__entry->way, { 0, "none" }, { 1, "immediate" }, { 2, "static" },
 				   { 3, "dynamic" }),

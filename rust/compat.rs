@@ -116,10 +116,10 @@ pub mod queue_status {
         /// The outcome; 0 if the command was taken.
         pub type Status = kernel::ffi::c_int;
         /// No command for the device now.
-        // CAST: The values are below 0x2000.
+        // CAST: The value is below 0x2000.
         pub const DEVICE_BUSY: Status = bindings::SCSI_MLQUEUE_DEVICE_BUSY as Status;
         /// No command for the host now.
-        // CAST: As above.
+        // CAST: The value is below 0x2000.
         pub const HOST_BUSY: Status = bindings::SCSI_MLQUEUE_HOST_BUSY as Status;
     }
 

@@ -21,7 +21,7 @@ const fn error(code: u32) -> Error {
 const _: () = {
     // SAFETY: It compiles only if the sizes are equal, and every `i32` is valid.
     assert!(unsafe { transmute::<Error, i32>(EPERM) } == -1);
-    // SAFETY: As above.
+    // SAFETY: The sizes are equal, and every `i32` is valid.
     assert!(unsafe { transmute::<Error, i32>(ENOGRACE) } == -531);
 };
 

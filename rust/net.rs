@@ -64,7 +64,7 @@ impl Namespace {
         // SAFETY: A task that can call this has a namespace; it is kept for the task by its
         // `nsproxy`, which only the task itself changes.
         let net: *mut Self = unsafe { bindings::srp_helper_current_net() }.cast();
-        // SAFETY: As above, so that it is valid and counted for the task.
+        // SAFETY: It is valid, and counted for the task as long as this function runs.
         ARef::from(unsafe { &*net })
     }
 

@@ -95,12 +95,16 @@ pub fn check() {
             bindings::SG_MAX_SEGMENTS
         );
     }
-    let cmd = &raw mut bindings::srp_param_cmd_sg_entries;
-    // SAFETY: It is a variable of `params.c`, which users cannot write to.
-    unsafe { cmd.write_volatile(entries.cmd) };
-    let indirect = &raw mut bindings::srp_param_indirect_sg_entries;
-    // SAFETY: As above.
-    unsafe { indirect.write_volatile(entries.indirect) };
+    for (parameter, entries) in [
+        (&raw mut bindings::srp_param_cmd_sg_entries, entries.cmd),
+        (
+            &raw mut bindings::srp_param_indirect_sg_entries,
+            entries.indirect,
+        ),
+    ] {
+        // SAFETY: It is a variable of `params.c`, which users cannot write to.
+        unsafe { parameter.write_volatile(entries) };
+    }
 }
 
 /// `cmd_sg_entries` and `indirect_sg_entries`, within their ranges.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notification of system sleep: suspend and hibernation.
+//! Notification of the end of system sleep: suspend and hibernation.
 //!
 //! C header: [`include/linux/suspend.h`](srctree/include/linux/suspend.h)
 
@@ -15,26 +15,18 @@ use kernel::{
 
 /// Takes what a [`Notifier`] tells.
 ///
-/// Both functions are called in process context, in the task that puts the system to sleep, with
-/// the semaphore of the notifier chain held for reading and mostly `system_transition_mutex`. They
-/// may sleep, but the system waits for them. They must not make or drop a [`Notifier`].
+/// It is called in process context, in the task that puts the system to sleep, with the semaphore of
+/// the notifier chain held for reading and mostly `system_transition_mutex`. It may sleep, but the
+/// system waits for it. It must not make or drop a [`Notifier`].
 ///
-/// A `suspending` is followed by one `resumed`, also if the system does not sleep after all, but
-/// for two cases: a `resumed` may come alone, when the handler was registered in between or when
-/// the restoring of an image failed; and when opening `/dev/snapshot` fails for lack of memory,
-/// none comes. So neither may rely on the other.
+/// Not supported: to be told before the system sleeps.
 pub trait SleepHandler: Send + Sync + 'static {
-    /// The system is going to suspend or hibernate. Processes run, and devices work.
-    ///
-    /// Disks are still written to afterwards: file systems are synced, and an image is stored.
-    fn suspending(&self);
-
     /// The system is awake again, or has not slept after all. Devices work again and processes
     /// have been thawed.
     fn resumed(&self);
 }
 
-/// A handler that is told when the system goes to sleep and when it wakes up.
+/// A handler that is told when the system wakes up.
 ///
 /// Without `CONFIG_PM_SLEEP` there is no sleep, and nothing is told.
 ///
@@ -97,15 +89,11 @@ impl<T: SleepHandler> Notifier<T> {
         // waited for this call.
         let handler = unsafe { &(*this).handler };
         match u32::try_from(action) {
-            Ok(bindings::PM_SUSPEND_PREPARE | bindings::PM_HIBERNATION_PREPARE) => {
-                handler.suspending()
-            }
             Ok(
                 bindings::PM_POST_SUSPEND
                 | bindings::PM_POST_HIBERNATION
                 | bindings::PM_POST_RESTORE,
             ) => handler.resumed(),
-            // The restoring of an image replaces this kernel, or fails.
             _ => {}
         }
         // CAST: It is 0.
@@ -130,41 +118,30 @@ mod tests {
         Relaxed, //
     };
 
-    struct Counts {
-        suspending: Atomic<i32>,
-        resumed: Atomic<i32>,
-    }
+    struct Resumed(Atomic<i32>);
 
-    impl SleepHandler for Counts {
-        fn suspending(&self) {
-            self.suspending.add(1, Relaxed);
-        }
-
+    impl SleepHandler for Resumed {
         fn resumed(&self) {
-            self.resumed.add(1, Relaxed);
+            self.0.add(1, Relaxed);
         }
     }
 
-    impl Counts {
+    impl Resumed {
         fn new() -> Result<Arc<Self>> {
-            let counts = Self {
-                suspending: Atomic::new(0),
-                resumed: Atomic::new(0),
-            };
-            Ok(Arc::new(counts, GFP_KERNEL)?)
+            Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
         }
 
-        fn get(&self) -> (i32, i32) {
-            (self.suspending.load(Relaxed), self.resumed.load(Relaxed))
+        fn count(&self) -> i32 {
+            self.0.load(Relaxed)
         }
     }
 
-    fn register(counts: &Arc<Counts>) -> Result<Pin<KBox<Notifier<Counts>>>> {
-        KBox::pin_init(Notifier::new(counts.clone()), GFP_KERNEL)
+    fn register(handler: &Arc<Resumed>) -> Result<Pin<KBox<Notifier<Resumed>>>> {
+        KBox::pin_init(Notifier::new(handler.clone()), GFP_KERNEL)
     }
 
     /// Calls what the chain would call, and returns its answer.
-    fn tell(notifier: &Notifier<Counts>, action: c_ulong) -> Option<c_int> {
+    fn tell(notifier: &Notifier<Resumed>, action: c_ulong) -> Option<c_int> {
         let block = notifier.block.get();
         // SAFETY: The notifier is registered.
         let call = unsafe { (*block).notifier_call }?;
@@ -174,43 +151,43 @@ mod tests {
 
     #[test]
     fn actions() -> Result {
-        let (one, other) = (Counts::new()?, Counts::new()?);
+        let (one, other) = (Resumed::new()?, Resumed::new()?);
         let notifier = register(&one)?;
         let _other = register(&other)?;
-        for (action, counts) in [
+        for (action, count) in [
             // PM_HIBERNATION_PREPARE, PM_POST_HIBERNATION
-            (1, (1, 0)),
-            (2, (1, 1)),
+            (1, 0),
+            (2, 1),
             // PM_SUSPEND_PREPARE, PM_POST_SUSPEND
-            (3, (2, 1)),
-            (4, (2, 2)),
+            (3, 1),
+            (4, 2),
             // PM_RESTORE_PREPARE, PM_POST_RESTORE
-            (5, (2, 2)),
-            (6, (2, 3)),
+            (5, 2),
+            (6, 3),
             // None at all
-            (0, (2, 3)),
-            (7, (2, 3)),
-            (c_ulong::MAX, (2, 3)),
-            (1 << 32 | 3, (2, 3)),
+            (0, 3),
+            (7, 3),
+            (c_ulong::MAX, 3),
+            (1 << 32 | 4, 3),
         ] {
             // NOTIFY_DONE: it never objects.
             assert_eq!(tell(&notifier, action), Some(0));
-            assert_eq!(one.get(), counts);
-            assert_eq!(other.get(), (0, 0));
+            assert_eq!(one.count(), count);
+            assert_eq!(other.count(), 0);
         }
         Ok(())
     }
 
     #[test]
     fn drop_gives_the_handler_back() -> Result {
-        let counts = Counts::new()?;
+        let handler = Resumed::new()?;
         // Where there is a chain, it would find an old block in it.
         for _ in 0..3 {
-            let notifier = register(&counts)?;
+            let notifier = register(&handler)?;
             assert!(tell(&notifier, 4).is_some());
         }
-        assert_eq!(counts.get(), (0, 3));
-        assert!(Arc::into_unique_or_drop(counts).is_some());
+        assert_eq!(handler.count(), 3);
+        assert!(Arc::into_unique_or_drop(handler).is_some());
         Ok(())
     }
 }

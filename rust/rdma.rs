@@ -10,6 +10,23 @@
 //! message memory, its memory regions, its protection domain and its device registration; it drains
 //! before it lets go. So no posted request outlives what it names, whatever the caller drops first.
 //!
+//! # How to make a connection
+//!
+//! The pages have an example each; all of them compile (`ci/lint.sh doc`).
+//!
+//! 1. A [client] is told of every device. It makes a protection domain, [`pd::Pd`], in which all of the
+//!    following is.
+//! 2. Messages are in [`dma::Chunk`]s of a [`dma::Pool`], mapped for the device as long as the pool lives.
+//! 3. Memory that the peer reads or writes by itself is described by a [`mr::Handle`], one for each request.
+//! 4. A [`qp::Qp`] owns the pools and regions, and has a [`qp::Handler`] for what completes.
+//! 5. It is connected on an identifier of a connection manager: a [`cm::Id`], which finds its way by IP addresses, or
+//!    an [`ib_cm::Id`], along a path that a [`lookup::Lookup`] has found.
+//! 6. Messages are sent, and memory is registered and invalidated, with a [`qp::Live`].
+//! 7. [`qp::Qp::hang_up`] tells the peer of the end, [`qp::Qp::shutdown`] drains, [`qp::Qp::disconnect`] destroys the
+//!    queue pair. Then step 5 may follow again.
+//!
+//! [Events of the device](device_event) tell when it is worth to try.
+//!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
 

@@ -6,20 +6,26 @@
 //! interfaces that it needs and that the `kernel` crate does not have.
 
 #![crate_name = "ib_srp"]
+// kbuild says so on the command line, of which `rustdoc --test` takes no attributes.
+#![cfg_attr(doctest, no_std, feature(asm_goto))]
 
 pub mod bindings;
+pub mod capability;
+pub mod clock;
 pub mod compat;
 pub mod dma;
 pub mod errno;
 pub mod net;
 pub mod params;
 pub mod pm;
+pub mod random;
+pub mod ratelimit;
 pub mod rdma;
 pub mod scsi;
 pub mod srp;
 pub mod sync;
-pub mod sys;
 pub mod sysfs;
+pub mod topology;
 pub mod trace;
 pub mod workqueue;
 

@@ -17,7 +17,10 @@ pub use crate::compat::{
     smp_wmb, //
 };
 pub use completion::Completion;
-pub use grace_period::GracePeriod;
+pub use grace_period::{
+    synchronize_rcu,
+    GracePeriod, //
+};
 pub use interrupt::Interrupt;
 pub use irq_lock::{
     new_spinlock_irq,

@@ -88,8 +88,8 @@ macro_rules! events {
 events! {
     /// A command is posted now.
     send = __tracepoint_srp_send, rust_do_trace_srp_send(
-        host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, opcode: u8, len: u32,
-        direction: u8, way: u8, segments: u16);
+        host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, cdb_high: u64,
+        cdb_low: u64, len: u32, direction: u8, way: u8, segments: u16);
     /// The target has answered, or need not any more.
     response = __tracepoint_srp_response, rust_do_trace_srp_response(
         host: u32, channel: u16, tag: u64, result: u32);

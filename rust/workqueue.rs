@@ -58,8 +58,6 @@ impl Flags {
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
     /// One item always makes progress, even if no memory can be had for another worker.
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
-    /// Workers of high priority.
-    pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
 }
 
 impl core::ops::BitOr for Flags {

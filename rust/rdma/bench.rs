@@ -28,18 +28,16 @@ use super::tests::{
 };
 use crate::{
     bindings,
+    clock::monotonic_ns,
     dma::{
         DataDirection,
         ScatterList, //
     },
+    random::random_u64,
     rdma::{
         mr::{
             Segment, //
         }, //
-    },
-    sys::{
-        monotonic_ns,
-        random_u64, //
     }, //
 };
 use kernel::{

@@ -6,6 +6,43 @@
 //!
 //! Not supported: more than one client in a module. `struct ib_client` has no room for a context,
 //! so the context is the module's.
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::rdma::{
+//!     client::{Client, Registration},
+//!     device::Device,
+//!     pd::Pd,
+//! };
+//! use kernel::{
+//!     prelude::*,
+//!     str::CStr,
+//!     sync::{Arc, ArcBorrow},
+//! };
+//!
+//! struct Example;
+//!
+//! impl Client for Example {
+//!     const NAME: &'static CStr = c"example";
+//!     type Data = Arc<Pd>;
+//!
+//!     fn add(&self, device: &Device) -> Result<Arc<Pd>> {
+//!         Pd::new(device.hold()?)
+//!     }
+//!
+//!     fn remove(&self, _: &Device, pd: Arc<Pd>, _unplugged: bool) {
+//!         // Whatever else has the domain must let it go first.
+//!         drop(pd);
+//!     }
+//!
+//!     fn rename(&self, _: &Device, _: ArcBorrow<'_, Pd>) {}
+//! }
+//!
+//! fn register() -> Result<Pin<KBox<Registration<Example>>>> {
+//!     KBox::try_pin_init(Registration::new(Example), GFP_KERNEL)
+//! }
+//! ```
 
 use super::device::Device;
 use crate::{

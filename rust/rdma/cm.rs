@@ -3,6 +3,42 @@
 //! Connections by the RDMA connection manager.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::{
+//!     net::{Namespace, SocketAddr},
+//!     rdma::{
+//!         cm::{ConnectParam, EventHandler, EventKind, Id},
+//!         qp::{Handler, Qp},
+//!     },
+//! };
+//! use kernel::{prelude::*, sync::Arc};
+//!
+//! /// `wait` waits until the handler had the event, and fails if that was another one.
+//! fn connect<H: Handler, E: EventHandler>(
+//!     qp: &Qp<H>,
+//!     dst: &SocketAddr,
+//!     handler: Arc<E>,
+//!     wait: impl Fn(&E, EventKind) -> Result,
+//! ) -> Result<Arc<Id<E>>> {
+//!     let id = Id::new(&Namespace::current(), handler)?;
+//!     id.resolve_addr(None, dst, 5_000)?;
+//!     wait(id.handler(), EventKind::AddrResolved)?;
+//!     id.resolve_route(5_000)?;
+//!     wait(id.handler(), EventKind::RouteResolved)?;
+//!     qp.connect(id.clone())?;
+//!     id.connect(&ConnectParam {
+//!         private_data: b"login",
+//!         responder_resources: 4,
+//!         retry_count: 7,
+//!         rnr_retry_count: 7,
+//!     })?;
+//!     wait(id.handler(), EventKind::Established)?;
+//!     Ok(id)
+//! }
+//! ```
 
 use super::{
     device::Device,
@@ -147,9 +183,9 @@ pub struct Id<E: EventHandler> {
     handler: Arc<E>,
 }
 
-// SAFETY: The connection manager locks for itself.
+// SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: As above.
+// SAFETY: The connection manager locks for itself.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -264,7 +300,7 @@ impl<E: EventHandler> Id<E> {
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
         // SAFETY: The identifier is valid; once resolved the field is constant.
         let have = unsafe { (*self.as_raw()).device };
-        // SAFETY: As above.
+        // SAFETY: The identifier is valid; once resolved the field is constant.
         let number = unsafe { (*self.as_raw()).port_num };
         have == device.as_raw() && number == port
     }

@@ -28,10 +28,10 @@ use kernel::{
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::ib_device>);
 
+// SAFETY: A device is not bound to a thread.
+unsafe impl Send for Device {}
 // SAFETY: All methods read fields that are constant while the device is registered, or call
 // functions that lock for themselves.
-unsafe impl Send for Device {}
-// SAFETY: As above.
 unsafe impl Sync for Device {}
 
 /// A 16-byte global identifier.
@@ -112,9 +112,9 @@ impl Device {
 
     /// The numbers of the ports: 1 to the count of physical ports, or 0 for a switch.
     pub fn ports(&self) -> core::ops::RangeInclusive<u32> {
-        // SAFETY: The device is valid; what the functions read is constant after registration.
+        // SAFETY: The device is valid; what the function reads is constant after registration.
         let first = unsafe { bindings::srp_helper_rdma_start_port(self.as_raw()) };
-        // SAFETY: As above.
+        // SAFETY: The device is valid; what the function reads is constant after registration.
         let last = unsafe { bindings::srp_helper_rdma_end_port(self.as_raw()) };
         first..=last
     }
@@ -170,11 +170,11 @@ impl Device {
         if !unsafe { bindings::srp_helper_rdma_cap_ib_cm(self.as_raw(), port) } {
             return Fabric::Other;
         }
-        // SAFETY: As above.
+        // SAFETY: The device is registered and has this port; what the function reads is constant.
         if unsafe { bindings::srp_helper_rdma_protocol_roce(self.as_raw(), port) } {
             return Fabric::Roce;
         }
-        // SAFETY: As above.
+        // SAFETY: The device is registered and has this port; what the function reads is constant.
         if unsafe { bindings::srp_helper_rdma_cap_opa_ah(self.as_raw(), port) } {
             return Fabric::Opa;
         }
@@ -212,7 +212,7 @@ impl Device {
     pub fn limits(&self) -> Limits {
         // SAFETY: The device is registered, so its attributes are set and constant.
         let attrs = unsafe { &(*self.as_raw()).attrs };
-        // SAFETY: As above.
+        // SAFETY: The device is registered, so the number is set and constant.
         let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
         let page_shift = attrs.page_size_cap.trailing_zeros().clamp(12, 30);
         let page_size = 1u32 << page_shift;
@@ -225,7 +225,7 @@ impl Device {
             attrs.max_fast_reg_page_list_len.min(by_size).min(512)
         };
         let gaps = u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
-        // SAFETY: As above; the driver has set its operations.
+        // SAFETY: The device is registered, so its operations are set and constant.
         let driver = unsafe { (*self.as_raw()).ops.driver_id };
         Limits {
             max_qp_wr: compat::count(attrs.max_qp_wr),
@@ -288,7 +288,7 @@ pub struct Registered(NonNull<Device>);
 
 // SAFETY: The count may be dropped from any context, and `Device` is `Sync`.
 unsafe impl Send for Registered {}
-// SAFETY: As above.
+// SAFETY: A shared guard gives a shared `Device`, which is `Sync`.
 unsafe impl Sync for Registered {}
 
 impl Deref for Registered {

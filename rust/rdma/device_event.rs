@@ -16,6 +16,37 @@
 //!
 //! Not supported: the events of queue pairs, completion queues and other objects. Their owner has a
 //! handler of its own for them.
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::rdma::{
+//!     device::Device,
+//!     device_event::{DeviceEvent, DeviceEventHandler, Registration},
+//! };
+//! use kernel::{
+//!     prelude::*,
+//!     sync::{
+//!         atomic::{Atomic, Relaxed},
+//!         Arc,
+//!     },
+//! };
+//!
+//! /// How often a port came up.
+//! struct Up(Atomic<i32>);
+//!
+//! impl DeviceEventHandler for Up {
+//!     fn device_event(&self, event: DeviceEvent, _port: Option<u32>) {
+//!         if event == DeviceEvent::PortActive {
+//!             self.0.add(1, Relaxed);
+//!         }
+//!     }
+//! }
+//!
+//! fn watch(device: &Device, up: Arc<Up>) -> Result<Pin<KBox<Registration<Up>>>> {
+//!     KBox::pin_init(Registration::new(device.hold()?, up), GFP_KERNEL)
+//! }
+//! ```
 
 use super::device::{
     Device,
@@ -179,7 +210,7 @@ impl<T: DeviceEventHandler> Registration<T> {
         // SAFETY: The device was set before the handler was registered, and stays until `drop` has
         // waited for this call.
         let device: &Device = unsafe { &(*this).device };
-        // SAFETY: As above.
+        // SAFETY: The context was set before the handler was registered, and stays as long as the device.
         let context = unsafe { &(*this).context };
         // SAFETY: By the safety requirements the event is valid during this call.
         let event = unsafe { &*event };

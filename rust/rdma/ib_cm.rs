@@ -7,6 +7,48 @@
 //! than left with half a connection.
 //!
 //! C header: [`include/rdma/ib_cm.h`](srctree/include/rdma/ib_cm.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::rdma::{
+//!     device::Device,
+//!     ib_cm::{EventHandler, Id, Request},
+//!     lookup::Lookup,
+//!     path::PathRec,
+//!     qp::{Handler, Qp},
+//! };
+//! use kernel::{prelude::*, sync::Arc};
+//!
+//! /// `answered` waits until the handler had the answer, and looks at it.
+//! fn connect<H: Handler, E: EventHandler>(
+//!     qp: &Qp<H>,
+//!     (device, port): (&Device, u32),
+//!     rec: &PathRec,
+//!     handler: Arc<E>,
+//!     answered: impl Fn(&E) -> Result,
+//! ) -> Result<Arc<Id<E>>> {
+//!     let lookup = Lookup::start(device, port, rec, 5_000)?;
+//!     let mut path = lookup.wait(5_000)?.ok_or(ETIMEDOUT)??;
+//!     let id = Id::new(device, port, rec.pkey, handler)?;
+//!     qp.connect(id.clone())?;
+//!     id.request(
+//!         &mut path,
+//!         &Request {
+//!             service_id: rec.service_id,
+//!             private_data: b"login",
+//!             responder_resources: 4,
+//!             retry_count: 7,
+//!             rnr_retry_count: 7,
+//!             remote_cm_qpn: None,
+//!         },
+//!     )?;
+//!     answered(id.handler())
+//!         .and_then(|()| id.confirm(None))
+//!         .inspect_err(|_| id.refuse())?;
+//!     Ok(id)
+//! }
+//! ```
 
 pub mod state;
 
@@ -26,7 +68,7 @@ use super::{
 use crate::{
     bindings,
     errno::ENOTCONN,
-    sys::random_u64, //
+    random::random_u64, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -126,11 +168,11 @@ impl<E: EventHandler> Shared<E> {
     /// # Errors
     ///
     /// `EINVAL` if it must not happen in this state.
-    fn note(&self, event: state::Event) -> Result<Report> {
+    fn note(&self, input: state::Input) -> Result<Report> {
         let mut now = self.state.load(Acquire);
         loop {
             let state = State::new(now).ok_or(EINVAL)?;
-            let (to, report) = next(state, event).ok_or(EINVAL)?;
+            let (to, report) = next(state, input).ok_or(EINVAL)?;
             match self.state.cmpxchg(now, to as u32, Full) {
                 Ok(_) => return Ok(report),
                 Err(other) => now = other,
@@ -146,15 +188,15 @@ impl<E: EventHandler> Shared<E> {
     /// private data of the full length for an answer or a reject.
     unsafe fn event(&self, event: &bindings::ib_cm_event) -> Report {
         let what = match event.event {
-            bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => state::Event::Rep,
-            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => state::Event::Rej,
-            bindings::ib_cm_event_type_IB_CM_REQ_ERROR => state::Event::Unanswered,
-            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => state::Event::Mra,
-            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => state::Event::Dreq,
+            bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => state::Input::Rep,
+            bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => state::Input::Rej,
+            bindings::ib_cm_event_type_IB_CM_REQ_ERROR => state::Input::ReqError,
+            bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED => state::Input::Mra,
+            bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED => state::Input::Dreq,
             bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED
-            | bindings::ib_cm_event_type_IB_CM_DREQ_ERROR => state::Event::Drep,
-            bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => state::Event::TimewaitExit,
-            _ => state::Event::Other,
+            | bindings::ib_cm_event_type_IB_CM_DREQ_ERROR => state::Input::Drep,
+            bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => state::Input::TimewaitExit,
+            _ => state::Input::Other,
         };
         // What comes from the peer is possible in every state.
         let report = self.note(what).unwrap_or(Report::Nothing);
@@ -325,9 +367,9 @@ pub struct Id<E: EventHandler> {
     device: Registered,
 }
 
-// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+// SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: As above.
+// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -379,7 +421,7 @@ impl<E: EventHandler> Id<E> {
             .port_info(self.port)
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
         let timeout = timeout::response_timeout(subnet_timeout);
-        self.raw.shared.note(state::Event::Ask)?;
+        self.raw.shared.note(state::Input::SendReq)?;
         // INVARIANT: It is the same one.
         *queue = Queue::Made(qp, what.responder_resources);
         if let Some(qpn) = what.remote_cm_qpn {
@@ -411,7 +453,7 @@ impl<E: EventHandler> Id<E> {
         // the path and the private data, and takes its own reference to the GID.
         let sent = to_result(unsafe { bindings::ib_send_cm_req(self.as_raw(), &mut param) });
         if sent.is_err() {
-            self.raw.shared.note(state::Event::Hangup)?;
+            self.raw.shared.note(state::Input::Hangup)?;
         }
         sent
     }
@@ -434,7 +476,7 @@ impl<E: EventHandler> Id<E> {
         // Before the peer is told, as it may disconnect at once.
         self.raw
             .shared
-            .note(state::Event::Confirm)
+            .note(state::Input::SendRtu)
             .map_err(|_| ENOTCONN)?;
         let agreed = |attr: &mut bindings::ib_qp_attr, mask: &mut c_int| self.agreed(attr, mask);
         // SAFETY: By the type invariant the queue pair is valid while the lock is held.
@@ -452,7 +494,7 @@ impl<E: EventHandler> Id<E> {
 
     /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
     pub fn refuse(&self) {
-        let _ = self.raw.shared.note(state::Event::Hangup);
+        let _ = self.raw.shared.note(state::Input::Hangup);
         // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
         // to refuse.
         let _ = unsafe {
@@ -526,7 +568,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
     }
 
     fn disconnect(&self) {
-        let _ = self.raw.shared.note(state::Event::Hangup);
+        let _ = self.raw.shared.note(state::Input::Hangup);
         let queue = self.queue.lock();
         if let Queue::Made(qp, _) = *queue {
             let attr = KBox::new(

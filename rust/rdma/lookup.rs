@@ -11,8 +11,8 @@ use super::{
         Fabric, //
     },
     path::{
-        Ends,
-        Path, //
+        Path,
+        PathRec, //
     },
     roce,
     sa, //
@@ -42,13 +42,13 @@ impl Lookup {
     /// - `EAGAIN` if the port knows no subnet administrator
     /// - `EINVAL` if the GIDs are addresses of different families, on RoCE
     /// - otherwise what the network says, `ENETUNREACH` for instance
-    pub fn start(device: &Device, port: u32, ends: &Ends, timeout: Msecs) -> Result<Self> {
+    pub fn start(device: &Device, port: u32, rec: &PathRec, timeout: Msecs) -> Result<Self> {
         match device.fabric(port) {
             fabric @ (Fabric::InfiniBand | Fabric::Opa) => {
                 let opa = fabric == Fabric::Opa;
-                sa::Query::start(device, port, ends, opa, timeout).map(Self::Sa)
+                sa::Query::start(device, port, rec, opa, timeout).map(Self::Sa)
             }
-            Fabric::Roce => roce::Query::start(device, port, ends, timeout).map(Self::Roce),
+            Fabric::Roce => roce::Query::start(device, port, rec, timeout).map(Self::Roce),
             Fabric::Other => Err(EOPNOTSUPP),
         }
     }

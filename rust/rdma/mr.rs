@@ -11,6 +11,29 @@
 //! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::{
+//!     dma::{DataDirection, ScatterList},
+//!     random::random_u64,
+//!     rdma::mr::{Handle, Segment},
+//! };
+//! use kernel::prelude::*;
+//!
+//! /// Has a peer write to the memory of `object`: the segment goes into the message.
+//! fn lend<T: ScatterList>(handle: &mut Handle<T>, object: T) -> Result<Segment> {
+//!     handle.attach(object).map_err(|_| EBUSY)?;
+//!     handle.map(DataDirection::FromDevice, random_u64())?;
+//!     handle.segment().ok_or(E2BIG)
+//! }
+//!
+//! /// When the handle is invalidated, or the queue pair drained; `EBUSY` before.
+//! fn take_back<T: ScatterList>(handle: &mut Handle<T>) -> Result<T> {
+//!     handle.detach()?.ok_or(EINVAL)
+//! }
+//! ```
 
 mod bound;
 mod fixed;

@@ -21,9 +21,9 @@ use kernel::{
     prelude::*, //
 };
 
-/// The ends of a path.
+/// What is known of a path before it is looked up: these components of its path record (`struct sa_path_rec`).
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub struct PathRec {
     /// Our port's GID.
     pub sgid: Gid,
     /// The other port's GID.
@@ -34,9 +34,9 @@ pub struct Ends {
     pub service_id: u64,
 }
 
-impl Ends {
-    /// A path record with these ends and nothing else.
-    pub(super) fn record(&self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
+impl PathRec {
+    /// A path record with these components and nothing else.
+    pub(super) fn to_raw(&self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
         bindings::sa_path_rec {
             dgid: raw_gid(self.dgid),
             sgid: raw_gid(self.sgid),
@@ -64,9 +64,9 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
 /// The entry is valid, and one of its references is this object's.
 pub(super) struct SgidAttr(NonNull<bindings::ib_gid_attr>);
 
-// SAFETY: The count may be given up in any context; what we read is constant.
+// SAFETY: The reference may be given up in any context.
 unsafe impl Send for SgidAttr {}
-// SAFETY: As above.
+// SAFETY: What a shared one reads of the entry is constant.
 unsafe impl Sync for SgidAttr {}
 
 impl SgidAttr {
@@ -144,10 +144,10 @@ impl Path {
         u16::from_be(self.record.pkey)
     }
 
-    /// Lets it lead to another port of the same subnet, whose LID is known.
+    /// Has it lead to another port of the same subnet, whose LID is known, with the rest of it as it is.
     ///
-    /// The rest is as before. Not for RoCE, which has no LIDs: the next hop would be the old one.
-    pub fn turn(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
+    /// Not for RoCE, which has no LIDs: the next hop would be the old one.
+    pub fn redirect(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
         if let Some(gid) = gid {
             self.record.dgid = raw_gid(gid);
         }

@@ -29,9 +29,9 @@ pub struct Pd {
     device: Registered,
 }
 
-// SAFETY: A protection domain has no thread affinity, and its fields are constant.
+// SAFETY: A protection domain has no thread affinity.
 unsafe impl Send for Pd {}
-// SAFETY: As above.
+// SAFETY: Its fields are constant.
 unsafe impl Sync for Pd {}
 
 impl Pd {

@@ -12,14 +12,86 @@
 //! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::{
+//!     dma::{DataDirection, ScatterList},
+//!     rdma::{
+//!         dma::{Chunk, Pool},
+//!         mr::{Handle, Regions},
+//!         pd::Pd,
+//!         qp::{Failure, Handler, Memory, Qp, Sizes},
+//!         wc::Flags,
+//!     },
+//! };
+//! use kernel::{
+//!     prelude::*,
+//!     sync::{
+//!         atomic::{Atomic, Relaxed},
+//!         Arc,
+//!     },
+//! };
+//!
+//! struct Received(Atomic<i32>);
+//!
+//! impl Handler for Received {
+//!     fn received(qp: &Qp<Self>, _message: &[u8], _: Flags) {
+//!         qp.0.add(1, Relaxed);
+//!     }
+//!
+//!     fn invalidated(_: &Qp<Self>, _handle: usize) {
+//!         // Memory of the handle goes back to its owner.
+//!     }
+//!
+//!     fn control_sent(_: &Qp<Self>) {}
+//!
+//!     fn last_sent(_: &Qp<Self>) {}
+//!
+//!     fn failed(_: &Qp<Self>, _: Failure) {
+//!         // Queues a work item, which ends the connection.
+//!     }
+//! }
+//!
+//! /// A queue pair, messages for it, and handles for memory that its peer shall reach.
+//! type Endpoint<T> = (Arc<Qp<Received>>, KVVec<Chunk>, KVVec<Handle<T>>);
+//!
+//! fn endpoint<T: ScatterList>(pd: &Arc<Pd>) -> Result<Endpoint<T>> {
+//!     let (_, receives) = Pool::new(pd, 16, 256, DataDirection::FromDevice)?;
+//!     let (messages, chunks) = Pool::new(pd, 16, 256, DataDirection::ToDevice)?;
+//!     let (regions, handles) = Regions::new(pd, &pd.device().limits(), 16, 1)?;
+//!     let sizes = Sizes {
+//!         // A message, its registration and its invalidation, and one to drain with.
+//!         send: 3 * 16 + 1,
+//!         send_sge: 1,
+//!         receive: 16,
+//!         vector: 0,
+//!         polled: false,
+//!         handles: 16,
+//!     };
+//!     let memory = Memory {
+//!         receives,
+//!         messages,
+//!         data: None,
+//!         regions,
+//!         fixed: None,
+//!     };
+//!     let qp = Qp::new(pd, sizes, memory, Received(Atomic::new(0)))?;
+//!     Ok((qp, chunks, handles))
+//! }
+//! ```
 
+mod cqe;
 mod done;
+mod event;
 mod handler;
 mod poll;
 mod post;
 mod reach;
 mod sizes;
 
+pub use event::QpEvent;
 pub use handler::{
     Failure,
     Handler, //
@@ -37,8 +109,7 @@ use super::{
     cq::Cq,
     dma::Chunk,
     link::Link,
-    pd::Pd,
-    wr::Done, //
+    pd::Pd, //
 };
 use crate::{
     bindings,
@@ -53,6 +124,14 @@ use core::{
         null_mut,
         NonNull, //
     },
+};
+use cqe::Cqe;
+use done::{
+    ControlSent,
+    Invalidate,
+    LastSent,
+    Receive,
+    Sent, //
 };
 use kernel::{
     new_mutex,
@@ -71,11 +150,8 @@ use kernel::{
         Delta, //
     }, //
 };
-use poll::Turn;
-use reach::{
-    Reach,
-    Receive, //
-};
+use poll::PollLock;
+use reach::Reach;
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
@@ -87,7 +163,7 @@ const STOP_AGAIN: Delta = Delta::from_millis(500);
 /// only read by commands.
 #[repr(align(64))]
 struct Returned {
-    list: [*const Receive; RECEIVE_BATCH],
+    list: [*const Cqe<Receive>; RECEIVE_BATCH],
     count: usize,
 }
 
@@ -106,8 +182,8 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
-/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled while whoever looks
-///   has `turn`.
+/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled with `poll_lock`
+///   held.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
@@ -121,8 +197,8 @@ pub struct Qp<H: Handler> {
     #[pin]
     connected: Mutex<Option<Connected>>,
     sizes: Sizes,
-    /// Whose turn it is to look at a polled completion queue.
-    turn: Turn,
+    /// For a polled completion queue.
+    poll_lock: PollLock,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     handler: H,
@@ -165,15 +241,11 @@ impl<H: Handler> Qp<H> {
         }
         let mut list = KVVec::with_capacity(receives.len(), GFP_KERNEL)?;
         for chunk in receives {
-            let cqe = bindings::ib_cqe {
-                done: Some(Self::receive_done),
-            };
-            list.push(Receive { cqe, chunk }, GFP_KERNEL)?;
+            list.push(Cqe::new::<H>(Receive(chunk)), GFP_KERNEL)?;
         }
-        let mut invalidate_cqes = KVVec::with_capacity(sizes.handles, GFP_KERNEL)?;
-        for _ in 0..sizes.handles {
-            let done = Some(Self::invalidate_done as Done);
-            invalidate_cqes.push(bindings::ib_cqe { done }, GFP_KERNEL)?;
+        let mut invalidates = KVVec::with_capacity(sizes.handles, GFP_KERNEL)?;
+        for handle in 0..sizes.handles {
+            invalidates.push(Cqe::new::<H>(Invalidate(handle)), GFP_KERNEL)?;
         }
         let entries = sizes
             .send
@@ -181,12 +253,11 @@ impl<H: Handler> Qp<H> {
             .and_then(|n| n.checked_add(1))
             .and_then(|n| i32::try_from(n).ok())
             .ok_or(EINVAL)?;
-        let cqe = |done: Done| bindings::ib_cqe { done: Some(done) };
         let reach = Reach {
-            send_cqe: cqe(Self::send_done),
-            control_cqe: cqe(Self::control_done),
-            last_cqe: cqe(Self::last_done),
-            invalidate_cqes,
+            sent: Cqe::new::<H>(Sent),
+            control_sent: Cqe::new::<H>(ControlSent),
+            last_sent: Cqe::new::<H>(LastSent),
+            invalidates,
             receives: list,
             messages,
             data,
@@ -203,7 +274,7 @@ impl<H: Handler> Qp<H> {
                 ending: Atomic::new(true),
                 connected <- new_mutex!(None, "Qp::connected"),
                 sizes,
-                turn: Turn::new(),
+                poll_lock: PollLock::new(),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
@@ -277,7 +348,8 @@ impl<H: Handler> Qp<H> {
         for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
-                receive.chunk.sync_for_device(receive.chunk.size());
+                let Receive(chunk) = &receive.owner;
+                chunk.sync_for_device(chunk.size());
                 *entry = receive;
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
@@ -357,10 +429,10 @@ impl<H: Handler> Qp<H> {
         }
         self.ending.store(true, Release);
         self.stop(qp);
-        // Draining looks at a polled queue as well; its wait for a look is 0.1 s, for each direction.
-        let _looking = self.is_polled().then(|| self.turn.wait());
-        // What completes during the first may post something behind it; nothing does after that. Looking at a
-        // polled queue goes on until it is empty.
+        // Draining polls such a queue as well; its pause between two polls is 0.1 s, for each direction.
+        let _guard = self.is_polled().then(|| self.poll_lock.lock());
+        // What completes during the first may post something behind it; nothing does after that. A
+        // polled queue is polled until it is empty.
         for _ in 0..if self.is_polled() { 1 } else { 2 } {
             // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
             // than we use, and so has the completion queue.

@@ -13,8 +13,8 @@ use super::{
         Registered, //
     },
     path::{
-        Ends,
         Path,
+        PathRec,
         SgidAttr, //
     },
 };
@@ -45,6 +45,14 @@ use kernel::{
 const PACKET_LIFE_TIME: u8 = 16;
 /// Hops, if the route does not say.
 const HOP_LIMIT: u8 = 64;
+
+/// The IP address that a GID is.
+fn gid2ip(gid: &bindings::ib_gid) -> bindings::__kernel_sockaddr_storage {
+    let mut address = bindings::__kernel_sockaddr_storage::default();
+    // SAFETY: There is room for an address of either family.
+    unsafe { bindings::srp_helper_rdma_gid2ip((&raw mut address).cast(), gid) };
+    address
+}
 
 /// A path whose next hop is not known yet.
 struct Wanted {
@@ -87,13 +95,13 @@ impl Query {
     pub(super) fn start(
         device: &Device,
         port: u32,
-        ends: &Ends,
+        rec: &PathRec,
         timeout: Msecs,
     ) -> Result<Pin<KBox<Self>>> {
         let v2 = bindings::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP;
         let v1 = bindings::ib_gid_type_IB_GID_TYPE_ROCE;
-        let sgid = SgidAttr::find(device, port, ends.sgid, &[v2, v1])?;
-        let mut record = ends.record(if sgid.kind() == v2 {
+        let sgid = SgidAttr::find(device, port, rec.sgid, &[v2, v1])?;
+        let mut record = rec.to_raw(if sgid.kind() == v2 {
             bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2
         } else {
             bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V1
@@ -107,14 +115,8 @@ impl Query {
         record.packet_life_time_selector = bindings::ib_sa_selector_IB_SA_EQ as u8;
         record.packet_life_time = PACKET_LIFE_TIME;
 
-        let mut src = bindings::__kernel_sockaddr_storage::default();
-        let mut dst = bindings::__kernel_sockaddr_storage::default();
-        let (src, dst): (*mut bindings::sockaddr, *mut bindings::sockaddr) =
-            ((&raw mut src).cast(), (&raw mut dst).cast());
-        // SAFETY: There is room for an address of either family.
-        unsafe { bindings::srp_helper_rdma_gid2ip(src, &record.sgid) };
-        // SAFETY: As above.
-        unsafe { bindings::srp_helper_rdma_gid2ip(dst, &record.dgid) };
+        let mut src = gid2ip(&record.sgid);
+        let mut dst = gid2ip(&record.dgid);
 
         let address = bindings::rdma_dev_addr {
             // The core wants one here, but takes that of the GID's network interface.
@@ -137,8 +139,8 @@ impl Query {
         // valid and in place until the core is done.
         to_result(unsafe {
             bindings::rdma_resolve_ip(
-                src,
-                dst,
+                (&raw mut src).cast(),
+                (&raw mut dst).cast(),
                 this.address.get(),
                 timeout as usize,
                 Some(Self::answer_callback),

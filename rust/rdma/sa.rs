@@ -10,8 +10,8 @@ use super::{
         Registered, //
     },
     path::{
-        Ends,
         Path,
+        PathRec,
         SgidAttr, //
     },
 };
@@ -71,9 +71,9 @@ pub struct Query {
     _pin: PhantomPinned,
 }
 
-// SAFETY: The query is not bound to a thread; the callback and the waiter meet under `answer`.
+// SAFETY: The query is not bound to a thread.
 unsafe impl Send for Query {}
-// SAFETY: As above; `record` is only touched before others have a reference.
+// SAFETY: What is shared is atomic or locks for itself; `record` is only touched before others have a reference.
 unsafe impl Sync for Query {}
 
 impl Query {
@@ -86,11 +86,11 @@ impl Query {
     pub(super) fn start(
         device: &Device,
         port: u32,
-        ends: &Ends,
+        rec: &PathRec,
         opa: bool,
         timeout: Msecs,
     ) -> Result<Pin<KBox<Self>>> {
-        let record = ends.record(if opa {
+        let record = rec.to_raw(if opa {
             bindings::sa_path_rec_type_SA_PATH_REC_TYPE_OPA
         } else {
             bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB

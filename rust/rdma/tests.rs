@@ -20,6 +20,8 @@ pub(super) mod list;
 pub(crate) mod log;
 #[cfg(SRP_KUNIT)]
 mod mapping;
+#[cfg(SRP_KUNIT)]
+mod operation;
 pub(crate) mod peer;
 #[cfg(SRP_KUNIT)]
 mod polled;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a work request ended, and what else befalls a queue pair.
+//! Work completions: how a request ended.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -57,17 +57,5 @@ impl Flags {
     fn has(self, flag: bindings::ib_wc_flags) -> bool {
         // CAST: A bit.
         self.0 & flag as i32 != 0
-    }
-}
-
-/// An asynchronous event of a queue pair, `enum ib_event_type`.
-#[derive(Clone, Copy, Debug)]
-pub struct Event(pub(super) u32);
-
-impl core::fmt::Display for Event {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // SAFETY: The function takes any number and returns a static string.
-        let text = unsafe { CStr::from_char_ptr(bindings::ib_event_msg(self.0)) };
-        write!(f, "{} ({})", text.to_str().unwrap_or("?"), self.0)
     }
 }

@@ -11,15 +11,12 @@ use kernel::error::{
     Result, //
 };
 
-/// The callback of a completion.
-pub(super) type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
-
 /// A work request with its completion.
 #[inline]
 pub(super) fn request(
     opcode: bindings::ib_wr_opcode,
     flags: i32,
-    cqe: &bindings::ib_cqe,
+    cqe: *const bindings::ib_cqe,
 ) -> bindings::ib_send_wr {
     let mut wr = bindings::ib_send_wr {
         opcode,
@@ -34,7 +31,7 @@ pub(super) fn request(
 
 /// A request to invalidate the region with this key.
 #[inline]
-pub(super) fn invalidation(key: u32, cqe: &bindings::ib_cqe) -> bindings::ib_send_wr {
+pub(super) fn invalidation(key: u32, cqe: *const bindings::ib_cqe) -> bindings::ib_send_wr {
     let mut wr = request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV, 0, cqe);
     let place = (&raw mut wr.ex).cast::<u32>();
     // SAFETY: The union holds big-endian data or this number, the key.
@@ -61,7 +58,7 @@ pub(super) fn cookie(wc: &bindings::ib_wc) -> *const bindings::ib_cqe {
 
 /// Makes a completion of a receive request lead to `cqe`.
 #[inline]
-pub(super) fn set_receive_cookie(wr: &mut bindings::ib_recv_wr, cqe: &bindings::ib_cqe) {
+pub(super) fn set_receive_cookie(wr: &mut bindings::ib_recv_wr, cqe: *const bindings::ib_cqe) {
     let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();
     // SAFETY: The union holds a number or this pointer.
     unsafe { cookie.write(cqe) };

@@ -176,12 +176,17 @@ impl Command {
         unsafe { tag_of(self.as_raw()) }
     }
 
+    /// The request that the command is a part of. What is read of it does not change while the driver owns the command.
+    #[inline(always)]
+    fn request(&self) -> *const bindings::request {
+        // SAFETY: By the type invariant the command is part of a request, which precedes it.
+        unsafe { self.as_raw().cast::<bindings::request>().sub(1) }
+    }
+
     #[inline(always)]
     fn cmd_flags(&self) -> u32 {
-        // SAFETY: By the type invariant the command is part of a request, which precedes it.
-        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
-        // SAFETY: As above; the flags do not change while the driver owns the command.
-        unsafe { (*rq).cmd_flags }
+        // SAFETY: The request lives as long as its command.
+        unsafe { (*self.request()).cmd_flags }
     }
 
     /// Says whether whoever made the request wants to hear of a failed transport instead of having the
@@ -214,7 +219,7 @@ impl Command {
         let cmd = self.as_raw();
         // SAFETY: By the type invariant the command is alive; the midlayer counts when it has the command back.
         let retries = unsafe { (*cmd).retries };
-        // SAFETY: As above.
+        // SAFETY: By the type invariant the command is alive; this was set before it was queued.
         let allowed = unsafe { (*cmd).allowed };
         // Without a limit, which is -1, the midlayer does not count.
         retries == 0 && allowed > 0
@@ -228,10 +233,8 @@ impl Command {
     /// Returns how many bytes of the data of a block layer's command come before a logical block of the device: 0 if the
     /// block is the first, or is none of the command's.
     pub fn len_up_to(&self, block: u64) -> u32 {
-        // SAFETY: By the type invariant the command is part of a request, which precedes it.
-        let rq = unsafe { self.as_raw().cast::<bindings::request>().sub(1) };
-        // SAFETY: As above; it does not change while the driver owns the command.
-        let sector = unsafe { (*rq).__sector };
+        // SAFETY: The request lives as long as its command.
+        let sector = unsafe { (*self.request()).__sector };
         let size = u64::from(self.device().block_size());
 
         let Some(first) = sector.checked_mul(512).and_then(|at| at.checked_div(size)) else {
@@ -256,7 +259,7 @@ impl Command {
         // SAFETY: By the type invariant the command is alive, and its CDB is not modified while the
         // driver owns the command.
         let cdb = unsafe { &(*cmd).cmnd };
-        // SAFETY: As above.
+        // SAFETY: By the type invariant the command is alive.
         let len = unsafe { (*cmd).cmd_len };
 
         cdb.get(..usize::from(len)).unwrap_or(cdb)
@@ -362,7 +365,7 @@ impl Command {
         if (unsafe { (*segment).length } as usize) < len {
             return None;
         }
-        // SAFETY: As above.
+        // SAFETY: The list is alive and has an entry.
         NonNull::new(unsafe { bindings::srp_helper_sg_lowmem(segment) })
     }
 

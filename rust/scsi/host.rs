@@ -30,6 +30,7 @@ use transport::Transport;
 
 use crate::{
     bindings,
+    sync::synchronize_rcu,
     sysfs::Container, //
 };
 use core::{
@@ -503,8 +504,7 @@ impl<T: Driver> Host<T> {
             return;
         }
 
-        // SAFETY: Sleeping is allowed here.
-        unsafe { bindings::synchronize_rcu() };
+        synchronize_rcu();
         // SAFETY: By the invariant of `HostData` the pointer comes from `Arc::into_raw()`. It was
         // cleared a grace period ago and the host is removed, so nobody uses its reference.
         drop(unsafe { Arc::from_raw(driver) });

@@ -270,6 +270,9 @@ struct IoctlCommand {
     state: CmdPriv,
 }
 
+/// A callback of the error handler.
+type EhHandler = unsafe extern "C" fn(*mut bindings::scsi_cmnd) -> kernel::ffi::c_int;
+
 /// What the error handler gets for a driver that says it has given a command up and has not: abort, device
 /// reset, `queuecommand`, the ioctl; then for one that has: abort, `queuecommand`; then for a host reset
 /// that comes back before the command is given up, and when nothing is held.
@@ -310,31 +313,38 @@ fn error_handling() -> Result<[u32; 10]> {
     let mut results = [0; 10];
 
     // SAFETY: The command is held, so nobody else has it.
-    let shost = unsafe { (*(*raw).device).host };
-    // SAFETY: As the error handler would do. It may, as the command is under way.
-    results[0] = unsafe { abort(raw) } as u32;
-    // SAFETY: As above.
-    results[1] = unsafe { device_reset(raw) } as u32;
-    // SAFETY: As above.
-    results[2] = unsafe { queue(shost, raw) };
+    let device = unsafe { (*raw).device };
+    // SAFETY: A device stays as long as its commands.
+    let shost = unsafe { (*device).host };
+    let ask = |handler: EhHandler, cmd| {
+        // SAFETY: As the error handler does with a command that is under way, and `SG_SCSI_RESET` with one of its own.
+        unsafe { handler(cmd) as u32 }
+    };
+    let requeue = || {
+        // SAFETY: As the error handler does to try a command again.
+        unsafe { queue(shost, raw) }
+    };
+    results[0] = ask(abort, raw);
+    results[1] = ask(device_reset, raw);
+    results[2] = requeue();
 
-    let mut ioctl = KBox::<IoctlCommand>::new_uninit(GFP_KERNEL)?;
-    // SAFETY: The memory is ours, and all of it may be zeroes.
-    unsafe { ioctl.as_mut_ptr().write_bytes(0, 1) };
-    // SAFETY: As above.
-    let ioctl = unsafe { &raw mut (*ioctl.as_mut_ptr()).cmd };
-    // SAFETY: The memory is ours.
-    unsafe { (*ioctl).device = (*raw).device };
-    // SAFETY: As above.
-    unsafe { (*ioctl).submitter = bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL };
-    // SAFETY: As `SG_SCSI_RESET` does.
-    results[3] = unsafe { device_reset(ioctl) } as u32;
+    let mut ioctl = KBox::new(
+        IoctlCommand {
+            rq: bindings::request::default(),
+            cmd: bindings::scsi_cmnd {
+                device,
+                submitter: bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL,
+                ..Default::default()
+            },
+            state: CmdPriv::new(),
+        },
+        GFP_KERNEL,
+    )?;
+    results[3] = ask(device_reset, &raw mut ioctl.cmd);
 
     fake.honest.store(true, Relaxed);
-    // SAFETY: As above.
-    results[4] = unsafe { abort(raw) } as u32;
-    // SAFETY: As above.
-    results[5] = unsafe { queue(shost, raw) };
+    results[4] = ask(abort, raw);
+    results[5] = requeue();
     let late = fake.clone();
     // SAFETY: The kernel's queue exists and stays.
     let other = unsafe { workqueue::Queue::from_raw(bindings::system_dfl_wq) };
@@ -342,30 +352,23 @@ fn error_handling() -> Result<[u32; 10]> {
         fsleep(Delta::from_millis(RELEASED_AFTER_MS));
         late.give_up();
     })?;
-    // SAFETY: As above.
-    results[6] = unsafe { host_reset(raw) } as u32;
+    results[6] = ask(host_reset, raw);
     if fake.held.lock().is_some() {
         return Err(EBUSY);
     }
-    // SAFETY: As above.
-    results[7] = unsafe { host_reset(raw) } as u32;
+    results[7] = ask(host_reset, raw);
 
     fake.hold.store(false, Relaxed);
-    // SAFETY: As above: the error handler's retry of the command.
-    if unsafe { queue(shost, raw) } != 0 {
+    if requeue() != 0 {
         return Err(EIO);
     }
 
     host.remove();
-    let mut sdev = KBox::<bindings::scsi_device>::new_uninit(GFP_KERNEL)?;
-    // SAFETY: The memory is ours; a device may be all zeroes but for its host.
-    unsafe { sdev.as_mut_ptr().write_bytes(0, 1) };
-    // SAFETY: As above.
-    unsafe { (*sdev.as_mut_ptr()).host = shost };
-    // SAFETY: As above.
-    unsafe { (*ioctl).device = sdev.as_mut_ptr() };
-    // SAFETY: As `SG_SCSI_RESET` does with a removed device that is still open.
-    results[8] = unsafe { host_reset(ioctl) } as u32;
+    // A removed device that is still open.
+    let mut sdev = KBox::new(bindings::scsi_device::default(), GFP_KERNEL)?;
+    sdev.host = shost;
+    ioctl.cmd.device = &mut *sdev;
+    results[8] = ask(host_reset, &raw mut ioctl.cmd);
 
     drop(fake);
     drop(host);

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     scsi,
+    sync::synchronize_rcu,
     sync::NoIo,
-    sys::synchronize_rcu,
     workqueue::Crew, //
 };
 use core::ops::Deref;

@@ -48,8 +48,8 @@ use super::{
     }, //
 };
 use crate::{
-    rdma::pd::Pd,
-    sys, //
+    random::random_u64,
+    rdma::pd::Pd, //
 };
 use attempt::{
     Attempt,
@@ -355,7 +355,7 @@ impl<'a> Login<'a> {
             attempt,
             connection: Some(connection),
             requested: Requested {
-                tag: sys::random_u64(),
+                tag: random_u64(),
                 max_it_iu_len: geometry.it_iu_len,
                 descriptors: geometry.descriptors,
                 immediate: geometry.immediate,

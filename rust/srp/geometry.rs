@@ -32,7 +32,7 @@ use crate::{
         self,
         SG_MAX_SEGMENTS, //
     },
-    sys, //
+    topology, //
 };
 use core::ops::Deref;
 use kernel::prelude::*;
@@ -75,8 +75,8 @@ impl Geometry {
             poll_queues: params::poll_queues(),
         };
         let machine = Machine {
-            nodes: sys::num_online_nodes(),
-            cpus: sys::num_online_cpus(),
+            nodes: topology::num_online_nodes(),
+            cpus: topology::num_online_cpus(),
             vectors: device.num_comp_vectors,
         };
         let limits = Device {

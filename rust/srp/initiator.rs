@@ -84,8 +84,6 @@ impl AllPorts {
 }
 
 impl SleepHandler for AllPorts {
-    fn suspending(&self) {}
-
     fn resumed(&self) {
         for sessions in &*self.list.lock() {
             sessions.wake();

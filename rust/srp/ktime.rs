@@ -2,7 +2,7 @@
 
 //! The monotonic clock, and times that several threads share.
 
-use crate::sys::monotonic_ns;
+use crate::clock::monotonic_ns;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //

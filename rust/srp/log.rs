@@ -14,10 +14,10 @@ macro_rules! session_log {
 }
 pub(crate) use session_log;
 
-/// At the rate of a [`RateLimit`](crate::sys::RateLimit) of this place in the source.
+/// At the rate of a [`RateLimit`](crate::ratelimit::RateLimit) of this place in the source.
 macro_rules! session_log_ratelimited {
     ($level:ident, $session:expr, $($text:tt)+) => {{
-        static LIMIT: $crate::sys::RateLimit = $crate::sys::RateLimit::new();
+        static LIMIT: $crate::ratelimit::RateLimit = $crate::ratelimit::RateLimit::new();
         if LIMIT.allow() {
             $crate::srp::log::session_log!($level, $session, $($text)+)
         }

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     dma::DataDirection,
+    random::random_u32,
     rdma::{
         mr::{
             Segment,
@@ -31,8 +32,7 @@ use crate::{
             SendWr, //
         }, //
     },
-    scsi,
-    sys::random_u32, //
+    scsi, //
 };
 use kernel::prelude::*;
 

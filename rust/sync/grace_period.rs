@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One RCU grace period for many.
+//! RCU grace periods, also one for many.
 //!
 //! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
 
 use crate::bindings;
 use kernel::ffi::c_ulong;
+
+/// Waits until every RCU read-side section that runs now has ended; sleeps.
+pub fn synchronize_rcu() {
+    // SAFETY: It has no preconditions; a caller that must not sleep is told by lockdep.
+    unsafe { bindings::synchronize_rcu() }
+}
 
 /// A grace period that has begun. Whoever is in a read-side section now has left it when
 /// [`GracePeriod::wait`] returns.

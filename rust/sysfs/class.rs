@@ -187,12 +187,12 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         unsafe { bindings::device_initialize(dev) };
         // SAFETY: Nobody else knows the device yet.
         unsafe { (*dev).release = Some(release::<T>) };
-        // SAFETY: As above. `_class` below keeps the class until the device has been released.
+        // SAFETY: Nobody else knows the device yet. `_class` below keeps the class until the device has been released.
         unsafe { (*dev).class = class.class.get() };
         if let Some(parent) = parent {
             // CAST: `Device` is a transparent wrapper of `struct device`.
             let parent = core::ptr::from_ref(parent).cast_mut().cast();
-            // SAFETY: As above. `device_add` takes a reference to the parent, which the caller
+            // SAFETY: Nobody else knows the device yet. `device_add` takes a reference to the parent, which the caller
             // keeps until then.
             unsafe { (*dev).parent = parent };
         }

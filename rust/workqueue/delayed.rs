@@ -80,7 +80,7 @@ where
             dwork <- Opaque::ffi_init(move |slot: *mut bindings::delayed_work| {
                 // SAFETY: `slot` is valid for writes, and so is its field.
                 let work_slot = unsafe { &raw mut (*slot).work };
-                // SAFETY: As above.
+                // SAFETY: `slot` is valid for writes, and so is its field.
                 let timer_slot = unsafe { &raw mut (*slot).timer };
                 // SAFETY: The slot is valid for writes; name and key are static. The function is
                 // called with this very `struct work_struct` only.

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # srp_daemon as it is, on a subnet that fake-umad.so makes up: it finds a target, logs in, and knows
-# by our files what is connected.
+# by our files what is connected, also by srpctl.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
 fake=$here/../fake-umad.so
 [ -f "$fake" ] || skip "fake-umad.so is not in this guest"
 command -v srp_daemon >/dev/null || skip "srptools is not in this guest"
+[ -x /srp/srpctl ] || skip "srpctl is not in this guest"
 modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
 fabric_pair 1
 rust_driver || skip "the C driver needs a subnet administrator for its logins"
@@ -96,8 +97,30 @@ for file in local_ib_port=2 pkey=0x8001; do
 	finds "$file" "$string" rxe10
 	rm $tmp/over/${file%=*}
 done
+
+# Beside srpctl: each sees what the other has made, and leaves it alone.
+srpctl() { said=$("${in_ns[@]}" timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
+same=(--device rxe10 --id-ext $guid --ioc-guid $guid --dgid $gid --pkey ffff --service-id $service)
+srpctl connect "${same[@]}"
+[[ $said == "$host: is logged in already"* ]] || fail "srpctl connect beside srp_daemon: $said"
+srpctl connect "${same[@]}" --initiator-ext 1
+find_hosts
+equal "sessions of both" "$(wc -w <<<"$list")" 2
+srpctl disconnect --all
+find_hosts
+equal "what srpctl leaves to srp_daemon" "$list" "$host "
 logout "$host"
 host=
+srpctl connect "${same[@]}"
+one_host || fail "srpctl logged in to '$list': $said"
+theirs=$host
+finds "a target that srpctl has connected" "" rxe10
+alone srp_daemon -o -e -c -i rxe10 >$tmp/out || fail "srp_daemon -e: $(cat $tmp/err)"
+[ ! -s $tmp/out ] && one_host && [ "$host" = "$theirs" ] || fail "srp_daemon beside srpctl: '$list' instead of '$theirs': $(cat $tmp/out)"
+srpctl disconnect --all
+no_hosts || fail "left by srpctl disconnect --all: $list"
+host=
+finds "a target that srpctl has left" "$string" rxe10
 
 # udev has systemd start it for each port, if systemd says that the service is on.
 printf '#!/bin/sh\necho ActiveState=active\n' >$tmp/systemctl

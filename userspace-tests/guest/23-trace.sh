@@ -35,7 +35,8 @@ io --rw=write --bs=64k --verify=0
 quiet $dev
 cat $tracing/trace >$tmp/trace
 echo 0 >$events/srp_send/filter
-[ "$(grep -c 'srp_send:.* len=65536 direction=to_device' $tmp/trace)" = 16 ] ||
+# WRITE(10) of 128 blocks.
+[ "$(grep -cE 'srp_send:.* opcode=0x2a cdb=2a00[0-9a-f]{8}00008000000000000000 len=65536 direction=to_device' $tmp/trace)" = 16 ] ||
 	fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
 ! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
 

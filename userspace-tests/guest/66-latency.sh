@@ -26,7 +26,7 @@ login 0
 dev=$(disk "$host" 0)
 quiet $dev
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing
-/srp/srplat -h | grep -q usage && /srp/srpslow -h | grep -q usage || fail "no help"
+for p in srplat srpslow; do [[ $(/srp/$p -h) == *"usage: $p "* ]] || fail "no help from $p"; done
 refuses "not a SCSI disk" /srp/srplat -d ${backdev[disk]}
 refuses "how many milliseconds" /srp/srpslow
 refuses "no option -x" /srp/srpslow -x 1
@@ -68,7 +68,7 @@ for phase in "prepare", "finish":
 assert len({len(hist[p]) for p in (*PHASES, "whole")}) == 1 and len(hist["target"]) >= 40, {p: len(v) for p, v in hist.items()}
 
 def phases(text):
-    lines = [l for l in text.splitlines() if " opcode 0x28 " in l]
+    lines = [l for l in text.splitlines() if " cdb 28" in l]
     return lines, {p: [float(re.search(rf" {p} ([\d.]+)", l)[1]) for l in lines] for p in PHASES}
 
 lines, ms = phases(slow1)
@@ -78,7 +78,8 @@ for phase in "queue", "prepare", "finish":
     most(ms[phase], lambda t: t < 100, f"srpslow, {phase}")
 for bytes, way in (4096, "static"), (65536, "dynamic"):
     assert any(f" bytes {bytes} way {way} " in l for l in lines), f"{bytes} {way}"
-assert any(" block 8 " in l for l in lines)
+# READ(10) of eight blocks from block 8 on.
+assert any(" cdb 28000000000800000800000000000000 block 8 " in l for l in lines), lines[:3]
 lines, ms = phases(slow2)
 # A command that comes when the disk is free overtakes those that wait.
 assert sum(t >= 200 for t in ms["queue"]) * 3 >= len(lines) >= 20, ms["queue"]

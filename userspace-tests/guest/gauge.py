@@ -4,7 +4,7 @@
 
 gauge.py run FILE
     Each 100 ms a real-time process on each CPU, four at most, does the same work of about two milliseconds, until it is
-    killed. FILE.CPU has a line for each time: when it was done, in microseconds of the wall clock, how late the
+    killed. How much that is, it finds first: an emulated CPU needs thirty times as long for it. FILE.CPU has a line for each time: when it was done, in microseconds of the wall clock, how late the
     process woke up, and how long the work took.
 gauge.py stolen FILE FROM TO
     prints for how many microseconds of that time the guest did not have the CPU that it lacked most.
@@ -22,7 +22,7 @@ import sys
 import time
 
 PERIOD = 100_000_000
-LOOPS = 180_000
+WORK = 2_000_000
 MOST_CPUS = 4
 # In microseconds; samples that are judged together; the share of a second that is noise.
 USUAL = 4000
@@ -35,8 +35,19 @@ def work(n):
         pass
 
 
+def loops():
+    """For WORK nanoseconds at best."""
+    n, best = 3_000, []
+    while sum(best) < 10 * WORK:
+        begun = time.monotonic_ns()
+        work(n)
+        best.append(time.monotonic_ns() - begun)
+    return n * WORK // min(best)
+
+
 def run(path):
     gc.disable()
+    n = loops()
     cpus = sorted(os.sched_getaffinity(0))[:MOST_CPUS]
     me = next((c for c in cpus[1:] if os.fork() == 0), cpus[0])
     os.sched_setaffinity(0, {me})
@@ -48,7 +59,7 @@ def run(path):
         due = max(due, time.monotonic_ns() - PERIOD) + PERIOD
         time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
         woke = time.monotonic_ns()
-        work(LOOPS)
+        work(n)
         done = time.monotonic_ns()
         os.write(out, b"%d %d %d\n" % (time.time_ns() // 1000, (woke - due) // 1000, (done - woke) // 1000))
 

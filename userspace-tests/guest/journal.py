@@ -7,7 +7,7 @@ journal.py run DEVICE JOURNAL [--rport PORT] [--threads N] [--mib N] [--pause SE
     JOURNAL, prints one line of name=value words and ends with status 1 if a
     read returned what it must not. JOURNAL.events has a line for each event:
     `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms
-    without any, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport,
+    without any, `waited TIME` for one that took more than 200 ms, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport,
     `state STATE` for each state of the remote port and `gone` at its end.
 journal.py check DEVICE JOURNAL
     compares the target's back end with JOURNAL; prints one line as above.
@@ -92,7 +92,7 @@ class Run:
         with self.lock:
             print(now(), *words, file=self.out)
 
-    def done(self, what):
+    def done(self, what, begun):
         with self.lock:
             t = now()
             gap, self.last = t - self.last, t
@@ -102,6 +102,8 @@ class Run:
                 print(t, "wrote", file=self.out)
             if gap > 200000:
                 print(t, "ok", gap, file=self.out)
+            if t - begun > 200000:
+                print(t, "waited", t - begun, file=self.out)
 
     def failed(self, e, what, block):
         with self.lock:
@@ -118,6 +120,7 @@ class Run:
         for i in range(n):
             j.tried[first + i] += 1
             buffer[i * BLOCK:(i + 1) * BLOCK] = content(first + i, j.tried[first + i])
+        begun = now()
         try:
             with memoryview(buffer) as m:
                 if os.pwrite(self.fd, m[: n * BLOCK], first * BLOCK) != n * BLOCK:
@@ -126,16 +129,17 @@ class Run:
             return self.failed(e, "write", first)
         for i in range(n):
             j.acked[first + i] = j.tried[first + i]
-        self.done("writes")
+        self.done("writes", begun)
 
     def read(self, buffer, first, n):
+        begun = now()
         try:
             with memoryview(buffer) as m:
                 if os.preadv(self.fd, [m[: n * BLOCK]], first * BLOCK) != n * BLOCK:
                     raise OSError(5, "short read")
         except OSError as e:
             return self.failed(e, "read", first)
-        self.done("reads")
+        self.done("reads", begun)
         for i in range(n):
             if why := self.journal.judge(first + i, buffer[i * BLOCK:(i + 1) * BLOCK]):
                 self.wrong(why)

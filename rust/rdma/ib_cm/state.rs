@@ -3,28 +3,28 @@
 //! What the messages of the InfiniBand connection manager mean for one connection attempt.
 //!
 //! ```text
-//!   Idle --Ask--> Asked --Rep--> Answered --Confirm--> Up
-//!     |             | Rej, Unanswered,  |  Rej, Dreq,    |
-//!     |             v Dreq, ...         v  Drep, ...     v
-//!     +---Hangup--> Over <--------------+----------------+
+//!   Idle --SendReq--> ReqSent --Rep--> RepRcvd --SendRtu--> Established
+//!     |                  | Rej, ReqError, | Rej, Dreq,         |
+//!     |                  v Dreq, ...      v Drep, ...          v
+//!     +-----Hangup-----> Over <-----------+--------------------+
 //! ```
 //!
 //! The connection manager of the kernel checks messages against its own state. This one is of our
 //! side only: whoever connects hears of one answer at most and of one end at most, the answer
 //! first, whatever arrives in whatever order.
 
-/// How far an attempt has come.
+/// How far an attempt has come, in the words of `enum ib_cm_state`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum State {
     /// Nothing was sent.
     Idle = 0,
     /// The REQ was sent.
-    Asked = 1,
+    ReqSent = 1,
     /// The REP has arrived and is being looked at.
-    Answered = 2,
+    RepRcvd = 2,
     /// The RTU was sent, or is being sent.
-    Up = 3,
+    Established = 3,
     /// Refused, given up or disconnected.
     Over = 4,
 }
@@ -33,9 +33,9 @@ impl State {
     /// All states, by number.
     pub const ALL: [Self; 5] = [
         Self::Idle,
-        Self::Asked,
-        Self::Answered,
-        Self::Up,
+        Self::ReqSent,
+        Self::RepRcvd,
+        Self::Established,
         Self::Over,
     ];
 
@@ -43,9 +43,9 @@ impl State {
     pub const fn new(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::Idle,
-            1 => Self::Asked,
-            2 => Self::Answered,
-            3 => Self::Up,
+            1 => Self::ReqSent,
+            2 => Self::RepRcvd,
+            3 => Self::Established,
             4 => Self::Over,
             _ => return None,
         })
@@ -54,11 +54,11 @@ impl State {
 
 /// What happens: what we do, then what the connection manager tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
+pub enum Input {
     /// We send the REQ.
-    Ask,
+    SendReq,
     /// We take the answer and send the RTU.
-    Confirm,
+    SendRtu,
     /// We give up, refuse or disconnect.
     Hangup,
     /// The REP arrived.
@@ -66,7 +66,7 @@ pub enum Event {
     /// A REJ arrived.
     Rej,
     /// Nobody answered the REQ.
-    Unanswered,
+    ReqError,
     /// The peer needs more time. The kernel's connection manager takes one for a request (`cm_mra_handler()`: the state
     /// must be REQ_SENT) and waits longer.
     Mra,
@@ -81,15 +81,15 @@ pub enum Event {
     Other,
 }
 
-impl Event {
-    /// All events.
+impl Input {
+    /// All inputs.
     pub const ALL: [Self; 11] = [
-        Self::Ask,
-        Self::Confirm,
+        Self::SendReq,
+        Self::SendRtu,
         Self::Hangup,
         Self::Rep,
         Self::Rej,
-        Self::Unanswered,
+        Self::ReqError,
         Self::Mra,
         Self::Dreq,
         Self::Drep,
@@ -117,29 +117,29 @@ pub enum Report {
     TimewaitExit,
 }
 
-/// What `event` does in `state`, or `None` if we must not do that there.
-pub const fn next(state: State, event: Event) -> Option<(State, Report)> {
+/// What `input` does in `state`, or `None` if we must not do that there.
+pub const fn next(state: State, input: Input) -> Option<(State, Report)> {
     use {
-        Event as E,
+        Input as I,
         State as S, //
     };
-    Some(match (state, event) {
-        (S::Idle, E::Ask) => (S::Asked, Report::Nothing),
-        (S::Answered, E::Confirm) => (S::Up, Report::Nothing),
-        (_, E::Ask | E::Confirm) => return None,
-        (_, E::Hangup) => (S::Over, Report::Nothing),
+    Some(match (state, input) {
+        (S::Idle, I::SendReq) => (S::ReqSent, Report::Nothing),
+        (S::RepRcvd, I::SendRtu) => (S::Established, Report::Nothing),
+        (_, I::SendReq | I::SendRtu) => return None,
+        (_, I::Hangup) => (S::Over, Report::Nothing),
 
-        (S::Asked, E::Mra) => (S::Asked, Report::Later),
-        (_, E::Mra | E::Other) => (state, Report::Nothing),
-        (S::Over, E::TimewaitExit) => (S::Over, Report::TimewaitExit),
+        (S::ReqSent, I::Mra) => (S::ReqSent, Report::Later),
+        (_, I::Mra | I::Other) => (state, Report::Nothing),
+        (S::Over, I::TimewaitExit) => (S::Over, Report::TimewaitExit),
         // Nothing was asked, or it is a message from before the end.
         (S::Idle | S::Over, _) => (state, Report::Nothing),
 
-        (S::Asked, E::Rep) => (S::Answered, Report::Answer),
-        (_, E::Rep) => (state, Report::Nothing),
-        (S::Asked, E::Rej) => (S::Over, Report::Refused),
-        (S::Asked, E::Unanswered) => (S::Over, Report::Unreachable),
-        (_, E::Unanswered) => (state, Report::Nothing),
-        (_, E::Rej | E::Dreq | E::Drep | E::TimewaitExit) => (S::Over, Report::Disconnected),
+        (S::ReqSent, I::Rep) => (S::RepRcvd, Report::Answer),
+        (_, I::Rep) => (state, Report::Nothing),
+        (S::ReqSent, I::Rej) => (S::Over, Report::Refused),
+        (S::ReqSent, I::ReqError) => (S::Over, Report::Unreachable),
+        (_, I::ReqError) => (state, Report::Nothing),
+        (_, I::Rej | I::Dreq | I::Drep | I::TimewaitExit) => (S::Over, Report::Disconnected),
     })
 }

@@ -17,16 +17,16 @@ use super::{
 use crate::{
     bindings,
     errno::{
-        ENOTCONN, //
-        EOPNOTSUPP,
+        ENOTCONN,
+        EOPNOTSUPP, //
     },
     rdma::{
         device::Gid,
         link::Link,
         lookup::Lookup,
         path::{
-            Ends,
-            Path, //
+            Path,
+            PathRec, //
         },
         pd::Pd,
         tests::{
@@ -203,8 +203,8 @@ fn gid_of(soft: &Soft) -> Gid {
     soft.address.to_ipv6_mapped().octets()
 }
 
-fn ends_of(soft: &Soft, service_id: u64) -> Ends {
-    Ends {
+fn path_rec(soft: &Soft, service_id: u64) -> PathRec {
+    PathRec {
         sgid: gid_of(soft),
         dgid: gid_of(soft),
         pkey: PKEY,
@@ -213,8 +213,8 @@ fn ends_of(soft: &Soft, service_id: u64) -> Ends {
 }
 
 /// Looks a path up.
-fn path(soft: &Soft, ends: &Ends) -> Result<Path> {
-    let lookup = Lookup::start(&soft.device, 1, ends, 1000)?;
+fn path(soft: &Soft, rec: &PathRec) -> Result<Path> {
+    let lookup = Lookup::start(&soft.device, 1, rec, 1000)?;
     for _ in 0..50 {
         if let Some(path) = lookup.wait(100)? {
             return path;
@@ -285,7 +285,7 @@ impl Attempt {
     }
 
     fn request(&self, soft: &Soft, service_id: u64, qpn: Option<u32>) -> Result {
-        let path = path(soft, &ends_of(soft, service_id))?;
+        let path = path(soft, &path_rec(soft, service_id))?;
         self.request_along(path, service_id, qpn)
     }
 
@@ -498,7 +498,7 @@ fn connects_once(soft: &Soft) -> Result {
 
     // Without a queue pair there is nothing to connect.
     let id = Id::new(&soft.device, 1, PKEY, Record::new()?)?;
-    let mut path = path(soft, &ends_of(soft, 1))?;
+    let mut path = path(soft, &path_rec(soft, 1))?;
     let request = Request {
         service_id: 1,
         private_data: &[],
@@ -512,23 +512,23 @@ fn connects_once(soft: &Soft) -> Result {
 }
 
 fn paths(soft: &Soft) -> Result {
-    let ends = ends_of(soft, 1);
-    let mut found = path(soft, &ends)?;
-    check_eq!(found.dgid(), ends.dgid);
+    let rec = path_rec(soft, 1);
+    let mut found = path(soft, &rec)?;
+    check_eq!(found.dgid(), rec.dgid);
     check_eq!(found.pkey(), PKEY);
-    found.turn(7, Some([1; 16]), Some(0x8001));
+    found.redirect(7, Some([1; 16]), Some(0x8001));
     check_eq!((found.dgid(), found.pkey()), ([1; 16], 0x8001));
-    found.turn(7, None, None);
+    found.redirect(7, None, None);
     check_eq!((found.dgid(), found.pkey()), ([1; 16], 0x8001));
 
-    let failure = |ends: &Ends| path(soft, ends).err();
+    let failure = |rec: &PathRec| path(soft, rec).err();
     // A GID that is not ours; an address of the other family.
     let sgid = [7; 16];
-    check_eq!(failure(&Ends { sgid, ..ends }), Some(ENOENT));
+    check_eq!(failure(&PathRec { sgid, ..rec }), Some(ENOENT));
     let mut dgid = [0; 16];
     (dgid[0], dgid[1], dgid[15]) = (0xfe, 0x80, 1);
-    check_eq!(failure(&Ends { dgid, ..ends }), Some(EINVAL));
-    check!(Lookup::start(&soft.device, 9, &ends, 1000).is_err());
+    check_eq!(failure(&PathRec { dgid, ..rec }), Some(EINVAL));
+    check!(Lookup::start(&soft.device, 9, &rec, 1000).is_err());
     check_eq!(soft.device.pkey_index(1, PKEY), Ok(0));
     check_eq!(soft.device.pkey_index(1, 0x8001), Err(ENOENT));
     // Limited membership will do.
@@ -538,9 +538,9 @@ fn paths(soft: &Soft) -> Result {
 
 /// A lookup that is dropped while it is being answered.
 fn lookups_end_at_any_time(soft: &Soft) -> Result {
-    let ends = ends_of(soft, 1);
+    let rec = path_rec(soft, 1);
     for i in 0..300 {
-        let lookup = Lookup::start(&soft.device, 1, &ends, 1000)?;
+        let lookup = Lookup::start(&soft.device, 1, &rec, 1000)?;
         if i % 3 != 0 {
             fsleep(Delta::from_micros(i % 50));
         }
@@ -553,9 +553,9 @@ fn lookups_end_at_any_time(soft: &Soft) -> Result {
 }
 
 fn has_no_ib_cm(soft: &Soft) -> Result {
-    let ends = ends_of(soft, 1);
+    let rec = path_rec(soft, 1);
     check_eq!(
-        Lookup::start(&soft.device, 1, &ends, 1000).err(),
+        Lookup::start(&soft.device, 1, &rec, 1000).err(),
         Some(EOPNOTSUPP)
     );
     Ok(())

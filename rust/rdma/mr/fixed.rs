@@ -11,7 +11,7 @@ use super::{
     raw::{
         alloc,
         free,
-        name_anew, //
+        update_fast_reg_key, //
     },
     Bound,
     Segment, //
@@ -198,16 +198,17 @@ impl Inner {
                 self.page_size,
             )
         };
-        // SAFETY: The region is valid, and only `renew` changes it.
-        let got = unsafe { (*mr).length };
         if n < 0 {
             return Err(Error::from_errno(n));
         }
-        if n as usize != self.list.len() || got != self.list.len() as u64 * u64::from(self.size) {
+        // SAFETY: The region is valid, not posted, and only `renew` changes it.
+        let mr = unsafe { &mut *mr };
+        if n as usize != self.list.len()
+            || mr.length != self.list.len() as u64 * u64::from(self.size)
+        {
             return Err(EINVAL);
         }
-        // SAFETY: The region is valid and ours.
-        let (key, base) = unsafe { name_anew(mr, self.iova_mask, crate::sys::random_u64()) };
+        let (key, base) = update_fast_reg_key(mr, self.iova_mask, crate::random::random_u64());
         self.key.store(key, Relaxed);
         self.base.store(base, Relaxed);
         Ok(())

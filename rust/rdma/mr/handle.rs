@@ -3,7 +3,7 @@
 //! The memory handle of one command.
 
 use super::{
-    raw::name_anew,
+    raw::update_fast_reg_key,
     regions::{
         Group,
         Region, //
@@ -215,10 +215,10 @@ impl<T: ScatterList> Handle<T> {
         // `left` mapped entries.
         let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
         let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
-        // SAFETY: The region is valid and ours.
-        unsafe { name_anew(mr, self.regions.iova_mask, random) };
-        // SAFETY: The region is valid, and only its handle changes it.
-        Ok((done, unsafe { (*mr).length }))
+        // SAFETY: The region is valid, unreachable, and this handle's alone.
+        let mr = unsafe { &mut *mr };
+        update_fast_reg_key(mr, self.regions.iova_mask, random);
+        Ok((done, mr.length))
     }
 
     #[inline(always)]

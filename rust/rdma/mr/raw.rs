@@ -35,28 +35,20 @@ pub(super) unsafe fn free(mr: *mut bindings::ib_mr) {
     unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) };
 }
 
-/// Gives a region another key, and another address in the bits of `iova_mask`, with some bits of `random`, and
-/// returns both.
+/// `ib_update_fast_reg_key()` with the lowest bits of `random`, which are the owner's part of a key. The address of
+/// the region gets the bits of `iova_mask` from there, too. Returns both.
 ///
-/// # Safety
-///
-/// `mr` is valid, the caller's alone, and not posted.
+/// Nobody else has the region, and it is not posted.
 #[inline(always)]
-pub(super) unsafe fn name_anew(
-    mr: *mut bindings::ib_mr,
+pub(super) fn update_fast_reg_key(
+    mr: &mut bindings::ib_mr,
     iova_mask: u64,
     random: u64,
 ) -> (u32, u64) {
-    // SAFETY: By this function's contract. A key's lower byte is its owner's to choose.
-    let key = unsafe { ((*mr).rkey & !0xff) | u32::from(random as u8) };
-    // SAFETY: As above; this is `ib_update_fast_reg_key()`.
-    unsafe { (*mr).rkey = key };
-    // SAFETY: As above.
-    unsafe { (*mr).lkey = key };
-    // SAFETY: As above.
-    let iova = unsafe { ((*mr).iova & !iova_mask) | (random & iova_mask) };
-    // SAFETY: As above. Drivers take the address from here when the registration is posted or
-    // executed.
-    unsafe { (*mr).iova = iova };
-    (key, iova)
+    let own = u32::from(random as u8);
+    mr.lkey = (mr.lkey & !0xff) | own;
+    mr.rkey = (mr.rkey & !0xff) | own;
+    // Drivers take the address from here when the registration is posted or executed.
+    mr.iova = (mr.iova & !iova_mask) | (random & iova_mask);
+    (mr.rkey, mr.iova)
 }

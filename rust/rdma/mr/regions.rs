@@ -155,9 +155,9 @@ pub struct Regions {
     pub(super) pd: Arc<Pd>,
 }
 
-// SAFETY: Regions are changed only through the one `Handle` that has them.
+// SAFETY: Regions have no thread affinity.
 unsafe impl Send for Regions {}
-// SAFETY: As above; what is shared is atomic.
+// SAFETY: Regions are changed only through the one `Handle` that has them; what is shared is atomic.
 unsafe impl Sync for Regions {}
 
 impl Regions {

@@ -1,157 +1,106 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks of a queue pair and its completion queue.
+//! What the completions and events of a queue pair do.
 
 use super::{
-    reach::Receive,
+    cqe::{
+        Completion,
+        Cqe, //
+    },
     Failure,
     Handler,
     Qp,
+    QpEvent,
     RECEIVE_BATCH, //
 };
 use crate::{
     bindings,
     rdma::{
+        dma::Chunk,
         wc::{
-            Event,
             Flags,
             Status, //
         },
-        wr::cookie, //
     },
 };
-use core::mem::offset_of;
 use kernel::sync::atomic::Acquire;
 
-impl<H: Handler> Qp<H> {
-    /// # Safety
-    ///
-    /// `cq` must be the completion queue of a live `Qp<H>`.
-    #[inline]
-    unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
-        // SAFETY: The caller's promise.
-        let context = unsafe { (*cq).cq_context };
-        // SAFETY: By the type invariant the context is this object, which goes after its completion queue; and
-        // that waits for the callbacks.
-        unsafe { &*context.cast() }
-    }
+/// A receive has the memory that it receives into.
+pub(super) struct Receive(pub(super) Chunk);
 
-    /// A flushed request may be all that is heard of a queue pair that failed: rxe, when it cannot
-    /// send a packet, says nothing else.
-    fn failed(&self, what: &'static str, status: Status) {
-        if !status.is_flush() || !self.ending.load(Acquire) {
-            H::failed(self, Failure::Request(what, status));
-        }
-    }
+/// The last invalidation of a handle has its number.
+pub(super) struct Invalidate(pub(super) usize);
 
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a receive.
-    pub(super) unsafe extern "C" fn receive_done(
-        cq: *mut bindings::ib_cq,
-        wc: *mut bindings::ib_wc,
-    ) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let wc = unsafe { &*wc };
-        let status = Status(wc.status);
-        if !status.is_success() {
-            this.failed("receive", status);
-            return;
-        }
-        // SAFETY: The completion was made from a request of `post_receives`, whose cookie is the
-        // `cqe` of a `Receive`.
-        let receive = unsafe {
-            cookie(wc)
-                .byte_sub(offset_of!(Receive, cqe))
-                .cast::<Receive>()
-        };
-        // SAFETY: It is an element of `receives`, which lives as long as `this`.
-        let chunk = unsafe { &(*receive).chunk };
+/// Nobody waits for the success of a registration, an invalidation that is not the last one, or [`SendWr::post`](super::SendWr::post).
+pub(super) struct Sent;
+
+/// [`SendWr::post_control`](super::SendWr::post_control).
+pub(super) struct ControlSent;
+
+/// [`SendWr::post_last`](super::SendWr::post_last).
+pub(super) struct LastSent;
+
+impl<H: Handler> Completion<H> for Receive {
+    const KIND: &'static str = "receive";
+
+    fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc) {
+        let Self(chunk) = &cqe.owner;
         let len = wc.byte_len as usize;
-        H::received(this, chunk.received(len), Flags(wc.wc_flags));
+        H::received(qp, chunk.received(len), Flags(wc.wc_flags));
         chunk.sync_for_device(len);
-        // SAFETY: By the type invariant the callbacks run one at a time, and nothing else uses it.
-        let returned = unsafe { &mut *this.returned.get() };
+        // SAFETY: By the invariant of `Qp` the callbacks run one at a time, and nothing else uses it.
+        let returned = unsafe { &mut *qp.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {
-            *place = receive;
+            *place = cqe;
             returned.count += 1;
         }
         if returned.count == RECEIVE_BATCH {
             returned.count = 0;
-            if let Err(e) = this.post_receives(&returned.list) {
-                H::failed(this, Failure::Post(e));
+            if let Err(e) = qp.post_receives(&returned.list) {
+                H::failed(qp, Failure::Post(e));
             }
         }
     }
+}
 
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for the last invalidation of a handle.
-    pub(super) unsafe extern "C" fn invalidate_done(
-        cq: *mut bindings::ib_cq,
-        wc: *mut bindings::ib_wc,
-    ) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let wc = unsafe { &*wc };
-        let status = Status(wc.status);
-        if !status.is_success() {
-            this.failed("invalidation", status);
-            return;
-        }
-        let base = this.reach.invalidate_cqes.as_ptr();
-        // SAFETY: The completion was made from a request of `Live::invalidate`, whose cookie is an
-        // element of `invalidate_cqes`.
-        let handle = unsafe { cookie(wc).offset_from(base) } as usize;
-        this.reach.regions.invalidated(handle);
-        H::invalidated(this, handle);
+impl<H: Handler> Completion<H> for Invalidate {
+    const KIND: &'static str = "invalidation";
+
+    fn done(cqe: &Cqe<Self>, qp: &Qp<H>, _: &bindings::ib_wc) {
+        let Self(handle) = cqe.owner;
+        qp.reach.regions.invalidated(handle);
+        H::invalidated(qp, handle);
     }
+}
 
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a request that nobody waits for.
-    pub(super) unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: The completion is valid for the call.
-        let status = Status(unsafe { (*wc).status });
-        if !status.is_success() {
-            // SAFETY: By this function's contract.
-            unsafe { Self::of(cq) }.failed("send", status);
-        }
+impl<H: Handler> Completion<H> for Sent {
+    const KIND: &'static str = "send";
+
+    fn done(_: &Cqe<Self>, _: &Qp<H>, _: &bindings::ib_wc) {}
+}
+
+impl<H: Handler> Completion<H> for ControlSent {
+    const KIND: &'static str = "control send";
+
+    fn done(_: &Cqe<Self>, qp: &Qp<H>, _: &bindings::ib_wc) {
+        H::control_sent(qp);
     }
+}
 
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_control`.
-    pub(super) unsafe extern "C" fn control_done(
-        cq: *mut bindings::ib_cq,
-        wc: *mut bindings::ib_wc,
-    ) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let status = Status(unsafe { (*wc).status });
-        if status.is_success() {
-            H::control_sent(this);
-        } else {
-            this.failed("control send", status);
-        }
+impl<H: Handler> Completion<H> for LastSent {
+    const KIND: &'static str = "last send";
+
+    fn done(_: &Cqe<Self>, qp: &Qp<H>, _: &bindings::ib_wc) {
+        H::last_sent(qp);
     }
+}
 
-    /// # Safety
-    ///
-    /// Called by the completion queue of a `Qp<H>` for a request of `SendWr::post_last`.
-    pub(super) unsafe extern "C" fn last_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
-        let this = unsafe { Self::of(cq) };
-        // SAFETY: The completion is valid for the call.
-        let status = Status(unsafe { (*wc).status });
-        if status.is_success() {
-            H::last_sent(this);
-        } else {
-            this.failed("last send", status);
+impl<H: Handler> Qp<H> {
+    /// A flushed request may be all that is heard of a queue pair that failed: rxe, when it cannot
+    /// send a packet, says nothing else.
+    pub(super) fn failed(&self, kind: &'static str, status: Status) {
+        if !status.is_flush() || !self.ending.load(Acquire) {
+            H::failed(self, Failure::Request(kind, status));
         }
     }
 
@@ -172,7 +121,7 @@ impl<H: Handler> Qp<H> {
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
             | bindings::ib_event_type_IB_EVENT_PATH_MIG => {}
-            _ => H::failed(this, Failure::Event(Event(kind))),
+            _ => H::failed(this, Failure::Event(QpEvent(kind))),
         }
     }
 }

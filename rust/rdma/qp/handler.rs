@@ -2,9 +2,11 @@
 
 //! Who takes the completions of a queue pair.
 
-use super::Qp;
+use super::{
+    Qp,
+    QpEvent, //
+};
 use crate::rdma::wc::{
-    Event,
     Flags,
     Status, //
 };
@@ -16,7 +18,7 @@ pub enum Failure {
     /// A request of the named kind ended badly.
     Request(&'static str, Status),
     /// The device reported an event.
-    Event(Event),
+    Event(QpEvent),
     /// Receives could not be posted.
     Post(Error),
 }

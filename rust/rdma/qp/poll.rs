@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs without interrupts: whoever waits looks himself.
+//! Queue pairs without interrupts: those who wait poll the completion queue, one at a time.
 
 use super::{
     Handler,
@@ -22,14 +22,14 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
-/// Completions that are taken in one turn.
+/// Completions that are taken in one poll.
 const BUDGET: c_int = 64;
 
-/// Whose turn it is to look: one at a time has the callbacks.
-pub(super) struct Turn(Atomic<bool>);
+/// Whoever has it polls the completion queue, and runs its callbacks.
+pub(super) struct PollLock(Atomic<bool>);
 
-/// It is one's turn until this is dropped.
-pub(super) struct Looking<'a>(&'a Turn);
+/// The lock is held until this is dropped.
+pub(super) struct PollGuard<'a>(&'a PollLock);
 
 /// Softirqs, and other tasks, do not run on this CPU until this is dropped.
 struct NoSoftirq(NotThreadSafe);
@@ -49,30 +49,30 @@ impl Drop for NoSoftirq {
     }
 }
 
-impl Turn {
+impl PollLock {
     pub(super) fn new() -> Self {
         Self(Atomic::new(false))
     }
 
-    fn take(&self) -> Option<Looking<'_>> {
+    fn try_lock(&self) -> Option<PollGuard<'_>> {
         self.0
             .cmpxchg(false, true, Acquire)
             .is_ok()
-            .then(|| Looking(self))
+            .then(|| PollGuard(self))
     }
 
-    /// Waits for one's turn. Sleeps.
-    pub(super) fn wait(&self) -> Looking<'_> {
+    /// Waits for the lock. Sleeps.
+    pub(super) fn lock(&self) -> PollGuard<'_> {
         loop {
-            if let Some(looking) = self.take() {
-                return looking;
+            if let Some(guard) = self.try_lock() {
+                return guard;
             }
             fsleep(Delta::from_micros(100));
         }
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         self.0 .0.store(false, Release);
     }
@@ -85,27 +85,27 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
-    /// at once for any other, and while somebody else is looking.
+    /// at once for any other, and while another one polls it.
     ///
     /// Context: process or softirq. Does not sleep.
     pub fn poll(&self) -> u32 {
         if !self.is_polled() {
             return 0;
         }
-        // Most often there is nobody else; a look first does not take the line from him who is.
-        if self.turn.0.load(Relaxed) {
+        // A load first does not take the cache line from the one who has the lock.
+        if self.poll_lock.0.load(Relaxed) {
             return 0;
         }
-        // As a softirq: nobody takes this CPU away in the middle of a turn that others wait for.
+        // As a softirq: nobody takes this CPU away from the one who has the lock.
         let _here = NoSoftirq::new();
-        let Some(looking) = self.turn.take() else {
+        let Some(guard) = self.poll_lock.try_lock() else {
             return 0;
         };
-        self.look(&looking)
+        self.process(&guard)
     }
 
-    fn look(&self, _: &Looking<'_>) -> u32 {
-        // SAFETY: The queue is valid; nobody else looks at it during this turn.
+    fn process(&self, _: &PollGuard<'_>) -> u32 {
+        // SAFETY: The queue is valid, and by the guard nobody else polls it.
         let count = unsafe { bindings::ib_process_cq_direct(self.cq.as_raw(), BUDGET) };
         u32::try_from(count).unwrap_or(0)
     }
@@ -113,8 +113,8 @@ impl<H: Handler> Qp<H> {
     /// Takes what the last connection has left in a polled completion queue. Sleeps.
     pub(super) fn empty(&self) {
         if self.is_polled() {
-            let looking = self.turn.wait();
-            while self.look(&looking) > 0 {}
+            let guard = self.poll_lock.lock();
+            while self.process(&guard) > 0 {}
         }
     }
 }

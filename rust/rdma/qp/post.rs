@@ -3,10 +3,9 @@
 //! Posting work requests: chains on the stack, one doorbell each.
 
 use super::{
-    reach::{
-        Reach,
-        Receive, //
-    },
+    cqe::Cqe,
+    done::Receive,
+    reach::Reach,
     Handler,
     Qp,
     RECEIVE_BATCH, //
@@ -55,6 +54,40 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 /// A connected queue pair, to post on until the end of an RCU read-side section. What is built with it is of this
 /// connection, and ends with the section.
 ///
+/// # Examples
+///
+/// A message of 48 bytes, after the registration of memory that it names; then the invalidation.
+///
+/// ```
+/// use ib_srp::{
+///     dma::ScatterList,
+///     rdma::{
+///         dma::Chunk,
+///         mr::Handle,
+///         qp::{Handler, Qp},
+///     },
+/// };
+/// use kernel::{prelude::*, sync::rcu};
+///
+/// fn send<H: Handler, T: ScatterList>(
+///     qp: &Qp<H>,
+///     message: &mut Chunk,
+///     handle: &mut Handle<T>,
+/// ) -> Result {
+///     message.bytes_mut()[..48].fill(1);
+///     let section = rcu::read_lock();
+///     let wr = qp.live(&section)?.send(message, 48)?.register(handle)?;
+///     wr.post(false)
+/// }
+///
+/// fn answered<H: Handler>(qp: &Qp<H>, handle: usize) -> Result {
+///     let section = rcu::read_lock();
+///     // `Handler::invalidated` follows.
+///     qp.live(&section)?.invalidate(handle)?;
+///     Ok(())
+/// }
+/// ```
+///
 /// # Invariants
 ///
 /// Until the section ends the queue pair is valid, and the regions of `reach`, which is that of its [`Qp`], are not
@@ -95,14 +128,14 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
-    pub(super) fn post_receives(&self, list: &[*const Receive]) -> Result {
+    pub(super) fn post_receives(&self, list: &[*const Cqe<Receive>]) -> Result {
         let mut sges = [const { MaybeUninit::<bindings::ib_sge>::uninit() }; RECEIVE_BATCH];
         let mut chain = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECEIVE_BATCH];
         let mut first: *mut bindings::ib_recv_wr = null_mut();
         for ((receive, sge), place) in list.iter().zip(&mut sges).zip(&mut chain).rev() {
             // SAFETY: The list names elements of `reach.receives`, which does not change.
             let receive = unsafe { &**receive };
-            let chunk = &receive.chunk;
+            let Receive(chunk) = &receive.owner;
             // CAST: A chunk is at most 64 KiB.
             let sge = sge.write(self.reach.sge((chunk.addr(), chunk.size() as u32)));
             let mut wr = bindings::ib_recv_wr {
@@ -111,7 +144,7 @@ impl<H: Handler> Qp<H> {
                 num_sge: 1,
                 ..Default::default()
             };
-            set_receive_cookie(&mut wr, &receive.cqe);
+            set_receive_cookie(&mut wr, receive.as_raw());
             first = place.write(wr);
         }
         if first.is_null() {
@@ -168,7 +201,7 @@ impl<'a> Live<'a> {
         let wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
-            &self.reach.send_cqe, //
+            self.reach.sent.as_raw(), //
         );
         let wr = bindings::ib_reg_wr {
             wr,
@@ -196,17 +229,17 @@ impl<'a> Live<'a> {
     /// `EINVAL` if there is no such handle, otherwise what the device driver says.
     #[inline(always)]
     pub fn invalidate(&self, handle: usize) -> Result<bool> {
-        let cqe = self.reach.invalidate_cqes.get(handle).ok_or(EINVAL)?;
+        let cqe = self.reach.invalidates.get(handle).ok_or(EINVAL)?;
         let Some((region, others)) = self.reach.regions.reachable_of(handle) else {
             return Ok(false);
         };
         // Built from the last to the first.
-        let mut last = invalidation(region.key(self.bound()), cqe);
+        let mut last = invalidation(region.key(self.bound()), cqe.as_raw());
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &last;
         for (place, region) in chain.iter_mut().zip(others) {
-            let mut wr = invalidation(region.key(self.bound()), &self.reach.send_cqe);
+            let mut wr = invalidation(region.key(self.bound()), self.reach.sent.as_raw());
             wr.next = first.cast_mut();
             first = place.write(wr);
         }
@@ -242,7 +275,7 @@ impl<'a> Live<'a> {
         let mut wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
-            &self.reach.send_cqe, //
+            self.reach.sent.as_raw(), //
         );
         wr.next = next.cast_mut();
         let wr = place.write(bindings::ib_reg_wr {
@@ -319,7 +352,7 @@ impl<'a> SendWr<'a> {
     /// What the device driver says; the registration may have been posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
-        self.post_for(signaled, &self.live.reach.send_cqe)
+        self.post_for(signaled, self.live.reach.sent.as_raw())
     }
 
     /// Posts it and reports by [`Handler::control_sent`] that its memory is free again.
@@ -328,7 +361,7 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_control(self) -> Result {
-        self.post_for(true, &self.live.reach.control_cqe)
+        self.post_for(true, self.live.reach.control_sent.as_raw())
     }
 
     /// Posts it and reports by [`Handler::last_sent`] that it has been sent.
@@ -337,11 +370,11 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_last(self) -> Result {
-        self.post_for(true, &self.live.reach.last_cqe)
+        self.post_for(true, self.live.reach.last_sent.as_raw())
     }
 
     #[inline(always)]
-    fn post_for(&self, signaled: bool, cqe: &bindings::ib_cqe) -> Result {
+    fn post_for(&self, signaled: bool, cqe: *const bindings::ib_cqe) -> Result {
         let reach = self.live.reach;
         let mut sges = [
             reach.sge(self.message),

@@ -2,13 +2,20 @@
 
 //! What posted requests can reach.
 
+use super::{
+    cqe::Cqe,
+    done::{
+        ControlSent,
+        Invalidate,
+        LastSent,
+        Receive,
+        Sent, //
+    }, //
+};
 use crate::{
     bindings,
     rdma::{
-        dma::{
-            Chunk,
-            Pool, //
-        },
+        dma::Pool,
         mr::{
             FixedMr,
             Regions, //
@@ -20,23 +27,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A posted receive.
-#[repr(C)]
-pub(super) struct Receive {
-    pub(super) cqe: bindings::ib_cqe,
-    pub(super) chunk: Chunk,
-}
-
 /// What the requests that are posted on a [`Qp`](super::Qp) can reach, on the device or by their completion. It does not
 /// change, and goes after the queue pair.
 pub(super) struct Reach {
-    /// For requests whose success nobody waits for.
-    pub(super) send_cqe: bindings::ib_cqe,
-    pub(super) control_cqe: bindings::ib_cqe,
-    pub(super) last_cqe: bindings::ib_cqe,
+    pub(super) sent: Cqe<Sent>,
+    pub(super) control_sent: Cqe<ControlSent>,
+    pub(super) last_sent: Cqe<LastSent>,
     /// One for each handle, by number.
-    pub(super) invalidate_cqes: KVVec<bindings::ib_cqe>,
-    pub(super) receives: KVVec<Receive>,
+    pub(super) invalidates: KVVec<Cqe<Invalidate>>,
+    pub(super) receives: KVVec<Cqe<Receive>>,
     pub(super) messages: Arc<Pool>,
     pub(super) data: Option<Arc<Pool>>,
     pub(super) regions: Arc<Regions>,

@@ -32,8 +32,8 @@ suite!(
 
 const DGID: Gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-fn ends(soft: &Soft) -> Result<Ends> {
-    Ok(Ends {
+fn path_rec(soft: &Soft) -> Result<PathRec> {
+    Ok(PathRec {
         sgid: soft.device.gid(1, 0)?,
         dgid: DGID,
         pkey: 0xffff,
@@ -43,10 +43,10 @@ fn ends(soft: &Soft) -> Result<Ends> {
 
 /// Leaves nothing behind, whether or not there is such a port.
 fn is_refused_on_roce(soft: &Soft) -> Result {
-    let ends = ends(soft)?;
+    let rec = path_rec(soft)?;
     for port in [0, 1, 2, u32::MAX] {
         for opa in [false, true] {
-            let query = Query::start(&soft.device, port, &ends, opa, 1000);
+            let query = Query::start(&soft.device, port, &rec, opa, 1000);
             check_eq!(query.err(), Some(ENODEV));
         }
     }
@@ -55,7 +55,7 @@ fn is_refused_on_roce(soft: &Soft) -> Result {
 
 /// A question that the core does not know of.
 fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
-    let record = ends(soft)?.record(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
+    let record = path_rec(soft)?.to_raw(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
     let device = soft.device.hold()?;
     KBox::pin_init(
         pin_init!(Query {
@@ -95,7 +95,7 @@ fn bring_count(query: &Query, status: i32, record: Option<bindings::sa_path_rec>
 }
 
 fn record(soft: &Soft, last: u8) -> Result<bindings::sa_path_rec> {
-    let mut record = ends(soft)?.record(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
+    let mut record = path_rec(soft)?.to_raw(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
     let mut dgid = DGID;
     dgid[15] = last;
     (record.dgid, record.pkey) = (raw_gid(dgid), 0x8001u16.to_be());

@@ -46,7 +46,7 @@ fn byte(bytes: DeviceBytes<'_>, at: usize) -> Option<u8> {
     }
     // SAFETY: It is one of the bytes.
     let byte = unsafe { bytes.as_ptr().add(at) };
-    // SAFETY: As above.
+    // SAFETY: `bytes` has it, and the device is done with it.
     Some(unsafe { byte.read_volatile() })
 }
 

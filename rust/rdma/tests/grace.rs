@@ -5,6 +5,7 @@
 use super::{
     check,
     check_eq,
+    operation::Operation,
     soft::Soft,
     suite, //
 };
@@ -290,16 +291,15 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     connect(&qp, false)?;
     // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
     let cq = unsafe { (*qp.as_raw()).send_cq };
-    // SAFETY: As above.
+    // SAFETY: The queue is there until the drop; these do not change.
     let (event, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
     let event = event.ok_or(EINVAL)?;
-    // SAFETY: The device is registered; no other test uses it meanwhile.
+    // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.poll_cq };
-    // SAFETY: As above.
-    let before = unsafe { place.read() };
-    POLL.store(before.ok_or(EINVAL)? as usize, Release);
-    // SAFETY: As above.
-    unsafe { place.write(Some(look)) };
+    // SAFETY: No other test uses the device meanwhile.
+    let mut poll_cq = unsafe { Operation::new(place) };
+    POLL.store(poll_cq.before().ok_or(EINVAL)? as usize, Release);
+    poll_cq.set(Some(look));
     let looks = || {
         LOOKS.store(0, Release);
         // SAFETY: The queue is valid, and this is its handler.
@@ -310,8 +310,7 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     let connected = looks();
     let _ = qp.finish();
     let finished = looks();
-    // SAFETY: As above.
-    unsafe { place.write(before) };
+    drop(poll_cq);
     check!(connected > 0);
     check_eq!(finished, 0);
     Ok(())
@@ -352,19 +351,16 @@ unsafe extern "C" fn refuse(
 fn memory_is_kept_until_the_device_stops(soft: &Soft) -> Result {
     let qp = bare(soft)?;
     connect(&qp, false)?;
-    // SAFETY: The device is registered; nobody else stops a queue pair of it meanwhile.
+    // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.modify_qp };
-    // SAFETY: As above.
-    let before = unsafe { place.read() };
-    let modify = before.ok_or(EINVAL)?;
-    MODIFY.store(modify as usize, Release);
+    // SAFETY: Nobody else stops a queue pair of the device meanwhile.
+    let mut modify_qp = unsafe { Operation::new(place) };
+    MODIFY.store(modify_qp.before().ok_or(EINVAL)? as usize, Release);
     REFUSALS.store(2, Release);
-    // SAFETY: As above.
-    unsafe { place.write(Some(refuse)) };
+    modify_qp.set(Some(refuse));
     qp.shutdown();
     let left = REFUSALS.load(Acquire);
-    // SAFETY: As above.
-    unsafe { place.write(before) };
+    drop(modify_qp);
     // Two refusals, and then it was told again.
     check!(left < 0);
     check!(qp.is_shut_down());

@@ -17,6 +17,7 @@ use crate::{
         DeviceBytes, //
     },
     net::Namespace,
+    random::random_u64,
     rdma::{
         cm,
         dma::{
@@ -39,8 +40,7 @@ use crate::{
             Sizes, //
         },
         wc::Flags, //
-    },
-    sys::random_u64, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -459,7 +459,7 @@ impl Link {
         for at in 0..place.len() {
             // SAFETY: It is one of the bytes.
             let byte = unsafe { place.as_mut_ptr().add(at) };
-            // SAFETY: As above.
+            // SAFETY: `place` has it alone.
             unsafe { byte.write_volatile(pattern(number, head + at)) };
         }
         let rest = chunk.bytes_mut().get_mut(head..).unwrap_or_default();

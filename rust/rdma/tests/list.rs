@@ -94,13 +94,18 @@ impl List {
         None
     }
 
+    /// Byte `at` of the memory. Nobody must be writing to it now.
+    fn byte(&self, at: usize) -> u8 {
+        assert!(at < self.size);
+        // SAFETY: By the type invariant it is inside the memory.
+        let byte = unsafe { self.memory.add(at) };
+        // SAFETY: By the type invariant the memory is valid; no device writes to it.
+        unsafe { byte.read_volatile() }
+    }
+
     /// Byte `at` of the list. Nobody must be writing to the memory now.
     pub(in crate::rdma) fn get(&self, at: usize) -> Option<u8> {
-        let at = self.address(at)? - self.memory.as_ptr() as usize;
-        // SAFETY: By the type invariant the piece is inside the memory.
-        let byte = unsafe { self.memory.add(at) };
-        // SAFETY: As above; the device has finished by this function's contract.
-        Some(unsafe { byte.read_volatile() })
+        Some(self.byte(self.address(at)? - self.memory.as_ptr() as usize))
     }
 
     /// Sets byte `at` of the list to what `pattern` gives for it.
@@ -122,11 +127,7 @@ impl List {
                 .any(|(begin, len)| (*begin..begin + len).contains(at))
         };
         (0..self.size)
-            .filter(|at| !inside(at))
-            // SAFETY: `at` is inside the memory.
-            .map(|at| unsafe { self.memory.add(at) })
-            // SAFETY: As above.
-            .filter(|byte| unsafe { byte.read_volatile() } != 0)
+            .filter(|at| !inside(at) && self.byte(*at) != 0)
             .count()
     }
 }

@@ -6,6 +6,7 @@ use super::{
     check,
     check_eq,
     list::List,
+    operation::Operation,
     soft::{
         Kind,
         Soft, //
@@ -19,6 +20,7 @@ use crate::{
         ScatterList, //
     },
     errno::EOPNOTSUPP,
+    random::random_u64,
     rdma::{
         mr::{
             Handle,
@@ -28,8 +30,7 @@ use crate::{
         },
         pd::Pd, //
     },
-    srp::logic::registration,
-    sys::random_u64, //
+    srp::logic::registration, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -303,16 +304,13 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
 /// The address of a region for a list that begins within a page, with the device of this driver, and that of the
 /// page.
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
-    // SAFETY: The device is registered. Nobody else looks at this meanwhile.
+    // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.driver_id };
-    // SAFETY: As above.
-    let before = unsafe { place.read() };
-    // SAFETY: As above.
-    unsafe { place.write(driver) };
-    let handle = mapped(soft, 1, List::new(1, &[(100, 200)])?);
-    // SAFETY: As above.
-    unsafe { place.write(before) };
-    let mut handle = handle?;
+    // SAFETY: Nobody else looks at this meanwhile.
+    let mut driver_id = unsafe { Operation::new(place) };
+    driver_id.set(driver);
+    let mut handle = mapped(soft, 1, List::new(1, &[(100, 200)])?)?;
+    drop(driver_id);
     let address = handle.segment().ok_or(EINVAL)?.addr;
     let list = handle.detach()?.ok_or(EINVAL)?;
     let page = list.address(0).ok_or(EINVAL)? & !(PAGE_SIZE - 1);

@@ -115,9 +115,9 @@ struct Inner {
 /// There is no status yet.
 const PENDING: u32 = u32::MAX;
 
-// SAFETY: The callbacks only use atomics and constants.
+// SAFETY: Identifiers and queues have no thread affinity.
 unsafe impl Send for Inner {}
-// SAFETY: As above.
+// SAFETY: The callbacks only use atomics and constants.
 unsafe impl Sync for Inner {}
 
 /// The passive side.
@@ -431,9 +431,9 @@ impl Drop for Peer {
             let id = self.inner.id.load(Relaxed) as *mut bindings::rdma_cm_id;
             // SAFETY: By the type invariant of `Inner`; both queues have an entry to spare.
             unsafe { bindings::ib_drain_qp(qp) };
-            // SAFETY: As above.
+            // SAFETY: By the type invariant of `Inner`; it is drained.
             unsafe { bindings::rdma_destroy_qp(id) };
-            // SAFETY: As above; the call waits for the last event.
+            // SAFETY: By the type invariant of `Inner`; the call waits for the last event.
             unsafe { bindings::rdma_destroy_id(id) };
         }
         // SAFETY: No queue pair uses it any more.
@@ -559,7 +559,7 @@ impl Inner {
             this.disordered.fetch_add(1, Relaxed);
         }
         #[cfg(SRP_BENCH)]
-        this.arrived.store(crate::sys::monotonic_ns(), Relaxed);
+        this.arrived.store(crate::clock::monotonic_ns(), Relaxed);
         this.received.store(number + 1, Release);
         let _ = this.post_receive(wc.qp, number as usize);
     }

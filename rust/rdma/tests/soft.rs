@@ -62,7 +62,7 @@ impl Soft {
             }
             // SAFETY: The call above counted a reference to the interface.
             let ib = unsafe { bindings::ib_device_get_by_netdev(dev, driver) };
-            // SAFETY: As above.
+            // SAFETY: The reference to the interface is still ours.
             let address = unsafe { inet_select_addr(dev, 0, 0) };
             // SAFETY: That reference is given up here.
             unsafe { bindings::srp_helper_dev_put(dev) };
@@ -109,7 +109,7 @@ fn skip(why: &CStr) {
     }
     // SAFETY: The test is the running one, and nobody else uses it now.
     unsafe { (*test).status = bindings::kunit_status_KUNIT_SKIPPED };
-    // SAFETY: As above.
+    // SAFETY: The test is the running one, and nobody else uses it now.
     let comment = unsafe { &mut (*test).status_comment };
     for (to, from) in comment.iter_mut().zip(why.to_bytes_with_nul()) {
         *to = *from as c_char;

@@ -382,7 +382,7 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
         *unsafe { event.element.qp.as_mut() } = qp;
         // SAFETY: `link` is connected, so the queue pair is there.
         let handler = unsafe { (*qp).event_handler }.ok_or(EINVAL)?;
-        // SAFETY: As above.
+        // SAFETY: `link` is connected, so the queue pair is there.
         let context = unsafe { (*qp).qp_context };
         // SAFETY: The event is of this queue pair, whose handler and context these are.
         unsafe { handler(&mut event, context) };

@@ -4,6 +4,7 @@
 
 use super::Connection;
 use crate::{
+    random::random_u64,
     rdma::dma::Chunk,
     srp::{
         error::Lost,
@@ -20,8 +21,7 @@ use crate::{
             ids::Lun, //
         }, //
     },
-    sync::state_cell::StateCell,
-    sys::random_u64, //
+    sync::state_cell::StateCell, //
 };
 use kernel::{
     prelude::*,

@@ -8,6 +8,7 @@ use super::{
     Held, //
 };
 use crate::{
+    random::random_u16,
     scsi::{
         self,
         Command,
@@ -24,8 +25,7 @@ use crate::{
         },
         mapping,
         proto::ids::Lun, //
-    },
-    sys::random_u16, //
+    }, //
 };
 use kernel::{
     prelude::*,

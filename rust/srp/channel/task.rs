@@ -5,6 +5,7 @@
 use super::Connection;
 use crate::{
     errno::ENOTCONN,
+    random::random_u64,
     rdma::dma::Chunk,
     srp::{
         error::Lost,
@@ -32,7 +33,6 @@ use crate::{
         state_cell::StateCell,
         WaitQueue, //
     },
-    sys::random_u64,
     trace::trace, //
 };
 use kernel::{

@@ -33,6 +33,17 @@ pub(super) fn lun(lun: Lun) -> u64 {
     u64::from_be_bytes(lun.0)
 }
 
+/// The halves of a CDB as it is in the message, where zeros follow it.
+fn cdb(cdb: &[u8]) -> [u64; 2] {
+    [0, 8].map(|first| {
+        let mut half = [0; 8];
+        for (to, from) in half.iter_mut().zip(cdb.iter().skip(first)) {
+            *to = *from;
+        }
+        u64::from_be_bytes(half)
+    })
+}
+
 fn direction(direction: Direction) -> u8 {
     match direction {
         Direction::None => 0,
@@ -71,6 +82,7 @@ events! {
     send(channel: &Channel, slot: &Slot, word: Word) {
         let blk_mq = slot.tag();
         let cmd = slot.handle.get();
+        let [cdb_high, cdb_low] = cmd.map_or([0; 2], |cmd| cdb(cmd.cdb()));
         trace::send::log(
             channel.host(),
             channel.index(),
@@ -78,7 +90,8 @@ events! {
             lun(slot.lun),
             blk_mq.hw_queue,
             blk_mq.index,
-            cmd.and_then(|cmd| cmd.cdb().first().copied()).unwrap_or(0),
+            cdb_high,
+            cdb_low,
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
             way(slot.way),

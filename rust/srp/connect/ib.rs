@@ -23,9 +23,9 @@ use crate::{
         link::Link,
         lookup::Lookup,
         path::{
-            Ends,
-            Path, //
-        },
+            Path,
+            PathRec, //
+        }, //
     },
     srp::{
         error::LoginFailure,
@@ -205,13 +205,13 @@ impl Attempt for Ib {
             let sgid = device
                 .gid(number, 0)
                 .map_err(|e| LoginFailure::Step("GID of the port", e))?;
-            let ends = Ends {
+            let rec = PathRec {
                 sgid,
                 dgid: self.dgid.0,
                 pkey: self.pkey,
                 service_id: self.service_id,
             };
-            let lookup = Lookup::start(device, number, &ends, RESOLVE_TIMEOUT_MS)
+            let lookup = Lookup::start(device, number, &rec, RESOLVE_TIMEOUT_MS)
                 .map_err(LoginFailure::Path)?;
             *stage = Stage::Resolving(lookup);
         }
@@ -314,7 +314,7 @@ impl Attempt for Ib {
         let old = core::mem::replace(&mut *self.stage.lock(), Stage::Begin);
         let stage = match (to.lid, old) {
             (Some(lid), Stage::Asked(mut path, _)) if !self.is_roce() => {
-                path.turn(lid, to.gid.map(|gid| gid.0), to.pkey);
+                path.redirect(lid, to.gid.map(|gid| gid.0), to.pkey);
                 Stage::Found(path)
             }
             _ => Stage::Begin,

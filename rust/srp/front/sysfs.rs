@@ -4,6 +4,10 @@
 
 use super::scsi::Io;
 use crate::{
+    capability::{
+        capable,
+        CAP_SYS_ADMIN, //
+    },
     params,
     srp::{
         login,
@@ -15,10 +19,6 @@ use crate::{
             }, //
         },
         sessions::Sessions, //
-    },
-    sys::{
-        capable,
-        CAP_SYS_ADMIN, //
     },
     sysfs::{
         attribute_group,

@@ -7,6 +7,7 @@ use super::{
     Session, //
 };
 use crate::{
+    clock::real_seconds,
     srp::{
         error::{
             Lost,
@@ -24,7 +25,6 @@ use crate::{
             session::Life, //
         }, //
     },
-    sys::real_seconds,
     trace::{
         trace,
         Text, //

@@ -14,6 +14,7 @@
 use super::Session;
 use crate::{
     errno,
+    random::random_u16,
     scsi::transport::srp::Rport,
     srp::{
         channels::Channels,
@@ -41,7 +42,6 @@ use crate::{
         },
     },
     sync::NoIo,
-    sys::random_u16,
     workqueue::{
         impl_has_delayed,
         Delayed,

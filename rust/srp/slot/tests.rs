@@ -6,6 +6,7 @@
 use super::*;
 use crate::{
     dma::DataDirection,
+    random::random_u64,
     rdma::{
         dma::{
             Pool, //
@@ -21,8 +22,7 @@ use crate::{
     sync::race::{
         race,
         Context, //
-    },
-    sys::random_u64, //
+    }, //
 };
 use kernel::{
     prelude::*,

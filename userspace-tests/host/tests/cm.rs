@@ -15,14 +15,14 @@ use srp_host::{
         redirect::{Redirect, RedirectError},
     },
     rdma::{
-        ib_cm::state::{next, Event, Report, State},
+        ib_cm::state::{next, Input, Report, State},
         timeout::{
             ack_timeout, packet_life_time, request_timeout_ms, response_timeout, service_timeout_ms,
         },
     },
 };
 
-/// What must be true of every attempt, checked event by event.
+/// What must be true of every attempt, checked input by input.
 #[derive(Clone, Copy, Default)]
 struct Told {
     answers: u32,
@@ -31,26 +31,26 @@ struct Told {
 }
 
 impl Told {
-    fn event(&mut self, before: State, event: Event, after: State, report: Report) {
-        self.hung_up |= event == Event::Hangup;
+    fn input(&mut self, before: State, input: Input, after: State, report: Report) {
+        self.hung_up |= input == Input::Hangup;
         match report {
             Report::Nothing => {}
-            Report::Later => assert_eq!((before, event), (State::Asked, Event::Mra)),
+            Report::Later => assert_eq!((before, input), (State::ReqSent, Input::Mra)),
             Report::Answer => {
                 self.answers += 1;
                 assert_eq!(
-                    (before, event, after),
-                    (State::Asked, Event::Rep, State::Answered)
+                    (before, input, after),
+                    (State::ReqSent, Input::Rep, State::RepRcvd)
                 );
             }
             Report::Refused | Report::Unreachable | Report::Disconnected => {
                 self.ends += 1;
                 assert_eq!(after, State::Over);
-                assert!(!self.hung_up, "{event:?} in {before:?}");
+                assert!(!self.hung_up, "{input:?} in {before:?}");
                 assert_eq!(
                     report == Report::Disconnected && self.answers == 0,
-                    before == State::Asked
-                        && matches!(event, Event::Dreq | Event::Drep | Event::TimewaitExit)
+                    before == State::ReqSent
+                        && matches!(input, Input::Dreq | Input::Drep | Input::TimewaitExit)
                 );
             }
             Report::TimewaitExit => assert_eq!(before, State::Over),
@@ -59,32 +59,32 @@ impl Told {
         if self.ends == 1 {
             assert_eq!(after, State::Over);
         }
-        if event == Event::Mra {
+        if input == Input::Mra {
             assert_eq!(
                 (after, report == Report::Later),
-                (before, before == State::Asked)
+                (before, before == State::ReqSent)
             );
         }
     }
 }
 
 #[test]
-fn events_in_every_order() {
+fn inputs_in_every_order() {
     fn walk(state: State, told: Told, left: u32, seen: &mut u64) {
         *seen += 1;
         if left == 0 {
             return;
         }
-        for event in Event::ALL {
-            match next(state, event) {
+        for input in Input::ALL {
+            match next(state, input) {
                 Some((after, report)) => {
                     let mut told = told;
-                    told.event(state, event, after, report);
+                    told.input(state, input, after, report);
                     walk(after, told, left - 1, seen);
                 }
-                None => assert!(match event {
-                    Event::Ask => state != State::Idle,
-                    Event::Confirm => state != State::Answered,
+                None => assert!(match input {
+                    Input::SendReq => state != State::Idle,
+                    Input::SendRtu => state != State::RepRcvd,
                     _ => false,
                 }),
             }
@@ -97,18 +97,18 @@ fn events_in_every_order() {
 
 #[test]
 fn an_attempt() {
-    let run = |events: &[Event]| {
-        events
+    let run = |inputs: &[Input]| {
+        inputs
             .iter()
-            .fold((State::Idle, vec![]), |(state, mut reports), event| {
-                let (state, report) = next(state, *event).unwrap();
+            .fold((State::Idle, vec![]), |(state, mut reports), input| {
+                let (state, report) = next(state, *input).unwrap();
                 reports.push(report);
                 (state, reports)
             })
     };
-    use {Event::*, Report as R};
+    use {Input::*, Report as R};
     assert_eq!(
-        run(&[Ask, Mra, Rep, Confirm, Dreq, TimewaitExit]),
+        run(&[SendReq, Mra, Rep, SendRtu, Dreq, TimewaitExit]),
         (
             State::Over,
             vec![
@@ -122,25 +122,28 @@ fn an_attempt() {
         )
     );
     assert_eq!(
-        run(&[Ask, Rej, Rej, Rep, Dreq]).1[1..],
+        run(&[SendReq, Rej, Rej, Rep, Dreq]).1[1..],
         [R::Refused, R::Nothing, R::Nothing, R::Nothing]
     );
     assert_eq!(
-        run(&[Ask, Unanswered, Rep]).1[1..],
+        run(&[SendReq, ReqError, Rep]).1[1..],
         [R::Unreachable, R::Nothing]
     );
     assert_eq!(
-        run(&[Ask, Rep, Rep, Rej]).1[1..],
+        run(&[SendReq, Rep, Rep, Rej]).1[1..],
         [R::Answer, R::Nothing, R::Disconnected]
     );
     assert_eq!(
-        run(&[Ask, Rep, Confirm, Hangup, Drep, TimewaitExit]).1[3..],
+        run(&[SendReq, Rep, SendRtu, Hangup, Drep, TimewaitExit]).1[3..],
         [R::Nothing, R::Nothing, R::TimewaitExit]
     );
     // The connection manager found it stale and has sent a DREQ of its own.
-    assert_eq!(run(&[Ask, Rep, Confirm, Drep]).1[3..], [R::Disconnected]);
-    assert_eq!(next(State::Over, Confirm), None);
-    assert_eq!(next(State::Up, Ask), None);
+    assert_eq!(
+        run(&[SendReq, Rep, SendRtu, Drep]).1[3..],
+        [R::Disconnected]
+    );
+    assert_eq!(next(State::Over, SendRtu), None);
+    assert_eq!(next(State::Established, SendReq), None);
     for state in State::ALL {
         assert_eq!(State::new(state as u32), Some(state));
     }

@@ -3,8 +3,8 @@
 //! What an answer says of the queue pair, and how far it goes.
 
 use super::{
-    ends_of,
     path,
+    path_rec,
     target::{
         Answer,
         Asked,
@@ -35,7 +35,7 @@ use kernel::prelude::*;
 pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
-    let mut slow = path(soft, &ends_of(soft, target.service_id()))?;
+    let mut slow = path(soft, &path_rec(soft, target.service_id()))?;
     // SAFETY: The record is valid for writing.
     unsafe { (*slow.as_raw()).packet_life_time = 22 };
     attempt.request_along(slow, target.service_id(), None)?;

@@ -51,9 +51,9 @@ type Effect = (Option<usize>, State);
 /// Nothing, in each of the states.
 const NOTHING: [Effect; 5] = [
     (None, State::Idle),
-    (None, State::Asked),
-    (None, State::Answered),
-    (None, State::Up),
+    (None, State::ReqSent),
+    (None, State::RepRcvd),
+    (None, State::Established),
     (None, State::Over),
 ];
 
@@ -77,7 +77,7 @@ const fn only(state: State, effect: Effect) -> [Effect; 5] {
 const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
     (
         bindings::ib_cm_event_type_IB_CM_REP_RECEIVED,
-        only(State::Asked, (ANSWER, State::Answered)),
+        only(State::ReqSent, (ANSWER, State::RepRcvd)),
     ),
     (
         bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED,
@@ -91,7 +91,7 @@ const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
     ),
     (
         bindings::ib_cm_event_type_IB_CM_REQ_ERROR,
-        only(State::Asked, (SILENCE, State::Over)),
+        only(State::ReqSent, (SILENCE, State::Over)),
     ),
     (bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED, ENDS),
     (bindings::ib_cm_event_type_IB_CM_DREP_RECEIVED, ENDS),
@@ -108,7 +108,7 @@ const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
     ),
     (
         bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED,
-        only(State::Asked, (DELAY, State::Asked)),
+        only(State::ReqSent, (DELAY, State::ReqSent)),
     ),
     // What an active side does not get.
     (bindings::ib_cm_event_type_IB_CM_REQ_RECEIVED, NOTHING),
@@ -143,16 +143,20 @@ fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> 
     let record = Record::new()?;
     let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
     let shared = &id.raw.shared;
-    let steps: &[state::Event] = match state {
+    let steps: &[state::Input] = match state {
         State::Idle => &[],
-        State::Asked => &[state::Event::Ask],
-        State::Answered => &[state::Event::Ask, state::Event::Rep],
-        State::Up => &[state::Event::Ask, state::Event::Rep, state::Event::Confirm],
-        State::Over => &[state::Event::Ask, state::Event::Hangup],
+        State::ReqSent => &[state::Input::SendReq],
+        State::RepRcvd => &[state::Input::SendReq, state::Input::Rep],
+        State::Established => &[
+            state::Input::SendReq,
+            state::Input::Rep,
+            state::Input::SendRtu,
+        ],
+        State::Over => &[state::Input::SendReq, state::Input::Hangup],
     };
     for step in steps {
         let report = match step {
-            state::Event::Rep => Report::Answer,
+            state::Input::Rep => Report::Answer,
             _ => Report::Nothing,
         };
         check_eq!(shared.note(*step), Ok(report));
@@ -202,7 +206,7 @@ pub(super) fn rejects(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
     for reason in Iterator::chain(0..=40, [u16::MAX]) {
         for claimed in [0, 1, 16, 71, 72, 73, 127, 255] {
-            let (record, id) = attempt(soft, State::Asked)?;
+            let (record, id) = attempt(soft, State::ReqSent)?;
             let mut event = synthetic(bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED, &data);
             // SAFETY: It is a reject, which has this field.
             *unsafe { event.param.rej_rcvd.as_mut() } = bindings::ib_cm_rej_event_param {

@@ -134,9 +134,9 @@ pub(super) struct Passive {
     qp: Pin<KBox<Mutex<Option<NonNull<bindings::ib_qp>>>>>,
 }
 
-// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+// SAFETY: An identifier has no thread affinity.
 unsafe impl Send for Passive {}
-// SAFETY: As above.
+// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
 unsafe impl Sync for Passive {}
 
 impl Passive {

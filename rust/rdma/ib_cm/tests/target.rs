@@ -8,6 +8,7 @@ use super::passive::{
 };
 use crate::{
     bindings,
+    random::random_u64,
     rdma::{
         device::{
             Device,
@@ -17,8 +18,7 @@ use crate::{
         pd::Pd,
         qp::Qp,
         tests::peer::within, //
-    },
-    sys::random_u64, //
+    }, //
 };
 use core::{
     ptr::NonNull,
@@ -164,9 +164,9 @@ pub(crate) struct Target {
     inner: Arc<Inner>,
 }
 
-// SAFETY: The connection manager locks for itself.
+// SAFETY: An identifier has no thread affinity.
 unsafe impl Send for Target {}
-// SAFETY: As above.
+// SAFETY: The connection manager locks for itself.
 unsafe impl Sync for Target {}
 
 impl Target {
@@ -354,7 +354,7 @@ impl Inner {
             // The path is ours: it leads back.
             // SAFETY: Every bit pattern is a valid byte array.
             sgid: unsafe { *path.dgid.raw.as_ref() },
-            // SAFETY: As above.
+            // SAFETY: Every bit pattern is a valid byte array.
             dgid: unsafe { *path.sgid.raw.as_ref() },
             pkey: u16::from_be(path.pkey),
             retry_count: request.retry_count() as u8,
@@ -421,7 +421,7 @@ impl Inner {
                 to_result(unsafe { bindings::ib_send_cm_rep(id, &mut param) })
             }
             Answer::Reject(reason, (info, len), data) => {
-                // SAFETY: As above; the arrays are as long as what is taken of them.
+                // SAFETY: By this function's contract; the arrays are as long as what is taken of them.
                 to_result(unsafe {
                     bindings::ib_send_cm_rej(
                         id,
@@ -434,7 +434,7 @@ impl Inner {
                 })
             }
             Answer::Silence => Ok(()),
-            // SAFETY: As above.
+            // SAFETY: By this function's contract.
             Answer::Later => to_result(unsafe { bindings::ib_prepare_cm_mra(id) }),
         }
     }

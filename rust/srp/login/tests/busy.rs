@@ -25,7 +25,7 @@ use crate::{
             stand::Stand, //
         },
     },
-    sync::race::race,
+    sync::race::race, //
 };
 use kernel::{
     prelude::*,

@@ -7,6 +7,7 @@ use super::{
     failure, //
 };
 use crate::{
+    clock::real_seconds,
     errno::ECONNRESET,
     rdma::{
         ib_cm::tests::target::{
@@ -29,9 +30,8 @@ use crate::{
         tests::{
             messages::Empty,
             stand::Stand, //
-        },
-    },
-    sys::real_seconds, //
+        }, //
+    }, //
 };
 use kernel::{
     prelude::*,

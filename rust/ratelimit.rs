@@ -1,81 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small services of the core kernel: capabilities, CPU counts, random numbers, limited logging.
+//! Limited logging.
+//!
+//! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h)
 
-use crate::bindings;
+use crate::clock::monotonic_ns;
 use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
         Full,
         Relaxed, //
-    },
+    }, //
 };
-
-/// A capability that a task may have.
-///
-/// C header: [`include/uapi/linux/capability.h`](srctree/include/uapi/linux/capability.h)
-#[derive(Clone, Copy)]
-pub struct Capability(c_int);
-
-/// Configuring the system.
-// CAST: The number is 21.
-pub const CAP_SYS_ADMIN: Capability = Capability(bindings::CAP_SYS_ADMIN as c_int);
-
-/// Returns whether the current task has `cap` in the initial user namespace. Process context.
-pub fn capable(cap: Capability) -> bool {
-    // SAFETY: `cap` can only be one of the constants above.
-    unsafe { bindings::capable(cap.0) }
-}
-
-/// Returns the number of CPUs that are online, at least 1.
-pub fn num_online_cpus() -> u32 {
-    // SAFETY: It reads a counter.
-    unsafe { bindings::srp_helper_num_online_cpus() }
-}
-
-/// Returns the number of NUMA nodes that are online, at least 1.
-pub fn num_online_nodes() -> u32 {
-    // SAFETY: It reads a counter.
-    unsafe { bindings::srp_helper_num_online_nodes() }
-}
-
-/// Returns the time of the monotonic clock in nanoseconds. Callable in any context.
-pub fn monotonic_ns() -> i64 {
-    // SAFETY: It only reads the clock.
-    unsafe { bindings::ktime_get() }
-}
-
-/// Returns the seconds of the real-time clock since 1970. Callable in any context.
-pub fn real_seconds() -> i64 {
-    // SAFETY: It only reads the clock.
-    unsafe { bindings::ktime_get_real_seconds() }
-}
-
-/// Waits until every RCU read-side section that runs now has ended; sleeps.
-pub fn synchronize_rcu() {
-    // SAFETY: It has no preconditions; a caller that must not sleep is told by lockdep.
-    unsafe { bindings::synchronize_rcu() }
-}
-
-/// Returns 16 bits of the kernel's random number generator, which take a quarter of the time of 64. Callable
-/// in any context.
-pub fn random_u16() -> u16 {
-    // SAFETY: It has no preconditions.
-    unsafe { bindings::get_random_u16() }
-}
-
-/// Returns 32 bits of the kernel's random number generator. Callable in any context.
-pub fn random_u32() -> u32 {
-    // SAFETY: It has no preconditions.
-    unsafe { bindings::get_random_u32() }
-}
-
-/// Returns 64 bits of the kernel's random number generator. Callable in any context.
-pub fn random_u64() -> u64 {
-    // SAFETY: It has no preconditions.
-    unsafe { bindings::get_random_u64() }
-}
 
 /// Lets through [`RateLimit::BURST`] events in [`RateLimit::INTERVAL_SECS`] seconds, the rates of
 /// `printk_ratelimited`.
@@ -144,7 +81,7 @@ impl Default for RateLimit {
 }
 
 #[cfg(SRP_KUNIT)]
-#[kunit_tests(srp_sys)]
+#[kunit_tests(srp_ratelimit)]
 mod tests {
     use super::*;
 
@@ -160,12 +97,5 @@ mod tests {
         assert_eq!(limit.allow_at(6 * SECOND), (false, 0));
         assert_eq!(limit.allow_at(6 * SECOND + 1), (true, 2));
         assert_eq!(limit.allow_at(6 * SECOND + 2), (true, 0));
-    }
-
-    #[test]
-    fn machine_has_a_cpu_and_a_node() {
-        assert!(num_online_cpus() >= 1);
-        assert!(num_online_nodes() >= 1);
-        assert!(random_u64() != random_u64());
     }
 }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The clocks of the kernel, where their reading is kept as a number.
+//!
+//! C header: [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h)
+
+use crate::bindings;
+
+/// Returns the time of the monotonic clock in nanoseconds. Callable in any context.
+pub fn monotonic_ns() -> i64 {
+    // SAFETY: It only reads the clock.
+    unsafe { bindings::ktime_get() }
+}
+
+/// Returns the seconds of the real-time clock since 1970. Callable in any context.
+pub fn real_seconds() -> i64 {
+    // SAFETY: It only reads the clock.
+    unsafe { bindings::ktime_get_real_seconds() }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Entries that lead from a completion to what it completes.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_cqe`.
+
+use super::{
+    Handler,
+    Qp, //
+};
+use crate::{
+    bindings,
+    rdma::{
+        wc::Status,
+        wr::cookie, //
+    },
+};
+
+/// The owner of an entry.
+pub(super) trait Completion<H: Handler>: Sized {
+    /// The kind of the request.
+    const KIND: &'static str;
+
+    /// The request of this entry was carried out. In the context of [`Handler`].
+    fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc);
+}
+
+/// An entry with its owner. A request that names it completes by [`Completion::done`].
+///
+/// # Invariants
+///
+/// It is only named by requests of a `Qp<H>` that has it in its `reach`, and `cqe` leads to [`done::<H, O>`](done).
+#[repr(C)]
+pub(super) struct Cqe<O> {
+    cqe: bindings::ib_cqe,
+    pub(super) owner: O,
+}
+
+impl<O> Cqe<O> {
+    /// An entry for the requests of a `Qp<H>`.
+    pub(super) fn new<H: Handler>(owner: O) -> Self
+    where
+        O: Completion<H>,
+    {
+        let done = Some(done::<H, O> as _);
+        Self {
+            cqe: bindings::ib_cqe { done },
+            owner,
+        }
+    }
+
+    /// For a request.
+    #[inline(always)]
+    pub(super) fn as_raw(&self) -> *const bindings::ib_cqe {
+        core::ptr::from_ref(self).cast()
+    }
+}
+
+/// # Safety
+///
+/// Called by the completion queue of a `Qp<H>` for a request that names a `Cqe<O>`.
+unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: The queue is valid for the call.
+    let context = unsafe { (*cq).cq_context };
+    // SAFETY: By the invariant of `Qp` the context is this object, which goes after its completion queue; and
+    // that waits for the callbacks.
+    let qp: &Qp<H> = unsafe { &*context.cast() };
+    // SAFETY: The completion is valid for the call.
+    let wc = unsafe { &*wc };
+    let status = Status(wc.status);
+    if !status.is_success() {
+        qp.failed(O::KIND, status);
+        return;
+    }
+    // SAFETY: By this function's contract; the entry is in the `reach` of `qp`.
+    let cqe = unsafe { &*cookie(wc).cast::<Cqe<O>>() };
+    O::done(cqe, qp, wc);
+}

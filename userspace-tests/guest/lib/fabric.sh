@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0
+# RDMA devices, in one host or two.
+
+ns=ini
+paired=
+
+# fabric N: N devices, device i over its own dummy netdev, of MTU if set, at 10.0.i.1; each is
+# the initiator's and the target's port at once. siw listens on its own netdev
+# only, which nothing that is sent to one's own address ever passes: so two hosts,
+# and IPv6, because the target's one listener is an IPv6 socket, on which siw
+# does not understand IPv4.
+fabric() {
+	local i
+	[ $kind = rxe ] || { fabric_pair "$1"; return; }
+	for ((i = 0; i < $1; i++)); do
+		ip link add dummy$i mtu ${MTU:-1500} type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
+		rdma link add rxe$i type rxe netdev dummy$i || fail "cannot make rxe$i"
+		within 10 "class device of rxe$i" test -e "$(add_target $i)"
+	done
+	baseline
+}
+
+# fabric_pair N: two hosts. The target's device i at 10.0.i.1 and fd00:0:0:i::1, and device 10+i for
+# the initiator at 10.0.i.2 and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a
+# network namespace; but siw opens its sockets in that of whoever connects, which is the first one
+# when a kernel thread does. There it is one host that sends to itself over the pair.
+fabric_pair() {
+	local i
+	paired=$1
+	if [ $kind = siw ]; then
+		ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0 || fail "this kernel has no routing rules"
+	else
+		ip netns add $ns || fail "cannot make a network namespace"
+		ini ip link set lo up
+	fi
+	for ((i = 0; i < $1; i++)); do
+		ip link add v$i type veth peer name w$i || fail "cannot make a veth pair"
+		[ $kind = siw ] || ip link set w$i netns $ns
+		ip addr add 10.0.$i.1/24 dev v$i && ip link set v$i up
+		ini ip addr add 10.0.$i.2/24 dev w$i && ini ip link set w$i up
+		if [ $kind = siw ]; then
+			ip addr add fd00:0:0:$i::1/128 dev v$i nodad && ip addr add fd00:0:0:$i::2/64 dev w$i nodad
+			ip -6 rule add pref 10 iif lo from fd00:0:0:$i::2 to fd00:0:0:$i::1 lookup $((1000 + i))
+			ip -6 rule add pref 10 iif lo from fd00:0:0:$i::1 to fd00:0:0:$i::2 lookup $((2000 + i))
+		fi
+		rdma link add $kind$i type $kind netdev v$i || fail "cannot make $kind$i"
+		pair_device $i
+		neighbours $i
+	done
+	baseline
+}
+
+# ini COMMAND...: as the initiator's host. Its /sys stays that of the first namespace, where the RDMA devices are.
+in_ns=(nsenter --net=/run/netns/$ns)
+ini() { if [ $kind = siw ]; then "$@"; else "${in_ns[@]}" "$@"; fi; }
+
+# Who is where; a loaded guest does not always learn it within the second that
+# RDMA/CM gives. Routes go with the link.
+neighbours() {
+	local v w
+	# The pair goes with the namespace of either end.
+	[ -e /sys/class/net/v$1/address ] || return 0
+	read -r v </sys/class/net/v$1/address
+	w=$(ini ip -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+	ip neigh replace 10.0.$1.2 lladdr $w dev v$1
+	ini ip neigh replace 10.0.$1.1 lladdr $v dev w$1
+	[ $kind = siw ] || return 0
+	ip -6 route replace fd00:0:0:$1::1 dev w$1 table $((1000 + $1))
+	ip -6 route replace fd00:0:0:$1::2 dev v$1 table $((2000 + $1))
+	ip neigh replace fd00:0:0:$1::2 lladdr $w dev v$1
+	ip neigh replace fd00:0:0:$1::1 lladdr $v dev w$1
+}
+pair_device() {
+	ini rdma link add ${kind}1$1 type $kind netdev w$1 || fail "cannot make ${kind}1$1"
+	within 10 "class device of ${kind}1$1" test -e "$(add_target "$1")"
+}
+
+# The RDMA device from which one logs in to target I, and its add_target.
+initiator() { echo $kind${paired:+1}$1; }
+add_target() { echo /sys/class/infiniband_srp/srp-$kind${paired:+1}$1-1/add_target; }
+
+# The 16 bytes of GID 0 of a device as hex digits, in `gid`.
+gid() { read -r gid </sys/class/infiniband/$1/ports/1/gids/0; gid=${gid//:/}; }
+
+unfabric() {
+	local d
+	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
+	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
+	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done
+	[ -z "$paired" ] || [ $kind = siw ] || ip netns delete $ns
+	[ -z "$paired" ] || [ $kind != siw ] || { ip -6 rule add pref 0 lookup local; for d in 10 100; do while ip -6 rule del pref $d; do :; done; done; }
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0
+# Logins and the SCSI hosts that they make.
+
+# The SCSI hosts of ib_srp, in `list`.
+find_hosts() {
+	local h p
+	list=
+	for h in /sys/class/scsi_host/host*; do
+		p=
+		{ read -r p <"$h/proc_name"; } 2>/dev/null
+		[ "$p" != ib_srp ] || list+="${h##*/} "
+	done
+}
+hosts() { find_hosts; echo $list; }
+no_hosts() { find_hosts; [ -z "$list" ]; }
+gone() { [ ! -e "/sys/class/scsi_host/$1" ]; }
+
+# The target takes it from the first RDMA device that it sees.
+service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
+
+# from I: the addresses of a connection to target I, in `src` and `dest`.
+from() {
+	src=10.0.$1.1 dest=10.0.$1.1
+	[ -z "$paired" ] || src=10.0.$1.2
+	[ $kind = rxe ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
+}
+
+# The path that the driver makes itself goes by link-local addresses; LIO listens at the service of its TCP port.
+link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
+listener() { printf %016x $((0x01060000 + port)); }
+
+# login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager.
+login_string() {
+	guid=$(service_guid)
+	if [ "${CM-}" = ib ]; then
+		within 20 "link-local addresses" link_local
+		gid rxe$1
+		echo "id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=$(listener)${2-}"
+		return
+	fi
+	from $1
+	echo "id_ext=$guid,ioc_guid=$guid,src=$src,dest=$dest:$port${2-}"
+}
+
+# write_login I STRING: writes to add_target of the initiator's device; prints
+# the error's text, nothing on success.
+write_login() {
+	local out
+	if [ -z "$paired" ]; then
+		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
+	else
+		out=$(timeout -k 5 60 $([ $kind = siw ] || echo "${in_ns[@]}") bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
+		case $? in 124|137) out="no answer within 60 s" ;; esac
+	fi
+	out=${out##*: }		# "bash: line 1: printf: write error: File exists"
+	printf '%s' "$out"
+}
+
+# login I [,option=value]...: sets `host`. A removed target may count for a
+# moment longer than its host can be seen.
+login() {
+	local before error try h
+	find_hosts
+	before=" $list"
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		error=$(write_login "$1" "$(login_string "$1" "${2-}")")
+		case $error in
+		"File exists") sleep 0.3 ;;
+		# One in 30 connections between two siw devices ends before the MPA reply, with the C driver
+		# as well.
+		"Connection reset by peer")
+			[ "$kind" = siw ] && [ $try -le 3 ] && say "siw broke off a connection" || break
+			# A test may have to prepare it once more.
+			! declare -F before_login >/dev/null || before_login
+			;;
+		*) break ;;
+		esac
+	done
+	[ -z "$error" ] || fail "login to target $1 ${2-}: $error"
+	find_hosts
+	host=
+	for h in $list; do [[ $before == *" $h "* ]] || host=$h; done
+	# It may have the number of one that has gone meanwhile.
+	[ -n "$host" ] || h=$(dmesg | sed -n 's/.*scsi \(host[0-9]*\): SRP\.T10.*/\1/p' | tail -n 1)
+	[ -n "$host" ] || [[ " $list" != *" $h "* ]] || host=$h
+	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
+}
+
+# delete_port HOST: its session is to go.
+delete_port() { echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete"; }
+# logout HOST: and waits until it is gone.
+logout() {
+	delete_port "$1" || fail "cannot log $1 out"
+	within "${2-20}" "$1 removed" gone "$1"
+}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+# Bounds of time. All times are in microseconds of EPOCHREALTIME.
+
+gauge=
+
+# A bound that does not hold is a failure, unless the host kept the guest from its CPUs for at least as long as it
+# was exceeded, in that very time (gauge.py). Then nothing can be judged: ci/guests.sh runs the test again, alone.
+too_slow() {
+	! bad_data || fail "data is wrong, says fio"
+	no_reports
+	say "skipped: machine too slow: $*"
+	exit 75
+}
+
+ms() { echo "$(($1 / 1000)) ms"; }
+clock() { now=${EPOCHREALTIME/./}; }
+
+gauge_on() {
+	setsid python3 "$here/gauge.py" run $tmp/gauge &
+	gauge=$!
+	disown
+}
+# While the guest sleeps it lacks nothing.
+gauge_off() { kill -KILL -- -$gauge; gauge=; }
+
+# without_cpu FROM TO: how long the guest lacked a CPU in that time, in `stolen`.
+without_cpu() { stolen=$(python3 "$here/gauge.py" stolen $tmp/gauge $1 $2 2>/dev/null) || stolen=0; }
+
+# exceeded OVER FROM TO WHAT: a bound does not hold by OVER, for what was done in that time.
+exceeded() {
+	without_cpu $2 $3
+	[ $1 -le 0 ] || [ $stolen -lt $1 ] || too_slow "$4 ($(ms $stolen) without CPU)"
+	fail "$4 ($(ms $stolen) without CPU)"
+}
+# in_time WHAT FROM TO LIMIT: it took no longer than LIMIT.
+in_time() {
+	local over=$(($3 - $2 - $4))
+	[ $over -le 0 ] || exceeded $over $2 $3 "$1 took $(ms $(($3 - $2))), at most $(ms $4)"
+}
+
+# within SECONDS WHAT COMMAND...: waits until COMMAND succeeds. For as long as the guest lacked a CPU it waits on, and
+# then knows nothing.
+within() {
+	local begun=${EPOCHREALTIME/./} most=$(($1 * 1000000)) what=$2 over stolen
+	shift 2
+	until "$@"; do
+		over=$((${EPOCHREALTIME/./} - begun - most))
+		if [ $over -ge 0 ]; then
+			without_cpu $begun $((begun + most + over))
+			[ $stolen -gt $over ] || fail "not within $(ms $most): $what ($(ms $stolen) without CPU)"
+			sleep 0.5
+		fi
+		sleep 0.05
+	done
+	[ -z "${stolen-}" ] || too_slow "$what after $(ms $((${EPOCHREALTIME/./} - begun))), wanted within $(ms $most), $(ms $stolen) without CPU"
+}
+
+# Conditions for `within`, whose local variables they see.
+not() { ! "$@"; }
+# ended PID: the process has ended.
+ended() { ! kill -0 "$1" 2>/dev/null; }
+# or_ended PID COMMAND...: COMMAND succeeds, or it never will, as the process has ended.
+or_ended() { "${@:2}" || ended "$1"; }
+# more_lines FILE N: FILE has more than N lines.
+more_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; }
