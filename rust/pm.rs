@@ -88,13 +88,11 @@ impl<T: SleepHandler> Notifier<T> {
         // SAFETY: The handler was set before the block was registered, and stays until `drop` has
         // waited for this call.
         let handler = unsafe { &(*this).handler };
-        match u32::try_from(action) {
-            Ok(
-                bindings::PM_POST_SUSPEND
-                | bindings::PM_POST_HIBERNATION
-                | bindings::PM_POST_RESTORE,
-            ) => handler.resumed(),
-            _ => {}
+        if let Ok(
+            bindings::PM_POST_SUSPEND | bindings::PM_POST_HIBERNATION | bindings::PM_POST_RESTORE,
+        ) = u32::try_from(action)
+        {
+            handler.resumed();
         }
         // CAST: It is 0.
         bindings::NOTIFY_DONE as c_int

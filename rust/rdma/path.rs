@@ -36,7 +36,7 @@ pub struct PathRec {
 
 impl PathRec {
     /// A path record with these components and nothing else.
-    pub(super) fn to_raw(&self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
+    pub(super) fn to_raw(self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
         bindings::sa_path_rec {
             dgid: raw_gid(self.dgid),
             sgid: raw_gid(self.sgid),

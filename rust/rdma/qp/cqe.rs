@@ -42,9 +42,10 @@ impl<O> Cqe<O> {
     where
         O: Completion<H>,
     {
-        let done = Some(done::<H, O> as _);
         Self {
-            cqe: bindings::ib_cqe { done },
+            cqe: bindings::ib_cqe {
+                done: Some(done::<H, O>),
+            },
             owner,
         }
     }
