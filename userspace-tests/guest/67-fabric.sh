@@ -19,22 +19,22 @@ truncate -s 64M $files/two
 
 id_ext=00000000000000ab
 login_string() { from $1; echo "id_ext=$id_ext,ioc_guid=00000000000000cd,src=$src,dest=$dest:5557${2-}"; }
-says() { grep -E -- "$1" $tmp/served >/dev/null; }
+says() { grep -E -- "$1" $tmp/odd >/dev/null; }
 # serve OPTION...: the target, until `stop_serving`.
 serve() {
 	chmod +x "$program"
-	"$program" --lun $files/one --lun $files/two --listen $dest:5557 --id-ext ab --ioc-guid cd "$@" >$tmp/served 2>&1 &
+	"$program" --lun $files/one --lun $files/two --listen $dest:5557 --id-ext ab --ioc-guid cd "$@" >$tmp/odd 2>&1 &
 	serving=$!
 	within 20 "the target to listen" or_ended $serving says '^listens'
-	says '^listens' || fail "the target: $(<$tmp/served)"
+	says '^listens' || fail "the target: $(<$tmp/odd)"
 }
 stop_serving() {
 	kill $serving
 	within 15 "the end of the target" ended $serving
-	wait $serving || fail "the target ended with status $?: $(<$tmp/served)"
+	wait $serving || fail "the target ended with status $?: $(<$tmp/odd)"
 	serving=
-	says '^ended' || fail "the target did not say that it ended: $(<$tmp/served)"
-	! says 'session ended|panicked' || fail "the target: $(<$tmp/served)"
+	says '^ended' || fail "the target did not say that it ended: $(<$tmp/odd)"
+	! says 'session ended|panicked' || fail "the target: $(<$tmp/odd)"
 }
 sg() { timeout 60 "$@" >$tmp/sg 2>&1 || fail "$*: status $?: $(<$tmp/sg)"; }
 sg_says() { grep -E -- "$1" $tmp/sg >/dev/null || fail "no '$1': $(<$tmp/sg)"; }
@@ -43,7 +43,7 @@ refused() {
 	local error
 	error=$(write_login 0 "$(login_string 0)")
 	[ -n "$error" ] || fail "a login to $id_ext was let in"
-	says "login refused: $1" || fail "the target gave another reason: $(<$tmp/served)"
+	says "login refused: $1" || fail "the target gave another reason: $(<$tmp/odd)"
 	! rust_driver || logged "SRP login rejected: $1"
 }
 
@@ -111,6 +111,8 @@ provisioning() {
 	sg_says '[Mm]iscompare'
 }
 
+# No command took so long that it was aborted.
+no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; ! says 'task management' || fail "the target was told to stop a command"; }
 # All that a driver does with it.
 use() {
 	serve
@@ -120,13 +122,17 @@ use() {
 	quiet $dev
 	compliance
 	provisioning
-	verify_io 120 $dev --rw=randrw --bsrange=4k-1m --iodepth=16 --size=32m --verify_backlog=64 >/dev/null 2>&1 ||
+	verify_io 120 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
-	verify_io 120 $dev --rw=write --bs=4m --iodepth=4 --size=64m --fsync=8 >/dev/null 2>&1 ||
+	no_aborts
+	verify_io 120 $dev --rw=write --bs=4m --iodepth=1 --size=12m --fsync=1 >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+	no_aborts
 	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(<$tmp/err)"
-	says 'task management 0x08 on unit 0' || fail "no reset: $(<$tmp/served)"
-	sg sg_readcap $dev
+	says 'task management 0x08 on unit 0' || fail "no reset: $(<$tmp/odd)"
+	# Whoever comes first is told so, once.
+	timeout 30 sg_raw $dev 00 00 00 00 00 00 >$tmp/sg 2>&1 || sg_says 'Bus device reset function occurred'
+	sg sg_raw $dev 00 00 00 00 00 00
 
 	mkfs.ext4 -q -F $dev 2>$tmp/err || fail "mkfs.ext4: $(<$tmp/err)"
 	blkid -p -s TYPE $dev | grep -q ext4 || fail "blkid: $(blkid -p $dev)"
