@@ -4,7 +4,7 @@
 # refused logins, resets, its end by SIGTERM. With our driver, then with the C driver.
 . "$(dirname "$0")/lib.sh"
 
-begin 420
+begin 600
 modprobe -qa ib_uverbs rdma_ucm
 fabric_pair 1
 from 0
