@@ -4,7 +4,7 @@
 # refused logins, resets, its end by SIGTERM. With our driver, then with the C driver.
 . "$(dirname "$0")/lib.sh"
 
-begin 420
+begin 600
 modprobe -qa ib_uverbs rdma_ucm
 fabric_pair 1
 from 0
@@ -12,7 +12,16 @@ program=$here/../srp-target
 [ -f "$program" ] || skip "srp-target is not in this guest"
 within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
 files=/dev/shm/srp-files
-undo() { [ -z "${serving-}" ] || kill $serving; rm -rf $files; }
+exchanged=
+# Our driver in the place of the C driver, as soon as nothing holds that.
+ours_again() {
+	timeout 30 bash -c 'until rmmod ib_srp; do sleep 0.2; done' && exchanged= && load_srp
+}
+undo() {
+	[ -z "${serving-}" ] || kill $serving
+	[ -z "$exchanged" ] || ours_again
+	rm -rf $files
+}
 mkdir -p $files
 truncate -s 128M $files/one
 truncate -s 64M $files/two
@@ -106,13 +115,14 @@ provisioning() {
 	END
 	dd if=$dev bs=1M count=8 iflag=direct status=none | cmp - $tmp/data || fail "the data is wrong on the disk"
 	cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
-	sg sg_verify --lba=0 --count=256 --bpc=256 --ndo=131072 --in=$tmp/data $dev
-	! timeout 30 sg_verify --lba=256 --count=256 --bpc=256 --ndo=131072 --in=$tmp/data $dev >$tmp/sg 2>&1 || fail "no miscompare"
+	sg sg_verify --lba=0 --count=64 --bpc=64 --ndo=32768 --in=$tmp/data $dev
+	! timeout 30 sg_verify --lba=256 --count=64 --bpc=64 --ndo=32768 --in=$tmp/data $dev >$tmp/sg 2>&1 || fail "no miscompare"
 	sg_says '[Mm]iscompare'
 }
 
 # No command took so long that it was aborted.
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; ! says 'task management' || fail "the target was told to stop a command"; }
+
 # All that a driver does with it.
 use() {
 	serve
@@ -172,11 +182,17 @@ use() {
 
 use
 if rust_driver; then
+	theirs=$(ls /lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko* | head -n 1)
+	[ -n "$theirs" ] || fail "no C driver in this guest"
 	unload_srp || fail "rmmod: $(<$tmp/rmmod)"
-	modprobe -q ib_srp
+	exchanged=1
+	insmod $theirs || fail "insmod $theirs"
 	is_rust=
-	! rust_driver || skip "no C driver in this guest"
+	! rust_driver || fail "$theirs is ours"
+	within 10 "add_target" test -e "$(add_target 0)"
 	baseline
 	use
+	for h in $(hosts); do logout $h; done
+	ours_again || fail "our driver cannot be loaded again"
 fi
 ok "$kind"
