@@ -21,8 +21,10 @@ for bs in 512 4k 8k 16k 128k; do io --rw=randrw --bs=$bs --iodepth=8; done
 told whole ways=none,immediate,static,dynamic session="connecting -> live" channel=open
 
 # What is told is what happened: the midlayer counts as well.
-echo 1 >$tracing/events/scsi/scsi_dispatch_cmd_start/enable
-echo "host_no == ${host#host}" >$tracing/events/scsi/scsi_dispatch_cmd_start/filter
+for e in start error; do
+	echo "host_no == ${host#host}" >$tracing/events/scsi/scsi_dispatch_cmd_$e/filter
+	echo 1 >$tracing/events/scsi/scsi_dispatch_cmd_$e/enable
+done
 listen
 io --rw=randwrite --bs=4k --iodepth=4
 told whole midlayer

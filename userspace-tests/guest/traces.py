@@ -8,7 +8,7 @@ whole         every command was sent, answered, invalidated if its data was regi
               once each; nothing is told of others
 ended         every command that was sent is done, once
 ways=A,B      data went these ways
-midlayer      as many commands were sent as the midlayer dispatched
+midlayer      as many commands were sent as the midlayer dispatched, but for those that it got back
 asked=N       there was a task management request of function N
 task=N        there was a task management request of function N, and its answer was 0
 WHAT=TEXT     an event srp_WHAT has TEXT in it
@@ -87,8 +87,9 @@ for rule in rules:
         if missing := set(text.split(",")) - set(ways):
             sys.exit(f"no data went {missing}: {ways}")
     elif what == "midlayer":
-        if len(commands) != len(others["scsi_dispatch_cmd_start"]):
-            sys.exit(f"{len(commands)} commands sent, {len(others['scsi_dispatch_cmd_start'])} dispatched")
+        dispatched, back = others["scsi_dispatch_cmd_start"], others["scsi_dispatch_cmd_error"]
+        if len(commands) != len(dispatched) - len(back):
+            sys.exit(f"{len(commands)} commands sent, {len(dispatched)} dispatched, {len(back)} of them given back")
     elif what == "asked":
         if not any(f" function={text} " in t for t in others["task"]):
             sys.exit(f"requests {others['task']}")

@@ -26,6 +26,8 @@ use std::{
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
+/// A session that is logged out has no host any more, and soon is gone itself.
+const LOGOUT: Duration = Duration::from_secs(5);
 
 /// A session, and whether it is a new one.
 struct Login {
@@ -128,29 +130,35 @@ fn load(sysfs: &Sysfs) -> Result {
 fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
     let dest = target.dest(sysfs)?;
     let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
-    let before = Session::to(sysfs, target, &port)?;
-    let mut log = KernelLog::from_now();
-    if let Err(e) = add_target(&port, target) {
-        if let Error::Io { source, .. } = &e {
-            if source.kind() == ErrorKind::AlreadyExists {
-                // The first one on record, if there is one.
-                let session = before.into_iter().min_by_key(|s| s.initiator_ext.is_none());
-                let session = session.ok_or_else(|| {
-                    Error::Login(
-                        "the driver has that session, but no host for it; it may be going".into(),
-                    )
-                })?;
-                return Ok(Login {
-                    session,
-                    port,
-                    new: false,
-                });
-            }
+    let end = Instant::now() + LOGOUT;
+    let before = loop {
+        let before = Session::to(sysfs, target, &port)?;
+        let mut log = KernelLog::from_now();
+        let Err(e) = add_target(&port, target) else {
+            break before;
+        };
+        let Error::Io { source, .. } = &e else {
+            return Err(e);
+        };
+        if source.kind() != ErrorKind::AlreadyExists {
             let why = log.as_mut().and_then(|log| log.reason(&port, target));
             return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
         }
-        return Err(e);
-    }
+        // The first one on record, if there is one.
+        if let Some(session) = before.into_iter().min_by_key(|s| s.initiator_ext.is_none()) {
+            return Ok(Login {
+                session,
+                port,
+                new: false,
+            });
+        }
+        if Instant::now() >= end {
+            return Err(Error::Login(
+                "the driver has that session, but no host for it; it may be going".into(),
+            ));
+        }
+        sleep(LOGOUT / 50);
+    };
     settle();
     let new = Session::to(sysfs, target, &port)?
         .into_iter()
