@@ -264,8 +264,10 @@ impl Connection {
 
     fn completed(&mut self, done: &ffi::Completion) -> Option<Completion> {
         if done.status != 0 {
+            // SAFETY: Any number will do.
+            let why = unsafe { ffi::shim_status(done.status) };
             // SAFETY: The library returns a string for every number, which is never freed.
-            let why = unsafe { CStr::from_ptr(ffi::shim_status(done.status)) };
+            let why = unsafe { CStr::from_ptr(why) };
             return Some(Completion::Failed(why.to_string_lossy().into_owned()));
         }
         if done.id & RECEIVE != 0 {

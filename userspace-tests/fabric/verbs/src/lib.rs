@@ -7,6 +7,10 @@
 //! nobody looks at memory that the device writes. No call waits but [`os::wait`].
 
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, unreachable_pub)]
+#![deny(
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block
+)]
 
 mod cm;
 mod connection;

@@ -85,8 +85,8 @@ impl Device {
         let layout = all.and_then(|n| Layout::from_size_align(n, 4096).ok());
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: The layout has a size.
-        let memory =
-            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?;
         let pd = self.0.pd.as_ptr();
         // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
         let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size()) };
