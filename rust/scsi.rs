@@ -15,6 +15,64 @@
 //!
 //! C headers: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h),
 //! [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
+//!
+//! # Examples
+//!
+//! A host that has no disks.
+//!
+//! ```
+//! use ib_srp::{
+//!     compat,
+//!     scsi::{
+//!         transport::NoTransport, Command, CommandRef, Device, Disposition, Driver, Host, HostReset, Limits, Rejected,
+//!         ScsiResult,
+//!     },
+//! };
+//! use kernel::{prelude::*, str::CStr, sync::Arc};
+//!
+//! # // What `module!` makes, for `#[vtable]`.
+//! # struct LocalModule;
+//! # impl kernel::ModuleMetadata for LocalModule {
+//! #     const NAME: &'static CStr = c"example";
+//! #     // SAFETY: There is no module.
+//! #     const THIS_MODULE: ThisModule = unsafe { ThisModule::from_ptr(core::ptr::null_mut()) };
+//! # }
+//! # fn main() {}
+//! struct Example;
+//!
+//! #[vtable]
+//! impl Driver for Example {
+//!     const MODULE: &'static ThisModule = compat::THIS_MODULE;
+//!     const NAME: &'static CStr = c"an example";
+//!     const PROC_NAME: &'static CStr = c"example";
+//!     type Transport = NoTransport;
+//!
+//!     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+//!         cmd.done(ScsiResult::DID_NO_CONNECT);
+//!         Ok(())
+//!     }
+//!
+//!     fn abort(&self, _: &CommandRef<'_>) -> Disposition {
+//!         Disposition::Failed
+//!     }
+//!
+//!     fn device_reset(&self, _: &Device, _: &CommandRef<'_>) -> Disposition {
+//!         Disposition::Failed
+//!     }
+//!
+//!     fn host_reset(&self) -> HostReset {
+//!         HostReset::Done
+//!     }
+//! }
+//!
+//! /// It is removed when it is dropped.
+//! fn host(limits: &Limits) -> Result<Host<Example>> {
+//!     let driver = Arc::new(Example, GFP_KERNEL)?;
+//!     let host = Host::new(limits, c"nothing", Arc::new(NoTransport, GFP_KERNEL)?, driver)?;
+//!     host.add(None)?;
+//!     Ok(host)
+//! }
+//! ```
 
 pub mod command;
 pub mod device;

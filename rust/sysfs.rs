@@ -9,30 +9,44 @@
 //!
 //! # Examples
 //!
-//! ```ignore
+//! ```
+//! use ib_srp::{
+//!     attribute_group,
+//!     sysfs::{Class, ClassDevice, Page},
+//! };
+//! use kernel::{prelude::*, sync::Arc};
+//!
 //! struct Port {
 //!     number: u32,
 //! }
 //!
 //! impl Port {
-//!     fn number(&self, page: &mut sysfs::Page<'_>) -> Result {
+//!     fn number(&self, page: &mut Page<'_>) -> Result {
 //!         page.emit(fmt!("{}\n", self.number))
 //!     }
 //!
-//!     fn add_target(&self, text: &[u8]) -> Result {
-//!         // ...
+//!     fn reset(&self, text: &[u8]) -> Result {
+//!         if text != b"1\n" {
+//!             return Err(EINVAL);
+//!         }
+//!         Ok(())
 //!     }
 //! }
 //!
 //! attribute_group! {
-//!     static PORT_ATTRIBUTES: sysfs::ClassDevice<Port> {
-//!         add_target: 0o200, store = Port::add_target;
+//!     static PORT_ATTRIBUTES: ClassDevice<Port> {
 //!         number: 0o444, show = Port::number;
+//!         reset: 0o200, store = Port::reset;
 //!     }
 //! }
 //!
-//! let class = sysfs::Class::new(c"infiniband_srp", &PORT_ATTRIBUTES)?;
-//! let port = sysfs::ClassDevice::new(&class, Some(parent), fmt!("port-{n}"), Port { number: n })?;
+//! fn class() -> Result<Arc<Class<Port>>> {
+//!     Class::new(c"example", &PORT_ATTRIBUTES)
+//! }
+//!
+//! fn port(class: &Arc<Class<Port>>, number: u32) -> Result<ClassDevice<Port>> {
+//!     ClassDevice::new(class, None, fmt!("port{number}"), Port { number })
+//! }
 //! ```
 
 mod attribute;

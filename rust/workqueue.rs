@@ -11,6 +11,48 @@
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
 //! [`Work`]: kernel::workqueue::Work
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::{
+//!     sync::Completion,
+//!     workqueue::{impl_has_delayed, new_delayed, Delayed, DelayedItem, Flags, Handle, WorkQueue},
+//! };
+//! use kernel::{prelude::*, sync::Arc};
+//!
+//! #[pin_data]
+//! struct Example {
+//!     #[pin]
+//!     timer: Delayed<Self>,
+//!     #[pin]
+//!     over: Completion,
+//! }
+//!
+//! impl_has_delayed! {
+//!     impl HasDelayed<0> for Example { self.timer }
+//! }
+//!
+//! impl DelayedItem for Example {
+//!     fn run(this: Arc<Self>) {
+//!         this.over.complete();
+//!     }
+//! }
+//!
+//! /// Dropping the queue waits for it.
+//! fn queue() -> Result<WorkQueue> {
+//!     WorkQueue::new(c"example", Flags::UNBOUND | Flags::MEM_RECLAIM)
+//! }
+//!
+//! fn in_a_second(queue: Handle) -> Result {
+//!     let item = pin_init!(Example {
+//!         timer <- new_delayed!(queue, "example"),
+//!         over <- Completion::new(),
+//!     });
+//!     let item = Arc::pin_init(item, GFP_KERNEL)?;
+//!     Delayed::schedule(item, 1000).map_err(|_| EBUSY)
+//! }
+//! ```
 
 use crate::{
     bindings,

@@ -288,20 +288,7 @@ impl<C: Container> AttributeGroup<C> {
 /// `show` is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that
 /// takes all of the text or fails. Both run in process context and may sleep; removing the device
 /// waits for them. Permissions and functions that do not fit each other do not compile. After the files there
-/// may be those of a folder.
-///
-/// ```ignore
-/// attribute_group! {
-///     /// What a port shows.
-///     pub(crate) static PORT_ATTRIBUTES: sysfs::ClassDevice<Port> {
-///         add_target: 0o200, store = Port::add_target;
-///         limit: 0o644, show = Port::limit, store = Port::set_limit;
-///         "statistics" {
-///             logins: 0o444, show = Port::logins;
-///         }
-///     }
-/// }
-/// ```
+/// may be those of a folder, `"statistics" { ... }`. The page of [`sysfs`](crate::sysfs) has an example.
 #[macro_export]
 macro_rules! attribute_group {
     (
