@@ -96,12 +96,16 @@ start_ahead() {
 	done
 	[ ${#need[@]} -gt 0 ] || return 0
 	mapfile -t need < <(printf '%s\n' "${need[@]}" | sort -u)
+	# A process group of its own, which can be ended as a whole. Another session would be another autogroup of the
+	# scheduler, in which `nice` counts for nothing.
+	set -m
 	for s in "${need[@]}"; do
 		read -r n series script argument <<<"$s"
-		SERIES=$series setsid nice -n $((n > 1 ? 10 : 0)) "$top/ci/$script" $argument >/dev/null \
+		SERIES=$series nice -n $((n > 1 ? 10 : 0)) "$top/ci/$script" $argument >/dev/null \
 			2>"$logs/ahead-${script%.sh}${argument:+-$argument-$series}.log" </dev/null &
 		ahead+=($!)
 	done
+	set +m
 }
 
 # The CPU time of all processes that have ended below this shell, in seconds: in `cpu`.
