@@ -12,7 +12,7 @@ pick_series
 export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
 # What the fast set measures: each way that data takes, and a login.
 bench=
-[ -n "${LONG-}" ] || bench=4k-read-qd1,4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
+[ -n "${LONG-}" ] || bench=4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
 
 # A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
 # one after the other, beside those of the other lanes: the tools lane compiles, the qemu lane has emulated CPUs, of
