@@ -142,7 +142,7 @@ stage() {
 	else
 		f=1
 	fi
-	[ $f = 0 ] || { echo "$name:"; grep -aE '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
+	[ $f = 0 ] || { echo "$name:"; grep -aE -A3 '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
 	# One stage at a time has the output.
 	{
 		flock 9

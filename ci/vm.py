@@ -342,7 +342,7 @@ def run_tests(guest, name, tests):
                 elif verdict == "fail":
                     result(test, "fail", seconds)
                 else:
-                    result(test, verdict, seconds if verdict == "ok" else next((o for o in output if "skipped:" in o), ""))
+                    result(test, verdict, seconds if verdict == "ok" else next((o for o in output if "skipped:" in o), "it does not say why"))
                 output, reports = [], []
                 began = 1
             elif word == "peer":

@@ -40,7 +40,7 @@ loaded ib_srp || fail "the module has gone"
 
 clock; since=$now
 wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write ||
-	fail "the bench: $(tail -n 5 $tmp/out $tmp/err)"
+	fail "the bench: $(tail -n 5 $tmp/err | tr '\n' ';') $(tail -n 5 $tmp/out)"
 cat $tmp/out
 # Three with two drivers, twice, of 1 s or more; 16 LUNs are not there.
 clock; until=$now

@@ -12,8 +12,15 @@ tmp=
 watchdog=
 for part in "$here"/lib/*.sh; do . "$part"; done
 
-say() { printf '%s: %s\n' "$name" "$*"; }
+# What a test says is seen, wherever the output of that command goes.
+exec {console}>&1
+say() { printf '%s: %s\n' "$name" "$*" >&$console; }
 skip() { say "skipped: $*"; exit 77; }
+# end STATUS: of the whole test, also from a subshell.
+end() {
+	[ $BASHPID = $$ ] || case $1 in 75) kill -USR1 $$ ;; *) kill -USR2 $$ ;; esac
+	exit $1
+}
 # fio has an error like any other for it.
 bad_data() { grep -aqsE 'verify failed|verify: bad|err=84' $tmp/fio* $tmp/bad; }
 
@@ -21,8 +28,8 @@ fail() {
 	say "FAILED: $*"
 	! bad_data || say "FAILED: data is wrong, says fio"
 	say "at: $(for i in 0 1 2 3; do caller $i; done 2>/dev/null | tr '\n' ' ')"
-	context
-	exit 1
+	context >&$console
+	end 1
 }
 
 # What one wants to see after a failure.
@@ -65,6 +72,8 @@ begin() {
 	tmp=$(mktemp -d /dev/shm/srp.XXXXXX)
 	trap finish EXIT
 	trap deadline TERM
+	trap 'exit 75' USR1
+	trap 'exit 1' USR2
 	(
 		trap - EXIT TERM
 		sleep "$1" &
@@ -97,7 +106,7 @@ deadline() {
 finish() {
 	local rc=$? h d
 	trap - EXIT
-	trap '' TERM
+	trap '' TERM USR1 USR2
 	for d in "${!handler[@]}"; do rule "$d" pass; done
 	for h in $(jobs -p); do [[ " $watchdog ${handler[*]} " == *" $h "* ]] || kill "$h" 2>/dev/null; done
 	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || dmsetup resume "$d"; done
