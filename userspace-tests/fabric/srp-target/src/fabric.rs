@@ -249,7 +249,7 @@ impl Fabric {
         self.names.retain(|_, name| *name != id);
         self.links.remove(&id);
         self.waiting.remove(&id);
-        self.target.closed(id);
+        self.target.ended(id);
     }
 
     /// Connections that do not end in time are ended without the other side.
@@ -283,6 +283,9 @@ impl Fabric {
     fn action(&mut self, action: Action<Buffer>) {
         match action {
             Action::Say(what) => println!("{what}"),
+            // Its units are here.
+            Action::Dispatch { task, .. } => self.target.no_memory(task, None),
+            Action::Cancel { .. } | Action::Gone { .. } => {}
             Action::Accept {
                 channel,
                 response,
@@ -343,7 +346,7 @@ impl Fabric {
 
     fn accept(&mut self, id: ChannelId, response: &[u8], receives: usize, len: usize) {
         let Some(incoming) = self.waiting.get(&id) else {
-            return self.target.closed(id);
+            return self.target.ended(id);
         };
         let made = incoming.device(&mut self.devices).and_then(|device| {
             if device.registered() + receives * len > MEMORY {

@@ -244,14 +244,14 @@ fn noise_never_panics() {
             ended += 1;
             rig.left.clear();
             rig.accepted.clear();
-            rig.target.closed(1);
+            rig.target.ended(1);
             rig.target.login(
                 channel,
                 srp_target::proto::login::LoginReqRdma::new(&requested()).as_bytes(),
             );
             rig.pump();
             assert_eq!(rig.accepted.len(), 1);
-            rig.target.closed(channel);
+            rig.target.ended(channel);
             rig.pump();
             rig.login(1, &requested());
         }

@@ -161,7 +161,7 @@ fn a_login_waits_for_the_writes_before_it() {
     rig.message(1, &iu);
     assert_eq!(rig.held.len(), 1);
     // The connection is lost, and there is another one.
-    rig.target.closed(1);
+    rig.target.ended(1);
     rig.login(2, &requested());
     assert_eq!(rig.accepted.len(), 1);
     rig.let_go();
@@ -179,7 +179,7 @@ fn a_login_waits_for_channels_that_end() {
     // Nothing that it sends counts any more.
     let tag = rig.send(1, 0, &[0; 6], Direction::None, 0);
     assert!(!rig.answered(tag));
-    rig.target.closed(1);
+    rig.target.ended(1);
     rig.pump();
     assert_eq!(rig.accepted.len(), 2);
 }

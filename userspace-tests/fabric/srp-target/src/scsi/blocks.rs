@@ -2,7 +2,7 @@
 
 //! Commands that are about blocks.
 
-use super::{be16, be32, Cdb, Command, Compare, MAX_TRANSFER};
+use super::{be16, be32, Cdb, Command, Compare, Geometry, Unit};
 use crate::{
     disk::{Disk, BLOCK},
     sense::Sense,
@@ -37,43 +37,45 @@ fn place(cdb: &Cdb) -> (u64, u64) {
     (lba, count.into())
 }
 
-fn within(disk: &Disk, lba: u64, count: u64) -> Result<(), Sense> {
+fn within(unit: &Geometry, lba: u64, count: u64) -> Result<(), Sense> {
     match lba.checked_add(count) {
-        Some(end) if end <= disk.blocks() && lba < disk.blocks() => Ok(()),
+        Some(end) if end <= unit.blocks && lba < unit.blocks => Ok(()),
         _ => Err(Sense::RANGE),
     }
 }
 
-fn writable(disk: &Disk) -> Result<(), Sense> {
-    if disk.read_only() {
+fn writable(unit: &Geometry) -> Result<(), Sense> {
+    if unit.read_only {
         return Err(Sense::READ_ONLY);
     }
     Ok(())
 }
 
 /// As many blocks as one command may move.
-fn movable(count: u64) -> Result<u32, Sense> {
-    if count * BLOCK > MAX_TRANSFER {
+fn movable(unit: &Geometry, count: u64) -> Result<u32, Sense> {
+    if count * BLOCK > unit.max_transfer {
         return Err(Sense::FIELD);
     }
     Ok(count as u32)
 }
 
-pub(super) fn parse(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
+pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
+    let thin = !unit.geometry.read_only && !unit.is_elsewhere();
+    let unit = &unit.geometry;
     let (lba, count) = place(cdb);
     // In commands of 6 bytes these bits are of the address.
     let flags = if cdb[0] < 0x20 { 0 } else { cdb[1] };
     match cdb[0] {
         0x25 => {
-            let last = u32::try_from(disk.blocks() - 1).unwrap_or(u32::MAX);
+            let last = u32::try_from(unit.blocks - 1).unwrap_or(u32::MAX);
             let bytes = [last.to_be_bytes(), (BLOCK as u32).to_be_bytes()].concat();
             return Ok(Command::Reply(bytes, 8));
         }
-        0x9e => return Ok(Command::Reply(capacity16(disk), be32(cdb, 10))),
-        0x42 => return unmap(cdb, disk),
+        0x9e => return Ok(Command::Reply(capacity16(unit, thin), be32(cdb, 10))),
+        0x42 => return unmap(cdb, unit),
         0x35 | 0x91 => {
             // All of the disk is made stable, whatever the range is, and before the answer also if that is not asked for.
-            within(disk, lba, count)?;
+            within(unit, lba, count)?;
             return Ok(Command::Flush);
         }
         _ => {}
@@ -82,26 +84,26 @@ pub(super) fn parse(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
         return Err(Sense::FIELD);
     }
     match cdb[0] {
-        0x41 | 0x93 => return write_same(cdb, disk),
-        0x0a | 0x2a | 0x8a | 0xaa => writable(disk)?,
+        0x41 | 0x93 => return write_same(cdb, unit),
+        0x0a | 0x2a | 0x8a | 0xaa => writable(unit)?,
         _ => {}
     }
-    within(disk, lba, count)?;
+    within(unit, lba, count)?;
     let fua = flags & FUA != 0;
     match cdb[0] {
         0x08 | 0x28 | 0x88 | 0xa8 => Ok(Command::Read {
             lba,
-            count: movable(count)?,
+            count: movable(unit, count)?,
             fua,
         }),
         0x0a | 0x2a | 0x8a | 0xaa => Ok(Command::Write {
             lba,
-            count: movable(count)?,
+            count: movable(unit, count)?,
             fua,
         }),
         0x2f | 0x8f | 0xaf => Ok(Command::Verify {
             lba,
-            count: movable(count)?,
+            count: movable(unit, count)?,
             compare: match cdb[1] >> 1 & 3 {
                 0 => Compare::Nothing,
                 1 => Compare::All,
@@ -113,24 +115,24 @@ pub(super) fn parse(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
     }
 }
 
-fn capacity16(disk: &Disk) -> Vec<u8> {
+fn capacity16(unit: &Geometry, thin: bool) -> Vec<u8> {
     let mut bytes = vec![0; 32];
-    bytes[..8].copy_from_slice(&(disk.blocks() - 1).to_be_bytes());
+    bytes[..8].copy_from_slice(&(unit.blocks - 1).to_be_bytes());
     bytes[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
     // Eight blocks are a physical one.
     bytes[13] = 3;
-    if !disk.read_only() {
+    if thin {
         // Blocks can be unmapped, and are zeros then.
         bytes[14] = 0xc0;
     }
     bytes
 }
 
-fn write_same(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
+fn write_same(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
     let (lba, count) = place(cdb);
     let flags = cdb[1];
-    writable(disk)?;
-    within(disk, lba, count)?;
+    writable(unit)?;
+    within(unit, lba, count)?;
     // None is not all: the limits say so.
     if count == 0 || count > MAX_UNMAP || flags & ANCHOR != 0 {
         return Err(Sense::FIELD);
@@ -143,8 +145,8 @@ fn write_same(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
     })
 }
 
-fn unmap(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
-    writable(disk)?;
+fn unmap(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
+    writable(unit)?;
     if cdb[1] & 1 != 0 {
         return Err(Sense::FIELD);
     }
@@ -156,7 +158,7 @@ fn unmap(cdb: &Cdb, disk: &Disk) -> Result<Command, Sense> {
 }
 
 /// The ranges of an UNMAP, all of them good.
-fn ranges(disk: &Disk, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
+fn ranges(unit: &Geometry, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     let number = |at: usize, len: usize| {
         let bytes = list.get(at..at + len).ok_or(Sense::LIST_LENGTH)?;
         Ok(bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b)))
@@ -169,7 +171,7 @@ fn ranges(disk: &Disk, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     let mut total = 0;
     for at in (0..all).map(|i| 8 + 16 * i) {
         let (lba, count) = (number(at, 8)?, number(at + 8, 4)?);
-        within(disk, lba, count)?;
+        within(unit, lba, count)?;
         total += count;
         ranges.push((lba, count));
     }
@@ -177,6 +179,14 @@ fn ranges(disk: &Disk, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
         return Err(Sense::LIST_FIELD);
     }
     Ok(ranges)
+}
+
+pub(super) fn geometry(disk: &Disk) -> Geometry {
+    Geometry {
+        blocks: disk.blocks(),
+        read_only: disk.read_only(),
+        max_transfer: super::MAX_TRANSFER,
+    }
 }
 
 pub(super) fn execute(
@@ -215,7 +225,7 @@ pub(super) fn execute(
             disk.fill(lba, count, &block)
         }
         Command::Unmap(_) => {
-            for (lba, count) in ranges(disk, out)? {
+            for (lba, count) in ranges(&geometry(disk), out)? {
                 disk.unmap(lba, count)?;
             }
             Ok(())

@@ -5,7 +5,7 @@
 use super::{
     be16,
     blocks::{MAX_RANGES, MAX_UNMAP},
-    Cdb, Command, Unit, MAX_TRANSFER,
+    Cdb, Command, Unit,
 };
 use crate::{disk::BLOCK, sense::Sense};
 
@@ -81,10 +81,10 @@ fn identification(unit: &Unit) -> Vec<u8> {
 fn limits(unit: &Unit) -> Vec<u8> {
     let mut page = vec![0; 60];
     let mut put = |at: usize, n: u32| page[at - 4..at].copy_from_slice(&n.to_be_bytes());
-    let writable = !unit.disk.read_only();
-    put(8, (MAX_TRANSFER / BLOCK) as u32);
-    put(12, (MAX_TRANSFER / BLOCK) as u32);
-    if writable {
+    let thin = !unit.geometry.read_only && !unit.is_elsewhere();
+    put(8, (unit.geometry.max_transfer / BLOCK) as u32);
+    put(12, (unit.geometry.max_transfer / BLOCK) as u32);
+    if thin {
         put(20, MAX_UNMAP as u32);
         put(24, MAX_RANGES);
         // Pages of a file, which begins with one.
@@ -99,7 +99,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
 }
 
 fn provisioning(unit: &Unit) -> Vec<u8> {
-    if unit.disk.read_only() {
+    if unit.geometry.read_only || unit.is_elsewhere() {
         return vec![0; 4];
     }
     // By UNMAP and both WRITE SAME; unmapped blocks are zeros; thin.

@@ -39,10 +39,23 @@ pub mod opcode {
 /// The longest CDB that is looked at, in bytes.
 pub const CDB_LEN: usize = 16;
 
+/// How large a unit is, and what can be done with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Geometry {
+    /// Blocks of 512 bytes, at least one.
+    pub blocks: u64,
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// Most bytes that a command moves, at most [`MAX_TRANSFER`].
+    pub max_transfer: u64,
+}
+
 /// A logical unit.
 pub struct Unit {
-    /// Its blocks.
-    pub disk: Disk,
+    /// Its size.
+    pub geometry: Geometry,
+    /// Its blocks, unless they are elsewhere. Then commands about blocks are [`crate::target::Action::Dispatch`].
+    disk: Option<Disk>,
     /// What names it in the world.
     id: u64,
     stopped: AtomicBool,
@@ -51,15 +64,29 @@ pub struct Unit {
 impl Unit {
     /// A unit of the target with this GUID. Its name comes from the GUID and the path of its file.
     pub fn new(disk: Disk, guid: u64) -> Self {
-        let path = disk.path().as_os_str().as_encoded_bytes();
-        // FNV-1a.
-        let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        let id = path.iter().fold(guid ^ 0xcbf2_9ce4_8422_2325, hash);
+        let geometry = blocks::geometry(&disk);
+        let id = id(disk.path().as_os_str().as_encoded_bytes(), guid);
+        Self::with(geometry, Some(disk), id)
+    }
+
+    /// A unit whose blocks are elsewhere. It is named by the GUID and these bytes. It has READ, WRITE and SYNCHRONIZE
+    /// CACHE only of what is about blocks.
+    pub fn elsewhere(geometry: Geometry, name: &[u8], guid: u64) -> Self {
+        Self::with(geometry, None, id(name, guid))
+    }
+
+    fn with(geometry: Geometry, disk: Option<Disk>, id: u64) -> Self {
         Self {
+            geometry,
             disk,
             id,
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Its blocks are elsewhere.
+    pub fn is_elsewhere(&self) -> bool {
+        self.disk.is_none()
     }
 
     /// Its serial number.
@@ -78,6 +105,12 @@ impl Unit {
         }
         Ok(())
     }
+}
+
+/// FNV-1a.
+fn id(name: &[u8], guid: u64) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    name.iter().fold(guid ^ 0xcbf2_9ce4_8422_2325, hash)
 }
 
 /// All units of a target; the number of each is its place.
@@ -168,6 +201,11 @@ pub enum Command {
 pub const MAX_TRANSFER: u64 = 16 << 20;
 
 impl Command {
+    /// It is about blocks, which may be elsewhere.
+    pub fn blocks(&self) -> bool {
+        !matches!(self, Self::Done | Self::Reply(..) | Self::Start(true))
+    }
+
     /// Bytes of DATA-OUT that it needs.
     pub fn data_out(&self) -> u32 {
         let block = BLOCK as u32;
@@ -203,14 +241,16 @@ impl Command {
                 Ok(())
             }
             (Self::Start(start), Some(unit)) => {
-                if !start {
-                    unit.disk.flush()?;
+                if let (false, Some(disk)) = (start, &unit.disk) {
+                    disk.flush()?;
                 }
                 unit.stopped.store(!start, Ordering::Relaxed);
                 Ok(())
             }
-            (command, Some(unit)) => blocks::execute(command, &unit.disk, out, into),
-            (_, None) => Err(Sense::NO_UNIT),
+            (command, Some(Unit { disk: Some(disk), .. })) => {
+                blocks::execute(command, disk, out, into)
+            }
+            (_, _) => Err(Sense::NO_UNIT),
         }
     }
 }
@@ -234,12 +274,13 @@ pub fn parse(
     number: Option<usize>,
     attention: Option<Sense>,
 ) -> Result<Command, Sense> {
-    let entry = opcodes::find(cdb)?;
+    let unit = number.and_then(|n| units.get(n));
+    let elsewhere = unit.is_some_and(|u| u.is_elsewhere());
+    let entry = opcodes::find(cdb, elsewhere)?;
     // A contingent allegiance that waits for the initiator is not supported.
     if entry.control(cdb) & 4 != 0 {
         return Err(Sense::FIELD);
     }
-    let unit = number.and_then(|n| units.get(n));
     let Some(unit) = unit else {
         return match cdb[0] {
             opcode::INQUIRY => inquiry::absent(cdb),
@@ -259,11 +300,11 @@ pub fn parse(
         (0x5a, _) => mode::sense10(cdb, unit),
         (0x1b, _) => start_stop(cdb),
         (opcode::REPORT_LUNS, _) => report_luns(cdb, units),
-        (0xa3, Some(0x0c)) => opcodes::report(cdb),
+        (0xa3, Some(0x0c)) => opcodes::report(cdb, elsewhere),
         (0xa3, _) => opcodes::task_management(cdb),
         _ => {
             unit.ready()?;
-            blocks::parse(cdb, &unit.disk)
+            blocks::parse(cdb, unit)
         }
     }
 }

@@ -35,7 +35,7 @@ fn pages(cdb: &Cdb) -> Result<Vec<u8>, Sense> {
 }
 
 fn device(unit: &Unit) -> u8 {
-    if unit.disk.read_only() {
+    if unit.geometry.read_only {
         DPOFUA | WRITE_PROTECTED
     } else {
         DPOFUA
@@ -44,7 +44,7 @@ fn device(unit: &Unit) -> u8 {
 
 /// A block descriptor, unless none is wanted.
 fn descriptor(cdb: &Cdb, unit: &Unit, long: bool) -> Vec<u8> {
-    let (blocks, len) = (unit.disk.blocks(), BLOCK as u32);
+    let (blocks, len) = (unit.geometry.blocks, BLOCK as u32);
     if cdb[1] & 0x08 != 0 {
         Vec::new()
     } else if long {

@@ -92,9 +92,19 @@ const COMMANDS: &[Entry] = &[
     entry(&[0xaf, 0xf6, F, F, F, F, F, F, F, F, 0, 4]),
 ];
 
+/// Those that need the blocks where the command is: VERIFY, WRITE SAME, UNMAP.
+const HERE: [u8; 6] = [0x2f, 0x41, 0x42, 0x8f, 0x93, 0xaf];
+
+/// The commands of a unit.
+fn commands(elsewhere: bool) -> impl Iterator<Item = &'static Entry> {
+    let there = move |e: &&Entry| !elsewhere || !HERE.contains(&e.opcode());
+    COMMANDS.iter().filter(there)
+}
+
 /// The entry of a command.
-pub(super) fn find(cdb: &Cdb) -> Result<&'static Entry, Sense> {
-    let mut same = COMMANDS.iter().filter(|e| e.opcode() == cdb[0]).peekable();
+pub(super) fn find(cdb: &Cdb, elsewhere: bool) -> Result<&'static Entry, Sense> {
+    let all = commands(elsewhere);
+    let mut same = all.filter(|e| e.opcode() == cdb[0]).peekable();
     same.peek().ok_or(Sense::OPCODE)?;
     let wanted = |e: &&Entry| e.action.is_none_or(|a| a == cdb[1] & 0x1f);
     // An unknown service action is a wrong field.
@@ -105,14 +115,15 @@ pub(super) fn find(cdb: &Cdb) -> Result<&'static Entry, Sense> {
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// REPORT SUPPORTED OPERATION CODES.
-pub(super) fn report(cdb: &Cdb) -> Result<Command, Sense> {
+pub(super) fn report(cdb: &Cdb, elsewhere: bool) -> Result<Command, Sense> {
     let timeouts = cdb[2] & 0x80 != 0;
     let (opcode, wanted, most) = (cdb[3], be16(cdb, 4), be32(cdb, 6));
     let how = cdb[2] & 7;
     if how == 0 {
-        return Ok(Command::Reply(all(timeouts), most));
+        return Ok(Command::Reply(all(timeouts, elsewhere), most));
     }
-    let mut same = COMMANDS.iter().filter(|e| e.opcode() == opcode).peekable();
+    let all = commands(elsewhere);
+    let mut same = all.filter(|e| e.opcode() == opcode).peekable();
     let has_actions = same.peek().is_some_and(|e| e.action.is_some());
     match (how, has_actions) {
         (1, true) | (2, false) if same.peek().is_some() => return Err(Sense::FIELD),
@@ -137,9 +148,9 @@ pub(super) fn report(cdb: &Cdb) -> Result<Command, Sense> {
     Ok(Command::Reply(bytes, most))
 }
 
-fn all(timeouts: bool) -> Vec<u8> {
+fn all(timeouts: bool, elsewhere: bool) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    for e in COMMANDS {
+    for e in commands(elsewhere) {
         let flags = u8::from(e.action.is_some()) | if timeouts { 2 } else { 0 };
         let (action, len) = (e.action.unwrap_or(0), e.usage.len() as u8);
         bytes.extend([e.opcode(), 0, 0, action, 0, flags, 0, len]);

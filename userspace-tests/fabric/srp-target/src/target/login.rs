@@ -56,7 +56,7 @@ impl<B: Buffer> Target<B> {
     /// A connection that was to be accepted cannot be, for want of memory or queue pairs.
     pub fn no_resources(&mut self, id: ChannelId) {
         let tag = self.channels.get(&id).map_or(0, |c| c.tag);
-        self.closed(id);
+        self.ended(id);
         self.reject(id, tag, RejReason::InsufficientResources);
     }
 
@@ -94,6 +94,9 @@ impl<B: Buffer> Target<B> {
 
     /// Lets those in that need not wait any longer.
     pub(super) fn admit(&mut self) {
+        if self.closed {
+            return;
+        }
         let waiting = std::mem::take(&mut self.logins);
         for login in waiting {
             let initiator = login.req.initiator;

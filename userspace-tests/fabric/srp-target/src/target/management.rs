@@ -67,6 +67,9 @@ impl<B: Buffer> Target<B> {
             tasks.insert(*id);
             // What is being sent is as good as received.
             if task.state != State::Answering {
+                if task.state == State::Dispatched && !task.aborted {
+                    self.actions.push(Action::Cancel { task: *id });
+                }
                 task.aborted = true;
                 if !own {
                     others.insert(task.initiator);

@@ -68,6 +68,36 @@ pub struct Done<B> {
     pub into: Option<B>,
 }
 
+/// A command whose blocks are elsewhere.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Who wants it.
+    pub initiator: [u8; 16],
+    /// The tag that its response needs.
+    pub tag: u64,
+    /// The unit's number.
+    pub unit: usize,
+    /// What to do: [`Command::blocks`].
+    pub command: Command,
+    /// Bytes of the initiator's buffers for the data.
+    pub room: u32,
+    /// Where the data is, or goes to: as many bytes as are to be moved.
+    pub places: Vec<DirectBuf>,
+}
+
+/// What came of a command whose blocks are elsewhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It was done and has been answered there.
+    Answered,
+    /// It was done. The response is to be sent here.
+    Good,
+    /// It was not done.
+    Failed(Sense),
+    /// Nobody does it any more, and nobody waits for it.
+    Over,
+}
+
 /// Something that has to be done, in the order of the list.
 pub enum Action<B> {
     /// Let a connection in, with so many buffers of so many bytes for what it sends.
@@ -118,6 +148,24 @@ pub enum Action<B> {
         /// It.
         work: Work<B>,
     },
+    /// Have a command carried out where its blocks are, then call [`Target::dispatched`].
+    Dispatch {
+        /// Which.
+        task: TaskId,
+        /// It.
+        remote: Remote,
+    },
+    /// A command that was dispatched gets no response. [`Target::dispatched`] is to be called as soon as nothing of it is
+    /// under way.
+    Cancel {
+        /// Which.
+        task: TaskId,
+    },
+    /// The last channel of an initiator has ended.
+    Gone {
+        /// Whose.
+        initiator: [u8; 16],
+    },
     /// Write data to memory of the initiator and send a response, in this order, then call [`Target::sent`].
     Answer {
         /// Through which channel.
@@ -129,7 +177,7 @@ pub enum Action<B> {
         /// The response.
         message: Vec<u8>,
     },
-    /// Send a message, if there is one, and end the connection; then call [`Target::closed`].
+    /// Send a message, if there is one, and end the connection; then call [`Target::ended`].
     Leave {
         /// Which.
         channel: ChannelId,
@@ -180,6 +228,8 @@ pub struct Target<B> {
     next: TaskId,
     waiters: Vec<Waiter>,
     logins: Vec<Login>,
+    /// No login is answered.
+    closed: bool,
     actions: Vec<Action<B>>,
 }
 
@@ -195,7 +245,35 @@ impl<B: Buffer> Target<B> {
             next: 0,
             waiters: Vec::new(),
             logins: Vec::new(),
+            closed: false,
             actions: Vec::new(),
+        }
+    }
+
+    /// A target whose units are not known so far. Logins wait for [`Target::open`].
+    pub fn closed(settings: Settings) -> Self {
+        let mut this = Self::new(settings, Vec::new());
+        this.closed = true;
+        this
+    }
+
+    /// The units are known: logins are answered from now on.
+    pub fn open(&mut self, units: Vec<Arc<Unit>>) {
+        self.units = units;
+        self.closed = false;
+        self.admit();
+    }
+
+    /// True if an initiator has a session that goes on.
+    pub fn has_session(&self, initiator: &[u8; 16]) -> bool {
+        let mut all = self.channels.values();
+        all.any(|c| c.initiator == *initiator && !c.leaving)
+    }
+
+    /// Ends the session of an initiator.
+    pub fn end_session(&mut self, initiator: &[u8; 16]) {
+        for id in self.of(initiator) {
+            self.leave(id, Some(Reason::None));
         }
     }
 
@@ -245,7 +323,7 @@ impl<B: Buffer> Target<B> {
     }
 
     /// A connection has ended, or there will be none.
-    pub fn closed(&mut self, id: ChannelId) {
+    pub fn ended(&mut self, id: ChannelId) {
         self.logins.retain(|l| l.channel != id);
         self.waiters.retain(|w| w.channel != id);
         let Some(channel) = self.channels.remove(&id) else {
@@ -255,6 +333,9 @@ impl<B: Buffer> Target<B> {
         let mut others = self.channels.values();
         if !others.any(|c| c.initiator == channel.initiator) {
             self.nexuses.remove(&channel.initiator);
+            self.actions.push(Action::Gone {
+                initiator: channel.initiator,
+            });
         }
         self.admit();
     }

@@ -2,7 +2,7 @@
 
 //! Commands, from their arrival to their response.
 
-use super::{Action, Buffer, ChannelId, Done, Out, Target, TaskId, Work};
+use super::{Action, Buffer, ChannelId, Done, Out, Outcome, Remote, Target, TaskId, Work};
 use crate::{
     proto::cmd::DirectBuf,
     scsi::{self, opcode, status, Command},
@@ -21,6 +21,8 @@ pub(super) enum State {
     Data,
     /// The file.
     Executing,
+    /// Those who have the blocks.
+    Dispatched,
     /// The end of sending. Its tag may be used again.
     Answering,
 }
@@ -33,6 +35,8 @@ pub(super) struct Task<B> {
     pub(super) state: State,
     /// It gets no response.
     pub(super) aborted: bool,
+    /// The credits that its response brings, if they have been granted in advance.
+    granted: Option<i32>,
     command: Command,
     data: Data,
     /// DATA-OUT that is here.
@@ -42,6 +46,11 @@ pub(super) struct Task<B> {
 }
 
 impl<B> Task<B> {
+    /// Nobody may have sent its response.
+    fn has_tag(&self) -> bool {
+        self.state != State::Answering && self.granted.is_none()
+    }
+
     /// Bytes of the buffers for DATA-OUT and DATA-IN.
     fn room(&self) -> (u32, u32) {
         let immediate = self.data.immediate.map(|(_, len)| len as u32);
@@ -72,7 +81,7 @@ impl<B: Buffer> Target<B> {
         let initiator = channel.initiator;
         let mut tasks = self.tasks.values();
         if tasks
-            .any(|t| t.initiator == initiator && t.tag == cmd.tag && t.state != State::Answering)
+            .any(|t| t.initiator == initiator && t.tag == cmd.tag && t.has_tag())
         {
             return Err(Broken::Tag(cmd.tag));
         }
@@ -100,6 +109,7 @@ impl<B: Buffer> Target<B> {
             tag: cmd.tag,
             state: State::Executing,
             aborted: false,
+            granted: None,
             command,
             data: cmd.data,
             out,
@@ -149,6 +159,8 @@ impl<B: Buffer> Target<B> {
         let (out, room) = (task.command.data_out(), task.room().1);
         let into = task.command.data_in().min(room);
         let missing = out > 0 && task.out.is_none();
+        let unit = task.unit.and_then(|n| self.units.get(n));
+        let elsewhere = unit.is_some_and(|u| u.is_elsewhere()) && task.command.blocks();
         let mut fetch = None;
         if missing {
             fetch = task
@@ -166,7 +178,7 @@ impl<B: Buffer> Target<B> {
                 .take()
                 .map(|t| (State::TableIn, vec![t]));
         }
-        if fetch.is_none() && missing {
+        if fetch.is_none() && missing && !elsewhere {
             fetch = Some((State::Data, first(&task.data.out.entries, out)));
         }
         if let Some((state, from)) = fetch {
@@ -177,6 +189,19 @@ impl<B: Buffer> Target<B> {
                 task: id,
                 from,
             });
+        }
+        if let (true, Some(unit)) = (elsewhere, task.unit) {
+            task.state = State::Dispatched;
+            let list = if out > 0 { &task.data.out } else { &task.data.into };
+            let remote = Remote {
+                initiator: task.initiator,
+                tag: task.tag,
+                unit,
+                command: task.command.clone(),
+                room: list.total,
+                places: first(&list.entries, if out > 0 { out } else { into }),
+            };
+            return self.actions.push(Action::Dispatch { task: id, remote });
         }
         task.state = State::Executing;
         let work = Work {
@@ -230,6 +255,46 @@ impl<B: Buffer> Target<B> {
         }
     }
 
+    /// Somebody else is to answer a dispatched command: the credits that the answer brings. They count from now on.
+    /// `None` if its channel is ending.
+    pub fn grant_for(&mut self, id: TaskId) -> Option<i32> {
+        let task = self.tasks.get(&id)?;
+        if task.granted.is_some() {
+            return task.granted;
+        }
+        let grant = self.grant(task.channel)?;
+        let task = self.tasks.get_mut(&id)?;
+        task.granted = Some(grant);
+        task.granted
+    }
+
+    /// A command that was dispatched is not under way any more.
+    pub fn dispatched(&mut self, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        if outcome == Outcome::Answered {
+            task.state = State::Answering;
+            return self.end(id);
+        }
+        if task.aborted {
+            return self.end(id);
+        }
+        match outcome {
+            Outcome::Good => {
+                // The unit is stopped when what it has is stable.
+                if let (Command::Start(_), Some(unit)) = (&task.command, task.unit) {
+                    let unit = self.units.get(unit).map(|u| &**u);
+                    // It waits for nothing, and cannot fail.
+                    let _ = task.command.execute(unit, &[], &mut []);
+                }
+                self.answer(id, status::GOOD, None, None);
+            }
+            Outcome::Failed(sense) => self.answer(id, status::CHECK_CONDITION, Some(sense), None),
+            Outcome::Answered | Outcome::Over => self.end(id),
+        }
+    }
+
     /// There is no memory for what was to be fetched or executed. The initiator tries again later.
     pub fn no_memory(&mut self, id: TaskId, out: Option<Out<B>>) {
         let Some(task) = self.tasks.get_mut(&id) else {
@@ -245,7 +310,11 @@ impl<B: Buffer> Target<B> {
             return;
         };
         let channel = task.channel;
-        let Some(grant) = self.grant(channel) else {
+        let grant = match task.granted {
+            Some(grant) => Some(grant).filter(|_| self.channels.get(&channel).is_some_and(|c| !c.leaving)),
+            None => self.grant(channel),
+        };
+        let Some(grant) = grant else {
             return self.end(id);
         };
         let Some(task) = self.tasks.get_mut(&id) else {
@@ -302,7 +371,9 @@ impl<B: Buffer> Target<B> {
         };
         if task.state != State::Answering {
             if let Some(channel) = self.channels.get_mut(&task.channel) {
-                channel.owed += 1;
+                let granted = task.granted.map_or(0, |g| g as u32);
+                channel.credits = channel.credits.saturating_sub(granted);
+                channel.owed += granted.max(1);
             }
         }
         self.task_ended(id);
@@ -314,9 +385,12 @@ impl<B: Buffer> Target<B> {
         let of_it = self.tasks.iter_mut().filter(|(_, t)| t.channel == channel);
         let mut over = Vec::new();
         for (id, task) in of_it {
-            task.aborted = true;
-            if task.state != State::Executing {
-                over.push(*id);
+            let before = std::mem::replace(&mut task.aborted, true);
+            match task.state {
+                State::Executing => {}
+                State::Dispatched if before => {}
+                State::Dispatched => self.actions.push(Action::Cancel { task: *id }),
+                _ => over.push(*id),
             }
         }
         for id in over {

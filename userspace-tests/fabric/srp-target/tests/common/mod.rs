@@ -26,7 +26,7 @@ use srp_target::{
         tmf::{Function, TmfStatus, TskMgmt},
     },
     scsi::Unit,
-    target::{Action, ChannelId, Settings, Target, TaskId, Work},
+    target::{Action, ChannelId, Remote, Settings, Target, TaskId, Work},
     workers::execute,
 };
 
@@ -81,6 +81,11 @@ pub struct Rig {
     pub hold: bool,
     pub held: Vec<(TaskId, Work<Vec<u8>>)>,
     pub fetches: Vec<(TaskId, Vec<DirectBuf>)>,
+    /// Initiators whose last channel has ended.
+    pub gone: Vec<[u8; 16]>,
+    /// What is to be done elsewhere, and what is not any more.
+    pub dispatched: Vec<(TaskId, Remote)>,
+    pub cancelled: Vec<TaskId>,
     /// Channels that were told to end do not.
     pub linger: bool,
     next_tag: u64,
@@ -112,6 +117,9 @@ impl Rig {
             hold: false,
             held: Vec::new(),
             fetches: Vec::new(),
+            gone: Vec::new(),
+            dispatched: Vec::new(),
+            cancelled: Vec::new(),
             linger: false,
             next_tag: 100,
         }
@@ -163,6 +171,9 @@ impl Rig {
             Action::Reject { channel, response } => self.rejected.push((channel, response)),
             Action::Receive { .. } => self.received += 1,
             Action::Free { .. } | Action::Say(_) => {}
+            Action::Gone { initiator } => self.gone.push(initiator),
+            Action::Dispatch { task, remote } => self.dispatched.push((task, remote)),
+            Action::Cancel { task } => self.cancelled.push(task),
             Action::Fetch { task, from, .. } => {
                 if self.hold {
                     self.fetches.push((task, from));
@@ -199,7 +210,7 @@ impl Rig {
             Action::Leave { channel, message } => {
                 self.left.push((channel, message));
                 if !self.linger {
-                    self.target.closed(channel);
+                    self.target.ended(channel);
                 }
             }
         }

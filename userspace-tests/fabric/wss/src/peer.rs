@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections between roles, and how long nobody has heard of the other side.
+
+use crate::message::{Broken, Message};
+
+/// A connection, numbered by whoever calls; no number is used twice.
+pub type Peer = u64;
+
+/// A connection without a word for so long is at its end, in milliseconds.
+pub const SILENCE: u64 = 3000;
+/// Who has said nothing for so long says that it lives.
+const REPEAT: u64 = SILENCE / 4;
+
+/// When something was heard and said, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulse {
+    heard: u64,
+    said: u64,
+}
+
+impl Pulse {
+    /// It begins now.
+    pub fn new(now: u64) -> Self {
+        Self {
+            heard: now,
+            said: now,
+        }
+    }
+
+    /// A message has arrived.
+    pub fn heard(&mut self, now: u64) {
+        self.heard = now;
+    }
+
+    /// Nothing has arrived for too long.
+    pub fn silent(&self, now: u64) -> bool {
+        now >= self.heard + SILENCE
+    }
+
+    /// [`Message::Alive`] is to be sent. It counts as sent.
+    pub fn due(&mut self, now: u64) -> bool {
+        let due = now >= self.said + REPEAT;
+        if due {
+            self.said = now;
+        }
+        due
+    }
+}
+
+/// Why a connection is ended that somebody misuses.
+pub(crate) fn misused(peer: Peer, what: &Result<Message, Broken>) -> String {
+    match what {
+        Ok(message) => format!("connection {peer} ended: nobody sends {message:?} here"),
+        Err(broken) => format!("connection {peer} ended: {broken}"),
+    }
+}

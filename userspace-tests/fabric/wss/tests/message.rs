@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages: what is built is read as it was, and nothing else is read.
+
+use proptest::{collection::vec, prelude::*};
+use srp_target::proto::cmd::DirectBuf;
+use wss::message::*;
+
+fn status() -> impl Strategy<Value = Status> {
+    use Status::*;
+    prop::sample::select(vec![
+        Good, Answered, Lost, Stale, Invalid, ReadError, WriteError, Full,
+    ])
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    prop::sample::select(vec![Scope::Session, Scope::Member, Scope::All])
+}
+
+fn transfer() -> impl Strategy<Value = Transfer> {
+    let places = (any::<u64>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
+    (places, any::<bool>(), any::<u64>(), any::<u32>()).prop_map(
+        |((id, object, at, blocks), stable, va, key)| Transfer {
+            id,
+            object,
+            at,
+            blocks,
+            stable,
+            va,
+            key,
+        },
+    )
+}
+
+fn extent() -> impl Strategy<Value = Extent> {
+    let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
+    (numbers, any::<u64>()).prop_map(|((store, object, at, blocks), epoch)| Extent {
+        store,
+        object,
+        at,
+        blocks,
+        epoch,
+    })
+}
+
+fn place() -> impl Strategy<Value = DirectBuf> {
+    (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
+}
+
+fn exec() -> impl Strategy<Value = Exec> {
+    let head = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>(), any::<i32>());
+    let lists = (vec(extent(), 1..=EXTENTS), vec(place(), 0..=PLACES));
+    (head, any::<[bool; 3]>(), lists).prop_map(
+        |((id, session, tag, room, credits), [write, answer, stable], (extents, places))| Exec {
+            id,
+            session,
+            write,
+            answer,
+            stable,
+            tag,
+            room,
+            credits,
+            extents,
+            places,
+        },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let role = prop::sample::select(vec![Role::Se, Role::Ce]);
+    prop_oneof![
+        (role, any::<u32>(), any::<u64>()).prop_map(|(role, member, epoch)| Message::Attach {
+            role,
+            member,
+            epoch
+        }),
+        (status(), any::<u32>(), any::<u64>()).prop_map(|(status, number, epoch)| {
+            Message::Attached {
+                status,
+                number,
+                epoch,
+            }
+        }),
+        (any::<u64>(), any::<[u8; 16]>())
+            .prop_map(|(id, initiator)| Message::Join { id, initiator }),
+        (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, session)| Message::Joined {
+            status,
+            id,
+            session
+        }),
+        any::<u64>().prop_map(|session| Message::Left { session }),
+        exec().prop_map(Message::Exec),
+        (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, value)| Message::Done {
+            status,
+            id,
+            value
+        }),
+        any::<u64>().prop_map(|id| Message::Cancel { id }),
+        any::<u64>().prop_map(|id| Message::Cancelled { id }),
+        (scope(), any::<u32>(), any::<u64>()).prop_map(|(scope, member, epoch)| Message::Fence {
+            scope,
+            member,
+            epoch
+        }),
+        (scope(), any::<u32>(), any::<u64>()).prop_map(|(scope, member, epoch)| {
+            Message::Fenced {
+                scope,
+                member,
+                epoch,
+            }
+        }),
+        transfer().prop_map(Message::Get),
+        transfer().prop_map(Message::Put),
+        (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Open { id, object }),
+        (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Flush { id, object }),
+        Just(Message::Alive),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_built_is_read(message in message()) {
+        let bytes = message.build();
+        prop_assert!(bytes.len() % LEN == 0 && bytes.len() <= MAX_LEN);
+        prop_assert_eq!(Message::parse(&bytes), Ok(message));
+    }
+
+    #[test]
+    fn what_is_read_has_one_form(mut bytes in vec(any::<u8>(), 0..=MAX_LEN + 1), code in 0u8..20) {
+        if let Some(first) = bytes.first_mut() {
+            *first = code;
+        }
+        if let Ok(message) = Message::parse(&bytes) {
+            prop_assert_eq!(message.build(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_byte_that_differs_is_another_message(
+        message in message(), at in any::<prop::sample::Index>(), bit in 0..8
+    ) {
+        let mut bytes = message.build();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1u8 << bit;
+        match Message::parse(&bytes) {
+            Ok(other) => {
+                prop_assert_ne!(&other, &message);
+                prop_assert_eq!(other.build(), bytes);
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[test]
+    fn a_message_of_another_length_is_none(message in message(), len in 0..=MAX_LEN + LEN) {
+        let mut bytes = message.build();
+        if bytes.len() != len {
+            bytes.resize(len, 0);
+            prop_assert!(Message::parse(&bytes).is_err());
+        }
+    }
+}
+
+/// Byte by byte, as docs/fabric.md has it: the properties would hold for any places.
+#[test]
+fn places_of_bytes() {
+    let exec = Message::Exec(Exec {
+        id: 0x0102_0304_0506_0708,
+        session: 0x1112_1314_1516_1718,
+        write: true,
+        answer: true,
+        stable: false,
+        tag: 0x2122_2324_2526_2728,
+        room: 0x3132_3334,
+        credits: -2,
+        extents: vec![Extent {
+            store: 0x4142_4344,
+            object: 0x5152_5354,
+            at: 0x6162_6364_6566_6768,
+            blocks: 0x7172_7374,
+            epoch: 0x8182_8384_8586_8788,
+        }],
+        places: vec![DirectBuf::new(0x9192_9394_9596_9798, 0xa1a2_a3a4, 0xb1b2_b3b4)],
+    });
+    let mut wanted = vec![0; 128];
+    wanted[..4].copy_from_slice(&[6, 3, 1, 1]);
+    let mut run = |at: usize, first: u8, len: u8| {
+        for i in 0..len {
+            wanted[at + usize::from(i)] = first + i;
+        }
+    };
+    run(8, 0x01, 8);
+    run(16, 0x11, 8);
+    run(24, 0x21, 8);
+    run(32, 0x31, 4);
+    run(64, 0x41, 4);
+    run(68, 0x51, 4);
+    run(72, 0x61, 8);
+    run(80, 0x81, 8);
+    run(88, 0x71, 4);
+    run(96, 0x91, 8);
+    run(104, 0xa1, 4);
+    run(108, 0xb1, 4);
+    wanted[36..40].copy_from_slice(&[0xff, 0xff, 0xff, 0xfe]);
+    assert_eq!(exec.build(), wanted);
+
+    let put = Message::Put(Transfer {
+        id: 0x0102_0304_0506_0708,
+        object: 0x1112_1314,
+        at: 0x2122_2324_2526_2728,
+        blocks: 0x3132_3334,
+        stable: true,
+        va: 0x4142_4344_4546_4748,
+        key: 0x5152_5354,
+    });
+    let mut wanted = vec![0; 64];
+    wanted[..2].copy_from_slice(&[13, 4]);
+    let mut run = |at: usize, first: u8, len: u8| {
+        for i in 0..len {
+            wanted[at + usize::from(i)] = first + i;
+        }
+    };
+    run(4, 0x11, 4);
+    run(8, 0x01, 8);
+    run(24, 0x21, 8);
+    run(32, 0x31, 4);
+    run(36, 0x51, 4);
+    run(40, 0x41, 8);
+    assert_eq!(put.build(), wanted);
+
+    let fence = Message::Fence {
+        scope: Scope::Member,
+        member: 0x0102_0304,
+        epoch: 0x1112_1314_1516_1718,
+    };
+    let bytes = fence.build();
+    assert_eq!(bytes[..8], [10, 2, 0, 0, 1, 2, 3, 4]);
+    assert_eq!(bytes[16..24], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+    assert!(bytes[24..].iter().all(|b| *b == 0));
+    let join = Message::Join {
+        id: 7,
+        initiator: *b"0123456789abcdef",
+    };
+    assert_eq!(join.build()[24..40], *b"0123456789abcdef");
+}
