@@ -10,6 +10,8 @@
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
 pub mod cache;
+pub mod ce;
+pub mod map;
 pub mod message;
 pub mod order;
 pub mod peer;

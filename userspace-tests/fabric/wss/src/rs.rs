@@ -161,6 +161,8 @@ pub struct Store {
     se: u64,
     /// The epoch of each CE that counts.
     members: BTreeMap<u32, u64>,
+    /// No older one counts.
+    floor: u64,
     ops: BTreeMap<OpId, Op>,
     next: OpId,
     fences: Vec<Fence>,
@@ -177,6 +179,7 @@ impl Store {
             connections: BTreeMap::new(),
             se: 0,
             members: BTreeMap::new(),
+            floor: 0,
             ops: BTreeMap::new(),
             next: 1,
             fences: Vec::new(),
@@ -299,7 +302,7 @@ impl Store {
             }
         }
         for (peer, member, epoch) in waiting {
-            let counts = self.members.get(&member).copied().unwrap_or(0);
+            let counts = self.members.get(&member).copied().unwrap_or(0).max(self.floor);
             let mut before = self.ops.values();
             let busy = before.any(|op| op.member == member && op.peer != peer);
             let status = match counts.cmp(&epoch) {
@@ -422,14 +425,15 @@ impl Store {
     fn fence(&mut self, peer: Peer, scope: Scope, member: u32, epoch: u64) {
         let meant = |m: u32| scope == Scope::All || m == member;
         if scope == Scope::All {
-            self.members.clear();
+            self.floor = epoch;
+            self.members.retain(|_, e| *e >= epoch);
         } else {
             self.members.insert(member, epoch);
         }
         let old: Vec<_> = self
             .connections
             .iter()
-            .filter(|(_, c)| matches!(c.who, Who::Ce(m, e) if meant(m) && e != epoch))
+            .filter(|(_, c)| matches!(c.who, Who::Ce(m, e) if meant(m) && e < epoch))
             .map(|(id, _)| *id)
             .collect();
         for peer in old {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the blocks of a unit are: sorted extents of objects, each owned by one CE.
+
+/// A part of an object, by its place among those of a unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Object {
+    /// The RS.
+    pub store: u32,
+    /// Which of its objects.
+    pub object: u32,
+    /// Its blocks.
+    pub blocks: u64,
+}
+
+/// Who may have blocks of an extent in its cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Owner {
+    /// The CE.
+    pub member: u32,
+    /// Since when.
+    pub epoch: u64,
+}
+
+/// Some blocks of a unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// The first one, in the unit.
+    pub start: u64,
+    /// How many.
+    pub blocks: u64,
+    /// The RS that has them.
+    pub store: u32,
+    /// Which of its objects.
+    pub object: u32,
+    /// The first one, in the object.
+    pub at: u64,
+    /// Its CE.
+    pub owner: Option<Owner>,
+    /// Commands that the owner carries out.
+    pub busy: u32,
+}
+
+/// Blocks of a command in one extent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// Which extent.
+    pub extent: usize,
+    /// The first block, in the object.
+    pub at: u64,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// The extents of a unit.
+pub struct Map {
+    extents: Vec<Extent>,
+}
+
+impl Map {
+    /// Objects one behind the other, each cut into extents of `size` blocks. An object is used up to a multiple of `line`
+    /// blocks, so no line is in two extents; `size` is such a multiple.
+    pub fn new(objects: &[Object], size: u64, line: u64) -> Self {
+        let mut extents = Vec::new();
+        let mut start = 0;
+        for o in objects {
+            let all = o.blocks / line * line;
+            let mut at = 0;
+            while at < all {
+                let blocks = size.min(all - at);
+                extents.push(Extent {
+                    start,
+                    blocks,
+                    store: o.store,
+                    object: o.object,
+                    at,
+                    owner: None,
+                    busy: 0,
+                });
+                at += blocks;
+                start += blocks;
+            }
+        }
+        Self { extents }
+    }
+
+    /// Blocks of the unit.
+    pub fn blocks(&self) -> u64 {
+        self.extents.last().map_or(0, |e| e.start + e.blocks)
+    }
+
+    /// All extents.
+    pub fn extents(&mut self) -> &mut [Extent] {
+        &mut self.extents
+    }
+
+    /// Where blocks of the unit are, which must be there.
+    pub fn pieces(&self, mut lba: u64, count: u32) -> Vec<Piece> {
+        let (mut left, mut pieces) = (count, Vec::new());
+        let mut n = self.extents.partition_point(|e| e.start + e.blocks <= lba);
+        while let (1.., Some(e)) = (left, self.extents.get(n)) {
+            let skip = lba - e.start;
+            let blocks = (e.blocks - skip).min(left.into()) as u32;
+            pieces.push(Piece {
+                extent: n,
+                at: e.at + skip,
+                blocks,
+            });
+            lba += u64::from(blocks);
+            left -= blocks;
+            n += 1;
+        }
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_where_the_blocks_are() {
+        let object = |store, object, blocks| Object {
+            store,
+            object,
+            blocks,
+        };
+        // 20 of 21 blocks, then 12, in extents of 8 with lines of 4.
+        let mut map = Map::new(&[object(1, 0, 21), object(2, 3, 12)], 8, 4);
+        assert_eq!(map.blocks(), 32);
+        let sizes: Vec<_> = map.extents().iter().map(|e| (e.start, e.blocks, e.at)).collect();
+        assert_eq!(sizes, [(0, 8, 0), (8, 8, 8), (16, 4, 16), (20, 8, 0), (28, 4, 8)]);
+        for lba in 0..32 {
+            for count in 1..=32 - lba {
+                let mut wanted = lba..lba + count;
+                for piece in map.pieces(lba, count as u32) {
+                    let e = map.extents[piece.extent];
+                    for i in 0..u64::from(piece.blocks) {
+                        let block = wanted.next().unwrap();
+                        assert_eq!(e.start + piece.at - e.at + i, block);
+                        let place = if block < 20 { (1, 0, block) } else { (2, 3, block - 20) };
+                        assert_eq!((e.store, e.object, piece.at + i), place);
+                    }
+                }
+                assert_eq!(wanted.next(), None);
+            }
+        }
+        assert_eq!(map.pieces(30, 5).iter().map(|p| p.blocks).sum::<u32>(), 2);
+    }
+}
