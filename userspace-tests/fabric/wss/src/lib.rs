@@ -16,3 +16,4 @@ pub mod message;
 pub mod order;
 pub mod peer;
 pub mod rs;
+pub mod se;

@@ -268,6 +268,11 @@ impl<B: Buffer> Target<B> {
         task.granted
     }
 
+    /// True if a command gets no response.
+    pub fn aborted(&self, id: TaskId) -> bool {
+        self.tasks.get(&id).is_none_or(|t| t.aborted)
+    }
+
     /// A command that was dispatched is not under way any more.
     pub fn dispatched(&mut self, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else {
