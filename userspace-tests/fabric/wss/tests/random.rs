@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random schedules. SEEDS says how many (default 3000), SEED which one alone, TRACE shows what happens.
+
+mod world;
+
+use world::{initiator, World};
+
+/// What can go wrong in a schedule.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    kills: bool,
+    freezes: bool,
+    holds: bool,
+    cuts: bool,
+    resets: bool,
+    aborts: bool,
+    bad_disk: bool,
+}
+
+fn fault(world: &mut World, faults: &Faults) {
+    let roles = world.roles();
+    let node = roles[world.rng.below(roles.len() as u64) as usize];
+    let initiators = world.initiators.len() as u64;
+    let n = world.rng.below(initiators) as usize;
+    match world.rng.below(7) {
+        0 if faults.kills && world.alive(node) => world.kill(node),
+        1 if faults.freezes => {
+            if !world.frozen.remove(&node) && world.alive(node) {
+                world.note(|| format!("freeze {node:?}"));
+                world.frozen.insert(node);
+            }
+        }
+        2 if faults.holds => {
+            let other = roles[world.rng.below(roles.len() as u64) as usize];
+            world.note(|| format!("hold {node:?} -> {other:?}"));
+            world.hold(node, other);
+        }
+        3 if faults.cuts => {
+            let ids: Vec<_> = world.conns.keys().copied().collect();
+            if !ids.is_empty() {
+                let id = ids[world.rng.below(ids.len() as u64) as usize];
+                world.note(|| format!("cut {id}"));
+                world.cut(id);
+            }
+        }
+        4 if faults.resets => initiator::lose(world, n),
+        5 if faults.aborts => initiator::abort_any(world, n),
+        _ => {}
+    }
+}
+
+fn repair(world: &mut World) {
+    let roles = world.roles();
+    let node = roles[world.rng.below(roles.len() as u64) as usize];
+    world.start(node);
+    world.frozen.remove(&node);
+    if world.rng.one_in(4) {
+        world.release();
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    answered: u64,
+    by_ce: u64,
+    aborted: u64,
+    sessions: u64,
+    judged: u64,
+}
+
+fn schedule(seed: u64) -> Sum {
+    let mut rng = world::Rng(seed ^ 0x5eed);
+    let ces = 1 + rng.below(3) as usize;
+    let initiators = 1 + rng.below(2) as usize;
+    let faults = Faults {
+        kills: rng.one_in(2),
+        freezes: rng.one_in(2),
+        holds: rng.one_in(2),
+        cuts: rng.one_in(2),
+        resets: rng.one_in(2),
+        aborts: rng.one_in(2),
+        bad_disk: rng.one_in(6),
+    };
+    let rate = 20 + rng.below(200);
+    let mut world = World::new(seed, ces, initiators);
+    world.until("all are logged in", 60_000, |w| w.initiators.iter().all(|i| i.up()));
+    if faults.bad_disk {
+        world.bad_disk = 20;
+    }
+    for _ in 0..40 {
+        for n in 0..initiators {
+            if world.initiators[n].pending() < 8 {
+                initiator::want_any(&mut world, n);
+            }
+        }
+        for _ in 0..40 {
+            world.step();
+            if world.rng.one_in(rate) {
+                fault(&mut world, &faults);
+            }
+            if world.rng.one_in(150) {
+                repair(&mut world);
+            }
+        }
+    }
+    world.heal();
+    world.judge();
+    let mut sum = Sum {
+        judged: world.history.judged,
+        ..Sum::default()
+    };
+    for i in &world.initiators {
+        sum.answered += i.answered;
+        sum.by_ce += i.by_ce;
+        sum.aborted += i.aborted;
+        sum.sessions += i.sessions;
+    }
+    sum
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
+}
+
+#[test]
+fn schedules() {
+    if let Some(seed) = number("SEED") {
+        schedule(seed);
+        return;
+    }
+    let (mut all, mut bad) = (Sum::default(), Vec::new());
+    let seeds = number("SEEDS").unwrap_or(3000);
+    for seed in 0..seeds {
+        match std::panic::catch_unwind(|| schedule(seed)) {
+            Ok(sum) => {
+                all.answered += sum.answered;
+                all.by_ce += sum.by_ce;
+                all.aborted += sum.aborted;
+                all.sessions += sum.sessions;
+                all.judged += sum.judged;
+            }
+            Err(_) => bad.push(seed),
+        }
+    }
+    println!(
+        "{seeds} schedules: {} commands answered, {} of them by CEs, {} aborted, {} sessions, {} blocks judged",
+        all.answered, all.by_ce, all.aborted, all.sessions, all.judged
+    );
+    assert!(bad.is_empty(), "{} of {seeds} schedules failed: {bad:?}", bad.len());
+    // It happened what is to be tested.
+    assert!(all.by_ce > 50 * seeds && all.judged > 500 * seeds);
+    assert!(all.aborted > seeds / 2 && all.sessions > 3 * seeds);
+}

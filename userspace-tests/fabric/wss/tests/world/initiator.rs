@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An initiator as the driver is: one session of a channel or two at the SE and an answer channel at each CE, whose loss
+//! ends it as a whole; rkeys that are good until their command has ended; commands that are tried again, by a new session
+//! too. Its messages are the driver's, which also reads the answers.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{ConnId, Item, Node, World, BLOCKS, TARGET};
+use srp_target::proto::{
+    cmd::{Cmd, Direction, DirectBuf},
+    ids::{Lun, PortId},
+    login::{LoginReqRdma, LoginRsp, MultiChannel, Requested},
+    opcode,
+    rsp::Rsp,
+    sense::Sense,
+    tmf::{Function, TmfStatus, TskMgmt},
+};
+
+/// After so many milliseconds a command is aborted.
+const TIMEOUT: u64 = 20_000;
+/// After so many, its session ends. So long a login may take, too.
+const GIVE_UP: u64 = 40_000;
+/// Most blocks of a command.
+const MOST: u64 = 12;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    Read,
+    Write,
+    Flush,
+}
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+struct Op {
+    kind: Kind,
+    lba: u64,
+    values: Vec<u64>,
+    stable: bool,
+    start: u64,
+    /// The command that is out for it.
+    tag: Option<u64>,
+}
+
+/// A command that is out.
+struct Out {
+    op: u64,
+    conn: ConnId,
+    keys: Vec<u32>,
+    sent: u64,
+    /// It is to be aborted; whether somebody wants it all the same.
+    aborted: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// The next login at this time.
+    Down(u64),
+    /// Since this time.
+    LogsIn(u64),
+    Up,
+}
+
+pub struct Initiator {
+    number: usize,
+    state: State,
+    /// Connections whose login is not answered.
+    waiting: HashSet<ConnId>,
+    mains: Vec<ConnId>,
+    answers: Vec<ConnId>,
+    credits: HashMap<ConnId, i32>,
+    regions: HashMap<u32, Vec<u8>>,
+    ops: BTreeMap<u64, Op>,
+    outs: BTreeMap<u64, Out>,
+    /// Aborts that are out, by tag: the command, and the channel.
+    aborts: HashMap<u64, (u64, ConnId)>,
+    next: u64,
+    /// Channels at the SE.
+    channels: usize,
+    /// Commands with an answer, and sessions.
+    pub answered: u64,
+    pub sessions: u64,
+    /// Commands that were aborted before they were answered.
+    pub aborted: u64,
+    /// What a read got last, by block.
+    pub last: HashMap<u64, u64>,
+    /// Commands that were answered by a CE.
+    pub by_ce: u64,
+}
+
+impl Initiator {
+    pub fn new(number: usize) -> Self {
+        Self {
+            number,
+            state: State::Down(0),
+            waiting: HashSet::new(),
+            mains: Vec::new(),
+            answers: Vec::new(),
+            credits: HashMap::new(),
+            regions: HashMap::new(),
+            ops: BTreeMap::new(),
+            outs: BTreeMap::new(),
+            aborts: HashMap::new(),
+            next: (number as u64 + 1) << 40,
+            channels: 1 + number % 2,
+            answered: 0,
+            sessions: 0,
+            aborted: 0,
+            last: HashMap::new(),
+            by_ce: 0,
+        }
+    }
+
+    pub fn id(&self) -> PortId {
+        PortId([self.number as u8 + 1; 16])
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn idle(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub fn up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    pub fn pending(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// How many commands are out.
+    pub fn out(&self) -> usize {
+        self.outs.len()
+    }
+
+    pub fn reach(&self) -> usize {
+        self.answers.len()
+    }
+
+    pub fn memory(&mut self, va: u64, key: u32, len: usize) -> Option<&mut [u8]> {
+        let region = self.regions.get_mut(&key)?;
+        region.get_mut((va - 0x1000) as usize..)?.get_mut(..len)
+    }
+
+    fn requested(&self, multichannel: MultiChannel) -> Requested {
+        Requested {
+            tag: 77,
+            max_it_iu_len: 260,
+            descriptors: 12,
+            immediate: 0,
+            multichannel,
+            initiator: self.id(),
+            target: PortId(TARGET),
+        }
+    }
+}
+
+fn login(world: &mut World, n: usize, to: Node, how: MultiChannel) {
+    let request = LoginReqRdma::new(&world.initiators[n].requested(how));
+    let data = request.as_bytes().to_vec();
+    let number = world.number();
+    let id = world.connect(Node::Initiator(n), number, to, data);
+    world.initiators[n].waiting.insert(id);
+}
+
+pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
+    let to = world.conns[&id].sides[1].node;
+    let this = &mut world.initiators[n];
+    assert!(this.waiting.remove(&id));
+    let rsp = LoginRsp::parse(data).expect("a login response");
+    if to == Node::Se {
+        let how = if this.mains.is_empty() { MultiChannel::Single } else { MultiChannel::Multi };
+        let granted = rsp.check(&this.requested(how)).expect("what was asked for");
+        this.credits.insert(id, granted.req_lim as i32);
+        this.mains.push(id);
+        if this.mains.len() < this.channels {
+            login(world, n, to, MultiChannel::Multi);
+        } else {
+            for ce in 0..world.ces.len() {
+                login(world, n, Node::Ce(ce), MultiChannel::Multi);
+            }
+        }
+    } else {
+        assert_eq!(data[4..8], [0; 4], "an answer channel has no credits");
+        this.answers.push(id);
+    }
+    perhaps_up(world, n);
+}
+
+fn perhaps_up(world: &mut World, n: usize) {
+    let this = &mut world.initiators[n];
+    if !this.waiting.is_empty() || !matches!(this.state, State::LogsIn(_)) {
+        return;
+    }
+    if this.answers.is_empty() {
+        return lose(world, n);
+    }
+    this.state = State::Up;
+    this.sessions += 1;
+    let reach = this.answers.len();
+    world.note(|| format!("Initiator({n}) is up with {reach} CEs"));
+}
+
+pub fn closed(world: &mut World, n: usize, id: ConnId) {
+    let this = &mut world.initiators[n];
+    if this.waiting.remove(&id) {
+        if this.mains.len() < this.channels {
+            return lose(world, n);
+        }
+        return perhaps_up(world, n);
+    }
+    if this.mains.contains(&id) || this.answers.contains(&id) {
+        lose(world, n);
+    }
+}
+
+/// The session ends: first all of its queue pairs, then its rkeys.
+pub fn lose(world: &mut World, n: usize) {
+    world.note(|| format!("Initiator({n}) has lost its session"));
+    for (id, side) in world.sides_of(Node::Initiator(n)) {
+        world.close(id, side);
+    }
+    let wait = world.rng.below(2000);
+    let this = &mut world.initiators[n];
+    this.state = State::Down(world.now + wait);
+    this.waiting.clear();
+    this.mains.clear();
+    this.answers.clear();
+    this.credits.clear();
+    this.regions.clear();
+    this.aborts.clear();
+    // All are tried again: only an answer tells that a command is over.
+    this.outs.clear();
+    for op in this.ops.values_mut() {
+        op.tag = None;
+    }
+}
+
+pub fn tick(world: &mut World, n: usize) {
+    let now = world.now;
+    let this = &mut world.initiators[n];
+    match this.state {
+        State::Down(at) if at <= now => {
+            this.state = State::LogsIn(now);
+            return login(world, n, Node::Se, MultiChannel::Single);
+        }
+        State::LogsIn(since) if since + GIVE_UP <= now => return lose(world, n),
+        _ => {}
+    }
+    if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
+        return lose(world, n);
+    }
+    let late = |o: &Out| o.sent + TIMEOUT <= now && o.aborted.is_none();
+    let late: Vec<_> = this.outs.iter().filter(|(_, o)| late(o)).map(|(t, _)| *t).collect();
+    for tag in late {
+        abort(world, n, tag, true);
+    }
+    submit(world, n);
+}
+
+/// Wants something.
+pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stable: bool) {
+    let (clock, mut values) = (world.clock, Vec::new());
+    if kind == Kind::Write {
+        for block in lba..lba + count {
+            let value = world.initiators[n].number();
+            world.history.begins(block as usize, value, clock);
+            values.push(value);
+        }
+    } else {
+        values.resize(count as usize, 0);
+    }
+    let this = &mut world.initiators[n];
+    let number = this.number();
+    let op = Op {
+        kind,
+        lba,
+        values,
+        stable,
+        start: clock,
+        tag: None,
+    };
+    this.ops.insert(number, op);
+    submit(world, n);
+}
+
+/// Something random.
+pub fn want_any(world: &mut World, n: usize) {
+    let count = 1 + world.rng.below(MOST);
+    // Most of it in the same place, so that commands meet.
+    let span = if world.rng.one_in(3) { BLOCKS } else { 24 };
+    let lba = world.rng.below(span - count + 1);
+    let kind = match world.rng.below(20) {
+        0 => Kind::Flush,
+        1..=9 => Kind::Write,
+        _ => Kind::Read,
+    };
+    let stable = world.rng.one_in(8);
+    want(world, n, kind, lba, count, stable);
+}
+
+pub fn read_all(world: &mut World, n: usize) {
+    for lba in (0..BLOCKS).step_by(8) {
+        want(world, n, Kind::Read, lba, 8, false);
+    }
+}
+
+/// Sends commands for what is wanted, as far as there are credits. One is left for an abort.
+pub fn submit(world: &mut World, n: usize) {
+    if world.initiators[n].state != State::Up {
+        return;
+    }
+    let waiting = |o: &Op| o.tag.is_none();
+    let this = &world.initiators[n];
+    let list: Vec<_> = this.ops.iter().filter(|(_, o)| waiting(o)).map(|(id, _)| *id).collect();
+    for number in list {
+        let this = &mut world.initiators[n];
+        let free = this.mains.iter().copied().filter(|c| this.credits[c] > 1).collect::<Vec<_>>();
+        if free.is_empty() {
+            return;
+        }
+        let conn = free[world.rng.below(free.len() as u64) as usize];
+        send(world, n, number, conn);
+    }
+}
+
+fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
+    let op = world.initiators[n].ops[&number].clone();
+    let (opcode, direction) = match op.kind {
+        Kind::Read => (0x88, Direction::FromDevice),
+        Kind::Write => (0x8a, Direction::ToDevice),
+        Kind::Flush => (0x91, Direction::None),
+    };
+    let mut cdb = [0; 16];
+    cdb[0] = opcode;
+    cdb[1] = if op.stable && op.kind != Kind::Flush { 8 } else { 0 };
+    cdb[2..10].copy_from_slice(&op.lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&(op.values.len() as u32).to_be_bytes());
+    let bytes: Vec<u8> = op.values.iter().flat_map(|v| v.to_le_bytes().repeat(64)).collect();
+
+    // Buffers of any length.
+    let mut list = Vec::new();
+    let mut keys = Vec::new();
+    let mut rest = &bytes[..];
+    while direction != Direction::None && !rest.is_empty() {
+        let whole = list.len() == 3 || world.rng.one_in(2);
+        let len = if whole { rest.len() } else { 1 + world.rng.below(rest.len() as u64) as usize };
+        let (part, behind) = rest.split_at(len);
+        rest = behind;
+        let this = &mut world.initiators[n];
+        let key = this.number() as u32;
+        let gap = 16 * list.len();
+        let mut region = vec![0; gap];
+        region.extend_from_slice(part);
+        this.regions.insert(key, region);
+        list.push(DirectBuf::new(0x1000 + gap as u64, key, len as u32));
+        keys.push(key);
+    }
+    // A table that does not fit into the message is fetched.
+    let in_message = if world.rng.one_in(4) { 1 } else { list.len() };
+    let this = &mut world.initiators[n];
+    let tag = this.number();
+    let cmd = Cmd {
+        tag,
+        lun: Lun::from_int(0),
+        cdb: &cdb,
+    };
+    let mut iu = [0; 260];
+    let len = match list.len() {
+        0 => cmd.build(&mut iu),
+        1 => cmd.build_direct(&mut iu, direction, &list[0]),
+        _ => {
+            let key = this.number() as u32;
+            let table: Vec<u8> = list
+                .iter()
+                .flat_map(|d| {
+                    let all = u128::from(d.va()) << 64 | u128::from(d.key()) << 32 | u128::from(d.len());
+                    all.to_be_bytes()
+                })
+                .collect();
+            let table_buf = DirectBuf::new(0x1000 + 16 * list.len() as u64, key, table.len() as u32);
+            this.regions.insert(key, [vec![0; 16 * list.len()], table].concat());
+            keys.push(key);
+            cmd.build_indirect(&mut iu, direction, &table_buf, bytes.len() as u32, &list[..in_message])
+        }
+    };
+    let message = iu[..len.unwrap()].to_vec();
+    *this.credits.get_mut(&conn).unwrap() -= 1;
+    this.ops.get_mut(&number).unwrap().tag = Some(tag);
+    let out = Out {
+        op: number,
+        conn,
+        keys,
+        sent: world.now,
+        aborted: None,
+    };
+    this.outs.insert(tag, out);
+    world.note(|| {
+        let (kind, lba, count) = (op.kind, op.lba, op.values.len());
+        let values = if kind == Kind::Write { &op.values[..] } else { &[] };
+        format!("Initiator({n}): {tag:x} {kind:?} {lba}+{count} {values:x?}")
+    });
+    world.push(conn, 0, Item::Message(message, None));
+}
+
+/// Aborts a command; `again` if it is tried again.
+pub fn abort(world: &mut World, n: usize, tag: u64, again: bool) {
+    let this = &mut world.initiators[n];
+    let Some(out) = this.outs.get_mut(&tag) else {
+        return;
+    };
+    let conn = out.conn;
+    if out.aborted.is_some() || this.credits[&conn] < 1 {
+        return;
+    }
+    out.aborted = Some(again);
+    *this.credits.get_mut(&conn).unwrap() -= 1;
+    let number = this.number();
+    this.aborts.insert(number, (tag, conn));
+    let request = TskMgmt {
+        tag: number,
+        lun: Lun::from_int(0),
+        function: Function::AbortTask,
+        task_tag: tag,
+    };
+    let mut iu = [0; 48];
+    let len = request.build(&mut iu).unwrap();
+    world.note(|| format!("Initiator({n}): abort of {tag:x}, again {again}"));
+    world.push(conn, 0, Item::Message(iu[..len].to_vec(), None));
+}
+
+pub fn abort_any(world: &mut World, n: usize) {
+    let tags: Vec<_> = world.initiators[n].outs.keys().copied().collect();
+    if world.initiators[n].up() && !tags.is_empty() {
+        let tag = tags[world.rng.below(tags.len() as u64) as usize];
+        let again = world.rng.one_in(2);
+        abort(world, n, tag, again);
+    }
+}
+
+/// The command is no more: its rkeys are not good any more.
+fn end(world: &mut World, n: usize, tag: u64) -> Option<Out> {
+    let this = &mut world.initiators[n];
+    let out = this.outs.remove(&tag)?;
+    for key in &out.keys {
+        this.regions.remove(key);
+    }
+    if let Some(op) = this.ops.get_mut(&out.op) {
+        op.tag = None;
+    }
+    Some(out)
+}
+
+pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
+    if bytes[0] == opcode::T_LOGOUT {
+        return lose(world, n);
+    }
+    let rsp = Rsp::parse(bytes).expect("a response");
+    let (tag, credits) = (rsp.tag, rsp.req_lim_delta);
+    let this = &mut world.initiators[n];
+    if let Some((task, conn)) = this.aborts.remove(&tag) {
+        assert_eq!(conn, id, "task management is answered where it was asked for");
+        assert_eq!(rsp.tmf_status(), TmfStatus::Complete);
+        *this.credits.get_mut(&conn).unwrap() += credits;
+        let answered = !this.outs.contains_key(&task);
+        if let Some(out) = end(world, n, task) {
+            assert!(!answered);
+            world.initiators[n].aborted += 1;
+            if out.aborted == Some(false) {
+                over(world, n, out.op, false);
+            }
+        }
+        return submit(world, n);
+    }
+    let out = this.outs.get(&tag).unwrap_or_else(|| panic!("a response to what is not out: {tag:x}"));
+    let conn = out.conn;
+    let by_ce = this.answers.contains(&id);
+    assert!(by_ce || id == conn, "a response on another channel");
+    let count = this.credits.get_mut(&conn).unwrap();
+    *count += credits;
+    assert!(*count <= super::DEPTH as i32, "more credits than there are");
+    let op = this.ops[&out.op].clone();
+    let len = op.values.len() as u32 * 512;
+    let (direction, len) = match op.kind {
+        Kind::Read => (Direction::FromDevice, len),
+        Kind::Write => (Direction::ToDevice, len),
+        Kind::Flush => (Direction::None, 0),
+    };
+    let outcome = rsp.outcome(len, direction).expect("a response that fits");
+    if outcome.status != 0 {
+        let sense = Sense::parse(outcome.sense).map(|s| (s.key, s.asc, s.ascq));
+        let number = out.op;
+        world.note(|| format!("Initiator({n}): {tag:x} failed: {} {sense:x?}", outcome.status));
+        assert!(!by_ce);
+        end(world, n, tag);
+        match sense {
+            // Something to know: the command is tried again.
+            Some((6, ..)) => {}
+            Some((3, ..)) if world.bad_disk > 0 => over(world, n, number, false),
+            _ => panic!("status {}, sense {sense:x?}", outcome.status),
+        }
+        return submit(world, n);
+    }
+    assert_eq!(outcome.resid, 0);
+    // Data comes by CEs only.
+    assert!(op.kind != Kind::Read || by_ce);
+    this.by_ce += u64::from(by_ce);
+    let mut data = Vec::new();
+    if op.kind == Kind::Read {
+        // The table, if there is one, comes behind.
+        for (at, key) in out.keys.iter().enumerate() {
+            data.extend_from_slice(&this.regions[key][16 * at..]);
+        }
+        data.truncate(len as usize);
+    }
+    let number = out.op;
+    end(world, n, tag);
+    world.initiators[n].answered += 1;
+    let now = world.clock;
+    if op.kind == Kind::Read {
+        for (i, block) in data.chunks(512).enumerate() {
+            let value = u64::from_le_bytes(*block.first_chunk().unwrap());
+            let block_number = op.lba + i as u64;
+            assert!(
+                block.chunks(8).all(|c| c == value.to_le_bytes()),
+                "block {block_number} is not of one piece: {block:02x?}"
+            );
+            world.history.seen(block_number as usize, value, op.start, now);
+            world.initiators[n].last.insert(block_number, value);
+        }
+    }
+    over(world, n, number, true);
+    submit(world, n);
+}
+
+/// Nobody wants it any more.
+fn over(world: &mut World, n: usize, number: u64, good: bool) {
+    let Some(op) = world.initiators[n].ops.remove(&number) else {
+        return;
+    };
+    if op.kind == Kind::Write {
+        let now = world.clock;
+        for (i, value) in op.values.iter().enumerate() {
+            world.history.ends(op.lba as usize + i, *value, now, good);
+        }
+    }
+}
