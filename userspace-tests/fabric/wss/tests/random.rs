@@ -16,6 +16,7 @@ struct Faults {
     resets: bool,
     aborts: bool,
     bad_disk: bool,
+    slow_disk: bool,
 }
 
 fn fault(world: &mut World, faults: &Faults) {
@@ -81,6 +82,7 @@ fn schedule(seed: u64) -> Sum {
         resets: rng.one_in(2),
         aborts: rng.one_in(2),
         bad_disk: rng.one_in(6),
+        slow_disk: rng.one_in(2),
     };
     let rate = 20 + rng.below(200);
     let mut world = World::new(seed, ces, initiators);
@@ -88,18 +90,21 @@ fn schedule(seed: u64) -> Sum {
     if faults.bad_disk {
         world.bad_disk = 20;
     }
+    if faults.slow_disk {
+        world.slow_disk = 8;
+    }
     for _ in 0..40 {
         for n in 0..initiators {
             if world.initiators[n].pending() < 8 {
                 initiator::want_any(&mut world, n);
             }
         }
-        for _ in 0..40 {
+        for _ in 0..80 {
             world.step();
             if world.rng.one_in(rate) {
                 fault(&mut world, &faults);
             }
-            if world.rng.one_in(150) {
+            if world.rng.one_in(200) {
                 repair(&mut world);
             }
         }
@@ -149,6 +154,6 @@ fn schedules() {
     );
     assert!(bad.is_empty(), "{} of {seeds} schedules failed: {bad:?}", bad.len());
     // It happened what is to be tested.
-    assert!(all.by_ce > 50 * seeds && all.judged > 500 * seeds);
-    assert!(all.aborted > seeds / 2 && all.sessions > 3 * seeds);
+    assert!(all.by_ce > 40 * seeds && all.judged > 150 * seeds);
+    assert!(all.aborted > seeds / 4 && all.sessions > 2 * seeds);
 }

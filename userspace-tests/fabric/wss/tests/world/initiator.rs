@@ -10,7 +10,7 @@ use super::{ConnId, Item, Node, World, BLOCKS, TARGET};
 use srp_target::proto::{
     cmd::{Cmd, Direction, DirectBuf},
     ids::{Lun, PortId},
-    login::{LoginReqRdma, LoginRsp, MultiChannel, Requested},
+    login::{LoginError, LoginReqRdma, LoginRsp, MultiChannel, Requested},
     opcode,
     rsp::Rsp,
     sense::Sense,
@@ -175,7 +175,12 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
     let rsp = LoginRsp::parse(data).expect("a login response");
     if to == Node::Se {
         let how = if this.mains.is_empty() { MultiChannel::Single } else { MultiChannel::Multi };
-        let granted = rsp.check(&this.requested(how)).expect("what was asked for");
+        let granted = match rsp.check(&this.requested(how)) {
+            Ok(granted) => granted,
+            // The first channel has ended meanwhile.
+            Err(LoginError::NotMaintained(0)) => return lose(world, n),
+            Err(e) => panic!("{e:?}"),
+        };
         this.credits.insert(id, granted.req_lim as i32);
         this.mains.push(id);
         if this.mains.len() < this.channels {
@@ -501,7 +506,7 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         match sense {
             // Something to know: the command is tried again.
             Some((6, ..)) => {}
-            Some((3, ..)) if world.bad_disk > 0 => over(world, n, number, false),
+            Some((3, ..)) if world.disks_failed => over(world, n, number, false),
             _ => panic!("status {}, sense {sense:x?}", outcome.status),
         }
         return submit(world, n);

@@ -139,8 +139,8 @@ pub struct CeNode {
 pub struct RsNode {
     pub store: Option<rs::Store>,
     memory: HashMap<u64, Vec<u8>>,
-    /// What the file is to do, in any order.
-    pub pending: Vec<(u64, rs::Work)>,
+    /// What the file is to do, in any order, but not before this event.
+    pub pending: Vec<(u64, rs::Work, u64)>,
 }
 
 pub struct World {
@@ -160,6 +160,9 @@ pub struct World {
     pub history: History,
     /// Files that fail: one in so many operations, 0 for none.
     pub bad_disk: u64,
+    pub disks_failed: bool,
+    /// Files that take long: one in so many operations, 0 for none.
+    pub slow_disk: u64,
     /// Nothing is done by a file of this RS.
     pub stuck: BTreeSet<usize>,
     next: u64,
@@ -182,6 +185,8 @@ impl World {
             frozen: BTreeSet::new(),
             history: History::new(BLOCKS as usize),
             bad_disk: 0,
+            disks_failed: false,
+            slow_disk: 0,
             stuck: BTreeSet::new(),
             next: 1,
             trace: Vec::new(),
@@ -296,7 +301,7 @@ impl World {
             Node::Rs(n) => {
                 self.rss[n].store = None;
                 // What the file was doing it has done as far as it got.
-                for (op, work) in std::mem::take(&mut self.rss[n].pending) {
+                for (op, work, _) in std::mem::take(&mut self.rss[n].pending) {
                     let blocks = match work {
                         rs::Work::Write { blocks, .. } => self.rng.below(u64::from(blocks) + 1),
                         _ => 0,
@@ -611,10 +616,14 @@ impl World {
     }
 
     fn file(&mut self, n: usize) {
-        let which = self.rng.below(self.rss[n].pending.len() as u64) as usize;
-        let (op, work) = self.rss[n].pending.swap_remove(which);
+        let clock = self.clock;
+        let ready = |(_, (_, _, at)): &(usize, &(u64, rs::Work, u64))| *at <= clock;
+        let all: Vec<_> = self.rss[n].pending.iter().enumerate().filter(ready).map(|(i, _)| i).collect();
+        let which = self.rng.below(all.len() as u64) as usize;
+        let (op, work, _) = self.rss[n].pending.swap_remove(all[which]);
         self.note(|| format!("Rs({n}): {work:?}"));
         let bad = self.bad_disk > 0 && self.rng.one_in(self.bad_disk);
+        self.disks_failed |= bad;
         let (blocks, status) = match work {
             rs::Work::Write { blocks, .. } if bad => {
                 (self.rng.below(u64::from(blocks) + 1) as u32, Status::WriteError)
@@ -682,7 +691,7 @@ impl World {
         }
         for (n, rs) in self.rss.iter().enumerate() {
             let works = !self.frozen.contains(&Node::Rs(n)) && !self.stuck.contains(&n);
-            if !rs.pending.is_empty() && works {
+            if rs.pending.iter().any(|(_, _, at)| *at <= self.clock) && works {
                 events.push(Event::File(n));
             }
         }
@@ -702,7 +711,7 @@ impl World {
     pub fn step(&mut self) {
         self.clock += 1;
         let events = self.enabled();
-        if events.is_empty() || self.rng.one_in(40) {
+        if events.is_empty() || self.rng.one_in(12) {
             let ms = 20 + self.rng.below(300);
             return self.tick(ms);
         }
@@ -953,7 +962,13 @@ impl World {
                             self.push(id, side, Item::Write(list, Some(Token::Pushed(op))));
                         }
                     }
-                    rs::Action::Execute { op, work } => self.rss[n].pending.push((op, work)),
+                    rs::Action::Execute { op, work } => {
+                        let mut at = self.clock;
+                        if self.slow_disk > 0 && self.rng.one_in(self.slow_disk) {
+                            at += self.rng.below(2000);
+                        }
+                        self.rss[n].pending.push((op, work, at));
+                    }
                     rs::Action::Forget { op } => {
                         self.rss[n].memory.remove(&op);
                     }
@@ -970,6 +985,10 @@ impl World {
         self.frozen.clear();
         self.stuck.clear();
         self.bad_disk = 0;
+        self.slow_disk = 0;
+        for (_, _, at) in self.rss.iter_mut().flat_map(|rs| &mut rs.pending) {
+            *at = 0;
+        }
         for node in self.roles() {
             self.start(node);
         }
