@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* As in lib.rs. */
-enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_OTHER };
+enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_OTHER };
 struct cm_event {
 	struct rdma_cm_id *id;
 	uint32_t what;
@@ -84,6 +84,48 @@ struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *ad
 	return id;
 }
 
+/* An identifier whose address is looked up; CM_ADDRESS follows. */
+struct rdma_cm_id *shim_resolve(struct rdma_event_channel *events, const char *address, const char *port, int ms)
+{
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *info;
+	struct rdma_cm_id *id;
+	int error;
+
+	if (rdma_getaddrinfo(address, port, &hints, &info)) {
+		errno = EADDRNOTAVAIL;
+		return NULL;
+	}
+	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP)) {
+		id = NULL;
+	} else if (rdma_resolve_addr(id, info->ai_src_addr, info->ai_dst_addr, ms)) {
+		error = errno;
+		rdma_destroy_id(id);
+		id = NULL;
+		errno = error;
+	}
+	error = errno;
+	rdma_freeaddrinfo(info);
+	errno = error;
+	return id;
+}
+
+/* Its route is looked up; CM_ROUTE follows. */
+int shim_route(struct rdma_cm_id *id, int ms)
+{
+	return result(rdma_resolve_route(id, ms));
+}
+
+/* The other side may read from memory here, as much at once as the device can serve. */
+int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+	struct rdma_conn_param param = {
+		.private_data = data, .private_data_len = len, .responder_resources = RDMA_MAX_RESP_RES,
+		.retry_count = 7, .rnr_retry_count = 7,
+	};
+
+	return result(rdma_connect(id, &param));
+}
+
 /* The next event, copied. -EAGAIN without one. */
 int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 {
@@ -106,6 +148,14 @@ int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 	case RDMA_CM_EVENT_ESTABLISHED:
 		out->what = CM_ESTABLISHED;
 		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		out->what = CM_ADDRESS;
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		out->what = CM_ROUTE;
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
@@ -194,14 +244,24 @@ int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 	return 0;
 }
 
-struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len)
+/* `remote`: the other sides of connections may read and write it. */
+struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len, int remote)
 {
-	return ibv_reg_mr(pd, memory, len, IBV_ACCESS_LOCAL_WRITE);
+	int access = IBV_ACCESS_LOCAL_WRITE;
+
+	if (remote)
+		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	return ibv_reg_mr(pd, memory, len, access);
 }
 
 uint32_t shim_lkey(struct ibv_mr *mr)
 {
 	return mr->lkey;
+}
+
+uint32_t shim_rkey(struct ibv_mr *mr)
+{
+	return mr->rkey;
 }
 
 void shim_deregister(struct ibv_mr *mr)

@@ -3,7 +3,8 @@
 //! An SRP target that exports files and block devices.
 //!
 //! [`wire`] reads and writes messages, [`scsi`] carries out commands on a [`disk`], [`target`] has sessions, tasks and
-//! credits. None of them knows RDMA: [`target`] tells what is to be done by [`target::Action`]. [`fabric`] does it.
+//! credits. None of them knows RDMA: [`target`] tells what is to be done by [`target::Action`]. [`fabric`] does it, on
+//! the connections of a [`hub`].
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
@@ -15,6 +16,7 @@ pub mod srp {
 
 pub mod disk;
 pub mod fabric;
+pub mod hub;
 pub mod options;
 pub mod scsi;
 pub mod sense;

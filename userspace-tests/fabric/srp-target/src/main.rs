@@ -26,12 +26,7 @@ fn run(options: &Options) -> io::Result<()> {
         channels: options.channels,
     };
     let target = Target::new(settings, units.clone());
-    let (address, port) = (
-        options.listen.ip().to_string(),
-        options.listen.port().to_string(),
-    );
-    let mut fabric = Fabric::new(target, &address, &port, options.threads)
-        .map_err(|e| io::Error::other(format!("{}: {e}", options.listen)))?;
+    let mut fabric = Fabric::new(target, options.listen, options.threads)?;
     println!("listens at {}", options.listen);
     fabric.run(&stop)?;
     drop(fabric);

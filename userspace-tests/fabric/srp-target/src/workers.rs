@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads that execute commands, as the file may take its time.
+//! Threads that do what may take its time, as a file does.
 
 use std::{
     io::{self, Read, Write},
@@ -17,21 +17,25 @@ use std::{
 
 use crate::target::{Buffer, Done, TaskId, Work};
 
-struct Job<B> {
-    task: TaskId,
-    work: Work<B>,
-    into: Option<B>,
+/// A command for [`execute`].
+pub struct Job<B> {
+    /// Which.
+    pub task: TaskId,
+    /// It.
+    pub work: Work<B>,
+    /// Room for all of its DATA-IN.
+    pub into: Option<B>,
 }
 
 /// Threads with work. Dropped, it waits for them.
-pub struct Workers<B> {
-    jobs: Option<Sender<Job<B>>>,
-    done: Receiver<(TaskId, Done<B>)>,
+pub struct Workers<J, R> {
+    jobs: Option<Sender<J>>,
+    done: Receiver<R>,
     woken: UnixStream,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl<B> Drop for Workers<B> {
+impl<J, R> Drop for Workers<J, R> {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
@@ -41,8 +45,13 @@ impl<B> Drop for Workers<B> {
     }
 }
 
-/// Executes a command. `into` has room for all of its DATA-IN.
-pub fn execute<B: Buffer>(work: Work<B>, mut into: Option<B>) -> Done<B> {
+/// Executes a command.
+pub fn execute<B: Buffer>(job: Job<B>) -> (TaskId, Done<B>) {
+    let Job {
+        task,
+        work,
+        mut into,
+    } = job;
     let empty: (&[u8], &mut [u8]) = (&[], &mut []);
     let len = work.command.data_out() as usize;
     let out = match &work.out {
@@ -54,17 +63,18 @@ pub fn execute<B: Buffer>(work: Work<B>, mut into: Option<B>) -> Done<B> {
         None => empty.1,
     };
     let result = work.command.execute(work.unit.as_deref(), out, room);
-    Done {
+    let done = Done {
         result,
         out: work.out,
         into,
-    }
+    };
+    (task, done)
 }
 
-impl<B: Buffer + Send + 'static> Workers<B> {
-    /// So many threads without work.
-    pub fn new(count: usize) -> io::Result<Self> {
-        let (jobs, queue) = channel::<Job<B>>();
+impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
+    /// So many threads that do this, without work.
+    pub fn new(count: usize, work: impl Fn(J) -> R + Clone + Send + 'static) -> io::Result<Self> {
+        let (jobs, queue) = channel::<J>();
         let (results, done) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let (woken, wake) = UnixStream::pair()?;
@@ -72,15 +82,12 @@ impl<B: Buffer + Send + 'static> Workers<B> {
         wake.set_nonblocking(true)?;
         let mut threads = Vec::new();
         for _ in 0..count {
-            let (queue, results) = (Arc::clone(&queue), results.clone());
+            let (queue, results, work) = (Arc::clone(&queue), results.clone(), work.clone());
             let mut wake = wake.try_clone()?;
             threads.push(thread::spawn(move || loop {
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(job) = next else { return };
-                if results
-                    .send((job.task, execute(job.work, job.into)))
-                    .is_err()
-                {
+                if results.send(work(job)).is_err() {
                     return;
                 }
                 // If it is full, it is awake.
@@ -95,21 +102,21 @@ impl<B: Buffer + Send + 'static> Workers<B> {
         })
     }
 
-    /// Has a command executed.
-    pub fn execute(&self, task: TaskId, work: Work<B>, into: Option<B>) {
+    /// Has something done.
+    pub fn give(&self, job: J) {
         if let Some(jobs) = &self.jobs {
             // The threads end with `self` only.
-            let _ = jobs.send(Job { task, work, into });
+            let _ = jobs.send(job);
         }
     }
 
-    /// Can be read when a command has been executed.
+    /// Can be read when something has been done.
     pub fn fd(&self) -> RawFd {
         self.woken.as_raw_fd()
     }
 
-    /// What has been executed.
-    pub fn done(&mut self) -> Vec<(TaskId, Done<B>)> {
+    /// What has been done.
+    pub fn done(&mut self) -> Vec<R> {
         let mut bytes = [0; 256];
         while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
         self.done.try_iter().collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that arrive, by RDMA/CM.
+//! Connections that arrive and those that we make, by RDMA/CM.
 
 use std::{ffi::CString, io, os::fd::RawFd, ptr::NonNull, sync::Arc};
 
@@ -42,6 +42,10 @@ pub enum CmEvent {
     Established(Key),
     /// There is no connection, or there will be none.
     Ended(Key),
+    /// The address of an [`Outgoing`] is known: call [`Outgoing::route`].
+    Address(Key),
+    /// Its route is known: call [`crate::Connection::connect`].
+    Route(Key),
 }
 
 impl Events {
@@ -87,6 +91,8 @@ impl Events {
                 }),
                 (1, _) => CmEvent::Established(key),
                 (2, _) => CmEvent::Ended(key),
+                (3, _) => CmEvent::Address(key),
+                (4, _) => CmEvent::Route(key),
                 _ => continue,
             }));
         }
@@ -106,6 +112,18 @@ impl Id {
 
     pub(crate) fn key(&self) -> Key {
         Key::of(self.as_ptr())
+    }
+
+    fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+        // SAFETY: The identifier is ours.
+        let context = NonNull::new(unsafe { ffi::shim_device(self.as_ptr()) });
+        let context = context.ok_or(io::ErrorKind::NotFound)?;
+        if let Some(device) = known.iter().find(|d| d.0.context == context) {
+            return Ok(device.clone());
+        }
+        let device = Device::new(context)?;
+        known.push(device.clone());
+        Ok(device)
     }
 }
 
@@ -167,14 +185,48 @@ impl Incoming {
 
     /// The device that it arrived at, one of `known` or a new one, which is added.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+        self.id.device(known)
+    }
+}
+
+/// How long the network is asked for an address or a route, in milliseconds.
+const RESOLVE: i32 = 2000;
+
+/// A connection that we want. Its address is looked up, then its route, then it is made.
+pub struct Outgoing {
+    pub(crate) id: Id,
+}
+
+impl Outgoing {
+    /// Begins to look up an address and TCP port (a number). [`CmEvent::Address`] or [`CmEvent::Ended`] follows.
+    pub fn new(events: &Events, address: &str, port: &str) -> io::Result<Self> {
+        let address = CString::new(address)?;
+        let port = CString::new(port)?;
+        let (channel, address, port) = (events.0 .0.as_ptr(), address.as_ptr(), port.as_ptr());
+        // SAFETY: The channel lives as long as `events`, both strings until the call returns.
+        let id = made(unsafe { ffi::shim_resolve(channel, address, port, RESOLVE) })?;
+        Ok(Self {
+            id: Id {
+                id,
+                _events: events.clone(),
+            },
+        })
+    }
+
+    /// Its name in later events.
+    pub fn key(&self) -> Key {
+        self.id.key()
+    }
+
+    /// Begins to look up the route. [`CmEvent::Route`] or [`CmEvent::Ended`] follows.
+    pub fn route(&self) -> io::Result<()> {
         // SAFETY: The identifier is ours.
-        let context = NonNull::new(unsafe { ffi::shim_device(self.id.as_ptr()) });
-        let context = context.ok_or(io::ErrorKind::NotFound)?;
-        if let Some(device) = known.iter().find(|d| d.0.context == context) {
-            return Ok(device.clone());
-        }
-        let device = Device::new(context)?;
-        known.push(device.clone());
-        Ok(device)
+        check(unsafe { ffi::shim_route(self.id.as_ptr(), RESOLVE) })?;
+        Ok(())
+    }
+
+    /// The device that its route goes through, one of `known` or a new one, which is added.
+    pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+        self.id.device(known)
     }
 }

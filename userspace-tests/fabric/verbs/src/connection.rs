@@ -4,16 +4,17 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    ffi::CStr,
+    ffi::{c_void, CStr},
     io,
     ptr::NonNull,
+    sync::Arc,
 };
 
 use crate::{
     check,
-    cm::{Id, Incoming, Key},
+    cm::{Id, Incoming, Key, Outgoing},
     ffi, made,
-    memory::{Buffer, Device},
+    memory::{Buffer, Device, Mapped},
 };
 
 /// Work requests that may be in the send queue at once. What is more waits here.
@@ -58,20 +59,60 @@ pub enum Completion {
     Done {
         /// As it was queued with.
         token: u64,
-        /// As it was queued with.
-        buffer: Buffer,
+        /// As it was queued with; `None` for bytes of an arena.
+        buffer: Option<Buffer>,
     },
     /// The connection is broken, and why; nothing else will be done.
     Failed(String),
 }
 
+/// Where bytes are.
+enum Memory {
+    Buffer(Buffer),
+    Arena(Arc<Mapped>),
+}
+
+impl Memory {
+    fn part(&mut self, at: usize, len: usize) -> io::Result<*mut c_void> {
+        match self {
+            Self::Buffer(buffer) => buffer.part(at, len),
+            Self::Arena(arena) => arena.part(at, len),
+        }
+    }
+
+    fn lkey(&self) -> u32 {
+        match self {
+            Self::Buffer(buffer) => buffer.lkey(),
+            Self::Arena(arena) => arena.lkey(),
+        }
+    }
+}
+
 struct Work {
     token: u64,
     op: Op,
-    buffer: Buffer,
-    pieces: VecDeque<Piece>,
-    at: usize,
+    memory: Memory,
+    /// With the place of each in the memory.
+    pieces: VecDeque<(usize, Piece)>,
     posted: u32,
+}
+
+/// Cuts pieces to what all devices can do.
+fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<(usize, Piece)>> {
+    let mut list = VecDeque::new();
+    for (mut at, mut piece) in pieces {
+        while piece.len > 0 {
+            let len = piece.len.min(MOST);
+            list.push_back((at, Piece { len, ..piece }));
+            piece.len -= len;
+            piece.va = piece.va.wrapping_add(len.into());
+            at += len as usize;
+        }
+    }
+    if list.is_empty() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(list)
 }
 
 /// A connection. What is queued is done in its order.
@@ -110,22 +151,47 @@ impl Connection {
         buffers: Vec<Buffer>,
         data: &[u8],
     ) -> io::Result<Self> {
+        let depth = incoming.depth.min(16);
+        let this = Self::new(incoming.id, device, token, buffers)?;
+        let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: The identifier is ours, and the data has this length.
+        check(unsafe { ffi::shim_accept(this.id.as_ptr(), data.as_ptr().cast(), len, depth) })?;
+        Ok(this)
+    }
+
+    /// Makes a connection whose route is known, with this private data of at most 56 bytes.
+    /// [`crate::CmEvent::Established`] or [`crate::CmEvent::Ended`] follows; before the first nothing may be queued.
+    pub fn connect(
+        outgoing: Outgoing,
+        device: &Device,
+        token: u64,
+        buffers: Vec<Buffer>,
+        data: &[u8],
+    ) -> io::Result<Self> {
+        let this = Self::new(outgoing.id, device, token, buffers)?;
+        let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: As for `accept`.
+        check(unsafe { ffi::shim_connect(this.id.as_ptr(), data.as_ptr().cast(), len) })?;
+        Ok(this)
+    }
+
+    /// A queue pair on an identifier, with its buffers posted.
+    fn new(id: Id, device: &Device, token: u64, buffers: Vec<Buffer>) -> io::Result<Self> {
         let count = buffers.len() as u32;
         let (context, wakeups) = (device.0.context.as_ptr(), device.0.wakeups.as_ptr());
         let entries = (SENDS + count) as i32;
         // SAFETY: The device lives as long as the connection, which keeps it.
         let cq = made(unsafe { ffi::shim_cq(context, wakeups, entries, token) })?;
-        let (id, pd) = (incoming.id.as_ptr(), device.0.pd.as_ptr());
+        let pd = device.0.pd.as_ptr();
         // SAFETY: All are alive.
-        let result = check(unsafe { ffi::shim_qp(id, pd, cq.as_ptr(), SENDS, count) });
+        let result = check(unsafe { ffi::shim_qp(id.as_ptr(), pd, cq.as_ptr(), SENDS, count) });
         if let Err(e) = result {
             // SAFETY: It was made above, for nobody.
             unsafe { ffi::shim_cq_free(cq.as_ptr()) };
             return Err(e);
         }
-        let depth = incoming.depth.min(16);
         let mut this = Self {
-            id: incoming.id,
+            id,
             cq,
             works: HashMap::new(),
             waiting: VecDeque::new(),
@@ -138,9 +204,6 @@ impl Connection {
         for buffer in buffers {
             this.receive(buffer)?;
         }
-        let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: The identifier is ours, and the data has this length.
-        check(unsafe { ffi::shim_accept(this.id.as_ptr(), data.as_ptr().cast(), len, depth) })?;
         Ok(this)
     }
 
@@ -178,24 +241,40 @@ impl Connection {
         buffer: Buffer,
         pieces: impl IntoIterator<Item = Piece>,
     ) -> io::Result<()> {
-        let mut list = VecDeque::new();
-        for mut piece in pieces {
-            while piece.len > 0 {
-                let len = piece.len.min(MOST);
-                list.push_back(Piece { len, ..piece });
-                piece.len -= len;
-                piece.va = piece.va.wrapping_add(len.into());
-            }
-        }
-        if list.is_empty() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        let mut at = 0;
+        let placed = pieces.into_iter().map(|piece| {
+            let start = at;
+            at += piece.len as usize;
+            (start, piece)
+        });
+        let pieces = cut(placed)?;
+        self.add(token, op, Memory::Buffer(buffer), pieces)
+    }
+
+    /// Queues something that is to be done with bytes of an arena: pieces, with the place of each in it. They must stay as
+    /// they are until it is done, or the connection is gone. Otherwise as [`Connection::queue`].
+    pub fn queue_arena(
+        &mut self,
+        token: u64,
+        op: Op,
+        arena: Arc<Mapped>,
+        pieces: impl IntoIterator<Item = (usize, Piece)>,
+    ) -> io::Result<()> {
+        self.add(token, op, Memory::Arena(arena), cut(pieces)?)
+    }
+
+    fn add(
+        &mut self,
+        token: u64,
+        op: Op,
+        memory: Memory,
+        pieces: VecDeque<(usize, Piece)>,
+    ) -> io::Result<()> {
         let work = Work {
             token,
             op,
-            buffer,
-            pieces: list,
-            at: 0,
+            memory,
+            pieces,
             posted: 0,
         };
         self.works.insert(self.next, work);
@@ -210,18 +289,17 @@ impl Connection {
                 self.waiting.pop_front();
                 continue;
             };
-            while let Some(piece) = work.pieces.front() {
+            while let Some((at, piece)) = work.pieces.front() {
                 if self.posted == SENDS {
                     return Ok(());
                 }
-                let memory = work.buffer.part(work.at, piece.len as usize)?;
-                let (id, op, lkey) = (self.id.as_ptr(), work.op as i32, work.buffer.lkey());
-                // SAFETY: The queue pair is ours; the memory is that of a buffer that stays here until all of it is
-                // completed.
+                let memory = work.memory.part(*at, piece.len as usize)?;
+                let (id, op, lkey) = (self.id.as_ptr(), work.op as i32, work.memory.lkey());
+                // SAFETY: The queue pair is ours; the memory is that of a buffer or an arena that stays here until all of
+                // it is completed.
                 check(unsafe {
                     ffi::shim_send(id, number, op, memory, piece.len, lkey, piece.va, piece.key)
                 })?;
-                work.at += piece.len as usize;
                 work.posted += 1;
                 self.posted += 1;
                 work.pieces.pop_front();
@@ -287,7 +365,10 @@ impl Connection {
         }
         work.map(|work| Completion::Done {
             token: work.token,
-            buffer: work.buffer,
+            buffer: match work.memory {
+                Memory::Buffer(buffer) => Some(buffer),
+                Memory::Arena(_) => None,
+            },
         })
     }
 }

@@ -41,6 +41,14 @@ extern "C" {
         port: *const c_char,
         backlog: c_int,
     ) -> *mut CmId;
+    pub(crate) fn shim_resolve(
+        events: *mut EventChannel,
+        address: *const c_char,
+        port: *const c_char,
+        ms: c_int,
+    ) -> *mut CmId;
+    pub(crate) fn shim_route(id: *mut CmId, ms: c_int) -> c_int;
+    pub(crate) fn shim_connect(id: *mut CmId, data: *const c_void, len: u8) -> c_int;
     pub(crate) fn shim_next(events: *mut EventChannel, out: *mut CmEvent) -> c_int;
     pub(crate) fn shim_device(id: *mut CmId) -> *mut Context;
     pub(crate) fn shim_accept(id: *mut CmId, data: *const c_void, len: u8, depth: u8) -> c_int;
@@ -53,8 +61,14 @@ extern "C" {
     pub(crate) fn shim_wakeups_fd(wakeups: *mut CompChannel) -> c_int;
     pub(crate) fn shim_wakeups_free(wakeups: *mut CompChannel);
     pub(crate) fn shim_wakeup(wakeups: *mut CompChannel, token: *mut u64) -> c_int;
-    pub(crate) fn shim_register(pd: *mut Pd, memory: *mut c_void, len: usize) -> *mut Mr;
+    pub(crate) fn shim_register(
+        pd: *mut Pd,
+        memory: *mut c_void,
+        len: usize,
+        remote: c_int,
+    ) -> *mut Mr;
     pub(crate) fn shim_lkey(mr: *mut Mr) -> u32;
+    pub(crate) fn shim_rkey(mr: *mut Mr) -> u32;
     pub(crate) fn shim_deregister(mr: *mut Mr);
     pub(crate) fn shim_cq(
         device: *mut Context,

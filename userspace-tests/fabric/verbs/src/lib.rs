@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Verbs and RDMA/CM of rdma-core for a target, and the few calls of the system that the standard library lacks, all
+//! Verbs and RDMA/CM of rdma-core for targets and for what talks to them, and the few calls of the system that the standard library lacks, all
 //! safe to use.
 //!
 //! Memory that a device may reach is a [`Buffer`]. Who posts it gives it away, and gets it back with its completion, so
-//! nobody looks at memory that the device writes. No call waits but [`os::wait`].
+//! nobody looks at memory that the device writes. What others may reach at any time is an [`Arena`], which is copied only.
+//! No call waits but [`os::wait`].
 
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, unreachable_pub)]
 #![deny(
@@ -18,9 +19,9 @@ mod ffi;
 mod memory;
 pub mod os;
 
-pub use cm::{CmEvent, Events, Incoming, Key, Listener};
+pub use cm::{CmEvent, Events, Incoming, Key, Listener, Outgoing};
 pub use connection::{Completion, Connection, Op, Piece};
-pub use memory::{Buffer, Device};
+pub use memory::{Arena, Buffer, Device, Mapped};
 
 use std::io;
 

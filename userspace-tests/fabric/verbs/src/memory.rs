@@ -89,7 +89,7 @@ impl Device {
         let memory = NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?;
         let pd = self.0.pd.as_ptr();
         // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
-        let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size()) };
+        let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size(), 0) };
         let Some(mr) = NonNull::new(mr) else {
             let error = io::Error::last_os_error();
             // SAFETY: It was allocated above with this layout.
@@ -180,5 +180,119 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: As for `deref`.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
+    }
+}
+
+struct Bytes {
+    memory: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: Its bytes are copied only, never borrowed.
+unsafe impl Send for Bytes {}
+// SAFETY: As above.
+unsafe impl Sync for Bytes {}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: It was allocated with this layout, and whoever has registered it has kept a clone.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory that the other sides of connections may reach at any time. Nobody borrows it: who wants bytes of it copies
+/// them, and gets nonsense if somebody else writes there meanwhile.
+#[derive(Clone)]
+pub struct Arena(Arc<Bytes>);
+
+impl Arena {
+    /// So many bytes, zeroed.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let layout = Layout::from_size_align(len, 4096).ok().filter(|l| l.size() > 0);
+        let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: The layout has a size.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self(Arc::new(Bytes { memory, layout })))
+    }
+
+    /// The address of a part of it.
+    fn part(&self, at: usize, len: usize) -> io::Result<*mut u8> {
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.0.layout.size()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: It is inside of the allocation.
+        Ok(unsafe { self.0.memory.as_ptr().add(at) })
+    }
+
+    /// Copies bytes inside of it. Fails if they are not all there.
+    pub fn copy(&self, from: usize, to: usize, len: usize) -> io::Result<()> {
+        let (from, to) = (self.part(from, len)?, self.part(to, len)?);
+        // SAFETY: Both are inside of the allocation, which lives as long as `self`; nobody borrows it.
+        unsafe { std::ptr::copy(from, to, len) };
+        Ok(())
+    }
+}
+
+/// An arena that a device knows.
+pub struct Mapped {
+    arena: Arena,
+    mr: NonNull<ffi::Mr>,
+    lkey: u32,
+    rkey: u32,
+    _device: Device,
+}
+
+// SAFETY: Verbs may be called from any thread.
+unsafe impl Send for Mapped {}
+// SAFETY: As above.
+unsafe impl Sync for Mapped {}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: It was made by `shim_register`; connections that use it keep a clone.
+        unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
+    }
+}
+
+impl Mapped {
+    /// Its address for the other side.
+    pub fn va(&self) -> u64 {
+        self.arena.0.memory.as_ptr() as u64
+    }
+
+    /// Its rkey.
+    pub fn key(&self) -> u32 {
+        self.rkey
+    }
+
+    pub(crate) fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// The address of a part of it, for a work request.
+    pub(crate) fn part(&self, at: usize, len: usize) -> io::Result<*mut c_void> {
+        Ok(self.arena.part(at, len)?.cast())
+    }
+}
+
+impl Device {
+    /// Registers an arena, for all connections of this device.
+    pub fn map(&self, arena: &Arena) -> io::Result<Arc<Mapped>> {
+        let (memory, len) = (arena.0.memory.as_ptr().cast(), arena.0.layout.size());
+        // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
+        let mr = made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, 1) })?;
+        // SAFETY: The region was made above.
+        let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
+        // SAFETY: As above.
+        let rkey = unsafe { ffi::shim_rkey(mr.as_ptr()) };
+        Ok(Arc::new(Mapped {
+            arena: arena.clone(),
+            mr,
+            lkey,
+            rkey,
+            _device: self.clone(),
+        }))
     }
 }

@@ -312,6 +312,11 @@ impl Engine {
         self.se.up() && self.stores.iter().all(Link::up)
     }
 
+    /// The epoch that the SE has given, 0 for none.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Reads that found all of their lines in the arena, and those that did not.
     pub fn hits(&self) -> [u64; 2] {
         self.hits

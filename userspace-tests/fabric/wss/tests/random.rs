@@ -4,7 +4,7 @@
 
 mod world;
 
-use world::{initiator, World};
+use world::{initiator, Node, World};
 
 /// What can go wrong in a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,10 @@ fn fault(world: &mut World, faults: &Faults) {
     let node = roles[world.rng.below(roles.len() as u64) as usize];
     let initiators = world.initiators.len() as u64;
     let n = world.rng.below(initiators) as usize;
-    match world.rng.below(7) {
+    // CEs are what all the others have to guard against.
+    let ce = Node::Ce(world.rng.below(world.ces.len() as u64) as usize);
+    match world.rng.below(8) {
+        7 if faults.kills && world.alive(ce) => world.kill(ce),
         0 if faults.kills && world.alive(node) => world.kill(node),
         1 if faults.freezes => {
             if !world.frozen.remove(&node) && world.alive(node) {
@@ -87,12 +90,14 @@ fn schedule(seed: u64) -> Sum {
     let rate = 20 + rng.below(200);
     let mut world = World::new(seed, ces, initiators);
     world.until("all are logged in", 60_000, |w| w.initiators.iter().all(|i| i.up()));
+    world.pace = 12;
     if faults.bad_disk {
         world.bad_disk = 20;
     }
     if faults.slow_disk {
-        world.slow_disk = 8;
+        world.slow_disk = 4;
     }
+    world.span = [12, 16, 24, 64][world.rng.below(4) as usize];
     for _ in 0..40 {
         for n in 0..initiators {
             if world.initiators[n].pending() < 8 {
@@ -154,6 +159,6 @@ fn schedules() {
     );
     assert!(bad.is_empty(), "{} of {seeds} schedules failed: {bad:?}", bad.len());
     // It happened what is to be tested.
-    assert!(all.by_ce > 40 * seeds && all.judged > 150 * seeds);
+    assert!(all.by_ce > 25 * seeds && all.judged > 100 * seeds);
     assert!(all.aborted > seeds / 4 && all.sessions > 2 * seeds);
 }

@@ -27,7 +27,7 @@ use srp_target::{
     },
     scsi::Unit,
     target::{Action, ChannelId, Remote, Settings, Target, TaskId, Work},
-    workers::execute,
+    workers::{execute, Job},
 };
 
 pub const TARGET: PortId = PortId([7; 16]);
@@ -227,7 +227,8 @@ impl Rig {
 
     fn execute(&mut self, task: TaskId, work: Work<Vec<u8>>) {
         let into = (work.into > 0).then(|| vec![0; work.into]);
-        self.target.executed(task, execute(work, into));
+        let (task, done) = execute(Job { task, work, into });
+        self.target.executed(task, done);
     }
 
     /// All that was held goes on.

@@ -21,6 +21,8 @@ use srp_target::proto::{
 const TIMEOUT: u64 = 20_000;
 /// After so many, its session ends. So long a login may take, too.
 const GIVE_UP: u64 = 40_000;
+/// So long a CE may take.
+const ANSWERS: u64 = 5000;
 /// Most blocks of a command.
 const MOST: u64 = 12;
 
@@ -147,6 +149,11 @@ impl Initiator {
         region.get_mut((va - 0x1000) as usize..)?.get_mut(..len)
     }
 
+    /// No rkey is good any more.
+    pub fn invalidate(&mut self) {
+        self.regions.clear();
+    }
+
     fn requested(&self, multichannel: MultiChannel) -> Requested {
         Requested {
             tag: 77,
@@ -255,6 +262,13 @@ pub fn tick(world: &mut World, n: usize) {
             return login(world, n, Node::Se, MultiChannel::Single);
         }
         State::LogsIn(since) if since + GIVE_UP <= now => return lose(world, n),
+        State::LogsIn(since) if since + ANSWERS <= now && this.mains.len() == this.channels => {
+            // It goes without those.
+            for id in std::mem::take(&mut this.waiting) {
+                world.close(id, 0);
+            }
+            return perhaps_up(world, n);
+        }
         _ => {}
     }
     if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
@@ -298,7 +312,7 @@ pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stabl
 pub fn want_any(world: &mut World, n: usize) {
     let count = 1 + world.rng.below(MOST);
     // Most of it in the same place, so that commands meet.
-    let span = if world.rng.one_in(3) { BLOCKS } else { 24 };
+    let span = if world.rng.one_in(3) { BLOCKS } else { world.span };
     let lba = world.rng.below(span - count + 1);
     let kind = match world.rng.below(20) {
         0 => Kind::Flush,

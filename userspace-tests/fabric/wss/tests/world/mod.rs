@@ -161,6 +161,10 @@ pub struct World {
     /// Files that fail: one in so many operations, 0 for none.
     pub bad_disk: u64,
     pub disks_failed: bool,
+    /// Time goes on once in so many events.
+    pub pace: u64,
+    /// Blocks that most commands are about.
+    pub span: u64,
     /// Files that take long: one in so many operations, 0 for none.
     pub slow_disk: u64,
     /// Nothing is done by a file of this RS.
@@ -186,6 +190,8 @@ impl World {
             history: History::new(BLOCKS as usize),
             bad_disk: 0,
             disks_failed: false,
+            pace: 60,
+            span: 24,
             slow_disk: 0,
             stuck: BTreeSet::new(),
             next: 1,
@@ -711,7 +717,7 @@ impl World {
     pub fn step(&mut self) {
         self.clock += 1;
         let events = self.enabled();
-        if events.is_empty() || self.rng.one_in(12) {
+        if events.is_empty() || self.rng.one_in(self.pace) {
             let ms = 20 + self.rng.below(300);
             return self.tick(ms);
         }
@@ -740,6 +746,23 @@ impl World {
         for (id, side) in self.between(from, to) {
             self.conns.get_mut(&id).unwrap().held[side] = true;
         }
+    }
+
+    pub fn hold_side(&mut self, id: ConnId, side: usize, held: bool) {
+        self.conns.get_mut(&id).unwrap().held[side] = held;
+    }
+
+    /// What is on its way from a side.
+    pub fn queue(&self, id: ConnId, side: usize) -> impl Iterator<Item = &Item> {
+        self.conns[&id].queues[side].iter()
+    }
+
+    /// A completion of what has been fetched is on its way to a node.
+    pub fn completes(&self, node: Node) -> bool {
+        self.sides_of(node).iter().any(|(id, side)| {
+            let mut all = self.conns[id].completions[*side].iter();
+            all.any(|(token, _)| matches!(token, Token::Fetched(_)))
+        })
     }
 
     pub fn release(&mut self) {
@@ -836,7 +859,7 @@ impl World {
             }
             Execute { task, work } => {
                 let into = (work.into > 0).then(|| vec![0; work.into]);
-                let done = workers::execute(work, into);
+                let (task, done) = workers::execute(workers::Job { task, work, into });
                 self.se.as_mut().unwrap().executed(task, done);
             }
             Answer {
@@ -965,7 +988,7 @@ impl World {
                     rs::Action::Execute { op, work } => {
                         let mut at = self.clock;
                         if self.slow_disk > 0 && self.rng.one_in(self.slow_disk) {
-                            at += self.rng.below(2000);
+                            at += self.rng.below(3000);
                         }
                         self.rss[n].pending.push((op, work, at));
                     }

@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections on RDMA devices: what arrives comes as a list of events, what is to be done is called. One thread has all
+//! of them.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    io,
+    net::SocketAddr,
+    os::fd::RawFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use verbs::{
+    Arena, Buffer, CmEvent, Completion, Connection, Device, Events, Incoming, Key, Listener, Mapped,
+    Op, Outgoing, Piece,
+};
+
+use crate::proto::cmd::DirectBuf;
+
+/// A connection that is to end has so long for it.
+pub const LEAVING: Duration = Duration::from_secs(1);
+/// Most memory for messages and data of one device, in bytes.
+const MEMORY: usize = 512 << 20;
+
+/// A connection; no number is used twice.
+pub type LinkId = u64;
+
+/// What has happened. `T` says what a completion is for.
+pub enum Event<T> {
+    /// Somebody wants a connection, with this private data: [`Hub::accept`] or [`Hub::reject`].
+    Login {
+        /// Which.
+        id: LinkId,
+        /// At most 256 bytes; what carries it may have padded it.
+        data: Vec<u8>,
+    },
+    /// A connection that we wanted is there.
+    Connected {
+        /// Which.
+        id: LinkId,
+    },
+    /// A message has arrived.
+    Received {
+        /// Where.
+        id: LinkId,
+        /// It.
+        buffer: Buffer,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// What was queued is done.
+    Done {
+        /// Where.
+        id: LinkId,
+        /// As it was queued with.
+        token: T,
+        /// As it was queued with; `None` for bytes of an arena.
+        buffer: Option<Buffer>,
+    },
+    /// There is no connection, or there will be none. Nothing of it happens any more.
+    Ended {
+        /// Which.
+        id: LinkId,
+        /// Why, if it is not that the other side wanted so.
+        why: Option<String>,
+    },
+}
+
+struct Link<T> {
+    connection: Connection,
+    device: usize,
+    tokens: HashMap<u64, Option<T>>,
+    next: u64,
+    until: Option<Instant>,
+    /// It ends when this is sent.
+    last: Option<u64>,
+}
+
+impl<T> Link<T> {
+    fn token(&mut self, token: Option<T>) -> u64 {
+        self.tokens.insert(self.next, token);
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// A connection that we want.
+struct Wanted {
+    outgoing: Outgoing,
+    receives: usize,
+    len: usize,
+    data: Vec<u8>,
+}
+
+/// A device with memory that is free.
+struct Host {
+    device: Device,
+    free: HashMap<usize, Vec<Buffer>>,
+    mapped: Option<Arc<Mapped>>,
+}
+
+impl Host {
+    fn take(&mut self, len: usize) -> io::Result<Buffer> {
+        let size = len.next_power_of_two().max(4096);
+        if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
+            return Ok(buffer);
+        }
+        if self.device.registered() + size > MEMORY {
+            self.free.clear();
+        }
+        if self.device.registered() + size > MEMORY {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let mut one = self.device.buffers(1, size)?;
+        one.pop().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn give(&mut self, buffer: Buffer) {
+        self.free.entry(buffer.len()).or_default().push(buffer);
+    }
+}
+
+/// Places in the other side's memory.
+pub fn pieces(list: &[DirectBuf]) -> Vec<Piece> {
+    list.iter().map(piece).collect()
+}
+
+/// A place there.
+pub fn piece(d: &DirectBuf) -> Piece {
+    Piece {
+        va: d.va(),
+        key: d.key(),
+        len: d.len(),
+    }
+}
+
+/// All connections of a process.
+pub struct Hub<T> {
+    // Dropped in this order: connections before the devices, the listener and the events.
+    links: HashMap<LinkId, Link<T>>,
+    waiting: HashMap<LinkId, Incoming>,
+    wanted: HashMap<LinkId, Wanted>,
+    /// Those that are made, but not there.
+    making: HashSet<LinkId>,
+    names: HashMap<Key, LinkId>,
+    next: LinkId,
+    happened: VecDeque<Event<T>>,
+    hosts: Vec<Host>,
+    devices: Vec<Device>,
+    arena: Option<Arena>,
+    _listener: Listener,
+    events: Events,
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl<T> Hub<T> {
+    /// Listens at an address. Errors are those of the system.
+    pub fn new(at: SocketAddr) -> io::Result<Self> {
+        let events = Events::new()?;
+        let (address, port) = (at.ip().to_string(), at.port().to_string());
+        let listener = Listener::new(&events, &address, &port);
+        let listener = listener.map_err(|e| io::Error::other(format!("{at}: {e}")))?;
+        Ok(Self {
+            links: HashMap::new(),
+            waiting: HashMap::new(),
+            wanted: HashMap::new(),
+            making: HashSet::new(),
+            names: HashMap::new(),
+            next: 1,
+            happened: VecDeque::new(),
+            hosts: Vec::new(),
+            devices: Vec::new(),
+            arena: None,
+            _listener: listener,
+            events,
+        })
+    }
+
+    /// The other sides of all connections that are made from now on reach this memory.
+    pub fn share(&mut self, arena: Arena) {
+        self.arena = Some(arena);
+    }
+
+    /// Can be read when something has happened.
+    pub fn fds(&self) -> Vec<RawFd> {
+        let devices = self.devices.iter().map(Device::fd);
+        std::iter::once(self.events.fd()).chain(devices).collect()
+    }
+
+    /// True if a connection is to end, so that [`Hub::late`] has to be asked.
+    pub fn leaving(&self) -> bool {
+        self.links.values().any(|l| l.until.is_some())
+    }
+
+    /// True if there is no connection, and nobody wants one.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
+    /// What has happened next. To be called until it is `None`.
+    pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
+        loop {
+            match self.happened.pop_front() {
+                Some(Event::Ended { id, why }) => {
+                    if self.forget(id) {
+                        return Ok(Some(Event::Ended { id, why }));
+                    }
+                }
+                Some(Event::Login { id, data }) => {
+                    if self.waiting.contains_key(&id) {
+                        return Ok(Some(Event::Login { id, data }));
+                    }
+                }
+                Some(event) => {
+                    let (Event::Connected { id } | Event::Received { id, .. } | Event::Done { id, .. }) =
+                        &event
+                    else {
+                        continue;
+                    };
+                    // Who has closed it wants nothing of it.
+                    if self.links.contains_key(id) {
+                        return Ok(Some(event));
+                    }
+                }
+                None => {
+                    self.gather()?;
+                    if self.happened.is_empty() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn gather(&mut self) -> io::Result<()> {
+        if let Some(event) = self.events.next()? {
+            self.cm_event(event);
+        }
+        let tokens: Vec<_> = self
+            .devices
+            .iter()
+            .flat_map(|d| std::iter::from_fn(|| d.wakeup()))
+            .collect();
+        for id in tokens {
+            self.drain(id);
+        }
+        Ok(())
+    }
+
+    fn cm_event(&mut self, event: CmEvent) {
+        match event {
+            CmEvent::Request(incoming) => {
+                let id = self.number(incoming.key());
+                let data = incoming.data().to_vec();
+                self.waiting.insert(id, incoming);
+                self.happened.push_back(Event::Login { id, data });
+            }
+            CmEvent::Established(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    if self.making.remove(&id) {
+                        self.happened.push_back(Event::Connected { id });
+                    }
+                }
+            }
+            CmEvent::Address(key) => {
+                let id = self.names.get(&key).copied();
+                let wanted = id.and_then(|id| self.wanted.get(&id).map(|w| (id, w)));
+                if let Some((id, Err(e))) = wanted.map(|(id, w)| (id, w.outgoing.route())) {
+                    self.end(id, Some(e.to_string()));
+                }
+            }
+            CmEvent::Route(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    if let Err(e) = self.make(id) {
+                        self.end(id, Some(e.to_string()));
+                    }
+                }
+            }
+            CmEvent::Ended(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    // What came before the end counts.
+                    self.drain(id);
+                    if let Some(link) = self.links.get_mut(&id) {
+                        link.connection.disconnect();
+                    }
+                    self.end(id, None);
+                }
+            }
+        }
+    }
+
+    fn number(&mut self, key: Key) -> LinkId {
+        let id = self.next;
+        self.next += 1;
+        self.names.insert(key, id);
+        id
+    }
+
+    fn end(&mut self, id: LinkId, why: Option<String>) {
+        self.happened.push_back(Event::Ended { id, why });
+    }
+
+    /// True if there was one.
+    fn forget(&mut self, id: LinkId) -> bool {
+        let known = self.names.len();
+        self.names.retain(|_, name| *name != id);
+        self.making.remove(&id);
+        self.links.remove(&id);
+        self.waiting.remove(&id);
+        self.wanted.remove(&id);
+        self.names.len() < known
+    }
+
+    fn drain(&mut self, id: LinkId) {
+        while let Some(link) = self.links.get_mut(&id) {
+            let Some(completion) = link.connection.poll() else {
+                return;
+            };
+            match completion {
+                Completion::Received { buffer, len } => {
+                    self.happened.push_back(Event::Received { id, buffer, len });
+                }
+                Completion::Done { token, buffer } => {
+                    let last = link.last == Some(token);
+                    let token = link.tokens.remove(&token).flatten();
+                    if last {
+                        link.connection.disconnect();
+                    }
+                    match token {
+                        Some(token) => self.happened.push_back(Event::Done { id, token, buffer }),
+                        None => self.give(id, buffer),
+                    }
+                }
+                Completion::Failed(why) => return self.end(id, Some(why)),
+            }
+        }
+    }
+
+    /// The place of a device among those that are known.
+    fn host(&mut self, device: &Device) -> io::Result<usize> {
+        for device in &self.devices[self.hosts.len()..] {
+            let mapped = self.arena.as_ref().map(|a| device.map(a)).transpose()?;
+            self.hosts.push(Host {
+                device: device.clone(),
+                free: HashMap::new(),
+                mapped,
+            });
+        }
+        let fd = device.fd();
+        self.devices.iter().position(|d| d.fd() == fd).ok_or_else(gone)
+    }
+
+    fn buffers(device: &Device, receives: usize, len: usize) -> io::Result<Vec<Buffer>> {
+        if device.registered() + receives * len > MEMORY {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        device.buffers(receives, len)
+    }
+
+    fn add(&mut self, id: LinkId, connection: Connection, device: usize) {
+        let link = Link {
+            connection,
+            device,
+            tokens: HashMap::new(),
+            next: 0,
+            until: None,
+            last: None,
+        };
+        self.links.insert(id, link);
+    }
+
+    /// Lets somebody in, with this private data and so many buffers of so many bytes for messages. If there is no memory
+    /// for it, it can still be refused.
+    pub fn accept(
+        &mut self,
+        id: LinkId,
+        response: &[u8],
+        receives: usize,
+        len: usize,
+    ) -> io::Result<()> {
+        let incoming = self.waiting.get(&id).ok_or_else(gone)?;
+        let device = incoming.device(&mut self.devices)?;
+        let host = self.host(&device)?;
+        let buffers = Self::buffers(&device, receives, len)?;
+        let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
+        match Connection::accept(incoming, &device, id, buffers, response) {
+            Ok(connection) => self.add(id, connection, host),
+            Err(e) => {
+                self.names.retain(|_, name| *name != id);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// True if somebody waits for being let in.
+    pub fn waits(&self, id: LinkId) -> bool {
+        self.waiting.contains_key(&id)
+    }
+
+    /// Refuses somebody, with this private data.
+    pub fn reject(&mut self, id: LinkId, response: &[u8]) -> io::Result<()> {
+        self.names.retain(|_, name| *name != id);
+        match self.waiting.remove(&id) {
+            Some(incoming) => incoming.reject(response),
+            None => Ok(()),
+        }
+    }
+
+    /// Wants a connection, with this private data and so many buffers for messages. [`Event::Connected`] or
+    /// [`Event::Ended`] follows.
+    pub fn connect(
+        &mut self,
+        to: SocketAddr,
+        data: &[u8],
+        receives: usize,
+        len: usize,
+    ) -> io::Result<LinkId> {
+        let (address, port) = (to.ip().to_string(), to.port().to_string());
+        let outgoing = Outgoing::new(&self.events, &address, &port)?;
+        let id = self.number(outgoing.key());
+        let wanted = Wanted {
+            outgoing,
+            receives,
+            len,
+            data: data.to_vec(),
+        };
+        self.wanted.insert(id, wanted);
+        Ok(id)
+    }
+
+    fn make(&mut self, id: LinkId) -> io::Result<()> {
+        let wanted = self.wanted.get(&id).ok_or_else(gone)?;
+        let device = wanted.outgoing.device(&mut self.devices)?;
+        let host = self.host(&device)?;
+        let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
+        let buffers = Self::buffers(&device, wanted.receives, wanted.len);
+        let made = buffers.and_then(|buffers| {
+            Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data)
+        });
+        self.making.insert(id);
+        self.add(id, made?, host);
+        Ok(())
+    }
+
+    /// Where the other side of a connection finds the arena: its address and rkey.
+    pub fn arena(&self, id: LinkId) -> Option<(u64, u32)> {
+        let host = self.hosts.get(self.links.get(&id)?.device)?;
+        host.mapped.as_ref().map(|m| (m.va(), m.key()))
+    }
+
+    /// A buffer of at least `len` bytes, for this connection.
+    pub fn take(&mut self, id: LinkId, len: usize) -> io::Result<Buffer> {
+        let link = self.links.get(&id).ok_or_else(gone)?;
+        let host = self.hosts.get_mut(link.device).ok_or_else(gone)?;
+        host.take(len)
+    }
+
+    /// A buffer of a connection is not used any more.
+    pub fn give(&mut self, id: LinkId, buffer: Option<Buffer>) {
+        let host = self.links.get(&id).and_then(|l| self.hosts.get_mut(l.device));
+        if let (Some(host), Some(buffer)) = (host, buffer) {
+            host.give(buffer);
+        }
+    }
+
+    /// A message may arrive in this buffer again.
+    pub fn receive(&mut self, id: LinkId, buffer: Buffer) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        link.connection.receive(buffer)
+    }
+
+    /// Queues something that is to be done with a buffer; [`Event::Done`] follows, if there is a token.
+    pub fn queue(
+        &mut self,
+        id: LinkId,
+        token: Option<T>,
+        op: Op,
+        buffer: Buffer,
+        pieces: Vec<Piece>,
+    ) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let token = link.token(token);
+        link.connection.queue(token, op, buffer, pieces)
+    }
+
+    /// The same with bytes of the arena, and the place of each there.
+    pub fn queue_arena(
+        &mut self,
+        id: LinkId,
+        token: Option<T>,
+        op: Op,
+        pieces: Vec<(usize, Piece)>,
+    ) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let host = self.hosts.get(link.device).ok_or_else(gone)?;
+        let arena = host.mapped.clone().ok_or_else(gone)?;
+        let token = link.token(token);
+        link.connection.queue_arena(token, op, arena, pieces)
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<()> {
+        let mut buffer = self.take(id, message.len())?;
+        buffer[..message.len()].copy_from_slice(message);
+        let len = message.len() as u32;
+        let piece = Piece { va: 0, key: 0, len };
+        self.queue(id, token, Op::Send, buffer, vec![piece])
+    }
+
+    /// Sends a message, if there is one, and ends a connection; [`Event::Ended`] follows, or [`Hub::late`].
+    pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
+        if let Some(message) = message {
+            self.send(id, None, message)?;
+        }
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        link.until = Some(Instant::now() + LEAVING);
+        match message {
+            Some(_) => link.last = Some(link.next - 1),
+            None => link.connection.disconnect(),
+        }
+        Ok(())
+    }
+
+    /// Ends a connection without the other side. Nothing of it happens any more.
+    pub fn close(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.disconnect();
+        }
+        self.forget(id);
+    }
+
+    /// Those that were to end and have not done so in time. They are closed.
+    pub fn late(&mut self) -> Vec<LinkId> {
+        let now = Instant::now();
+        let late = |l: &Link<T>| l.until.is_some_and(|until| now > until);
+        let all = self.links.iter().filter(|(_, l)| late(l));
+        let late: Vec<_> = all.map(|(id, _)| *id).collect();
+        for id in &late {
+            self.forget(*id);
+        }
+        late
+    }
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One fault after the other, and what comes of it. The order of all else is random; each is tried with many seeds.
+
+mod world;
+
+use world::{
+    initiator::{self, Kind},
+    Item, Node, World, BLOCKS,
+};
+use wss::{message::Message, rs::Work};
+
+const SE: Node = Node::Se;
+const A: Node = Node::Initiator(0);
+
+fn seeds() -> std::ops::Range<u64> {
+    0..60
+}
+
+fn up(seed: u64, ces: usize, initiators: usize) -> World {
+    let mut world = World::new(seed, ces, initiators);
+    world.until("all CEs are attached", 60_000, |w| {
+        w.ces.iter().all(|ce| ce.engine.as_ref().unwrap().attached())
+    });
+    // Who was too early has missed some.
+    for n in 0..initiators {
+        initiator::lose(&mut world, n);
+        world.initiators[n].sessions = 0;
+    }
+    world.until("all are logged in", 60_000, |w| w.initiators.iter().all(|i| i.up()));
+    assert!(world.initiators.iter().all(|i| i.reach() == ces));
+    world
+}
+
+/// Nothing is wanted any more, and all that was is right.
+fn done(mut world: World) {
+    world.heal();
+    world.judge();
+}
+
+fn quiet(world: &mut World) {
+    world.until("all is answered", 100_000, |w| w.initiators.iter().all(|i| i.idle()));
+}
+
+fn write(world: &mut World, lba: u64, count: u64) {
+    initiator::want(world, 0, Kind::Write, lba, count, false);
+}
+
+fn read(world: &mut World, lba: u64, count: u64) {
+    initiator::want(world, 0, Kind::Read, lba, count, false);
+}
+
+/// What is on its way between two nodes: some message for which this is so.
+fn on_its_way(world: &World, from: Node, to: Node, what: impl Fn(&Message) -> bool) -> bool {
+    world.between(from, to).iter().any(|(id, side)| {
+        world.queue(*id, *side).any(|item| match item {
+            Item::Message(bytes, _) => Message::parse(bytes).is_ok_and(|m| what(&m)),
+            _ => false,
+        })
+    })
+}
+
+fn is_exec(m: &Message) -> bool {
+    matches!(m, Message::Exec(_))
+}
+
+/// A write at work in a file.
+fn writing(world: &World) -> bool {
+    world.rss.iter().any(|rs| rs.pending.iter().any(|(_, w, _)| matches!(w, Work::Write { .. })))
+}
+
+/// What all wants, which is the measure of the rest.
+#[test]
+fn without_a_fault() {
+    for seed in seeds() {
+        let mut world = up(seed, 3, 2);
+        for _ in 0..60 {
+            let n = world.rng.below(2) as usize;
+            initiator::want_any(&mut world, n);
+            for _ in 0..10 {
+                world.step();
+            }
+        }
+        quiet(&mut world);
+        for i in &world.initiators {
+            assert_eq!(i.sessions, 1);
+        }
+        // All CEs have a part of it.
+        assert_eq!(world.se.as_mut().unwrap().owners().len(), 3);
+        done(world);
+    }
+}
+
+/// Data that is read again comes from the arena.
+#[test]
+fn a_second_read_is_a_hit() {
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        write(&mut world, 0, 8);
+        quiet(&mut world);
+        read(&mut world, 1, 6);
+        quiet(&mut world);
+        let hits = world.ces[0].engine.as_ref().unwrap().hits();
+        // Whole lines that were written are there, too.
+        assert_eq!(hits, [1, 0]);
+        // An extent that no other one is in, and its first line twice.
+        read(&mut world, 40, 2);
+        quiet(&mut world);
+        read(&mut world, 42, 2);
+        quiet(&mut world);
+        assert_eq!(world.ces[0].engine.as_ref().unwrap().hits(), [2, 1]);
+        done(world);
+    }
+}
+
+/// A CE dies while it reads and writes; the others take its place.
+#[test]
+fn a_ce_is_killed() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..BLOCKS).step_by(8) {
+            write(&mut world, lba, 4);
+            read(&mut world, lba + 2, 6);
+        }
+        let steps = 20 + world.rng.below(300);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.kill(Node::Ce(0));
+        quiet(&mut world);
+        read(&mut world, 0, 12);
+        quiet(&mut world);
+        let owners = world.se.as_mut().unwrap().owners();
+        assert!(!owners.contains_key(&1) || owners[&1] < 8);
+        done(world);
+    }
+}
+
+/// An EXEC is held between SE and CE while the session goes and comes back. The login waits for it; when it arrives
+/// nothing of it is done.
+#[test]
+fn an_exec_is_held_over_a_reconnect() {
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        world.hold(SE, Node::Ce(0));
+        write(&mut world, 0, 8);
+        world.until("EXEC", 20_000, |w| on_its_way(w, SE, Node::Ce(0), is_exec));
+        initiator::lose(&mut world, 0);
+        // Shorter than a silence: the CE is not given up.
+        world.for_ms(1500);
+        assert!(!world.initiators[0].up());
+        let disk = world.disks.clone();
+        world.release();
+        world.until("the session is back", 60_000, |w| w.initiators[0].up());
+        assert_eq!(world.disks, disk, "an EXEC of the session before was carried out");
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// The same, so long that the CE is given up. Another one takes its place, and what it has then it must not do.
+#[test]
+fn an_exec_is_held_until_its_ce_is_given_up() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        world.hold(SE, Node::Ce(0));
+        world.hold(SE, Node::Ce(1));
+        write(&mut world, 0, 4);
+        world.until("EXEC", 20_000, |w| {
+            (0..2).any(|n| on_its_way(w, SE, Node::Ce(n), is_exec))
+        });
+        let late = (0..2).find(|n| on_its_way(&world, SE, Node::Ce(*n), is_exec)).unwrap();
+        for (id, side) in world.between(SE, Node::Ce(1 - late)) {
+            world.hold_side(id, side, false);
+        }
+        world.frozen.insert(Node::Ce(late));
+        world.for_ms(5000);
+        quiet(&mut world);
+        // It is there, and something newer, by the other one.
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        world.release();
+        world.frozen.clear();
+        world.for_ms(5000);
+        read(&mut world, 0, 4);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// A write of a CE is in the file for a long time. The CE is given up and the session comes back; its login is answered
+/// when the write has landed, so what is written then is newer.
+#[test]
+fn a_write_is_slow_and_its_ce_is_given_up() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        world.stuck.extend([0, 1]);
+        write(&mut world, 0, 4);
+        world.until("a write in the file", 20_000, writing);
+        // Who it was has no connection to the SE any more.
+        let ids: Vec<_> = (0..2).flat_map(|n| world.between(SE, Node::Ce(n))).collect();
+        for (id, _) in ids {
+            world.cut(id);
+        }
+        world.for_ms(8000);
+        assert!(!world.initiators[0].up(), "the login was answered before the write was over");
+        world.stuck.clear();
+        quiet(&mut world);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// A CE sleeps with a write that it has fetched already. The rest of the world goes on; when it wakes up, no RS takes the
+/// blocks.
+#[test]
+fn a_ce_sleeps_with_a_write() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        write(&mut world, 8, 4);
+        // Where the PUT is about to be sent.
+        world.until("a CE has the data", 20_000, |w| {
+            (0..2).any(|n| w.completes(Node::Ce(n)))
+        });
+        let n = (0..2).find(|n| world.completes(Node::Ce(*n))).unwrap();
+        world.frozen.insert(Node::Ce(n));
+        world.for_ms(5000);
+        quiet(&mut world);
+        write(&mut world, 8, 4);
+        quiet(&mut world);
+        // It wakes up, and its PUT is older than all of this.
+        world.frozen.clear();
+        world.for_ms(3000);
+        read(&mut world, 8, 4);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// A CE has a write to send to an RS when the SE gives it up, and does not hear of that. It comes to the RS again, with the
+/// epoch that it knows.
+#[test]
+fn a_ce_does_not_know_that_it_is_given_up() {
+    let mut refused = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        write(&mut world, 8, 4);
+        let put = |w: &World, n| {
+            let put = |m: &Message| matches!(m, Message::Put(_));
+            (0..2).any(|rs| on_its_way(w, Node::Ce(n), Node::Rs(rs), put))
+        };
+        world.until("PUT", 20_000, |w| (0..2).any(|n| put(w, n)));
+        let n = (0..2).find(|n| put(&world, *n)).unwrap();
+        let ce = Node::Ce(n);
+        world.hold(ce, Node::Rs(0));
+        world.hold(ce, Node::Rs(1));
+        world.hold(ce, SE);
+        world.for_ms(1700);
+        world.hold(SE, ce);
+        let epoch = |w: &World| w.ces[n].engine.as_ref().unwrap().epoch();
+        let before = epoch(&world);
+        let attached = |w: &World| {
+            let again = |m: &Message| matches!(m, Message::Attach { epoch, .. } if *epoch == before);
+            (0..2).any(|rs| on_its_way(w, ce, Node::Rs(rs), again))
+        };
+        let end = world.now + 6000;
+        while world.now < end && !attached(&world) {
+            world.step();
+        }
+        refused += u64::from(attached(&world));
+        quiet(&mut world);
+        write(&mut world, 8, 4);
+        quiet(&mut world);
+        world.release();
+        world.for_ms(4000);
+        read(&mut world, 8, 4);
+        quiet(&mut world);
+        done(world);
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+/// The SE dies with commands under way, and another one takes its place.
+#[test]
+fn the_se_is_killed() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 2);
+        for lba in (0..48).step_by(4) {
+            write(&mut world, lba, 4);
+            read(&mut world, lba, 8);
+        }
+        let steps = 20 + world.rng.below(300);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.kill(SE);
+        let ms = 2000 + world.rng.below(6000);
+        world.for_ms(ms);
+        assert!(world.initiators.iter().all(|i| !i.up()));
+        world.start(SE);
+        quiet(&mut world);
+        assert!(world.initiators[0].sessions >= 2);
+        done(world);
+    }
+}
+
+/// An RS dies with commands under way; they wait for it.
+#[test]
+fn an_rs_is_killed() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..BLOCKS).step_by(4) {
+            write(&mut world, lba, 4);
+            read(&mut world, lba, 4);
+        }
+        let steps = 20 + world.rng.below(300);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.kill(Node::Rs(0));
+        let ms = 500 + world.rng.below(6000);
+        world.for_ms(ms);
+        world.start(Node::Rs(0));
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// A CE takes so long that its commands are aborted. The abort is answered when nothing of them is under way.
+#[test]
+fn commands_are_aborted() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        // In any state of the command: nothing has arrived, lines are missing, the file is at work, the answer is out.
+        world.stuck.extend([0, 1]);
+        if world.rng.one_in(2) {
+            write(&mut world, 0, 12);
+        } else {
+            read(&mut world, 0, 12);
+        }
+        let steps = world.rng.below(80);
+        for _ in 0..steps {
+            world.step();
+        }
+        initiator::abort_any(&mut world, 0);
+        world.for_ms(1000);
+        let at_work = world.rss.iter().any(|rs| !rs.pending.is_empty());
+        if at_work {
+            assert_eq!(world.initiators[0].aborted, 0, "the abort was answered while the file was at work");
+        }
+        world.stuck.clear();
+        quiet(&mut world);
+        write(&mut world, 0, 12);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// What a CE writes late finds no memory: the connection breaks, and nothing else.
+#[test]
+fn an_rdma_write_comes_late() {
+    let mut broken = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        read(&mut world, 0, 8);
+        let out = |w: &World| {
+            let on = w.between(Node::Ce(0), A);
+            on.iter().any(|(id, side)| w.queue(*id, *side).any(|i| matches!(i, Item::Write(..))))
+        };
+        world.until("an RDMA write", 20_000, out);
+        // The initiator's rkeys are gone, before its queue pairs are: nobody does so, but a bug would.
+        world.initiators[0].invalidate();
+        let sessions = world.initiators[0].sessions;
+        world.until("the session is back", 60_000, |w| {
+            w.initiators[0].sessions > sessions && w.initiators[0].up()
+        });
+        broken += 1;
+        quiet(&mut world);
+        done(world);
+    }
+    assert_eq!(broken, seeds().end);
+}
+
+/// An answer channel breaks, with commands on it or none.
+#[test]
+fn an_answer_channel_breaks() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..32).step_by(4) {
+            write(&mut world, lba, 4);
+            read(&mut world, lba, 4);
+        }
+        let steps = world.rng.below(200);
+        for _ in 0..steps {
+            world.step();
+        }
+        for (id, _) in world.between(Node::Ce(0), A) {
+            world.cut(id);
+        }
+        quiet(&mut world);
+        assert!(world.initiators[0].sessions >= 1);
+        done(world);
+    }
+}
+
+/// A second CE comes, and extents move to it when nothing is under way in them.
+#[test]
+fn a_ce_comes_later() {
+    for seed in seeds() {
+        let mut world = World::new(seed, 2, 1);
+        world.kill(Node::Ce(1));
+        world.until("logged in", 60_000, |w| w.initiators[0].up());
+        for lba in (0..BLOCKS).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        assert_eq!(world.se.as_mut().unwrap().owners(), [(1, 8)].into());
+        world.start(Node::Ce(1));
+        world.for_ms(4000);
+        // The session has to come again, to have an answer channel there.
+        initiator::lose(&mut world, 0);
+        for lba in (0..BLOCKS).step_by(4) {
+            read(&mut world, lba, 4);
+            write(&mut world, lba, 2);
+        }
+        quiet(&mut world);
+        for lba in (0..BLOCKS).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        assert_eq!(world.se.as_mut().unwrap().owners(), [(1, 4), (2, 4)].into());
+        done(world);
+    }
+}
+
+/// A second SE takes the place of one that only seemed to be dead. The first one is refused by all RS.
+#[test]
+fn an_old_se_is_refused() {
+    use wss::{message::*, rs::*};
+    let mut store = Store::new(1, vec![64], 0);
+    let attach = |epoch| {
+        let (role, member) = (Role::Se, 0);
+        Message::Attach { role, member, epoch }.build()
+    };
+    store.connected(1);
+    store.message(1, &attach(5));
+    store.connected(2);
+    store.message(2, &attach(6));
+    let closed = |a: &Action| *a == Action::Close { peer: 1 };
+    assert!(store.actions().iter().any(closed));
+    store.connected(3);
+    store.message(3, &attach(5));
+    let refused = Action::Send {
+        peer: 3,
+        message: Message::Attached {
+            status: Status::Stale,
+            number: 1,
+            epoch: 6,
+        },
+    };
+    let actions = store.actions();
+    assert!(actions.contains(&refused) && !actions.iter().any(|a| *a == Action::Close { peer: 2 }));
+}
