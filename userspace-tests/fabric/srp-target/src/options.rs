@@ -41,7 +41,8 @@ pub struct Options {
     pub threads: usize,
 }
 
-fn value<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Result<T, String> {
+/// Reads a value. The error names the option.
+pub fn value<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Result<T, String> {
     let value = text.parse().ok().filter(good);
     value.ok_or_else(|| format!("{name}: '{text}' is not what it can be"))
 }

@@ -5,14 +5,16 @@
 //! the files. docs/fabric.md says what it promises.
 //!
 //! [`message`] is what they say to each other. [`se`], [`ce`] and [`rs`] are what they do, without RDMA: whatever
-//! happens is told by a call, and what is to be done then is left in a list.
+//! happens is told by a call, and what is to be done then is left in a list. [`fabric`] does it.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
 pub mod cache;
 pub mod ce;
+pub mod fabric;
 pub mod map;
 pub mod message;
+pub mod options;
 pub mod order;
 pub mod peer;
 pub mod rs;

@@ -93,6 +93,8 @@ pub enum Action {
     },
     /// Work on a file, then call [`Store::executed`].
     Execute {
+        /// Whom the memory of the op is for.
+        peer: Peer,
         /// For what.
         op: OpId,
         /// What.
@@ -480,6 +482,7 @@ impl Store {
             dead: false,
         });
         self.actions.push(Action::Execute {
+            peer,
             op,
             work: Work::Flush { object },
         });
@@ -517,7 +520,7 @@ impl Store {
                 blocks: t.blocks,
                 stable: t.stable,
             };
-            Action::Execute { op, work }
+            Action::Execute { peer, op, work }
         });
     }
 
@@ -536,7 +539,8 @@ impl Store {
                     blocks: t.blocks,
                     stable: t.stable,
                 };
-                self.actions.push(Action::Execute { op: id, work });
+                let op = id;
+                self.actions.push(Action::Execute { peer, op, work });
             }
             (Stage::Pushing, _) => {
                 self.end(id);

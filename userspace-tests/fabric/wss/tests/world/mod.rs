@@ -985,7 +985,7 @@ impl World {
                             self.push(id, side, Item::Write(list, Some(Token::Pushed(op))));
                         }
                     }
-                    rs::Action::Execute { op, work } => {
+                    rs::Action::Execute { op, work, .. } => {
                         let mut at = self.clock;
                         if self.slow_disk > 0 && self.rng.one_in(self.slow_disk) {
                             at += self.rng.below(3000);

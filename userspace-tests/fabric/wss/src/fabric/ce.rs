@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A CE on RDMA devices.
+
+use std::{io, net::SocketAddr, os::fd::RawFd};
+
+use srp_target::{
+    hub::{piece, Event, Hub, LinkId},
+    wire::MIN_IT_IU_LEN,
+};
+use verbs::{Arena, Op, Piece};
+
+use super::{connect, good, send, Made, Role};
+use crate::{
+    ce::{Action, Engine, JobId, Segment, Settings, To},
+    options::{Options, LINE},
+};
+
+/// Messages of an initiator that may be there at once: a logout is all that it sends.
+const RECEIVES: usize = 2;
+
+pub(super) enum Token {
+    Fetched(JobId),
+    Sent(JobId),
+}
+
+pub(super) struct Ce {
+    engine: Engine,
+    arena: Arena,
+    se: SocketAddr,
+    stores: Vec<SocketAddr>,
+    made: Made,
+    stopping: bool,
+}
+
+pub(super) fn role(options: Options) -> io::Result<(Ce, Hub<Token>)> {
+    let Options::Ce {
+        member,
+        se,
+        stores,
+        listen,
+        id,
+        cache,
+    } = options
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let bytes = cache << 20;
+    let settings = Settings {
+        member,
+        id,
+        lines: bytes / LINE as usize,
+        line: LINE,
+        stores: stores.len(),
+    };
+    let arena = Arena::new(bytes)?;
+    let mut hub = Hub::new(listen)?;
+    hub.share(arena.clone());
+    let role = Ce {
+        engine: Engine::new(settings, 0),
+        arena,
+        se,
+        stores,
+        made: Made::default(),
+        stopping: false,
+    };
+    Ok((role, hub))
+}
+
+fn places(segments: &[Segment]) -> Vec<(usize, Piece)> {
+    segments.iter().map(|s| (s.at as usize, piece(&s.place))).collect()
+}
+
+impl Ce {
+    pub(super) fn hits(&self) -> [u64; 2] {
+        self.engine.hits()
+    }
+
+    fn closed(&mut self, id: LinkId) {
+        match self.made.peer(id) {
+            Some(peer) => {
+                self.made.links.remove(&peer);
+                self.engine.closed(peer);
+            }
+            None => self.engine.ended(id),
+        }
+    }
+
+    fn check(&mut self, hub: &mut Hub<Token>, id: LinkId, result: io::Result<()>) {
+        if !good(hub, id, result) {
+            self.closed(id);
+        }
+    }
+
+    fn action(&mut self, hub: &mut Hub<Token>, action: Action) {
+        match action {
+            Action::Say(what) => println!("{what}"),
+            Action::Connect { peer, to } => {
+                let to = match to {
+                    To::Se => self.se,
+                    To::Store(n) => self.stores[n],
+                };
+                if !connect(hub, &mut self.made, peer, to) {
+                    self.engine.closed(peer);
+                }
+            }
+            Action::Send { peer, message } => {
+                if let Some(id) = self.made.links.get(&peer).copied() {
+                    if !send(hub, id, &message) {
+                        self.closed(id);
+                    }
+                }
+            }
+            Action::Close { peer } => {
+                if let Some(id) = self.made.links.remove(&peer) {
+                    hub.close(id);
+                }
+            }
+            Action::Accept { channel, response } => {
+                let len = MIN_IT_IU_LEN as usize;
+                if let Err(e) = hub.accept(channel, &response, RECEIVES, len) {
+                    println!("channel {channel}: cannot accept it: {e}");
+                    hub.close(channel);
+                    self.engine.ended(channel);
+                }
+            }
+            Action::Reject { channel, response } => {
+                if let Err(e) = hub.reject(channel, &response) {
+                    println!("channel {channel}: cannot refuse it: {e}");
+                }
+            }
+            Action::Fetch {
+                channel,
+                job,
+                segments,
+            } => {
+                let token = Some(Token::Fetched(job));
+                let result = hub.queue_arena(channel, token, Op::Read, places(&segments));
+                self.check(hub, channel, result);
+            }
+            Action::Answer {
+                channel,
+                job,
+                segments,
+                message,
+            } => {
+                let mut result = Ok(());
+                if !segments.is_empty() {
+                    result = hub.queue_arena(channel, None, Op::Write, places(&segments));
+                }
+                let token = Some(Token::Sent(job));
+                let result = result.and_then(|()| hub.send(channel, token, &message));
+                self.check(hub, channel, result);
+            }
+            Action::Copy { from, to, len } => {
+                let copied = self.arena.copy(from as usize, to as usize, len as usize);
+                if let Err(e) = copied {
+                    println!("arena: {from} to {to}, {len} bytes: {e}");
+                }
+            }
+            Action::Leave { channel, message } => {
+                if hub.waits(channel) {
+                    hub.close(channel);
+                    return self.engine.ended(channel);
+                }
+                let result = hub.leave(channel, message.as_deref());
+                self.check(hub, channel, result);
+            }
+        }
+    }
+}
+
+impl Role for Ce {
+    type Token = Token;
+
+    fn tick(&mut self, now: u64) {
+        self.engine.tick(now);
+    }
+
+    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+        match event {
+            Event::Login { id, data } => self.engine.login(id, &data),
+            Event::Connected { id } => {
+                if let (Some(peer), Some((va, key))) = (self.made.peer(id), hub.arena(id)) {
+                    self.engine.connected(peer, va, key);
+                }
+            }
+            Event::Received { id, buffer, len } => {
+                match self.made.peer(id) {
+                    Some(peer) => self.engine.message(peer, &buffer[..len]),
+                    None => self.engine.received(id, &buffer[..len]),
+                }
+                let result = hub.receive(id, buffer);
+                self.check(hub, id, result);
+            }
+            Event::Done { id, token, buffer } => {
+                hub.give(id, buffer);
+                match token {
+                    Token::Fetched(job) => self.engine.fetched(job),
+                    Token::Sent(job) => self.engine.sent(job),
+                }
+            }
+            Event::Ended { id, why } => {
+                if let Some(why) = why {
+                    println!("connection {id} lost: {why}");
+                }
+                self.closed(id);
+            }
+        }
+    }
+
+    fn act(&mut self, hub: &mut Hub<Token>) {
+        loop {
+            let actions = self.engine.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.action(hub, action);
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn work(&mut self, _hub: &mut Hub<Token>) {}
+
+    fn shutdown(&mut self) {
+        self.stopping = true;
+        self.engine.shutdown();
+    }
+
+    fn idle(&self) -> bool {
+        self.stopping && self.engine.idle()
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Does on RDMA devices what the roles want to be done.
+
+mod ce;
+mod rs;
+mod se;
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, RawFd},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use srp_target::{
+    disk::Disk,
+    hub::{Event, Hub, LinkId, LEAVING},
+};
+
+use crate::{
+    message::{Message, MAX_LEN},
+    options::Options,
+    peer::{Peer, SILENCE},
+};
+
+/// Private data of connections between roles. A login of SRP has 0 in the twelfth byte.
+const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
+/// Messages that a role may get at once. They are read without delay, so more than a moment's are never there.
+const RECEIVES: usize = 1024;
+
+/// A role with its connections.
+trait Role {
+    /// What a completion is for.
+    type Token;
+    /// So late it is, in milliseconds.
+    fn tick(&mut self, now: u64);
+    /// Something has happened.
+    fn event(&mut self, hub: &mut Hub<Self::Token>, event: Event<Self::Token>);
+    /// Does what is to be done.
+    fn act(&mut self, hub: &mut Hub<Self::Token>);
+    /// Can be read when its threads have done something.
+    fn fd(&self) -> Option<RawFd>;
+    /// Takes what they have done.
+    fn work(&mut self, hub: &mut Hub<Self::Token>);
+    /// It is to end.
+    fn shutdown(&mut self);
+    /// Nothing is left to be done.
+    fn idle(&self) -> bool;
+    /// It cannot go on, and why.
+    fn failed(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most.
+fn run<R: Role>(mut role: R, mut hub: Hub<R::Token>, stop: &impl AsRawFd) -> io::Result<R> {
+    let begin = Instant::now();
+    let mut end = None;
+    let mut last = None;
+    loop {
+        let now = begin.elapsed().as_millis() as u64;
+        if last.is_none_or(|last| now >= last + SILENCE / 12) {
+            last = Some(now);
+            role.tick(now);
+            role.act(&mut hub);
+        }
+        let mut fds = hub.fds();
+        fds.extend(role.fd());
+        // Once it is told to stop, the descriptor stays readable.
+        if end.is_none() {
+            fds.push(stop.as_raw_fd());
+        }
+        let ready = verbs::os::wait(&fds, 100)?;
+        if end.is_none() && ready.last() == Some(&true) {
+            end = Some(Instant::now() + 5 * LEAVING);
+            role.shutdown();
+        }
+        while let Some(event) = hub.poll()? {
+            role.event(&mut hub, event);
+            role.act(&mut hub);
+        }
+        role.work(&mut hub);
+        for id in hub.late() {
+            role.event(&mut hub, Event::Ended { id, why: None });
+        }
+        role.act(&mut hub);
+        if let Some(why) = role.failed() {
+            return Err(io::Error::other(why));
+        }
+        if end.is_some_and(|end| role.idle() || Instant::now() > end) {
+            return Ok(role);
+        }
+    }
+}
+
+/// Connections that the role makes itself and numbers itself.
+#[derive(Default)]
+struct Made {
+    links: HashMap<Peer, LinkId>,
+}
+
+impl Made {
+    fn peer(&self, id: LinkId) -> Option<Peer> {
+        self.links.iter().find(|(_, link)| **link == id).map(|(peer, _)| *peer)
+    }
+}
+
+fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
+    match hub.connect(to, PRIVATE, RECEIVES, MAX_LEN) {
+        Ok(id) => {
+            made.links.insert(peer, id);
+            true
+        }
+        Err(e) => {
+            println!("{to}: {e}");
+            false
+        }
+    }
+}
+
+/// False if a connection has failed, which is closed.
+fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
+    match result {
+        Err(e) if e.kind() != io::ErrorKind::NotConnected => {
+            println!("connection {id}: {e}");
+            hub.close(id);
+            false
+        }
+        _ => true,
+    }
+}
+
+fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message) -> bool {
+    let result = hub.send(id, None, &message.build());
+    good(hub, id, result)
+}
+
+/// Lets another role in, if it is one.
+fn accept_role<T>(hub: &mut Hub<T>, id: LinkId, data: &[u8]) -> Option<bool> {
+    if !data.starts_with(PRIVATE) {
+        return None;
+    }
+    let result = hub.accept(id, &[], RECEIVES, MAX_LEN);
+    if let Err(e) = &result {
+        println!("connection {id}: cannot accept it: {e}");
+        hub.close(id);
+    }
+    Some(result.is_ok())
+}
+
+/// Runs a role until SIGTERM.
+pub fn serve(options: Options) -> io::Result<()> {
+    // Before there is a thread.
+    let stop = verbs::os::signals()?;
+    let listen = match &options {
+        Options::Rs { listen, .. } | Options::Se { listen, .. } | Options::Ce { listen, .. } => {
+            *listen
+        }
+    };
+    match options {
+        Options::Rs {
+            number,
+            files,
+            threads,
+            ..
+        } => {
+            let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
+            let (role, hub) = rs::role(number, disks?, listen, threads)?;
+            println!("listens at {listen}");
+            run(role, hub, &stop)?;
+        }
+        Options::Se { .. } => {
+            // No SE of this system has begun later: its clock, in units that no number of fences in that time exceeds.
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            let epoch = (since.as_millis() as u64) << 20;
+            let (role, hub) = se::role(options, epoch)?;
+            println!("listens at {listen}");
+            run(role, hub, &stop)?;
+        }
+        Options::Ce { .. } => {
+            let (role, hub) = ce::role(options)?;
+            println!("listens at {listen}");
+            let [hits, misses] = run(role, hub, &stop)?.hits();
+            println!("{hits} reads found all of their lines, {misses} did not");
+        }
+    }
+    println!("ended");
+    Ok(())
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RS on RDMA devices.
+
+use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
+
+use srp_target::{
+    disk::Disk,
+    hub::{Event, Hub, LinkId},
+    sense::Sense,
+    workers::Workers,
+};
+use verbs::{Buffer, Op, Piece};
+
+use super::{accept_role, good, send, Role};
+use crate::{
+    message::Status,
+    peer::Peer,
+    rs::{Action, OpId, Store, Work},
+};
+
+pub(super) enum Token {
+    Pulled(OpId),
+    Pushed(OpId),
+}
+
+struct Job {
+    op: OpId,
+    work: Work,
+    memory: Option<Buffer>,
+}
+
+type Files = Workers<Job, (OpId, Status, Option<Buffer>)>;
+
+pub(super) struct Rs {
+    store: Store,
+    files: Files,
+    /// Bytes of ops, and whom the memory is for.
+    memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
+}
+
+fn status(result: Result<(), Sense>) -> Status {
+    match result {
+        Ok(()) => Status::Good,
+        Err(Sense::READ_ERROR) => Status::ReadError,
+        Err(Sense::FULL) => Status::Full,
+        Err(_) => Status::WriteError,
+    }
+}
+
+/// Works on a file. The store has seen that the object and the blocks are there.
+fn execute(disks: &[Disk], job: &mut Job) -> Status {
+    let object = match job.work {
+        Work::Read { object, .. } | Work::Write { object, .. } | Work::Flush { object } => object,
+    };
+    let Some(disk) = disks.get(object as usize) else {
+        return Status::Invalid;
+    };
+    let bytes = job.memory.as_deref_mut().unwrap_or_default();
+    let flush = |stable| if stable { disk.flush() } else { Ok(()) };
+    status(match job.work {
+        Work::Read {
+            at, blocks, stable, ..
+        } => flush(stable).and_then(|()| disk.read(at, &mut bytes[..blocks as usize * 512])),
+        Work::Write {
+            at, blocks, stable, ..
+        } => disk
+            .write(at, &bytes[..blocks as usize * 512])
+            .and_then(|()| flush(stable)),
+        Work::Flush { .. } => disk.flush(),
+    })
+}
+
+pub(super) fn role(
+    number: u32,
+    disks: Vec<Disk>,
+    listen: SocketAddr,
+    threads: usize,
+) -> io::Result<(Rs, Hub<Token>)> {
+    let blocks = disks.iter().map(Disk::blocks).collect();
+    let disks = Arc::new(disks);
+    let work = move |mut job: Job| {
+        let status = execute(&disks, &mut job);
+        (job.op, status, job.memory)
+    };
+    let role = Rs {
+        store: Store::new(number, blocks, 0),
+        files: Workers::new(threads, work)?,
+        memory: HashMap::new(),
+    };
+    Ok((role, Hub::new(listen)?))
+}
+
+impl Rs {
+    fn action(&mut self, hub: &mut Hub<Token>, action: Action) {
+        match action {
+            Action::Say(what) => println!("{what}"),
+            Action::Send { peer, message } => {
+                if !send(hub, peer, &message) {
+                    self.store.closed(peer);
+                }
+            }
+            Action::Close { peer } => hub.close(peer),
+            Action::Pull {
+                peer,
+                op,
+                va,
+                key,
+                len,
+            } => {
+                let result = hub.take(peer, len as usize).and_then(|buffer| {
+                    let piece = Piece { va, key, len };
+                    hub.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
+                });
+                self.check(hub, peer, result);
+            }
+            Action::Push {
+                peer,
+                op,
+                va,
+                key,
+                len,
+            } => {
+                let memory = self.memory.get_mut(&op).and_then(|(_, buffer)| buffer.take());
+                let Some(buffer) = memory else {
+                    return;
+                };
+                let piece = Piece { va, key, len };
+                let token = Some(Token::Pushed(op));
+                let result = hub.queue(peer, token, Op::Write, buffer, vec![piece]);
+                self.check(hub, peer, result);
+            }
+            Action::Execute { peer, op, work } => {
+                let mut memory = self.memory.remove(&op).and_then(|(_, buffer)| buffer);
+                if let (None, Work::Read { blocks, .. }) = (&memory, work) {
+                    match hub.take(peer, blocks as usize * 512) {
+                        Ok(buffer) => memory = Some(buffer),
+                        // Without memory the CE comes again, and nothing is read for this one.
+                        Err(e) => {
+                            self.check(hub, peer, Err(e));
+                            return self.store.executed(op, Status::ReadError);
+                        }
+                    }
+                }
+                self.memory.insert(op, (peer, None));
+                self.files.give(Job { op, work, memory });
+            }
+            Action::Forget { op } => {
+                if let Some((peer, buffer)) = self.memory.remove(&op) {
+                    hub.give(peer, buffer);
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, hub: &mut Hub<Token>, peer: Peer, result: io::Result<()>) {
+        if !good(hub, peer, result) {
+            self.store.closed(peer);
+        }
+    }
+}
+
+impl Role for Rs {
+    type Token = Token;
+
+    fn tick(&mut self, now: u64) {
+        self.store.tick(now);
+    }
+
+    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+        match event {
+            Event::Login { id, data } => match accept_role(hub, id, &data) {
+                Some(true) => self.store.connected(id),
+                Some(false) => {}
+                None => {
+                    println!("connection {id} is refused: it is of no role");
+                    hub.close(id);
+                }
+            },
+            Event::Received { id, buffer, len } => {
+                self.store.message(id, &buffer[..len]);
+                let result = hub.receive(id, buffer);
+                self.check(hub, id, result);
+            }
+            Event::Done { id, token, buffer } => match token {
+                Token::Pulled(op) => {
+                    self.memory.insert(op, (id, buffer));
+                    self.store.moved(op);
+                }
+                Token::Pushed(op) => {
+                    hub.give(id, buffer);
+                    self.store.moved(op);
+                }
+            },
+            Event::Connected { .. } => {}
+            Event::Ended { id, why } => {
+                if let Some(why) = why {
+                    println!("connection {id} lost: {why}");
+                }
+                self.store.closed(id);
+            }
+        }
+    }
+
+    fn act(&mut self, hub: &mut Hub<Token>) {
+        loop {
+            let actions = self.store.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.action(hub, action);
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.files.fd())
+    }
+
+    fn work(&mut self, hub: &mut Hub<Token>) {
+        for (op, status, buffer) in self.files.done() {
+            if let Some((_, place)) = self.memory.get_mut(&op) {
+                *place = buffer;
+            }
+            self.store.executed(op, status);
+            self.act(hub);
+        }
+    }
+
+    fn shutdown(&mut self) {}
+
+    fn idle(&self) -> bool {
+        self.store.idle()
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An SE on RDMA devices.
+
+use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd};
+
+use srp_target::{
+    fabric::{self, Commands, Front},
+    hub::{Event, Hub, LinkId},
+    target::{self, ChannelId, TaskId, Work},
+    workers::{execute, Workers},
+};
+use verbs::Buffer;
+
+use super::{accept_role, connect, good, send, Made, Role};
+use crate::{
+    options::{Options, LINE},
+    peer::Peer,
+    se::{Action, Engine, Settings, OUTGOING},
+};
+
+/// Most bytes of a command: what a CE of the smallest arena can have, and four extents always hold.
+const MAX_TRANSFER: u64 = 1 << 20;
+
+pub(super) struct Se {
+    engine: Engine<Buffer>,
+    stores: Vec<SocketAddr>,
+    made: Made,
+    /// Connections of CEs.
+    roles: HashSet<LinkId>,
+    commands: Commands,
+    failed: Option<String>,
+}
+
+impl Front for Engine<Buffer> {
+    fn no_resources(&mut self, channel: ChannelId) {
+        Engine::no_resources(self, channel);
+    }
+
+    fn ended(&mut self, channel: ChannelId) {
+        Engine::ended(self, channel);
+    }
+
+    fn no_memory(&mut self, task: TaskId, work: Option<Work<Buffer>>) {
+        Engine::no_memory(self, task, work.and_then(|w| w.out));
+    }
+
+    fn channel(&self, task: TaskId) -> Option<ChannelId> {
+        Engine::channel(self, task)
+    }
+}
+
+pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Hub<fabric::Token>)> {
+    let Options::Se {
+        stores,
+        luns,
+        listen,
+        id,
+        guid,
+        queue_depth,
+        channels,
+        extent,
+    } = options
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let settings = Settings {
+        target: target::Settings {
+            id,
+            queue_depth,
+            channels,
+        },
+        guid,
+        units: luns,
+        stores: stores.len(),
+        extent: extent << 11,
+        line: u64::from(LINE) / 512,
+        max_transfer: MAX_TRANSFER,
+        epoch,
+    };
+    let role = Se {
+        engine: Engine::new(settings, 0),
+        stores,
+        made: Made::default(),
+        roles: HashSet::new(),
+        // Only what has no data is done here.
+        commands: Workers::new(1, execute)?,
+        failed: None,
+    };
+    Ok((role, Hub::new(listen)?))
+}
+
+impl Se {
+    fn link(&self, peer: Peer) -> Option<LinkId> {
+        if peer & OUTGOING == 0 {
+            return Some(peer);
+        }
+        self.made.links.get(&peer).copied()
+    }
+
+    fn closed(&mut self, id: LinkId) {
+        match self.made.peer(id) {
+            Some(peer) => {
+                self.made.links.remove(&peer);
+                self.engine.closed(peer);
+            }
+            None if self.roles.remove(&id) => self.engine.closed(id),
+            None => self.engine.ended(id),
+        }
+    }
+}
+
+impl Role for Se {
+    type Token = fabric::Token;
+
+    fn tick(&mut self, now: u64) {
+        self.engine.tick(now);
+    }
+
+    fn event(&mut self, hub: &mut Hub<fabric::Token>, event: Event<fabric::Token>) {
+        match event {
+            Event::Login { id, data } => match accept_role(hub, id, &data) {
+                Some(true) => {
+                    self.roles.insert(id);
+                    self.engine.connected(id);
+                }
+                Some(false) => {}
+                None => self.engine.login(id, &data),
+            },
+            Event::Connected { id } => {
+                if let Some(peer) = self.made.peer(id) {
+                    self.engine.connected(peer);
+                }
+            }
+            Event::Received { id, buffer, len } => {
+                let peer = self.made.peer(id).or(self.roles.get(&id).copied());
+                let Some(peer) = peer else {
+                    return self.engine.received(id, buffer, len);
+                };
+                self.engine.message(peer, &buffer[..len]);
+                let result = hub.receive(id, buffer);
+                if !good(hub, id, result) {
+                    self.closed(id);
+                }
+            }
+            Event::Done { id, token, buffer } => match (token, buffer) {
+                (fabric::Token::Fetch(task), Some(buffer)) => self.engine.fetched(task, buffer),
+                (fabric::Token::Fetch(_), None) => {}
+                (fabric::Token::Answer(task), buffer) => {
+                    hub.give(id, buffer);
+                    self.engine.sent(task);
+                }
+            },
+            Event::Ended { id, why } => {
+                if let Some(why) = why {
+                    println!("connection {id} lost: {why}");
+                }
+                self.closed(id);
+            }
+        }
+    }
+
+    fn act(&mut self, hub: &mut Hub<fabric::Token>) {
+        loop {
+            let actions = self.engine.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    Action::Target(action) => {
+                        fabric::act(hub, &mut self.engine, &self.commands, action, |t| t);
+                    }
+                    Action::Connect { peer, store } => {
+                        let to = self.stores[store];
+                        if !connect(hub, &mut self.made, peer, to) {
+                            self.engine.closed(peer);
+                        }
+                    }
+                    Action::Send { peer, message } => {
+                        if let Some(id) = self.link(peer) {
+                            if !send(hub, id, &message) {
+                                self.closed(id);
+                            }
+                        }
+                    }
+                    Action::Close { peer } => {
+                        if let Some(id) = self.link(peer) {
+                            hub.close(id);
+                            self.roles.remove(&id);
+                            self.made.links.remove(&peer);
+                        }
+                    }
+                    Action::End(why) => self.failed = Some(why),
+                }
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.commands.fd())
+    }
+
+    fn work(&mut self, hub: &mut Hub<fabric::Token>) {
+        for (task, done) in self.commands.done() {
+            self.engine.executed(task, done);
+            self.act(hub);
+        }
+    }
+
+    fn shutdown(&mut self) {
+        self.engine.shutdown();
+    }
+
+    fn idle(&self) -> bool {
+        self.engine.idle()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failed.clone()
+    }
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+
+use srp_target::{
+    options::value,
+    proto::{guid::IoClass, ids::PortId},
+};
+
+/// Bytes of a line.
+pub const LINE: u32 = 64 << 10;
+
+/// What `--help` says.
+pub const HELP: &str = "\
+wss ROLE [OPTION]... runs one role of a storage system, until SIGTERM.
+
+wss rs --number N --file FILE [--file FILE]... [OPTION]...
+has files or block devices. The first one is its object 0.
+  --number N             of this RS
+  --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5557)
+  --threads N            that read and write files, 1 to 64 (default 4)
+
+wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
+has sessions of SRP initiators. Each --lun is a unit, made of objects of RS by their numbers; the first one is LUN 0.
+  --rs ADDRESS:PORT      an RS
+  --listen ADDRESS:PORT  (default 0.0.0.0:5555)
+  --id-ext HEX           identifier extension (default 1)
+  --ioc-guid HEX         GUID of the controller (default 1)
+  --queue-depth N        credits of a channel, 2 to 1024 (default 64)
+  --channels N           most channels of a session, 1 to 64 (default 16)
+  --extent MIB           that one CE has of a unit, 1 to 1048576 (default 64)
+
+wss ce --member N --se ADDRESS:PORT --rs ADDRESS:PORT [--rs ...] [OPTION]...
+has a cache. Initiators have their answers from it: answers_from=ADDRESS:PORT.
+  --member N             number of this CE, not 0, which no other one has
+  --se ADDRESS:PORT      the SE
+  --rs ADDRESS:PORT      an RS; all that the SE has
+  --listen ADDRESS:PORT  (default 0.0.0.0:5556)
+  --id-ext HEX           as those of the SE
+  --ioc-guid HEX
+  --cache MIB            4 to 65536 (default 64)
+";
+
+/// What was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Options {
+    /// An RS.
+    Rs {
+        /// Its number.
+        number: u32,
+        /// Its objects.
+        files: Vec<PathBuf>,
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Threads for the files.
+        threads: usize,
+    },
+    /// An SE.
+    Se {
+        /// All RS.
+        stores: Vec<SocketAddr>,
+        /// Of each unit its objects: RS and object.
+        luns: Vec<Vec<(u32, u32)>>,
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Target port identifier.
+        id: [u8; 16],
+        /// GUID.
+        guid: u64,
+        /// Credits of a channel.
+        queue_depth: u32,
+        /// Most channels of a session.
+        channels: usize,
+        /// MiB of an extent.
+        extent: u64,
+    },
+    /// A CE.
+    Ce {
+        /// Its number.
+        member: u32,
+        /// The SE.
+        se: SocketAddr,
+        /// All RS.
+        stores: Vec<SocketAddr>,
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Target port identifier.
+        id: [u8; 16],
+        /// MiB of the arena.
+        cache: usize,
+    },
+}
+
+/// The options of a role by name, each with its value, in their order.
+struct Values {
+    role: String,
+    list: Vec<(String, OsString)>,
+}
+
+impl Values {
+    fn all(&mut self, name: &str) -> Vec<OsString> {
+        let (taken, left) = std::mem::take(&mut self.list)
+            .into_iter()
+            .partition(|(n, _)| n == name);
+        self.list = left;
+        let taken: Vec<(String, OsString)> = taken;
+        taken.into_iter().map(|(_, value)| value).collect()
+    }
+
+    fn some(&mut self, name: &str) -> Result<Vec<OsString>, String> {
+        let all = self.all(name);
+        if all.is_empty() {
+            return Err(format!("{} needs {name}", self.role));
+        }
+        Ok(all)
+    }
+
+    /// The last one counts.
+    fn one<T: std::str::FromStr>(
+        &mut self,
+        name: &str,
+        good: impl Fn(&T) -> bool,
+    ) -> Result<Option<T>, String> {
+        let last = self.all(name).pop();
+        last.map(|text| value(name, &text.to_string_lossy(), good)).transpose()
+    }
+
+    fn needed<T: std::str::FromStr>(
+        &mut self,
+        name: &str,
+        good: impl Fn(&T) -> bool,
+    ) -> Result<T, String> {
+        let missing = format!("{} needs {name}", self.role);
+        self.one(name, good)?.ok_or(missing)
+    }
+
+    fn hex(&mut self, name: &str) -> Result<u64, String> {
+        let Some(text) = self.all(name).pop() else {
+            return Ok(1);
+        };
+        let text = text.to_string_lossy().into_owned();
+        let digits = text.strip_prefix("0x").unwrap_or(&text);
+        u64::from_str_radix(digits, 16).map_err(|_| format!("{name}: '{text}' is no GUID"))
+    }
+
+    fn addresses(&mut self, name: &str) -> Result<Vec<SocketAddr>, String> {
+        let all = self.some(name)?;
+        let address = |text: &OsString| value(name, &text.to_string_lossy(), |_| true);
+        all.iter().map(address).collect()
+    }
+
+    fn listen(&mut self, port: u16) -> Result<SocketAddr, String> {
+        let default = SocketAddr::from(([0, 0, 0, 0], port));
+        Ok(self.one("--listen", |_| true)?.unwrap_or(default))
+    }
+}
+
+/// `1/0+2/0`.
+fn objects(text: &str) -> Result<Vec<(u32, u32)>, String> {
+    let one = |part: &str| {
+        let (store, object) = part.split_once('/')?;
+        Some((store.parse().ok()?, object.parse().ok()?))
+    };
+    let all: Option<Vec<_>> = text.split('+').map(one).collect();
+    all.ok_or_else(|| format!("--lun: '{text}' is no list of RS/OBJECT"))
+}
+
+impl Options {
+    /// Reads arguments, without the name of the program. The error names what is wrong.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let role = args.next().ok_or("there is no role")?;
+        let role = role.to_string_lossy().into_owned();
+        let mut values = Values {
+            role,
+            list: Vec::new(),
+        };
+        while let Some(name) = args.next() {
+            let name = name.to_string_lossy().into_owned();
+            let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
+            values.list.push((name, value));
+        }
+        let any = |_: &u32| true;
+        let this = match values.role.as_str() {
+            "rs" => Self::Rs {
+                number: values.needed("--number", any)?,
+                files: values.some("--file")?.into_iter().map(PathBuf::from).collect(),
+                listen: values.listen(5557)?,
+                threads: values.one("--threads", |n| (1..=64).contains(n))?.unwrap_or(4),
+            },
+            "se" => {
+                let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+                let luns = values.some("--lun")?;
+                let luns: Result<Vec<_>, _> =
+                    luns.iter().map(|text| objects(&text.to_string_lossy())).collect();
+                Self::Se {
+                    stores: values.addresses("--rs")?,
+                    luns: luns?,
+                    listen: values.listen(5555)?,
+                    id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
+                    guid,
+                    queue_depth: values
+                        .one("--queue-depth", |n| (2..=1024).contains(n))?
+                        .unwrap_or(64),
+                    channels: values.one("--channels", |n| (1..=64).contains(n))?.unwrap_or(16),
+                    extent: values.one("--extent", |n| (1..=1 << 20).contains(n))?.unwrap_or(64),
+                }
+            }
+            "ce" => {
+                let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+                Self::Ce {
+                    member: values.needed("--member", |n| *n != 0)?,
+                    se: values.needed("--se", |_| true)?,
+                    stores: values.addresses("--rs")?,
+                    listen: values.listen(5556)?,
+                    id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
+                    cache: values.one("--cache", |n| (4..=1 << 16).contains(n))?.unwrap_or(64),
+                }
+            }
+            other => return Err(format!("'{other}' is no role")),
+        };
+        if let Some((name, _)) = values.list.first() {
+            return Err(format!("{} has no option '{name}'", values.role));
+        }
+        if let Self::Se { luns, .. } = &this {
+            let mut all: Vec<_> = luns.iter().flatten().collect();
+            all.sort_unstable();
+            if let Some(twice) = all.windows(2).find(|w| w[0] == w[1]) {
+                let (store, object) = twice[0];
+                return Err(format!("--lun: {store}/{object} is there twice"));
+            }
+            if luns.len() > 256 {
+                return Err(format!("{} LUNs are more than 256", luns.len()));
+            }
+        }
+        Ok(this)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn roles() {
+        let Options::Rs { number, files, listen, threads } =
+            parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
+        else {
+            panic!();
+        };
+        assert_eq!((number, files.len(), listen.port(), threads), (3, 2, 7, 4));
+        let Options::Se { stores, luns, guid, extent, .. } = parse(
+            "se --rs 10.0.0.1:1 --rs 10.0.0.2:1 --lun 1/0+2/0 --lun 2/1 --ioc-guid cd --extent 1",
+        )
+        .unwrap() else {
+            panic!();
+        };
+        assert_eq!((stores.len(), guid, extent), (2, 0xcd, 1));
+        assert_eq!(luns, [vec![(1, 0), (2, 0)], vec![(2, 1)]]);
+        let Options::Ce { member, se, cache, .. } =
+            parse("ce --member 2 --se 10.0.0.1:1 --rs 10.0.0.1:2 --cache 4").unwrap()
+        else {
+            panic!();
+        };
+        assert_eq!((member, se.port(), cache), (2, 1, 4));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, wanted) in [
+            ("", "there is no role"),
+            ("xe", "'xe' is no role"),
+            ("rs --file /a", "rs needs --number"),
+            ("rs --number 1", "rs needs --file"),
+            ("rs --number 1 --file", "--file has no value"),
+            ("rs --number x --file /a", "--number: 'x' is not what it can be"),
+            ("rs --number 1 --file /a --cache 9", "rs has no option '--cache'"),
+            ("se --rs 10.0.0.1:1", "se needs --lun"),
+            ("se --lun 1/0", "se needs --rs"),
+            ("se --rs 10.0.0.1 --lun 1/0", "--rs: '10.0.0.1' is not what it can be"),
+            ("se --rs 10.0.0.1:1 --lun 1", "--lun: '1' is no list of RS/OBJECT"),
+            ("se --rs 10.0.0.1:1 --lun 1/0 --lun 1/0", "--lun: 1/0 is there twice"),
+            ("se --rs 10.0.0.1:1 --lun 1/0 --id-ext z", "--id-ext: 'z' is no GUID"),
+            ("ce --member 0 --se 10.0.0.1:1 --rs 10.0.0.1:2", "--member: '0' is not what it can be"),
+            ("ce --member 1 --rs 10.0.0.1:2", "ce needs --se"),
+        ] {
+            assert_eq!(parse(line), Err(wanted.into()), "{line}");
+        }
+    }
+}
