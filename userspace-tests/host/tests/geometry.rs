@@ -118,7 +118,10 @@ fn the_usual() {
 fn answer_channels() {
     let from = |more: &str| format!("answers_from=10.0.0.2:5555,answers_from=10.0.0.3:5555,{more}");
     let g = fine(&from(""), PARAMETERS, DEVICE);
-    assert_eq!((g.answers, g.all_channels(), g.answer_receives()), (2, 4, 4 * 62 + 9));
+    assert_eq!(
+        (g.answers, g.all_channels(), g.answer_receives()),
+        (2, 4, 4 * 62 + 9)
+    );
     // Who answers does not get immediate data.
     assert_eq!((g.immediate, g.it_iu_len), (0, 260));
     assert_eq!(fine("", PARAMETERS, DEVICE).answers, 0);
@@ -140,7 +143,9 @@ fn answer_channels() {
     assert_eq!(g.answer_receives(), 16_381);
     let (result, _) = all(&from("ch_count=4,queue_size=4094"), PARAMETERS, huge);
     assert_eq!(result, Err(Unfit::Answers(16_376)));
-    assert!(all("ch_count=4,queue_size=4094", PARAMETERS, huge).0.is_ok());
+    assert!(all("ch_count=4,queue_size=4094", PARAMETERS, huge)
+        .0
+        .is_ok());
 
     // 505 receives and one to drain with; the send queue of a channel without commands has 40.
     for (max_qp_wr, max_cqe, fits) in [(506, 546, true), (505, 546, false), (506, 545, false)] {

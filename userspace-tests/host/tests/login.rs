@@ -220,7 +220,11 @@ fn answer_channels() {
     ];
     for (offset, bytes, error) in table {
         let result = check(offset, bytes);
-        assert_eq!(result, error.map_or(Ok(granted), Err), "{offset}: {bytes:02x?}");
+        assert_eq!(
+            result,
+            error.map_or(Ok(granted), Err),
+            "{offset}: {bytes:02x?}"
+        );
     }
     // For any other channel 0 credits are too few.
     let mut response = with(4, &[0; 4]);

@@ -187,13 +187,19 @@ fn everything() {
 
 fn answers_from(text: &str) -> Vec<String> {
     let options = parse(text);
-    options.answers_from.iter().map(ToString::to_string).collect()
+    options
+        .answers_from
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Each counts, in any place, and none is needed.
 #[test]
 fn addresses_of_answers() {
-    let text = format!("answers_from=10.0.0.3:5555,{RDMA},answers_from=10.0.0.1:010\nanswers_from=10.0.0.2:9");
+    let text = format!(
+        "answers_from=10.0.0.3:5555,{RDMA},answers_from=10.0.0.1:010\nanswers_from=10.0.0.2:9"
+    );
     assert_eq!(
         answers_from(&text),
         ["10.0.0.3:5555", "10.0.0.1:8", "10.0.0.2:9"]

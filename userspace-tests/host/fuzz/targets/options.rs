@@ -23,7 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(options
                 .ch_count
                 .is_none_or(|count| (1..=1024).contains(&count)));
-            assert!(options.answers_from.count() == 0 || matches!(options.target, Target::Rdma { .. }));
+            assert!(
+                options.answers_from.count() == 0 || matches!(options.target, Target::Rdma { .. })
+            );
             if let Target::Rdma { dest, .. } = options.target {
                 let mut all = vec![dest];
                 all.extend(options.answers_from.iter());
