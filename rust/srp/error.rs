@@ -231,7 +231,7 @@ impl fmt::Display for LoginFailure {
             Self::DeviceRemoval => f.write_str("the RDMA device was removed"),
             Self::Removed => f.write_str("the session was removed"),
             Self::OtherPort => f.write_str(
-                "dest is reached through another RDMA port; write to that port's add_target",
+                "the route leads through another RDMA port; write to that port's add_target",
             ),
             Self::CmReject(reason) => reason.fmt(f),
             Self::SrpReject(reason) => reason.fmt(f),

@@ -52,7 +52,7 @@ impl Answers {
         }
         Ok(Self {
             number,
-            owner: Witness::new(number, owner)?,
+            owner: Witness::of(number, owner)?,
             channels: list,
         })
     }

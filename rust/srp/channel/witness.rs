@@ -26,7 +26,7 @@ impl Witness {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(number: usize, owner: &Arc<dyn Owner>) -> Result<Arc<dyn Owner>> {
+    pub(super) fn of(number: usize, owner: &Arc<dyn Owner>) -> Result<Arc<dyn Owner>> {
         let owner = owner.clone();
         Ok(Arc::new(Self { number, owner }, GFP_KERNEL)?)
     }
