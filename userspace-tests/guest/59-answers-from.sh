@@ -20,7 +20,8 @@ counted
 channels=$((${#counts[@]} - 1)) before=${counts[-1]}
 [ $before -gt 0 ] || fail "the scan was answered by the target: ${counts[*]}"
 listen
-verified 3 --numjobs=2 --offset_increment=4m --size=1m --bs=512-256k --bs_unaligned
+verified 2 --numjobs=2 --offset_increment=4m --size=1m
+verified 2 --numjobs=2 --offset_increment=4m --size=1m --bs=64k
 told ended
 counted
 [ $((counts[-1] - before)) -gt 100 ] || fail "answers: ${counts[*]}"
@@ -39,6 +40,7 @@ fio=$!
 for ((i = 0; i < 20; i++)); do tell answers here; tell answers there; done
 wait $fio || exit 1
 stayed "two who answer"
+block write
 
 # Twice, or to nobody: the session begins anew, and has the answer channel again.
 for action in twice astray; do
