@@ -178,7 +178,7 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let (end, connect) = (queues.ending.clone(), queues.reconnect.clone());
         let remove = queues.removal.clone();
-        let hands = u32::from(geometry.all_channels()) + geometry.answers - 1;
+        let hands = (u32::from(geometry.all_channels()) + geometry.answers).saturating_sub(1);
         let crew = Crew::new(end.clone(), hands as usize)?;
         let view = Recovery::new().state().view();
         let status = Status::new(port, plan.target, geometry, view)?;

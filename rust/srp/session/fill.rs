@@ -88,7 +88,7 @@ impl Session {
     /// An answer channel, the one with this number, is lost, and the session with it if it is not lost already. One that
     /// is lost again and again shall leave the session in peace for longer and longer.
     pub(super) fn count_flap(&self, number: usize) {
-        if self.is_lost() {
+        if self.is_lost() || self.is_ending() {
             return;
         }
         self.fill
