@@ -70,18 +70,22 @@ impl Fill {
 }
 
 impl Session {
-    /// The connection is new: begins to add what it lacks.
-    pub(super) fn begin_fill(self: &Arc<Self>) {
+    /// The connection is new, that of a session that had one before if it is one `again`: begins to add what it lacks.
+    pub(super) fn begin_fill(self: &Arc<Self>, again: bool) {
         let (Some(channels), _) = self.parts() else {
             return;
         };
         if channels.missing() > 0 {
             self.fill.tries.store(0, Relaxed);
-            let flaps = match channels.answers().iter().all(|c| c.is_open()) {
-                true => 0,
-                false => self.flaps(),
+            let delay = match channels.answers().iter().all(|c| c.is_open()) {
+                true => fill_delay_ms(0),
+                false => match self.flaps() {
+                    // Nobody has asked for them.
+                    0 if again => 0,
+                    flaps => fill_delay_ms(flaps),
+                },
             };
-            self.later::<FILL>(fill_delay_ms(flaps));
+            self.later::<FILL>(delay);
         }
     }
 
