@@ -3,6 +3,7 @@
 //! KUnit tests: a host whose driver is the target as well.
 
 pub(crate) mod no_disks;
+pub(crate) mod unit;
 
 use super::{
     command::CmdPriv,

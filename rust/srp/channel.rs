@@ -8,6 +8,7 @@
 //! from the submitter to the completion callback by its state. What makes a channel, ends it or takes commands
 //! back may sleep, and says so.
 
+mod answers;
 mod complete;
 mod counts;
 mod probe;
@@ -18,6 +19,7 @@ mod starving;
 mod submit;
 mod task;
 mod trace;
+mod witness;
 
 use super::{
     bounce::Bounce,
@@ -27,6 +29,7 @@ use super::{
     },
     geometry::RECEIVE_SIZE,
     logic::send_queue::{
+        Sizes,
         ANSWERS,
         RECEIVE_BATCH, //
     },
@@ -72,6 +75,7 @@ use kernel::{
 
 pub use counts::Counts;
 
+use answers::Answers;
 use probe::Probe;
 use requests::Replies;
 use task::Task;
@@ -109,6 +113,8 @@ pub struct Channel {
     freed: Pin<KBox<Completion>>,
     /// How many wait for that.
     waiters: Atomic<i32>,
+    /// What it answers, if it is an answer channel. Nothing is sent on it, and it has no slots.
+    answers: Option<Answers>,
 }
 
 impl Channel {
@@ -124,8 +130,52 @@ impl Channel {
         index: u16,
         pd: &Arc<Pd>,
     ) -> Result<Arc<Connection>> {
+        Self::with(status, owner, index, pd, None)
+    }
+
+    /// As [`Self::new`], of an answer channel, the one with this number, for commands of these channels, which are
+    /// all of the session, in their order, in the same domain.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn answering(
+        status: &Arc<Status>,
+        owner: &Arc<dyn Owner>,
+        number: usize,
+        pd: &Arc<Pd>,
+        channels: &[Arc<Connection>],
+    ) -> Result<Arc<Connection>> {
+        let index = u16::try_from(channels.len() + number).map_err(|_| EINVAL)?;
+        let answers = Answers::new(number, owner, channels)?;
+        let owner = answers.owner();
+        Self::with(status, &owner, index, pd, Some(answers))
+    }
+
+    fn with(
+        status: &Arc<Status>,
+        owner: &Arc<dyn Owner>,
+        index: u16,
+        pd: &Arc<Pd>,
+        answers: Option<Answers>,
+    ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
-        let depth = geometry.sizes.depth as usize;
+        let (sizes, receives, polled) = match &answers {
+            None => (
+                geometry.sizes,
+                geometry.sizes.receives(),
+                geometry.is_polled(u32::from(index)),
+            ),
+            Some(_) => (
+                Sizes {
+                    depth: 0,
+                    ..geometry.sizes
+                },
+                geometry.answer_receives(),
+                false,
+            ),
+        };
+        let depth = sizes.depth as usize;
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
         let iu_len = geometry.message_len as usize;
@@ -137,6 +187,7 @@ impl Channel {
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
         let bounce = match geometry.bounce() {
+            _ if depth == 0 => Bounce::default(),
             (0, _) => Bounce::default(),
             (size, reach) => Bounce::new(pd, &geometry.device, depth, size, reach)?,
         };
@@ -146,7 +197,6 @@ impl Channel {
             let slot = Slot::new(index, iu, handle, pieces.next());
             slots.push(Cell::new(slot), GFP_KERNEL)?;
         }
-        let receives = geometry.sizes.receives();
         let (_, receive_chunks) = Pool::new(
             pd,
             receives as usize,
@@ -169,13 +219,14 @@ impl Channel {
             logged_out: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             freed: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             waiters: Atomic::new(0),
+            answers,
         };
         let sizes = qp::Sizes {
-            send: geometry.sizes.send_queue(),
+            send: sizes.send_queue(),
             send_sge: if geometry.immediate > 0 { 2 } else { 1 },
             receive: receives,
             vector: geometry.vector(u32::from(index)),
-            polled: geometry.is_polled(u32::from(index)),
+            polled,
             handles: depth,
         };
         let memory = qp::Memory {
@@ -193,7 +244,7 @@ impl Channel {
         self.status.host()
     }
 
-    /// The number of the channel, which is that of its hardware queue.
+    /// The number of the channel, which is that of its hardware queue; those of answer channels follow.
     pub fn index(&self) -> u16 {
         self.index
     }
@@ -241,13 +292,11 @@ impl Channel {
         }
     }
 
-    /// Commands that the target has answered, or that have ended without, modulo 2^32. One is counted before
+    /// Commands of the channel that the target has answered, or that have ended without, modulo 2^32. One is counted before
     /// its slot is free.
     pub fn ended(&self) -> i32 {
         // CAST: Modulo 2^32.
-        self.counts
-            .commands()
-            .wrapping_add(self.counts.unanswered.get()) as i32
+        self.counts.ended() as i32
     }
 
     /// The session has lost its connection.

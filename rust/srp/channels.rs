@@ -21,14 +21,35 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The channels of a session, one for each hardware queue.
+/// The channels of a session, one for each hardware queue. Its answer channels, which nothing is sent on, are apart.
 #[derive(Default)]
-pub struct Channels(KVec<Arc<Connection>>);
+pub struct Channels {
+    all: KVec<Arc<Connection>>,
+    // These refer to the others.
+    answers: KVec<Arc<Connection>>,
+}
 
 impl Channels {
     /// Adds a channel. May sleep.
     pub fn push(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
-        self.0.push(connection, GFP_KERNEL)
+        self.all.push(connection, GFP_KERNEL)
+    }
+
+    /// Adds an answer channel. May sleep.
+    pub fn push_answers(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
+        self.answers.push(connection, GFP_KERNEL)
+    }
+
+    /// The answer channels.
+    pub fn answers(&self) -> &[Arc<Connection>] {
+        &self.answers
+    }
+
+    /// Channels of both kinds that are not connected.
+    pub fn missing(&self) -> usize {
+        Iterator::chain(self.iter(), self.answers.iter())
+            .filter(|c| !c.is_open())
+            .count()
     }
 
     /// The channel for a hardware queue: its own, or while that is not connected the next one.
@@ -93,22 +114,28 @@ impl Channels {
     ///
     /// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
     /// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
+    ///
+    /// A key is good on each connection of the protection domain, and an answer may come on another one than
+    /// the command. So no command ends before all queue pairs are drained; those of answer channels go first, as
+    /// their callbacks post on the others.
     pub fn end(&self, crew: &Crew) {
-        let all = |step: fn(&Connection)| {
-            crew.each(self, |connection| {
+        let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
+            crew.both(all, answers, |connection: &Arc<Connection>| {
                 // Memory that is reclaimed by writing to these very disks would not come before this is done.
                 let _noio = NoIo::enter();
                 step(connection);
             })
         };
+        let all = |step| each(self, &self.answers, step);
         for connection in self.iter() {
             connection.task.wake();
         }
         all(Connection::hang_up);
         // Whoever has not seen that the session is lost has posted after this.
         synchronize_rcu();
+        each(&[], &self.answers, Connection::shutdown);
+        all(Connection::shutdown);
         all(|connection| {
-            connection.shutdown();
             connection.close();
             connection.retire();
         });
@@ -120,7 +147,7 @@ impl Deref for Channels {
     type Target = [Arc<Connection>];
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.all
     }
 }
 
@@ -128,10 +155,11 @@ impl Deref for Channels {
 impl Drop for Channels {
     fn drop(&mut self) {
         // What goes below has one grace period for all, and so has what goes with the last reference.
-        for connection in self.iter() {
+        let both = || Iterator::chain(self.answers.iter(), self.iter());
+        for connection in both() {
             connection.retire();
         }
-        for connection in self.iter() {
+        for connection in both() {
             let _ = connection.finish();
         }
     }

@@ -3,7 +3,8 @@
 //! The login: address, route, connection, SRP login, channel by channel.
 //!
 //! The first channel is alone, since it tells the target to end older channels of ours. The others
-//! go through the steps together, and those that fail are left out.
+//! go through the steps together, and those that fail are left out. Then come the answer channels, in the same way:
+//! what they answer has been sent on the others.
 //!
 //! A request that was sent ends with its answer, when the connection manager gives up, or when the
 //! target has been silent for long; then the connection manager tells the target. While the target
@@ -32,6 +33,7 @@ use super::{
         Ktime, //
     },
     log::session_log,
+    logic::session::ANSWERS_TIMEOUT_MS,
     owner::Owner,
     proto::{
         login::{
@@ -44,6 +46,7 @@ use super::{
     },
     throttle::{
         Permit,
+        Throttle,
         SILENCE_MS, //
     }, //
 };
@@ -69,6 +72,7 @@ use kernel::{
 pub use ib::Service;
 pub use nexus::Nexus;
 pub use plan::{
+    AnswersFrom,
     Destination,
     Plan, //
 };
@@ -111,7 +115,7 @@ pub struct Login<'a> {
     purpose: Purpose,
     pd: Arc<Pd>,
     /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
-    patience: Msecs,
+    patience: Cell<Msecs>,
     /// Its permit at the target, while it has one.
     permit: Cell<Option<Permit>>,
     /// When its first request was sent.
@@ -139,7 +143,7 @@ impl<'a> Login<'a> {
             owner,
             purpose,
             pd,
-            patience,
+            patience: Cell::new(patience),
             permit: Cell::new(None),
             asked: Cell::new(None),
             retired: Retired::new(),
@@ -203,13 +207,20 @@ impl<'a> Login<'a> {
         }
         let others = channels.iter().skip(1);
         let mut granted = KVec::new();
-        for (_, grant) in self.follow(others, Some(leader))? {
+        for (_, grant) in self.follow("channels", others, Some(leader))? {
             granted.push(grant, GFP_KERNEL).map_err(memory)?;
         }
+        for number in 0..self.nexus.plan.answers_from.len() {
+            let status = &self.nexus.status;
+            let answers = Channel::answering(status, &self.owner, number, &self.pd, &channels)
+                .map_err(|e| LoginFailure::Step("answer channel", e))?;
+            channels.push_answers(answers).map_err(memory)?;
+        }
+        self.answering(&channels)?;
         Ok((channels, granted))
     }
 
-    /// Connects the channels of a session that has lost its connection, and returns how many there
+    /// Connects the channels of a session that has lost its connection, but no answer channels, and returns how many there
     /// are now. Sleeps.
     ///
     /// # Errors
@@ -218,7 +229,7 @@ impl<'a> Login<'a> {
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
         let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
         let leader = self.lead(Some(first))?;
-        Ok(self.follow(others.iter(), Some(leader))?.len())
+        Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
     /// Connects the channels that a session lacks, as far as that succeeds. Sleeps.
@@ -228,7 +239,20 @@ impl<'a> Login<'a> {
     /// If the session ends or has lost its connection.
     pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
-        self.follow(missing, None).map(|_| ())
+        let result = self.follow("channels", missing, None);
+        if let Err(why @ (LoginFailure::Signal | LoginFailure::Removed)) = result {
+            return Err(why);
+        }
+        self.answering(channels)?;
+        result.map(|_| ())
+    }
+
+    /// Connects the answer channels that a session lacks. Who is there may be down while the target is not.
+    fn answering(&self, channels: &Channels) -> Result<(), LoginFailure> {
+        self.patience.set(ANSWERS_TIMEOUT_MS);
+        self.asked.set(None);
+        let missing = channels.answers().iter().filter(|c| !c.is_open());
+        self.follow("answer channels", missing, None).map(|_| ())
     }
 
     /// Connects the channel that all others belong to. The target drops what it still has of an
@@ -244,9 +268,10 @@ impl<'a> Login<'a> {
         self.accept(self.connect(leader, MultiChannel::Single)?)
     }
 
-    /// Connects further channels. Each step is begun for all before any is waited for.
+    /// Connects further channels, which are called like this. Each step is begun for all before any is waited for.
     fn follow<'b>(
         &self,
+        name: &str,
         others: impl Iterator<Item = &'b Arc<Connection>>,
         leader: Option<(Arc<Connection>, Granted)>,
     ) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
@@ -288,7 +313,7 @@ impl<'a> Login<'a> {
                 session_log!(
                     Warning,
                     self.nexus.status,
-                    "{} of {} channels: {}",
+                    "{} of {} {name}: {}",
                     channels.len(),
                     wanted,
                     format_args!("{why}")
@@ -320,11 +345,17 @@ impl<'a> Login<'a> {
     }
 
     fn resolve(&self, connection: Option<&Arc<Connection>>) -> Result<Resolving, LoginFailure> {
-        let attempt = self
-            .nexus
-            .plan
-            .destination
-            .attempt(self.nexus, &self.owner)?;
+        let (nexus, plan) = (self.nexus, &self.nexus.plan);
+        let attempt = match connection.and_then(|c| c.as_answers()) {
+            Some((number, owner)) => {
+                let from = plan.answers_from.get(number);
+                let from = from.ok_or(LoginFailure::Removed)?;
+                from.destination.attempt(nexus, owner, &from.throttle)
+            }
+            None => plan
+                .destination
+                .attempt(nexus, &self.owner, &nexus.throttle),
+        }?;
         attempt.resolve()?;
         Ok(Resolving {
             attempt,
@@ -371,28 +402,36 @@ impl<'a> Login<'a> {
             retry_count: plan.retry_count,
             rnr_retry_count: RNR_RETRY_COUNT,
         };
-        self.in_time(|| channel.attempt.request(&channel.requested, &terms))
-            .map_err(|why| match why {
-                LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-                // A process has others.
-                LoginFailure::Signal if self.purpose != Purpose::First => {
-                    LoginFailure::Timeout("connect request")
-                }
-                why => why,
-            })?;
+        let throttle = channel.attempt.events().throttle();
+        self.in_time(throttle, || {
+            channel.attempt.request(&channel.requested, &terms)
+        })
+        .map_err(|why| match why {
+            LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
+            // A process has others.
+            LoginFailure::Signal if self.purpose != Purpose::First => {
+                LoginFailure::Timeout("connect request")
+            }
+            why => why,
+        })?;
         Ok(channel)
     }
 
     /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in the
     /// connect request, with TCP's own retries. That ends when the time is over or the session is
     /// ending, as if by a signal; the target has no request then.
-    fn in_time(&self, f: impl FnOnce() -> Result<(), LoginFailure>) -> Result<(), LoginFailure> {
+    fn in_time(
+        &self,
+        throttle: &Throttle,
+        f: impl FnOnce() -> Result<(), LoginFailure>,
+    ) -> Result<(), LoginFailure> {
         let nexus = self.nexus;
         let now = ktime_get();
         let asked = self.asked.get().unwrap_or(now);
         self.asked.set(Some(asked));
         // The channels before this one may have waited in vain.
-        let left = self.patience.saturating_sub(nexus.throttle.silence(asked));
+        let left = self.patience.get();
+        let left = left.saturating_sub(throttle.silence(asked));
         let limit = match self.purpose {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
@@ -452,8 +491,9 @@ impl<'a> Login<'a> {
     fn accept(&self, channel: Connecting<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
         let (mut channel, response) = self.response(channel)?;
         let attempt = channel.attempt.clone();
+        let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
         let granted = self
-            .granted(&response, &channel.requested)
+            .granted(&response, &channel.requested, connection)
             .inspect_err(|_| attempt.refuse())?;
         let timeout = attempt.confirm().inspect_err(|_| attempt.refuse())?;
         self.nexus.allow_time(timeout);
@@ -461,19 +501,30 @@ impl<'a> Login<'a> {
             .events()
             .go_live()
             .map_err(|_| LoginFailure::Disconnected)?;
-        let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
-        connection
-            .open(&granted)
-            .map_err(|_| LoginFailure::Disconnected)?;
+        let opened = connection.open(&granted);
+        if opened.is_err() && !connection.is_open() {
+            return Err(LoginFailure::Disconnected);
+        }
+        // From here on commands may have been sent. They end when no connection of the session is left, even if this
+        // one has failed.
         let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;
+        opened.map_err(|_| LoginFailure::Disconnected)?;
         Ok((connection, granted))
     }
 
-    fn granted(&self, response: &Response, requested: &Requested) -> Result<Granted, LoginFailure> {
-        let granted = LoginRsp::parse(response.bytes())
-            .map_err(LoginFailure::Answer)?
-            .check(requested)
-            .map_err(LoginFailure::Response)?;
+    fn granted(
+        &self,
+        response: &Response,
+        requested: &Requested,
+        connection: &Connection,
+    ) -> Result<Granted, LoginFailure> {
+        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::Answer)?;
+        if connection.as_answers().is_some() {
+            return response
+                .check_answers(requested)
+                .map_err(LoginFailure::Response);
+        }
+        let granted = response.check(requested).map_err(LoginFailure::Response)?;
         // What the midlayer was told at the first login stays.
         if u32::from(granted.descriptors) < self.nexus.needed_descriptors() {
             return Err(LoginFailure::Shrunk);
@@ -516,8 +567,8 @@ impl<'a> Login<'a> {
                 Progress::Response(response) => return Ok(response),
                 Progress::Pending => {}
             }
-            let silence = self.nexus.throttle.silence(since);
-            if silence >= self.patience && !attempt.events().is_deferred() {
+            let silence = attempt.events().throttle().silence(since);
+            if silence >= self.patience.get() && !attempt.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }
             if silence >= SILENCE_MS {

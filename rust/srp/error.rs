@@ -82,6 +82,8 @@ pub enum Violation {
     Credits(i32),
     /// One request more than it may have outstanding.
     Request,
+    /// A request on an answer channel.
+    Answers,
 }
 
 impl fmt::Display for Lost {
@@ -126,6 +128,7 @@ impl fmt::Display for Violation {
             Self::Tag(tag) => write!(f, "tag {tag:#018x} is not outstanding"),
             Self::Credits(delta) => write!(f, "credit change {delta} out of range"),
             Self::Request => f.write_str("too many requests before the first was answered"),
+            Self::Answers => f.write_str("a request on an answer channel"),
         }
     }
 }
@@ -228,7 +231,7 @@ impl fmt::Display for LoginFailure {
             Self::DeviceRemoval => f.write_str("the RDMA device was removed"),
             Self::Removed => f.write_str("the session was removed"),
             Self::OtherPort => f.write_str(
-                "dest is reached through another RDMA port; write to that port's add_target",
+                "the route leads through another RDMA port; write to that port's add_target",
             ),
             Self::CmReject(reason) => reason.fmt(f),
             Self::SrpReject(reason) => reason.fmt(f),

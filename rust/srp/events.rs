@@ -131,6 +131,11 @@ impl Events {
         )
     }
 
+    /// What has to do with all that go to the same place.
+    pub fn throttle(&self) -> &Arc<Throttle> {
+        &self.throttle
+    }
+
     /// Waits for the end of a step, at most `timeout` milliseconds, and returns it once. Sleeps.
     pub fn wait(&self, timeout: Msecs) -> Progress {
         match self.ended.wait_interruptible_timeout(timeout) {

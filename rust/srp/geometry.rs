@@ -64,7 +64,8 @@ impl Geometry {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits.
+    /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits, or
+    /// not the answers to all of them on one channel.
     pub fn new(options: &Options<'_>, device: device::Limits) -> Result<Self> {
         let parameters = Parameters {
             immediate: match params::use_imm_data() {
@@ -100,6 +101,12 @@ impl Geometry {
                 Err(crate::errno::EOPNOTSUPP)
             }
             Err(Unfit::NoCommand) => Err(EINVAL),
+            Err(Unfit::Answers(commands)) => {
+                pr_err!(
+                    "answers_from: no room for the answers to {commands} commands; lower queue_size or ch_count\n"
+                );
+                Err(EINVAL)
+            }
         }
     }
 

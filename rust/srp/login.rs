@@ -6,6 +6,7 @@ use super::{
     channels::Channels,
     connect::{
         Address,
+        AnswersFrom,
         Destination,
         Plan,
         Purpose,
@@ -162,7 +163,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         )?;
     }
     let destination = match options.target {
-        Target::Rdma { src, dest } => Destination::Rdma(address(port, src, dest)?),
+        Target::Rdma { src, dest } => Destination::Rdma(address(port, "dest", src, dest)?),
         Target::Ib {
             dgid,
             pkey,
@@ -172,6 +173,18 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
             Destination::Ib(Service::new(dgid, pkey, service_id, topspin)?)
         }
     };
+    let mut answers_from = KVec::new();
+    for from in options.answers_from.iter() {
+        let src = match options.target {
+            // A port is that of the first channel.
+            Target::Rdma { src, .. } => {
+                src.map(|src| proto::address::Address { port: None, ..src })
+            }
+            Target::Ib { .. } => None,
+        };
+        let to = address(port, "answers_from", src, *from)?;
+        answers_from.push(AnswersFrom::new(Destination::Rdma(to))?, GFP_KERNEL)?;
+    }
     let sgid = port
         .device()
         .gid(port.number(), 0)
@@ -189,6 +202,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     };
     Ok(Plan {
         destination,
+        answers_from,
         sgid,
         initiator,
         target: options.target_port(),
@@ -198,9 +212,10 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     })
 }
 
-/// The IP addresses of an RDMA/CM login.
+/// The IP addresses of an RDMA/CM login; `what` is the name of the target's.
 fn address(
     port: &Port,
+    what: &str,
     src: Option<proto::address::Address<'_>>,
     dest: proto::address::Address<'_>,
 ) -> Result<Address> {
@@ -221,7 +236,7 @@ fn address(
         })
     };
     let src = src.map(|src| resolve("src", &src)).transpose()?;
-    let dest = resolve("dest", &dest)?;
+    let dest = resolve(what, &dest)?;
     Address::new(net, src, dest)
 }
 

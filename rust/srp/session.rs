@@ -178,8 +178,8 @@ impl Session {
     ) -> Result<Arc<Self>> {
         let (end, connect) = (queues.ending.clone(), queues.reconnect.clone());
         let remove = queues.removal.clone();
-        let hands = geometry.all_channels().saturating_sub(1);
-        let crew = Crew::new(end.clone(), usize::from(hands))?;
+        let hands = (u32::from(geometry.all_channels()) + geometry.answers).saturating_sub(1);
+        let crew = Crew::new(end.clone(), hands as usize)?;
         let view = Recovery::new().state().view();
         let status = Status::new(port, plan.target, geometry, view)?;
         let nexus = Nexus::new(plan, status, throttle, Waiting::new(end.clone())?);

@@ -115,18 +115,25 @@ impl Crew {
     ///
     /// The thread may run on the queue of the crew. `run` must not have another job done.
     pub fn each<T: Sync>(&self, items: &[T], run: impl Fn(&T) + Sync) {
+        self.both(items, &[], run);
+    }
+
+    /// As [`Self::each`], for the items of two lists together.
+    pub fn both<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
         let _busy = self.busy.lock();
         let run = |index: usize| {
-            if let Some(item) = items.get(index) {
+            let other = || others.get(index.checked_sub(items.len())?);
+            if let Some(item) = items.get(index).or_else(other) {
                 run(item);
             }
         };
+        let count = items.len() + others.len();
         let job = Job {
             run: &run,
-            count: items.len(),
+            count,
             next: Atomic::new(0),
         };
-        let hands = self.hands.iter().take(items.len().saturating_sub(1));
+        let hands = self.hands.iter().take(count.saturating_sub(1));
         for hand in hands.clone() {
             // INVARIANT: `job` lives until the end of this function, which waits for the work.
             hand.job.store((&raw const job).cast_mut().cast(), Release);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # A target of our own at device 0 of a pair, which does what no good one does (target.c). Source it after lib.sh.
 
-odd_port=5556
+odd_port=5556 odd_answers=5557
 
 odd_target() {
 	modprobe -qa ib_uverbs rdma_ucm
@@ -12,7 +12,7 @@ odd_target() {
 	mkfifo $tmp/told
 	exec {telling}<>$tmp/told
 	odd=${dest#[}
-	"$here/../target" ${odd%]} $odd_port <&$telling >$tmp/odd 2>&1 &
+	"$here/../target" ${odd%]} $odd_port $odd_answers <&$telling >$tmp/odd 2>&1 &
 	odd=$!
 	heard=0
 	hears "the target" listens

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * target ADDRESS PORT: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests of what the
- * kernel's target never does. It says on standard output what arrives, and does what standard input tells:
+ * target ADDRESS PORT ANSWERS: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests of what the
+ * kernel's target never does. ANSWERS is another port. Who logs in there gets no credits, but from then on the data and
+ * the answers of commands, of which there is data. It says on standard output what arrives, and does what standard input tells:
  *
  * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
  *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), with the status
@@ -25,7 +26,9 @@
  * grant every SECONDS        answers do not, but the first channel gets one in so many seconds
  * receive off                what arrives from now on finds no buffer, after those that are posted
  * luns N [SIZE]              LUNs 0 to N - 1, in a list that says it has SIZE bytes (hexadecimal)
- * disconnect                 all channels
+ * answers here|there         answers go where the commands came from, or through the port for answers if there is
+ *                            somebody (at first)
+ * disconnect [answers]       all channels, or that one
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -45,6 +48,8 @@ struct channel {
 	/* RECEIVES messages, SENDS messages, SENDS blocks of data. */
 	uint8_t *memory;
 	bool sending[SENDS];
+	/* The one for answers. */
+	bool answers;
 };
 
 struct held {
@@ -63,7 +68,7 @@ static struct rdma_event_channel *events;
 
 static uint32_t luns_size = 8;
 static int tmf_code, abort_code = -1, luns = 1, login_only = CHANNELS, login_offset = -1, login_length = 52;
-static bool tmf_drop, tmf_keep, login_silent, login_break, no_receives;
+static bool answers_here, tmf_drop, tmf_keep, login_silent, login_break, no_receives;
 static long login_reject = -1;
 static uint8_t login_bytes[32];
 static int n_login_bytes;
@@ -71,6 +76,8 @@ static int n_login_bytes;
 /* Credits that come back with an answer; the only channel that this is for, or -1; or seconds for one. */
 static int grant = 1, grant_channel = -1, grant_every;
 static time_t granted_at;
+
+static struct rdma_cm_id *answers_listener;
 
 static int number(const struct channel *c) { return c - channels; }
 static int grants(const struct channel *c) { return grant_channel < 0 || grant_channel == number(c) ? grant : 1; }
@@ -85,6 +92,16 @@ static void post_receive(struct channel *c, int i)
 
 	if (ibv_post_recv(c->id->qp, &wr, &bad))
 		say("cannot receive on channel=%d", number(c));
+}
+
+/* Where the answer to a command of a channel goes. */
+static struct channel *answering(struct channel *c, const uint8_t *iu)
+{
+	if (iu[5] && !answers_here)
+		for (int i = 0; i < CHANNELS; i++)
+			if (channels[i].id && channels[i].answers)
+				return &channels[i];
+	return c;
 }
 
 /* A free message, zeroed. */
@@ -246,12 +263,14 @@ static void command(struct channel *c, const uint8_t *iu)
 
 	say("command channel=%d opcode=%02x lun=%d tag=%016llx%s", number(c), iu[32], (int)get(iu + 20, 2) & 0x3fff,
 	    (unsigned long long)tag, action == HOLD ? " held" : "");
-	switch (action) {
-	case HOLD:
+	if (action == HOLD) {
 		check(n_held < HELD, "too many are held");
 		held[n_held].channel = c;
 		memcpy(held[n_held++].iu, iu, IU);
-		break;
+		return;
+	}
+	c = answering(c, iu);
+	switch (action) {
 	case BUSY_STATUS:
 		respond(c, tag, BUSY, 0, 0);
 		break;
@@ -352,7 +371,7 @@ static void poll_channel(struct channel *c)
 	}
 }
 
-static void login(struct rdma_cm_id *id, const struct rdma_conn_param *from)
+static void login(struct rdma_cm_id *id, bool answers, const struct rdma_conn_param *from)
 {
 	const uint8_t *req = from->private_data;
 	struct rdma_conn_param param = { .rnr_retry_count = 7 };
@@ -371,7 +390,10 @@ static void login(struct rdma_cm_id *id, const struct rdma_conn_param *from)
 		else
 			c = &channels[i];
 	}
-	say("login multi=%d length=%d", req[10] & 1, from->private_data_len);
+	if (answers)
+		say("login for answers multi=%d", req[10] & 1);
+	else
+		say("login multi=%d length=%d", req[10] & 1, from->private_data_len);
 	if (login_silent)
 		return;
 	if (login_reject >= 0 || in_use >= login_only) {
@@ -394,6 +416,7 @@ static void login(struct rdma_cm_id *id, const struct rdma_conn_param *from)
 		fcntl(completions->fd, F_SETFL, O_NONBLOCK);
 	}
 	c->id = id;
+	c->answers = answers;
 	id->context = c;
 	c->memory = calloc(RECEIVES + 2 * SENDS, IU);
 	c->mr = ibv_reg_mr(pd, c->memory, (RECEIVES + 2 * SENDS) * IU, IBV_ACCESS_LOCAL_WRITE);
@@ -404,7 +427,7 @@ static void login(struct rdma_cm_id *id, const struct rdma_conn_param *from)
 	for (int i = 0; i < RECEIVES; i++)
 		post_receive(c, i);
 
-	put(rsp + 4, 4, CREDITS);
+	put(rsp + 4, 4, answers ? 0 : CREDITS);
 	memcpy(rsp + 8, req, 8);
 	put(rsp + 16, 4, IU);
 	put(rsp + 20, 4, 96);
@@ -466,7 +489,7 @@ static void cm_event(void)
 		id = event->id;
 		what = event->event;
 		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			login(id, &event->param.conn);
+			login(id, event->listen_id == answers_listener, &event->param.conn);
 		rdma_ack_cm_event(event);
 		switch (what) {
 		case RDMA_CM_EVENT_ESTABLISHED:
@@ -503,7 +526,7 @@ static void told(char *line)
 		check(add_rule(a, b, rest), line);
 	} else if (!strncmp(line, "answer", 6)) {
 		for (int i = 0; i < n_held; i++)
-			respond(held[i].channel, get(held[i].iu + 8, 8), GOOD, 0, 0);
+			respond(answering(held[i].channel, held[i].iu), get(held[i].iu + 8, 8), GOOD, 0, 0);
 		n_held = 0;
 	} else if (!strncmp(line, "tmf ", 4) && n >= 1) {
 		tmf_drop = !strcmp(a, "drop");
@@ -535,9 +558,11 @@ static void told(char *line)
 	} else if (!strncmp(line, "luns ", 5) && n >= 1) {
 		luns = atoi(a);
 		luns_size = *b ? strtoul(b, NULL, 16) : 8ul * luns;
+	} else if (!strncmp(line, "answers ", 8)) {
+		answers_here = !strcmp(a, "here");
 	} else if (!strncmp(line, "disconnect", 10)) {
 		for (int i = 0; i < CHANNELS; i++)
-			if (channels[i].id)
+			if (channels[i].id && (channels[i].answers || strcmp(a, "answers")))
 				rdma_disconnect(channels[i].id);
 	} else {
 		say("FAILED: %s", line);
@@ -546,22 +571,30 @@ static void told(char *line)
 	say("did %s", line);
 }
 
+static struct rdma_cm_id *listen_at(const char *address, const char *port)
+{
+	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *at;
+	struct rdma_cm_id *listener;
+
+	check(!rdma_getaddrinfo(address, port, &hints, &at), "address");
+	check(!rdma_create_id(events, &listener, NULL, RDMA_PS_TCP), "create_id");
+	check(!rdma_bind_addr(listener, at->ai_src_addr), "bind");
+	check(!rdma_listen(listener, CHANNELS), "listen");
+	return listener;
+}
+
 int main(int argc, char **argv)
 {
-	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *address;
-	struct rdma_cm_id *listener;
 	char line[256];
 
-	if (argc != 3)
+	if (argc != 4)
 		return 2;
 	disk = calloc(1, DISK);
 	events = rdma_create_event_channel();
 	check(disk && events, "event channel");
 	fcntl(events->fd, F_SETFL, O_NONBLOCK);
-	check(!rdma_getaddrinfo(argv[1], argv[2], &hints, &address), "address");
-	check(!rdma_create_id(events, &listener, NULL, RDMA_PS_TCP), "create_id");
-	check(!rdma_bind_addr(listener, address->ai_src_addr), "bind");
-	check(!rdma_listen(listener, CHANNELS), "listen");
+	listen_at(argv[1], argv[2]);
+	answers_listener = listen_at(argv[1], argv[3]);
 	say("listens");
 	for (;;) {
 		struct pollfd fds[3] = {

@@ -221,6 +221,51 @@ impl<'a> Live<'a> {
         self.post(first)
     }
 
+    /// Writes the first `len` bytes of `chunk` to memory of the peer. As a target does.
+    #[cfg(SRP_KUNIT)]
+    pub(crate) fn write(&self, chunk: &mut Chunk, len: usize, addr: u64, rkey: u32) -> Result {
+        let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        let mut sge = self.message(chunk, len)?;
+        let wr = self.signaled(opcode, &mut sge);
+        let wr = bindings::ib_rdma_wr {
+            wr,
+            remote_addr: addr,
+            rkey,
+        };
+        self.post(&wr.wr)
+    }
+
+    /// Sends the first `len` bytes of `chunk`, and has the peer's device invalidate one of its keys.
+    #[cfg(SRP_KUNIT)]
+    pub(crate) fn send_invalidating(&self, chunk: &mut Chunk, len: usize, rkey: u32) -> Result {
+        let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+        let mut sge = self.message(chunk, len)?;
+        let mut wr = self.signaled(opcode, &mut sge);
+        wr.ex = invalidation(rkey, core::ptr::null()).ex;
+        self.post(&wr)
+    }
+
+    #[cfg(SRP_KUNIT)]
+    fn message(&self, chunk: &mut Chunk, len: usize) -> Result<bindings::ib_sge> {
+        match chunk.is_of(&self.reach.messages) {
+            true => Ok(self.reach.sge(chunk.part(len)?)),
+            false => Err(EINVAL),
+        }
+    }
+
+    #[cfg(SRP_KUNIT)]
+    fn signaled(
+        &self,
+        opcode: bindings::ib_wr_opcode,
+        sge: &mut bindings::ib_sge,
+    ) -> bindings::ib_send_wr {
+        let flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        let mut wr = request(opcode, flags, self.reach.sent.as_raw());
+        wr.sg_list = sge;
+        wr.num_sge = 1;
+        wr
+    }
+
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
     /// reports by [`Handler::invalidated`]. Returns whether there was one.
     ///

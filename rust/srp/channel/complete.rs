@@ -7,6 +7,7 @@ use super::{
     trace,
     Channel,
     Connection,
+    Counts,
     Held, //
 };
 use crate::{
@@ -147,15 +148,27 @@ impl Connection {
             Kind::TskMgmt(0) if self.task.answer(tag, rsp.tmf_status()) => return Ok(()),
             Kind::TskMgmt(PROBE) if self.probe.answer(tag) => return Ok(()),
             Kind::TskMgmt(_) => return Err(unknown),
-            Kind::Command(index) => usize::from(index),
+            Kind::Command(index) => index,
         };
-        let cell = self.slots.get(index).ok_or(unknown)?;
+        self.ended_by(rsp, tag, index, None)
+    }
+
+    /// Takes a response to the command in a slot of this channel, which came on it or `elsewhere`, where these counts are.
+    pub(super) fn ended_by(
+        &self,
+        rsp: &Rsp<'_>,
+        tag: Tag,
+        index: u16,
+        elsewhere: Option<&Counts>,
+    ) -> Result<(), Violation> {
+        let unknown = Violation::Tag(rsp.tag);
+        let cell = self.slots.get(usize::from(index)).ok_or(unknown)?;
         let posted = Word::new(State::Posted, tag.generation());
         let Some(slot) = cell
             .take_from(posted, Event::Answer)
             .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
         else {
-            // It may have crossed a reset of the unit on another channel.
+            // It may have crossed a reset of the unit, or an abort, that was answered on another channel.
             return if cell.is_recalled(tag.generation()) || self.is_lost() {
                 Ok(())
             } else {
@@ -163,7 +176,10 @@ impl Connection {
             };
         };
         let (result, len) = self.result(&slot, rsp);
-        self.counts.answered(slot.way, len);
+        elsewhere.unwrap_or(&self.counts).answered(slot.way, len);
+        if elsewhere.is_some() {
+            self.counts.elsewhere.increment();
+        }
         self.conclude(cell, slot, result);
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct Counts {
     pub(super) credit_waits: Count,
     /// How often the block layer was told to try again.
     pub(super) busy: Count,
+    /// Commands that were answered on an answer channel, which has the rest of their counts.
+    pub(super) elsewhere: Count,
 }
 
 const _: () = assert!(core::mem::offset_of!(Counts, unanswered) == 64);
@@ -49,10 +51,11 @@ impl Counts {
             unanswered: Count::new(),
             credit_waits: Count::new(),
             busy: Count::new(),
+            elsewhere: Count::new(),
         }
     }
 
-    /// Counts a command that the target has answered, and how many bytes of its data went. For completion
+    /// Counts a command that was answered on this channel, and how many bytes of its data went. For its completion
     /// callbacks only, of which one runs at a time.
     #[inline(always)]
     pub(super) fn answered(&self, way: Way, len: u32) {
@@ -74,7 +77,14 @@ impl Counts {
         self.ways.get(way as usize).map_or(0, Count::get)
     }
 
-    /// Commands that the target has answered.
+    /// Commands that have ended, answered here, elsewhere or not at all, modulo 2^64.
+    pub(super) fn ended(&self) -> u64 {
+        self.commands()
+            .wrapping_add(self.unanswered.get())
+            .wrapping_add(self.elsewhere.get())
+    }
+
+    /// Commands that were answered on this channel.
     pub fn commands(&self) -> u64 {
         Self::sum(&self.ways)
     }

@@ -53,7 +53,8 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        }, //
+        },
+        throttle::Throttle, //
     },
 };
 use kernel::{
@@ -140,12 +141,14 @@ impl Ib {
     pub(super) fn begin(
         nexus: &Arc<Nexus>,
         owner: &Arc<dyn Owner>,
+        throttle: &Arc<Throttle>,
         to: &Service,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let dgid = to.dgid;
         Self::make(
             nexus,
             owner,
+            throttle,
             to.service_id,
             To {
                 dgid,
@@ -160,13 +163,14 @@ impl Ib {
     fn make(
         nexus: &Arc<Nexus>,
         owner: &Arc<dyn Owner>,
+        throttle: &Arc<Throttle>,
         service_id: u64,
         to: To,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
         let port = nexus.status.port();
         let events =
-            Events::new(owner.clone(), nexus.throttle.clone(), nexus.is_topspin()).map_err(step)?;
+            Events::new(owner.clone(), throttle.clone(), nexus.is_topspin()).map_err(step)?;
         let id = Id::new(port.device(), port.number(), to.pkey, events.clone()).map_err(step)?;
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -322,6 +326,7 @@ impl Attempt for Ib {
         Self::make(
             &self.nexus,
             &self.owner,
+            self.events.throttle(),
             self.service_id,
             To {
                 dgid: to.gid.unwrap_or(self.dgid),

@@ -20,10 +20,12 @@ use crate::srp::{
     proto::{
         guid::Gid,
         ids::PortId, //
-    }, //
+    },
+    throttle::Throttle, //
 };
 use kernel::{
     fmt,
+    prelude::*,
     sync::Arc, //
 };
 
@@ -61,14 +63,16 @@ impl Destination {
         }
     }
 
+    /// An attempt for `owner`; `throttle` has to do with all that go there.
     pub(super) fn attempt(
         &self,
         nexus: &Arc<Nexus>,
         owner: &Arc<dyn Owner>,
+        throttle: &Arc<Throttle>,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         match self {
-            Self::Rdma(address) => Rdma::begin(nexus, owner, address),
-            Self::Ib(service) => Ib::begin(nexus, owner, service),
+            Self::Rdma(address) => Rdma::begin(nexus, owner, throttle, address),
+            Self::Ib(service) => Ib::begin(nexus, owner, throttle, service),
         }
     }
 }
@@ -83,10 +87,35 @@ impl fmt::Display for Destination {
     }
 }
 
+/// Who answers in the place of the target.
+pub struct AnswersFrom {
+    /// Where that is.
+    pub destination: Destination,
+    /// It can be silent while the target is not.
+    pub(super) throttle: Arc<Throttle>,
+}
+
+impl AnswersFrom {
+    /// Who is at this place.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(destination: Destination) -> Result<Self> {
+        let throttle = Throttle::new()?;
+        Ok(Self {
+            destination,
+            throttle,
+        })
+    }
+}
+
 /// Where to log in, and as whom.
 pub struct Plan {
     /// Where the target is.
     pub destination: Destination,
+    /// Who else answers.
+    pub answers_from: KVec<AnswersFrom>,
     /// GID of our port.
     pub sgid: Gid,
     /// Our port identifier.

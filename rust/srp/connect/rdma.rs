@@ -38,7 +38,8 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        }, //
+        },
+        throttle::Throttle, //
     },
 };
 use kernel::{
@@ -99,10 +100,11 @@ impl Rdma {
     pub(super) fn begin(
         nexus: &Arc<Nexus>,
         owner: &Arc<dyn Owner>,
+        throttle: &Arc<Throttle>,
         to: &Address,
     ) -> Result<Arc<dyn Attempt>, LoginFailure> {
         let step = |e: Error| LoginFailure::Step("connection identifier", e);
-        let events = Events::new(owner.clone(), nexus.throttle.clone(), false).map_err(step)?;
+        let events = Events::new(owner.clone(), throttle.clone(), false).map_err(step)?;
         let id = Id::new(&to.net, events.clone()).map_err(step)?;
         let plan = &nexus.plan;
         if let Some(tos) = plan.tos {

@@ -52,6 +52,8 @@ attribute_group! {
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.plan().retry_count);
         ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
         tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
+        answers_from: 0o444, show = show_answers_from;
+        answer_channels: 0o444, show = |io: &Io, page| line(page, with_answers(io)?.answer_channels());
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.options().cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.options().allow_ext_sg);
         last_error: 0o444, show = show_last_error;
@@ -104,6 +106,23 @@ fn show_src(io: &Io, page: &mut Page<'_>) -> Result {
 
 fn show_dest(io: &Io, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("{}\n", address(io)?.dest))
+}
+
+fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
+    let mut before = "";
+    for from in &with_answers(io)?.plan().answers_from {
+        page.emit(fmt!("{before}{}", from.destination))?;
+        before = " ";
+    }
+    page.emit(fmt!("\n"))
+}
+
+/// A session that nobody answers but the target has none of these.
+fn with_answers(io: &Io) -> Result<&Io> {
+    match io.plan().answers_from.is_empty() {
+        true => Err(ENOENT),
+        false => Ok(io),
+    }
 }
 
 fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {

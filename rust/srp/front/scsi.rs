@@ -141,9 +141,16 @@ impl Io {
         credits.min().unwrap_or(0)
     }
 
-    /// What was counted for each channel, connected or not.
+    /// The number of answer channels that are connected.
+    pub fn answer_channels(&self) -> usize {
+        let answers = self.channels.answers().iter();
+        answers.filter(|c| c.is_open()).count()
+    }
+
+    /// What was counted for each channel, connected or not; answer channels are the last.
     pub fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
-        self.channels.iter().map(|c| c.counts())
+        let answers = self.channels.answers().iter();
+        Iterator::chain(self.channels.iter(), answers).map(|c| c.counts())
     }
 
     /// What was counted for the session.

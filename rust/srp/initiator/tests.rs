@@ -173,6 +173,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
     let options = Options::parse(text, &Defaults::default()).map_err(|_| EINVAL)?;
     let plan = Plan {
+        answers_from: KVec::new(),
         destination: Destination::Ib(Service::new(gid, 0xffff, 3, false)?),
         sgid: gid,
         initiator: options.initiator_port(gid.interface_id()),

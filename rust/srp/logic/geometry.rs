@@ -83,6 +83,8 @@ pub enum Unfit {
     NoRegistration,
     /// Not even one command fits.
     NoCommand,
+    /// An answer channel would have to take so many answers, one to each command.
+    Answers(u32),
 }
 
 /// The sizes of a session.
@@ -94,6 +96,8 @@ pub struct Geometry {
     pub channels: u32,
     /// Polled channels to ask for, which come after the others.
     pub polled: u32,
+    /// Answer channels to ask for.
+    pub answers: u32,
     /// Completion vector of channel 0, if chosen.
     first_vector: Option<u32>,
     vectors: u32,
@@ -171,12 +175,11 @@ impl Geometry {
             depth: options.queue_size,
             regions: per_command,
         };
-        let sizes = wanted
-            .fit(DeviceLimits {
-                max_qp_wr: device.max_qp_wr,
-                max_cqe: device.max_cqe,
-            })
-            .ok_or(Unfit::NoCommand)?;
+        let limits = DeviceLimits {
+            max_qp_wr: device.max_qp_wr,
+            max_cqe: device.max_cqe,
+        };
+        let sizes = wanted.fit(limits).ok_or(Unfit::NoCommand)?;
         if sizes.depth < wanted.depth {
             lowered(Lowered::QueueSize(wanted.depth, sizes.depth));
         }
@@ -184,8 +187,15 @@ impl Geometry {
         if let Some(wanted) = options.ch_count.filter(|&wanted| wanted > channels) {
             lowered(Lowered::ChCount(wanted, channels));
         }
-        // The data is a part of its own.
-        let immediate = if device.max_send_sge >= 2 {
+        let polled = parameters.poll_queues.min(MAX_POLL_QUEUES);
+        // CAST: A few.
+        let answers = options.answers_from.count() as u32;
+        let all = channels.saturating_add(polled);
+        if answers > 0 && !sizes.answers_fit(all, limits) {
+            return Err(Unfit::Answers(sizes.depth.saturating_mul(all)));
+        }
+        // The data is a part of its own, and who answers in the place of the target does not get it.
+        let immediate = if device.max_send_sge >= 2 && answers == 0 {
             parameters.immediate.min(MAX_IMMEDIATE)
         } else {
             0
@@ -194,7 +204,8 @@ impl Geometry {
         Ok(Self {
             sizes,
             channels,
-            polled: parameters.poll_queues.min(MAX_POLL_QUEUES),
+            polled,
+            answers,
             first_vector: options.comp_vector,
             vectors: machine.vectors,
             regions,
@@ -226,6 +237,11 @@ impl Geometry {
     pub fn all_channels(&self) -> u16 {
         let all = self.channels.saturating_add(self.polled);
         u16::try_from(all).unwrap_or(u16::MAX)
+    }
+
+    /// Receive buffers of an answer channel.
+    pub fn answer_receives(&self) -> u32 {
+        self.sizes.answer_receives(self.all_channels().into())
     }
 
     /// A channel is polled.

@@ -24,6 +24,10 @@ const DRAIN: u32 = 1;
 const EXTRA_RECEIVES: u32 = 4;
 /// Receives that wait to be posted again in one batch.
 pub const RECEIVE_BATCH: u32 = 8;
+/// Messages on an answer channel beside responses: a logout.
+const EXTRA_ANSWERS: u32 = 1;
+/// Most receives of an answer channel, 8 MiB.
+const MAX_ANSWER_RECEIVES: u32 = 16_384;
 
 /// What a device allows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,6 +71,23 @@ impl Sizes {
     /// Entries of the one completion queue.
     pub const fn completion_queue(self) -> u32 {
         self.send_queue().saturating_add(self.receive_queue())
+    }
+
+    /// Receive buffers of an answer channel, where all commands of so many channels may be answered.
+    pub const fn answer_receives(self, channels: u32) -> u32 {
+        self.depth
+            .saturating_mul(channels)
+            .saturating_add(EXTRA_ANSWERS + RECEIVE_BATCH)
+    }
+
+    /// An answer channel for so many channels is not too large, for the device or at all.
+    pub const fn answers_fit(self, channels: u32, limits: DeviceLimits) -> bool {
+        let receives = self.answer_receives(channels);
+        let queue = receives.saturating_add(DRAIN);
+        let sends = Self { depth: 0, ..self }.send_queue();
+        receives <= MAX_ANSWER_RECEIVES
+            && queue <= limits.max_qp_wr
+            && queue.saturating_add(sends) <= limits.max_cqe
     }
 
     const fn fits(self, limits: DeviceLimits) -> bool {

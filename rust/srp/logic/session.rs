@@ -7,6 +7,9 @@
 /// for more time. The connection managers repeat a request each 4 s or so; another login would only find a target
 /// that is at the same address, but not the same machine any longer.
 pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
+/// Who answers in the place of the target, and says nothing for so many milliseconds, is left out. A request is repeated
+/// once in that time.
+pub const ANSWERS_TIMEOUT_MS: u32 = 5_000;
 /// A command to a disk may take this many milliseconds, or as long as the transport tries; error handling begins
 /// then.
 pub const DISK_TIMEOUT_MS: u32 = 30_000;
@@ -22,6 +25,9 @@ pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
 const FILL_DELAY_MS: u32 = 1_000;
 /// The longest such pause.
 const MAX_FILL_DELAY_MS: u32 = 64_000;
+
+/// A session that has not been lost with an answer channel for so many milliseconds forgets that it was.
+pub const FORGET_FLAPS_MS: u32 = 600_000;
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -2,6 +2,7 @@
 
 //! KUnit tests of logins by the InfiniBand connection manager, to a target that is the test's.
 
+mod answers;
 mod busy;
 mod lost;
 mod redirect;

@@ -229,7 +229,7 @@ const _: () = {
 /// What the target allows: the smaller of what was asked for and what it offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Granted {
-    /// Credits to begin with, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`].
+    /// Credits to begin with, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]; 0 on an answer channel, as all but the last.
     pub req_lim: u32,
     /// Longest message that may be sent, in bytes; never more than requested.
     pub max_it_iu_len: u32,
@@ -251,6 +251,8 @@ pub enum LoginError {
     BufferFormats(u16),
     /// Too few or too many credits.
     RequestLimit(i32),
+    /// Credits on an answer channel.
+    Grants(i32),
     /// The target takes only messages that are too short for any command.
     MaxItIuLen(u32),
     /// The target sends only messages that are too short for sense data.
@@ -272,6 +274,10 @@ impl fmt::Display for LoginError {
             Self::RequestLimit(n) => write!(
                 f,
                 "request limit {n} is not in {MIN_REQ_LIM}..={MAX_REQ_LIM}"
+            ),
+            Self::Grants(n) => write!(
+                f,
+                "request limit {n} on an answer channel, where it must be 0"
             ),
             Self::MaxItIuLen(len) => write!(f, "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}"),
             Self::MaxTiIuLen(len) => write!(f, "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}"),
@@ -298,10 +304,7 @@ impl LoginRsp {
 
     /// Checks the response against the request.
     pub fn check(&self, requested: &Requested) -> Result<Granted, LoginError> {
-        let tag = self.tag.get();
-        if tag != requested.tag {
-            return Err(LoginError::Tag(tag));
-        }
+        self.check_tag(requested)?;
         let needed = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
         let formats = self.buf_fmt.get();
         if formats & needed != needed {
@@ -316,19 +319,8 @@ impl LoginRsp {
         if offered < MIN_IT_IU_LEN {
             return Err(LoginError::MaxItIuLen(offered));
         }
-        let max_ti_iu_len = self.max_ti_iu_len.get();
-        if max_ti_iu_len < MIN_TI_IU_LEN {
-            return Err(LoginError::MaxTiIuLen(max_ti_iu_len));
-        }
+        let max_ti_iu_len = self.check_ti(requested)?;
         let immediate_granted = self.rsp_flags & IMMEDIATE != 0;
-        if immediate_granted && requested.immediate == 0 {
-            return Err(LoginError::UnwantedImmediate);
-        }
-        let result = self.rsp_flags & MULTICHANNEL_RESULT;
-        if requested.multichannel == MultiChannel::Multi && result != MAINTAINED {
-            return Err(LoginError::NotMaintained(result));
-        }
-
         let max_it_iu_len = offered.min(requested.max_it_iu_len);
         let room = max_it_iu_len.saturating_sub(IMM_DATA_OFFSET as u32);
         let descriptors = (room / DirectBuf::LEN as u32).min(MAX_DESCRIPTORS as u32);
@@ -346,5 +338,45 @@ impl LoginRsp {
             },
             max_ti_iu_len,
         })
+    }
+
+    /// Checks the response of who is only to answer, on a further channel: it grants nothing, so that nothing is sent
+    /// to it.
+    pub fn check_answers(&self, requested: &Requested) -> Result<Granted, LoginError> {
+        self.check_tag(requested)?;
+        match signed(self.req_lim_delta) {
+            0 => {}
+            delta => return Err(LoginError::Grants(delta)),
+        }
+        Ok(Granted {
+            req_lim: 0,
+            max_it_iu_len: 0,
+            descriptors: 0,
+            immediate: 0,
+            max_ti_iu_len: self.check_ti(requested)?,
+        })
+    }
+
+    fn check_tag(&self, requested: &Requested) -> Result<(), LoginError> {
+        match self.tag.get() {
+            tag if tag == requested.tag => Ok(()),
+            tag => Err(LoginError::Tag(tag)),
+        }
+    }
+
+    /// What both kinds of channels need of the messages to us, and of what was asked for.
+    fn check_ti(&self, requested: &Requested) -> Result<u32, LoginError> {
+        let max_ti_iu_len = self.max_ti_iu_len.get();
+        if max_ti_iu_len < MIN_TI_IU_LEN {
+            return Err(LoginError::MaxTiIuLen(max_ti_iu_len));
+        }
+        if self.rsp_flags & IMMEDIATE != 0 && requested.immediate == 0 {
+            return Err(LoginError::UnwantedImmediate);
+        }
+        let result = self.rsp_flags & MULTICHANNEL_RESULT;
+        if requested.multichannel == MultiChannel::Multi && result != MAINTAINED {
+            return Err(LoginError::NotMaintained(result));
+        }
+        Ok(max_ti_iu_len)
     }
 }

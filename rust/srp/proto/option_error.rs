@@ -103,9 +103,9 @@ pub enum Why {
     IoClass,
     /// Not an address with a port.
     Address(AddressError),
-    /// `dest` needs a port.
+    /// `dest` and `answers_from` need a port.
     PortMissing,
-    /// `dest` must be the address of one host.
+    /// `dest` and `answers_from` must be the address of one host.
     NotUnicast,
     /// `src` and `dest` are not both IPv4 or both IPv6.
     Families,
@@ -113,6 +113,14 @@ pub enum Why {
     Mixed,
     /// Of a login with `dest`, not with `dgid`.
     RdmaOnly,
+    /// An address that `answers_from` has named before.
+    Twice,
+    /// More of them than there may be, which is given.
+    TooMany(usize),
+    /// `answers_from` is `dest`, where channels have credits.
+    IsDest,
+    /// `answers_from` and `dest` are not both IPv4 or both IPv6.
+    AnswersFamily,
     /// Options that are not there.
     Missing(Missing),
 }
@@ -168,6 +176,10 @@ impl fmt::Display for OptionError<'_> {
             Why::Families => "src and dest must both be IPv4 or both be IPv6",
             Why::Mixed => "dgid, pkey, service_id cannot be used together with src, dest",
             Why::RdmaOnly => "only for a login with dest",
+            Why::Twice => "this address is there already",
+            Why::TooMany(most) => return write!(f, "there may be {most} of these at most"),
+            Why::IsDest => "the address of dest has channels of its own",
+            Why::AnswersFamily => "answers_from and dest must both be IPv4 or both be IPv6",
             Why::Missing(options) => return write!(f, "missing in the login string: {options}"),
         })
     }

@@ -3,7 +3,7 @@
 //! The string that is written to `add_target`.
 //!
 //! `name=value` pairs, separated by commas or line feeds; empty ones are skipped, the last of
-//! several with the same name counts. A login needs `id_ext`, `ioc_guid` and either `dgid`, `pkey`,
+//! several with the same name counts, but each `answers_from`. A login needs `id_ext`, `ioc_guid` and either `dgid`, `pkey`,
 //! `service_id` (InfiniBand) or `dest` (RDMA/CM). The string is read and checked as a whole before
 //! anything is done with it.
 
@@ -46,6 +46,8 @@ pub const MAX_SECT_MAX: i32 = 1 << 17;
 pub const SG_TABLESIZE_MAX: i32 = 2048;
 /// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes; of `max_it_iu_size`, too.
 pub const MIN_IT_IU_LEN: u32 = 64;
+/// Most answer channels.
+pub const MAX_ANSWERS: usize = 8;
 /// Limit of `max_cmd_per_lun`, a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: i32 = 32_767;
 
@@ -94,6 +96,31 @@ pub enum Target<'a> {
     },
 }
 
+/// Addresses of answer channels, each another one. All have a port.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct AnswersFrom<'a>([Option<Address<'a>>; MAX_ANSWERS]);
+
+impl<'a> AnswersFrom<'a> {
+    /// The addresses, in the order of the string.
+    pub fn iter(&self) -> impl Iterator<Item = &Address<'a>> + '_ {
+        self.0.iter().flatten()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    fn add(&mut self, address: Address<'a>) -> Result<(), Why> {
+        if self.iter().any(|other| *other == address) {
+            return Err(Why::Twice);
+        }
+        let place = self.0.iter_mut().find(|place| place.is_none());
+        *place.ok_or(Why::TooMany(MAX_ANSWERS))? = Some(address);
+        Ok(())
+    }
+}
+
 /// A login string that has been checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options<'a> {
@@ -103,6 +130,8 @@ pub struct Options<'a> {
     pub ioc_guid: Guid,
     /// Where the target is.
     pub target: Target<'a>,
+    /// Addresses of those who answer in its place; of a [`Target::Rdma`] only.
+    pub answers_from: AnswersFrom<'a>,
     /// Protocol revision of the target.
     pub io_class: IoClass,
     /// Extension of the initiator's port identifier.
@@ -179,6 +208,9 @@ struct Draft<'a> {
     dest: Option<Address<'a>>,
     /// The last of `src` and `dest`, for messages.
     address_token: &'a [u8],
+    answers_from: AnswersFrom<'a>,
+    /// The `answers_from`, for messages.
+    answers_tokens: [&'a [u8]; MAX_ANSWERS],
     io_class: IoClass,
     initiator_ext: u64,
     max_sect: Option<u32>,
@@ -222,6 +254,13 @@ impl<'a> Draft<'a> {
                 self.tos_token = token;
                 Ok(())
             }
+            "answers_from" => {
+                let place = self.answers_tokens.iter_mut();
+                if let Some(place) = place.take(self.answers_from.count()).next_back() {
+                    *place = token;
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -250,6 +289,7 @@ impl<'a> Draft<'a> {
             "service_id" => |draft, value| set(&mut draft.service_id, hex(value)?),
             "src" => |draft, value| set(&mut draft.src, address(value)?),
             "dest" => |draft, value| set(&mut draft.dest, dest(value)?),
+            "answers_from" => |draft, value| draft.answers_from.add(dest(value)?),
             "io_class" => |draft, value| {
                 draft.io_class = io_class(value)?;
                 Ok(())
@@ -322,6 +362,7 @@ impl<'a> Draft<'a> {
             id_ext: Guid(id_ext),
             ioc_guid: Guid(ioc_guid),
             target,
+            answers_from: self.answers_from,
             io_class: self.io_class,
             initiator_ext: Guid(self.initiator_ext),
             max_sect: self.max_sect,
@@ -360,6 +401,19 @@ impl<'a> Draft<'a> {
                     why: Why::Families,
                 });
             }
+            for (address, token) in self.answers_from.iter().zip(self.answers_tokens) {
+                let why = if *address == dest {
+                    Why::IsDest
+                } else if address.ip.is_ipv4() != dest.ip.is_ipv4() {
+                    Why::AnswersFamily
+                } else {
+                    continue;
+                };
+                return Err(OptionError {
+                    token: Token(token),
+                    why,
+                });
+            }
             return Ok(Target::Rdma {
                 src: self.src,
                 dest,
@@ -367,11 +421,16 @@ impl<'a> Draft<'a> {
         }
         if let (Some(dgid), Some(pkey), Some(service_id)) = (self.dgid, self.pkey, self.service_id)
         {
-            if self.tos.is_some() {
-                return Err(OptionError {
-                    token: Token(self.tos_token),
-                    why: Why::RdmaOnly,
-                });
+            for (given, token) in [
+                (self.tos.is_some(), self.tos_token),
+                (self.answers_from.count() > 0, self.answers_tokens[0]),
+            ] {
+                if given {
+                    return Err(OptionError {
+                        token: Token(token),
+                        why: Why::RdmaOnly,
+                    });
+                }
             }
             return Ok(Target::Ib {
                 dgid,

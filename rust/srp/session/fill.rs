@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Adding the channels that a login has left out.
+//! Adding the channels that a login has left out, and the answer channels that no try to reconnect makes.
 
 use super::Session;
 use crate::{
     srp::{
-        channel::Connection,
         connect::Purpose,
-        log::session_log,
+        ktime::{
+            ktime_get,
+            AtomicKtime,
+            Ktime, //
+        },
+        log::{
+            session_log,
+            session_log_ratelimited, //
+        },
         logic::session::{
             fill_delay_ms,
+            FORGET_FLAPS_MS,
             LOGIN_TIMEOUT_MS, //
         },
     },
@@ -44,6 +52,10 @@ pub(super) struct Fill {
     timer: Timer,
     /// Tries so far.
     tries: Atomic<u32>,
+    /// How often the session was lost with an answer channel, and when that was last. Changed by those who notice, of
+    /// whom one that is not counted does not matter.
+    flaps: Atomic<u32>,
+    flapped: AtomicKtime,
 }
 
 impl Fill {
@@ -51,21 +63,56 @@ impl Fill {
         pin_init!(Self {
             timer <- new_delayed!(queue, "Session::fill"),
             tries: Atomic::new(0),
+            flaps: Atomic::new(0),
+            flapped: AtomicKtime::new(Ktime::MIN),
         })
     }
 }
 
-fn is_missing(connection: &&Arc<Connection>) -> bool {
-    !connection.is_open()
-}
-
 impl Session {
-    /// The connection is new: begins to add what it lacks.
-    pub(super) fn begin_fill(self: &Arc<Self>) {
-        let (channels, _) = self.parts();
-        if channels.is_some_and(|all| all.iter().any(|c| is_missing(&c))) {
+    /// The connection is new, that of a session that had one before if it is one `again`: begins to add what it lacks.
+    pub(super) fn begin_fill(self: &Arc<Self>, again: bool) {
+        let (Some(channels), _) = self.parts() else {
+            return;
+        };
+        if channels.missing() > 0 {
             self.fill.tries.store(0, Relaxed);
-            self.later::<FILL>(fill_delay_ms(0));
+            let delay = match channels.answers().iter().all(|c| c.is_open()) {
+                true => fill_delay_ms(0),
+                false => match self.flaps() {
+                    // Nobody has asked for them.
+                    0 if again => 0,
+                    flaps => fill_delay_ms(flaps),
+                },
+            };
+            self.later::<FILL>(delay);
+        }
+    }
+
+    /// An answer channel, the one with this number, is lost, and the session with it if it is not lost already. One that
+    /// is lost again and again shall leave the session in peace for longer and longer.
+    pub(super) fn count_flap(&self, number: usize) {
+        if self.is_lost() || self.is_ending() {
+            return;
+        }
+        self.fill
+            .flaps
+            .store(self.flaps().saturating_add(1), Relaxed);
+        self.fill.flapped.store(ktime_get());
+        if let Some(from) = self.nexus.plan.answers_from.get(number) {
+            session_log_ratelimited!(
+                Warning,
+                self,
+                "the answer channel to {} is lost",
+                fmt!("{}", from.destination)
+            );
+        }
+    }
+
+    fn flaps(&self) -> u32 {
+        match ktime_get().ms_since(self.fill.flapped.load()) {
+            0..FORGET_FLAPS_MS => self.fill.flaps.load(Relaxed),
+            _ => 0,
         }
     }
 
@@ -80,7 +127,7 @@ impl Session {
         let (Some(channels), _) = self.parts() else {
             return;
         };
-        let before = channels.iter().filter(is_missing).count();
+        let before = channels.missing();
         if before == 0 || self.is_lost() {
             return;
         }
@@ -90,19 +137,14 @@ impl Session {
         if self.is_lost() {
             return;
         }
-        let left = channels.iter().filter(is_missing).count();
+        let left = channels.missing();
         let tries = match left {
             0 => 0,
             _ => self.fill.tries.fetch_add(1, Relaxed) + 1,
         };
         if left < before {
-            session_log!(
-                Info,
-                self,
-                "{} of {} channels",
-                channels.len() - left,
-                channels.len()
-            );
+            let all = channels.len() + channels.answers().len();
+            session_log!(Info, self, "{} of {all} channels", all - left);
         } else if let (Err(why), true) = (
             result,
             fill_delay_ms(tries) > fill_delay_ms(tries.saturating_sub(1)),

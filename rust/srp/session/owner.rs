@@ -21,6 +21,10 @@ impl Owner for Session {
         self.count_strike(why);
     }
 
+    fn answers_lost(&self, number: usize) {
+        self.count_flap(number);
+    }
+
     fn credit_missing(self: ArcBorrow<'_, Self>) {
         Arc::from(self).begin_starving();
     }

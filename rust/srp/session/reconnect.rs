@@ -223,7 +223,7 @@ impl Session {
                 channels.len()
             );
         }
-        self.start_timers();
+        self.start_timers(true);
     }
 
     /// Ends what a try has made that failed.
@@ -233,11 +233,11 @@ impl Session {
         self.rest(action);
     }
 
-    /// The connection is new: sets the timers that it needs.
-    pub(super) fn start_timers(self: &Arc<Self>) {
+    /// The connection is new, see [`Self::begin_fill`]: sets the timers that it needs.
+    pub(super) fn start_timers(self: &Arc<Self>, again: bool) {
         self.begin_keep_alive();
         self.begin_poll();
-        self.begin_fill();
+        self.begin_fill(again);
     }
 
     /// No more tries. The session is ending. Sleeps.

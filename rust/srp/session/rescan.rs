@@ -102,7 +102,7 @@ impl Session {
         if self.on(Event::LoggedIn) != Action::StartTimers {
             return Err(LoginFailure::Disconnected);
         }
-        self.start_timers();
+        self.start_timers(false);
         Ok(())
     }
 

@@ -33,7 +33,8 @@ pub(in crate::srp) const PORT_CM_REDIRECT: u16 = 24;
 /// Reason of a REJ: go to this GID.
 pub(in crate::srp) const PORT_REDIRECT: u16 = 25;
 
-fn put<const N: usize>(to: &mut [u8], at: usize, bytes: [u8; N]) {
+/// Puts bytes at a place.
+pub(in crate::srp) fn put<const N: usize>(to: &mut [u8], at: usize, bytes: [u8; N]) {
     if let Some(place) = to.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *place = bytes;
     }

@@ -4,8 +4,8 @@
 
 use crate::error::STATUS;
 use clap::{
-    error::Error as ClapError, Arg, ArgMatches, Args, Command as ClapCommand, FromArgMatches,
-    Parser, Subcommand, ValueEnum,
+    error::Error as ClapError, Arg, ArgAction, ArgMatches, Args, Command as ClapCommand,
+    FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 use std::path::PathBuf;
 
@@ -149,8 +149,11 @@ pub struct Generate {
     pub folder: PathBuf,
 }
 
+/// The one option that may be given more than once.
+pub const ANSWERS_FROM: &str = "answers_from";
+
 /// A login option: its name in add_target, what its value is, what it is for.
-pub const OPTIONS: [(&str, &str, &str); 22] = [
+pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         "dest",
         "ADDRESS:PORT",
@@ -216,6 +219,11 @@ pub const OPTIONS: [(&str, &str, &str); 22] = [
     ),
     ("tos", "NUMBER", "Type of service, 0 to 255"),
     (
+        ANSWERS_FROM,
+        "ADDRESS:PORT",
+        "Who answers in the place of the target; may be given again",
+    ),
+    (
         "max_it_iu_size",
         "BYTES",
         "Longest message to the target, from 64; 0: no limit",
@@ -259,6 +267,10 @@ impl Args for Settings {
                     .long(name.replace('_', "-"))
                     .alias(name)
                     .value_name(value)
+                    .action(match name {
+                        ANSWERS_FROM => ArgAction::Append,
+                        _ => ArgAction::Set,
+                    })
                     .help(help)
                     .help_heading(heading),
             );
@@ -273,16 +285,13 @@ impl Args for Settings {
 
 impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, ClapError> {
-        let given = |name: &'static str| Some((name, matches.get_one::<String>(name)?.clone()));
+        let given = |name: &'static str| {
+            let values = matches.get_many::<String>(name).into_iter().flatten();
+            values.map(move |value| (name, value.clone()))
+        };
         Ok(Self {
-            options: OPTIONS
-                .iter()
-                .filter_map(|(name, ..)| given(name))
-                .collect(),
-            timeouts: TIMEOUTS
-                .iter()
-                .filter_map(|(name, _)| given(name))
-                .collect(),
+            options: OPTIONS.iter().flat_map(|(name, ..)| given(name)).collect(),
+            timeouts: TIMEOUTS.iter().flat_map(|(name, _)| given(name)).collect(),
         })
     }
 
@@ -331,6 +340,23 @@ mod tests {
             .map(|(name, _)| *name)
             .collect();
         assert_eq!(names, ["dest", "id_ext", "ioc_guid"]);
+    }
+
+    #[test]
+    fn who_answers_may_be_several() {
+        let line = "srpctl connect --id-ext 1 --answers-from 10.0.0.2:1 --answers-from 10.0.0.3:1";
+        let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
+            panic!("not connect");
+        };
+        let from = |address: &str| (ANSWERS_FROM, address.to_string());
+        assert_eq!(
+            args.settings.options,
+            [
+                ("id_ext", "1".to_string()),
+                from("10.0.0.2:1"),
+                from("10.0.0.3:1")
+            ]
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ struct Details<'a> {
 }
 
 /// Of the driver, but for those that a [`Session`] has.
-const DRIVER: [&str; 15] = [
+const DRIVER: [&str; 17] = [
     "src",
     "dest",
     "sgid",
@@ -47,6 +47,8 @@ const DRIVER: [&str; 15] = [
     "tl_retry_count",
     "ack_timeout",
     "tos",
+    "answers_from",
+    "answer_channels",
     "requested_ch_count",
 ];
 

@@ -3,7 +3,7 @@
 //! A target: what the command line or a file of `/etc/srp/targets.d` says of it.
 
 use crate::{
-    cli::{Connect, OPTIONS, TIMEOUTS},
+    cli::{Connect, ANSWERS_FROM, OPTIONS, TIMEOUTS},
     error::{Error, Result},
     port,
     proto::options::{Defaults, Options, Target as Way},
@@ -41,7 +41,12 @@ impl Target {
             Some(name) => Self::named(sysfs, name)?,
             None => Self::default(),
         };
-        for (name, value) in args.settings.options.iter().chain(&args.settings.timeouts) {
+        let settings = || args.settings.options.iter().chain(&args.settings.timeouts);
+        // What is given is instead of what the file has.
+        if settings().any(|(name, _)| *name == ANSWERS_FROM) {
+            target.options.retain(|(name, _)| *name != ANSWERS_FROM);
+        }
+        for (name, value) in settings() {
             target.set(name, value.clone());
         }
         target.device = args.device.clone().or(target.device);
@@ -82,18 +87,27 @@ impl Target {
             Error::Usage(format!("{path}:{line}: {}", e.message()))
         })?;
         let mut target = Self::default();
-        for (key, value) in &pairs {
+        let several = |pair| -> Vec<(&Spanned<String>, &Value)> {
+            let (key, value): (&Spanned<String>, &Spanned<Value>) = pair;
+            match value.get_ref() {
+                Value::Array(list) if key.get_ref() == ANSWERS_FROM => {
+                    list.iter().map(|one| (key, one)).collect()
+                }
+                one => vec![(key, one)],
+            }
+        };
+        for (key, value) in pairs.iter().flat_map(several) {
             let bad =
                 |why: String| Error::Usage(format!("{path}:{}: {why}", line(key.span().start)));
             let name = key.get_ref().as_str();
             if name == "initramfs" {
-                let Value::Boolean(value) = value.get_ref() else {
+                let Value::Boolean(value) = value else {
                     return Err(bad("initramfs: must be true or false".into()));
                 };
                 target.initramfs = *value;
                 continue;
             }
-            let text = match value.get_ref() {
+            let text = match value {
                 Value::String(text) => text.clone(),
                 // 0x1f and 1f are not the same to add_target, so what is read as hex must be a string.
                 Value::Integer(number) if *number >= 0 => number.to_string(),
@@ -119,7 +133,7 @@ impl Target {
                     let hex = OPTIONS
                         .iter()
                         .any(|(known, kind, _)| *known == name && *kind == "HEX");
-                    if hex && matches!(value.get_ref(), Value::Integer(_)) {
+                    if hex && matches!(value, Value::Integer(_)) {
                         return Err(bad(format!("{name} is hexadecimal: put it in quotes")));
                     }
                     if !target.set(name, text) {
@@ -134,7 +148,8 @@ impl Target {
         Ok(target)
     }
 
-    /// False if there is nothing of that name.
+    /// False if there is nothing of that name. The value is instead of an earlier one, or in the case of [`ANSWERS_FROM`]
+    /// beside it.
     fn set(&mut self, name: &str, value: String) -> bool {
         let option = OPTIONS
             .iter()
@@ -149,7 +164,9 @@ impl Target {
             (_, Some(at)) => (&mut self.timeouts, TIMEOUTS[at].0),
             _ => return false,
         };
-        list.retain(|(other, _)| *other != known);
+        if known != ANSWERS_FROM {
+            list.retain(|(other, _)| *other != known);
+        }
         list.push((known, value));
         let order = |name| OPTIONS.iter().position(|(known, ..)| *known == name);
         self.options.sort_by_key(|(name, _)| order(*name));
@@ -220,9 +237,22 @@ impl Target {
             .iter()
             .chain(&self.timeouts)
             .map(|(n, v)| (*n, v.clone()));
-        for (name, value) in named.chain(options) {
-            // Writing to a string cannot fail.
+        // Writing to a string cannot fail.
+        for (name, value) in named
+            .chain(options)
+            .filter(|(name, _)| *name != ANSWERS_FROM)
+        {
             let _ = writeln!(text, "{name} = {}", Value::String(value));
+        }
+        let answers = self
+            .options
+            .iter()
+            .filter(|(name, _)| *name == ANSWERS_FROM);
+        let answers: Vec<_> = answers
+            .map(|(_, value)| Value::String(value.clone()))
+            .collect();
+        if !answers.is_empty() {
+            let _ = writeln!(text, "{ANSWERS_FROM} = {}", Value::Array(answers));
         }
         if self.initramfs {
             text += "initramfs = true\n";
@@ -289,6 +319,28 @@ mod tests {
             assert_eq!(error.to_string(), said);
             assert_eq!(error.status(), 2);
         }
+    }
+
+    #[test]
+    fn who_answers_may_be_several() {
+        let one = format!("{GOOD}answers_from = \"192.0.2.2:5555\"\n");
+        let target = Target::parse("x", &one).unwrap();
+        assert_eq!(target.option(ANSWERS_FROM), Some("192.0.2.2:5555"));
+        let two = format!("{GOOD}answers_from = [\"192.0.2.2:5555\", \"192.0.2.3:5555\"]\n");
+        let target = Target::parse("x", &two).unwrap();
+        let login = target.login_string();
+        assert!(
+            login.contains("answers_from=192.0.2.2:5555,answers_from=192.0.2.3:5555"),
+            "{login}"
+        );
+        let again = Target::parse("x", &target.to_file()).unwrap();
+        assert_eq!(again.login_string(), login);
+        let twice = two.replace("192.0.2.3", "192.0.2.2");
+        let error = Target::parse("x", &twice).unwrap_err().to_string();
+        assert!(error.contains("this address is there already"), "{error}");
+        // No other option is a list.
+        let list = GOOD.replace("\"192.0.2.1:5555\"", "[\"192.0.2.1:5555\"]");
+        assert!(Target::parse("x", &list).is_err());
     }
 
     #[test]

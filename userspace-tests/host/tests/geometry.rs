@@ -113,6 +113,52 @@ fn the_usual() {
     );
 }
 
+/// A receive for the answer to each command of each channel, one for a logout, and 8 that wait to be posted.
+#[test]
+fn answer_channels() {
+    let from = |more: &str| format!("answers_from=10.0.0.2:5555,answers_from=10.0.0.3:5555,{more}");
+    let g = fine(&from(""), PARAMETERS, DEVICE);
+    assert_eq!(
+        (g.answers, g.all_channels(), g.answer_receives()),
+        (2, 4, 4 * 62 + 9)
+    );
+    // Who answers does not get immediate data.
+    assert_eq!((g.immediate, g.it_iu_len), (0, 260));
+    assert_eq!(fine("", PARAMETERS, DEVICE).answers, 0);
+
+    let polled = Parameters {
+        poll_queues: 2,
+        ..PARAMETERS
+    };
+    let g = fine(&from("ch_count=1"), polled, DEVICE);
+    assert_eq!(g.answer_receives(), 3 * 62 + 9);
+
+    // Two channels of 4095: 16,375 at most, whatever the device has.
+    let huge = Device {
+        max_qp_wr: 1 << 20,
+        max_cqe: 1 << 21,
+        ..DEVICE
+    };
+    let g = fine(&from("ch_count=4,queue_size=4093"), PARAMETERS, huge);
+    assert_eq!(g.answer_receives(), 16_381);
+    let (result, _) = all(&from("ch_count=4,queue_size=4094"), PARAMETERS, huge);
+    assert_eq!(result, Err(Unfit::Answers(16_376)));
+    assert!(all("ch_count=4,queue_size=4094", PARAMETERS, huge)
+        .0
+        .is_ok());
+
+    // 505 receives and one to drain with; the send queue of a channel without commands has 40.
+    for (max_qp_wr, max_cqe, fits) in [(506, 546, true), (505, 546, false), (506, 545, false)] {
+        let device = Device {
+            max_qp_wr,
+            max_cqe,
+            ..DEVICE
+        };
+        let (result, lowered) = all(&from("ch_count=8"), PARAMETERS, device);
+        assert_eq!((result.is_ok(), lowered), (fits, vec![]), "{device:?}");
+    }
+}
+
 #[test]
 fn the_least_grant_counts() {
     let g = fine("max_cmd_per_lun=100", PARAMETERS, DEVICE);

@@ -182,6 +182,59 @@ fn flags() {
     }
 }
 
+/// Who only answers grants nothing, and what it says of messages to it does not matter.
+#[test]
+fn answer_channels() {
+    use LoginError::*;
+    let multi = Requested {
+        immediate: 0,
+        multichannel: MultiChannel::Multi,
+        ..requested()
+    };
+    let check = |offset: usize, bytes: &[u8]| {
+        let mut response = with(4, &[0; 4]);
+        response[26] = 2;
+        response[offset..offset + bytes.len()].copy_from_slice(bytes);
+        LoginRsp::parse(&response).unwrap().check_answers(&multi)
+    };
+    let granted = Granted {
+        req_lim: 0,
+        max_it_iu_len: 0,
+        descriptors: 0,
+        immediate: 0,
+        max_ti_iu_len: 8260,
+    };
+    let table: [(usize, &[u8], Option<LoginError>); 12] = [
+        (4, &[0; 4], None),
+        (4, &[0, 0, 0, 1], Some(Grants(1))),
+        (4, &[0, 0, 0, 128], Some(Grants(128))),
+        (4, &[0xff; 4], Some(Grants(-1))),
+        (15, &[0x89], Some(Tag(0x1122_3344_5566_7789))),
+        (16, &[0; 4], None),
+        (20, &[0, 0, 0, 55], Some(MaxTiIuLen(55))),
+        (24, &[0, 0], None),
+        (26, &[0x82], Some(UnwantedImmediate)),
+        (26, &[0], Some(NotMaintained(0))),
+        (26, &[1], Some(NotMaintained(1))),
+        (26, &[3], Some(NotMaintained(3))),
+    ];
+    for (offset, bytes, error) in table {
+        let result = check(offset, bytes);
+        assert_eq!(
+            result,
+            error.map_or(Ok(granted), Err),
+            "{offset}: {bytes:02x?}"
+        );
+    }
+    // For any other channel 0 credits are too few.
+    let mut response = with(4, &[0; 4]);
+    response[26] = 2;
+    assert_eq!(
+        LoginRsp::parse(&response).unwrap().check(&multi),
+        Err(RequestLimit(0))
+    );
+}
+
 #[test]
 fn rejects() {
     let bytes = hex("c2 000000 00010006 1122334455667788 0000000000000000 0006 000000000000");

@@ -9,7 +9,7 @@ use srp_host::proto::{
     guid::{Gid, Guid, IoClass},
     ids::PortId,
     option_error::{Errno, Why},
-    options::{Defaults, Options, Target, MAX_LEN},
+    options::{AnswersFrom, Defaults, Options, Target, MAX_ANSWERS, MAX_LEN},
 };
 
 const RDMA: &str = "id_ext=0001,ioc_guid=0002,dest=10.0.0.1:5555";
@@ -96,6 +96,7 @@ fn defaults() {
             id_ext: Guid(1),
             ioc_guid: Guid(2),
             target: Target::Rdma { src: None, dest },
+            answers_from: AnswersFrom::default(),
             io_class: IoClass::Rev16a,
             initiator_ext: Guid(0),
             max_sect: None,
@@ -156,6 +157,7 @@ fn everything() {
         (src.to_string(), dest.to_string()),
         ("10.0.0.2".into(), "10.0.0.1:5555".into())
     );
+    assert_eq!(options.answers_from.count(), 0);
     assert_eq!(
         (options.max_sect, options.queue_size, options.cmd_per_lun),
         (Some(2048), 64, Some(8))
@@ -181,6 +183,39 @@ fn everything() {
         (2, 2116, Some(4))
     );
     assert_eq!((options.ack_timeout, options.tos), (Some(14), Some(0x68)));
+}
+
+fn answers_from(text: &str) -> Vec<String> {
+    let options = parse(text);
+    options
+        .answers_from
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// Each counts, in any place, and none is needed.
+#[test]
+fn addresses_of_answers() {
+    let text = format!(
+        "answers_from=10.0.0.3:5555,{RDMA},answers_from=10.0.0.1:010\nanswers_from=10.0.0.2:9"
+    );
+    assert_eq!(
+        answers_from(&text),
+        ["10.0.0.3:5555", "10.0.0.1:8", "10.0.0.2:9"]
+    );
+    assert!(answers_from(RDMA).is_empty());
+    // Another interface is another host.
+    let text = "id_ext=1,ioc_guid=2,dest=[fe80::1%eth0]:5,answers_from=[fe80::1%eth1]:5,answers_from=[fe80::1]:5";
+    assert_eq!(answers_from(text), ["[fe80::1%eth1]:5", "[fe80::1]:5"]);
+    let mut text = RDMA.to_owned();
+    for port in 1..=MAX_ANSWERS {
+        text += &format!(",answers_from=10.0.0.2:{port}");
+    }
+    assert_eq!(answers_from(&text).len(), 8);
+    text += ",answers_from=10.0.0.2:9";
+    let error = Options::parse(text.as_bytes(), &Defaults::default()).unwrap_err();
+    assert_eq!(error.why, Why::TooMany(MAX_ANSWERS));
 }
 
 /// What srp_daemon writes.

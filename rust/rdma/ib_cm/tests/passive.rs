@@ -93,6 +93,37 @@ impl Ear {
     }
 }
 
+/// What a target does on its own.
+#[derive(Clone, Copy)]
+pub(crate) enum Deed<'a> {
+    /// Sends a message.
+    Say(&'a [u8]),
+    /// Sends a message that invalidates a key of the other side.
+    Invalidate(&'a [u8], u32),
+    /// Writes to an address of the other side, by a key of it.
+    Write(&'a [u8], u64, u32),
+}
+
+impl Ear {
+    /// Posts that; no more than half of `MESSAGES` may be under way.
+    pub(super) fn act(qp: &Qp<Self>, deed: Deed<'_>) -> Result {
+        let (Deed::Say(bytes) | Deed::Invalidate(bytes, _) | Deed::Write(bytes, ..)) = deed;
+        let mut replies = qp.replies.lock();
+        let (chunks, count) = &mut *replies;
+        let chunk = chunks.get_mut(*count % MESSAGES as usize).ok_or(EINVAL)?;
+        let place = chunk.bytes_mut().get_mut(..bytes.len()).ok_or(EMSGSIZE)?;
+        place.copy_from_slice(bytes);
+        *count += 1;
+        let section = rcu::read_lock();
+        let live = qp.live(&section)?;
+        match deed {
+            Deed::Say(_) => live.send(chunk, bytes.len())?.post(true),
+            Deed::Invalidate(_, key) => live.send_invalidating(chunk, bytes.len(), key),
+            Deed::Write(_, addr, key) => live.write(chunk, bytes.len(), addr, key),
+        }
+    }
+}
+
 impl Handler for Ear {
     fn received(qp: &Qp<Self>, message: &[u8], _: Flags) {
         let mut replies = qp.replies.lock();

@@ -2,6 +2,8 @@
 
 //! The passive side: it listens, keeps what it is asked, and answers as its script says.
 
+pub(crate) use super::passive::Deed;
+
 use super::passive::{
     Ear,
     Passive, //
@@ -251,6 +253,18 @@ impl Target {
         let connections = self.inner.connections.lock();
         let id = connections.get(number).ok_or(ENOENT)?.id;
         Ok(core::ptr::with_exposed_provenance_mut(id))
+    }
+
+    /// Does something on the connection of the last request, in process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it has none.
+    pub(crate) fn act(&self, deed: Deed<'_>) -> Result {
+        let connections = self.inner.connections.lock();
+        let last = connections.last().and_then(|c| c.qp.clone());
+        drop(connections);
+        Ear::act(&*last.ok_or(ENOTCONN)?, deed)
     }
 
     /// Ends a connection.

@@ -23,8 +23,16 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(options
                 .ch_count
                 .is_none_or(|count| (1..=1024).contains(&count)));
+            assert!(
+                options.answers_from.count() == 0 || matches!(options.target, Target::Rdma { .. })
+            );
             if let Target::Rdma { dest, .. } = options.target {
-                assert!(dest.port.is_some_and(|port| port != 0));
+                let mut all = vec![dest];
+                all.extend(options.answers_from.iter());
+                for (number, address) in all.iter().enumerate() {
+                    assert!(address.port.is_some_and(|port| port != 0));
+                    assert!(!all[..number].contains(address));
+                }
             }
             // What was accepted is accepted again with empty tokens around it.
             let mut again = b",\n,".to_vec();

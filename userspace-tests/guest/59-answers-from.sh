@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# A target that takes commands at one port and answers those with data through another one.
+. "$(dirname "$0")/lib.sh"
+. "$here/odd.sh"
+
+begin 300
+odd_target
+rust_driver || skip "the C driver has no answers_from"
+files=/sys/class/scsi_host/
+answering() { [ "$(<$files$host/answer_channels)" = $1 ]; }
+# Commands of each channel, and of the answer channel at last.
+counted() { read -ra counts <$files$host/statistics/commands; }
+
+enter ,ch_count=2,answers_from=$dest:$odd_answers
+is "addresses" $files$host/answers_from "$dest:$odd_answers"
+answering 1 || fail "no answer channel"
+is "sessions" $files$host/ch_count 2
+counted
+channels=$((${#counts[@]} - 1)) before=${counts[-1]}
+[ $before -gt 0 ] || fail "the scan was answered by the target: ${counts[*]}"
+listen
+verified 2 --numjobs=2 --offset_increment=4m --size=1m
+verified 2 --numjobs=2 --offset_increment=4m --size=1m --bs=64k
+told ended
+counted
+[ $((counts[-1] - before)) -gt 100 ] || fail "answers: ${counts[*]}"
+read -ra immediate <$files$host/statistics/way_immediate
+[[ ${immediate[*]} =~ ^[0\ ]*$ ]] || fail "immediate data: ${immediate[*]}"
+stayed "I/O"
+say "$channels channels, ${counts[-1]} answers elsewhere"
+
+# The target may answer itself, at the same time as the other one does.
+tell answers here
+block write
+tell answers there
+block read
+verified 2 --numjobs=2 --offset_increment=4m --size=1m &
+fio=$!
+for ((i = 0; i < 20; i++)); do tell answers here; tell answers there; done
+wait $fio || exit 1
+stayed "two who answer"
+block write
+
+# Twice, or to nobody: the session begins anew, and has the answer channel again.
+for action in twice astray; do
+	mark
+	listen
+	tell on 28 $action
+	block read
+	logged 'connection lost: protocol violation: tag 0x[0-9a-f]* is not outstanding'
+	within 10 "running after an answer $action" running
+	within 15 "the answer channel after an answer $action" answering 1
+	block read
+	told ended lost="protocol violation"
+	no_reports
+	sleep 1.5
+done
+
+# The answer to an abort is here, that of the command comes there, afterwards.
+impatient
+listen
+tell tmf 0 keep
+tell on 2a hold
+block write
+has_said 'task channel=[01] function=01' || fail "no abort: $(tail -n 5 $tmp/odd)"
+tell answer
+sleep 0.5
+block read
+told ended task=0x01
+stayed "a late answer"
+echo 30 >/sys/block/${dev#/dev/}/device/timeout
+
+# It ends with a command under way: so does the session, which comes back.
+sleep 1.5
+listen
+tell on 28 hold
+block read &
+reader=$!
+hears "the read" 'command channel=[01] opcode=28 .*held' 10
+mark
+tell on 28 normal
+tell disconnect answers
+wait $reader || exit 1
+logged 'the answer channel to .* is lost'
+within 15 "the answer channel" answering 1
+verified 2 --numjobs=2 --offset_increment=4m --size=1m
+told ended lost=Disconnected
+no_complaints
+logout $host
+clean
+
+# One that grants credits is none; the session goes without.
+mark
+tell login bytes 4 00000020
+login 0 ,ch_count=1,answers_from=$dest:$odd_answers
+logged '0 of 1 answer channels: login response: request limit 32 on an answer channel'
+answering 0 || fail "an answer channel with credits"
+tell login ok
+within 10 "the answer channel" answering 1
+logout $host
+clean
+ok "$kind"
