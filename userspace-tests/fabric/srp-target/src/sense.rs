@@ -38,8 +38,6 @@ impl Sense {
     pub const NONE: Self = Self::new(key::NO_SENSE, 0, 0);
     /// The unit has been stopped: INITIALIZING COMMAND REQUIRED.
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
-    /// LOGICAL UNIT NOT READY, MANUAL INTERVENTION REQUIRED: nobody can reach the initiator's memory.
-    pub const NO_ANSWERS: Self = Self::new(key::NOT_READY, 0x04, 0x03);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(key::MEDIUM_ERROR, 0x0c, 0x00);
     /// UNRECOVERED READ ERROR.

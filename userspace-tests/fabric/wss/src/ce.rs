@@ -673,7 +673,8 @@ impl Engine {
         let Some(req) = self.logins.remove(&channel) else {
             // It has gone meanwhile.
             if status == Status::Good && !self.sessions.contains_key(&session) {
-                self.tell_se(Message::Left { session });
+                let status = Status::Stale;
+                self.tell_se(Message::Left { status, session });
             }
             return;
         };
@@ -726,7 +727,8 @@ impl Engine {
         let session = self.sessions.iter().find(|(_, c)| **c == channel).map(|(s, _)| *s);
         if let Some(session) = session {
             self.sessions.remove(&session);
-            self.tell_se(Message::Left { session });
+            let status = Status::Lost;
+            self.tell_se(Message::Left { status, session });
             for id in self.of(session) {
                 self.kill(id);
             }
@@ -775,10 +777,9 @@ impl Engine {
 
     fn cancel(&mut self, exec: u64) {
         let found = self.jobs.iter().find(|(_, j)| j.exec.id == exec);
-        match found.map(|(id, _)| *id) {
-            Some(id) => self.kill(id),
-            // Its end is on the way.
-            None => {}
+        // Of one that is not there the end is on the way.
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.kill(id);
         }
     }
 

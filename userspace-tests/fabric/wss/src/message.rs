@@ -179,6 +179,8 @@ pub enum Message {
     },
     /// CE to SE: an answer channel is no more.
     Left {
+        /// `Lost`, or `Stale` if there never was one, as the initiator has not waited for it.
+        status: Status,
         /// The session.
         session: u64,
     },
@@ -431,7 +433,9 @@ impl Message {
             } => Out::new(opcode::JOINED, *status as u8)
                 .id(*id)
                 .epoch(*session),
-            Self::Left { session } => Out::new(opcode::LEFT, 0).epoch(*session),
+            Self::Left { status, session } => {
+                Out::new(opcode::LEFT, *status as u8).epoch(*session)
+            }
             Self::Exec(exec) => return exec.build(),
             Self::Done { status, id, value } => Out::new(opcode::DONE, *status as u8)
                 .id(*id)
@@ -496,7 +500,10 @@ impl Message {
                 id: r.id(),
                 session: r.epoch(),
             },
-            opcode::LEFT => Self::Left { session: r.epoch() },
+            opcode::LEFT => Self::Left {
+                status: status(r.small())?,
+                session: r.epoch(),
+            },
             opcode::EXEC => Self::Exec(Exec::parse(&mut r)?),
             opcode::DONE => Self::Done {
                 status: status(r.small())?,

@@ -24,6 +24,9 @@ use crate::{
 
 /// A connection that could not be made is tried again after so many milliseconds.
 pub const RETRY: u64 = 500;
+/// A command that no CE can carry out is answered with BUSY after so many milliseconds: before its initiator loses
+/// patience. It comes again.
+pub const PATIENCE: u64 = 5000;
 /// The bit of the numbers of connections that the SE makes itself.
 pub const OUTGOING: Peer = 1 << 63;
 
@@ -123,8 +126,6 @@ struct Session {
     epoch: u64,
     /// CEs with an answer channel.
     reach: BTreeSet<u32>,
-    /// It has had one.
-    answers: bool,
 }
 
 /// What one CE has to do for a command.
@@ -150,6 +151,8 @@ struct Job {
     remote: Remote,
     session: u64,
     stage: Stage,
+    /// When it has come.
+    since: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -372,6 +375,11 @@ impl<B: Buffer> Engine<B> {
                 }
             }
         }
+        let late = |j: &Job| matches!(j.stage, Stage::Waiting) && j.since + PATIENCE <= now;
+        let late: Vec<_> = self.jobs.iter().filter(|(_, j)| late(j)).map(|(t, _)| *t).collect();
+        for task in late {
+            self.over(task, Outcome::Busy);
+        }
         for peer in due {
             self.send(peer, Message::Alive);
         }
@@ -457,7 +465,7 @@ impl<B: Buffer> Engine<B> {
                 }),
             ) => self.attach(peer, *m),
             (Some(m), Ok(Message::Join { id, initiator })) => self.join(peer, m, *id, initiator),
-            (Some(m), Ok(Message::Left { session })) => self.left(m, *session),
+            (Some(m), Ok(Message::Left { status, session })) => self.left(m, *status, *session),
             (Some(_), Ok(Message::Done { status, id, .. })) => self.part_over(peer, *id, *status),
             (Some(_), Ok(Message::Cancelled { id })) => self.part_over(peer, *id, Status::Lost),
             (
@@ -653,16 +661,12 @@ impl<B: Buffer> Engine<B> {
             unfenced: (0..self.stores.len()).collect(),
         };
         self.members.insert(number, member);
-        for session in self.sessions.values_mut() {
-            session.reach.remove(&number);
-        }
-        // It may answer them or not, and what is read may come or not.
-        let mut over = BTreeSet::new();
-        for job in self.jobs.values() {
-            if let Stage::Parts(parts) = &job.stage {
-                if parts.iter().any(|p| p.member == number && p.status.is_none()) {
-                    over.insert(job.remote.initiator);
-                }
+        // Those that it answers begin anew: what is under way may be answered or not, and of a node that is off nobody else
+        // tells them.
+        let mut over = Vec::new();
+        for (initiator, session) in &mut self.sessions {
+            if session.reach.remove(&number) {
+                over.push(*initiator);
             }
         }
         for initiator in over {
@@ -713,7 +717,6 @@ impl<B: Buffer> Engine<B> {
         if self.target.has_session(initiator) {
             let session = self.session(initiator);
             session.reach.insert(number);
-            session.answers = true;
             joined = (Status::Good, session.epoch);
         }
         let (status, session) = joined;
@@ -736,24 +739,19 @@ impl<B: Buffer> Engine<B> {
             Session {
                 epoch,
                 reach: BTreeSet::new(),
-                answers: false,
             }
         })
     }
 
     /// A CE has no answer channel of a session any more.
-    fn left(&mut self, number: u32, epoch: u64) {
+    fn left(&mut self, number: u32, status: Status, epoch: u64) {
         let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
         let Some((initiator, session)) = found else {
             return;
         };
         let initiator = *initiator;
         session.reach.remove(&number);
-        let used = self.jobs.values().any(|job| {
-            let mine = |p: &Part| p.member == number && p.status.is_none();
-            job.session == epoch && matches!(&job.stage, Stage::Parts(p) if p.iter().any(mine))
-        });
-        if used {
+        if status == Status::Lost {
             self.end_session(&initiator, &format!("CE {number} has lost its answer channel"));
         }
     }
@@ -790,6 +788,7 @@ impl<B: Buffer> Engine<B> {
             remote,
             session,
             stage: Stage::Waiting,
+            since: self.now,
         };
         self.jobs.insert(task, job);
         self.go(task);
@@ -860,7 +859,7 @@ impl<B: Buffer> Engine<B> {
     fn candidates(&self, session: &Session) -> Vec<u32> {
         let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
         let mine: Vec<_> = session.reach.iter().filter(up).copied().collect();
-        let others = || self.sessions.values().filter(|s| s.answers);
+        let others = || self.sessions.values().filter(|s| !s.reach.is_empty());
         let all = |m: &&u32| others().all(|s| s.reach.contains(m));
         let common: Vec<_> = mine.iter().filter(all).copied().collect();
         if common.is_empty() {
@@ -879,11 +878,8 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let candidates = self.candidates(session);
-        if candidates.is_empty() && !session.answers {
-            return self.over(task, Outcome::Failed(Sense::NO_ANSWERS));
-        }
         if candidates.is_empty() {
-            return self.end_session(&initiator, "no CE reaches it");
+            return;
         }
         let reach = session.reach.clone();
         let pieces = self.maps[unit].pieces(lba, count);

@@ -88,7 +88,7 @@ fn message() -> impl Strategy<Value = Message> {
             id,
             session
         }),
-        any::<u64>().prop_map(|session| Message::Left { session }),
+        (status(), any::<u64>()).prop_map(|(status, session)| Message::Left { status, session }),
         exec().prop_map(Message::Exec),
         (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, value)| Message::Done {
             status,

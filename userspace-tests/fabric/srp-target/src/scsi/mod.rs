@@ -25,6 +25,7 @@ pub mod status {
     #![allow(missing_docs)]
     pub const GOOD: u8 = 0x00;
     pub const CHECK_CONDITION: u8 = 0x02;
+    pub const BUSY: u8 = 0x08;
     pub const TASK_SET_FULL: u8 = 0x28;
 }
 

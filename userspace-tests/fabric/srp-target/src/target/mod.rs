@@ -94,6 +94,8 @@ pub enum Outcome {
     Good,
     /// It was not done.
     Failed(Sense),
+    /// Nobody can do it now.
+    Busy,
     /// Nobody does it any more, and nobody waits for it.
     Over,
 }

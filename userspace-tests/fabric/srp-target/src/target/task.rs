@@ -296,6 +296,7 @@ impl<B: Buffer> Target<B> {
                 self.answer(id, status::GOOD, None, None);
             }
             Outcome::Failed(sense) => self.answer(id, status::CHECK_CONDITION, Some(sense), None),
+            Outcome::Busy => self.answer(id, status::BUSY, None, None),
             Outcome::Answered | Outcome::Over => self.end(id),
         }
     }

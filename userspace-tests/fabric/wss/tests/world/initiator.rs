@@ -23,6 +23,8 @@ const TIMEOUT: u64 = 20_000;
 const GIVE_UP: u64 = 40_000;
 /// So long a CE may take.
 const ANSWERS: u64 = 5000;
+/// It is tried again after so many milliseconds.
+const AGAIN: u64 = 2000;
 /// Most blocks of a command.
 const MOST: u64 = 12;
 
@@ -69,6 +71,8 @@ pub struct Initiator {
     state: State,
     /// Connections whose login is not answered.
     waiting: HashSet<ConnId>,
+    /// Answer channels that are not there: when to try which CE.
+    missing: Vec<(u64, usize)>,
     mains: Vec<ConnId>,
     answers: Vec<ConnId>,
     credits: HashMap<ConnId, i32>,
@@ -97,6 +101,7 @@ impl Initiator {
             number,
             state: State::Down(0),
             waiting: HashSet::new(),
+            missing: Vec::new(),
             mains: Vec::new(),
             answers: Vec::new(),
             credits: HashMap::new(),
@@ -191,40 +196,29 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         this.credits.insert(id, granted.req_lim as i32);
         this.mains.push(id);
         if this.mains.len() < this.channels {
-            login(world, n, to, MultiChannel::Multi);
-        } else {
-            for ce in 0..world.ces.len() {
-                login(world, n, Node::Ce(ce), MultiChannel::Multi);
-            }
+            return login(world, n, to, MultiChannel::Multi);
         }
+        // Answer channels follow; commands need not wait for them.
+        this.state = State::Up;
+        this.sessions += 1;
+        for ce in 0..world.ces.len() {
+            login(world, n, Node::Ce(ce), MultiChannel::Multi);
+        }
+        submit(world, n);
     } else {
         assert_eq!(data[4..8], [0; 4], "an answer channel has no credits");
         this.answers.push(id);
     }
-    perhaps_up(world, n);
 }
 
-fn perhaps_up(world: &mut World, n: usize) {
-    let this = &mut world.initiators[n];
-    if !this.waiting.is_empty() || !matches!(this.state, State::LogsIn(_)) {
-        return;
-    }
-    if this.answers.is_empty() {
-        return lose(world, n);
-    }
-    this.state = State::Up;
-    this.sessions += 1;
-    let reach = this.answers.len();
-    world.note(|| format!("Initiator({n}) is up with {reach} CEs"));
-}
-
-pub fn closed(world: &mut World, n: usize, id: ConnId) {
+/// A connection to a node is no more.
+pub fn closed(world: &mut World, n: usize, id: ConnId, to: Node) {
     let this = &mut world.initiators[n];
     if this.waiting.remove(&id) {
-        if this.mains.len() < this.channels {
-            return lose(world, n);
-        }
-        return perhaps_up(world, n);
+        return match to {
+            Node::Ce(ce) => this.missing.push((world.now + AGAIN, ce)),
+            _ => lose(world, n),
+        };
     }
     if this.mains.contains(&id) || this.answers.contains(&id) {
         lose(world, n);
@@ -241,6 +235,7 @@ pub fn lose(world: &mut World, n: usize) {
     let this = &mut world.initiators[n];
     this.state = State::Down(world.now + wait);
     this.waiting.clear();
+    this.missing.clear();
     this.mains.clear();
     this.answers.clear();
     this.credits.clear();
@@ -262,15 +257,26 @@ pub fn tick(world: &mut World, n: usize) {
             return login(world, n, Node::Se, MultiChannel::Single);
         }
         State::LogsIn(since) if since + GIVE_UP <= now => return lose(world, n),
-        State::LogsIn(since) if since + ANSWERS <= now && this.mains.len() == this.channels => {
-            // It goes without those.
-            for id in std::mem::take(&mut this.waiting) {
-                world.close(id, 0);
-            }
-            return perhaps_up(world, n);
-        }
         _ => {}
     }
+    let (again, later) = this.missing.iter().partition(|(at, _)| *at <= now);
+    this.missing = later;
+    let again: Vec<(u64, usize)> = again;
+    for (_, ce) in again {
+        login(world, n, Node::Ce(ce), MultiChannel::Multi);
+    }
+    let this = &mut world.initiators[n];
+    // It goes without those that take so long.
+    let slow: Vec<_> = this.waiting.iter().copied().filter(|id| world.conns[id].since + ANSWERS <= now).collect();
+    for id in slow {
+        if let Node::Ce(ce) = world.conns[&id].sides[1].node {
+            world.close(id, 0);
+            let this = &mut world.initiators[n];
+            this.waiting.remove(&id);
+            this.missing.push((now + AGAIN, ce));
+        }
+    }
+    let this = &mut world.initiators[n];
     if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
         return lose(world, n);
     }
@@ -517,6 +523,9 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         world.note(|| format!("Initiator({n}): {tag:x} failed: {} {sense:x?}", outcome.status));
         assert!(!by_ce);
         end(world, n, tag);
+        if outcome.status == 8 {
+            return submit(world, n);
+        }
         match sense {
             // Something to know: the command is tried again.
             Some((6, ..)) => {}

@@ -126,6 +126,8 @@ pub struct Conn {
     completions: [VecDeque<(Token, Vec<u8>)>; 2],
     /// Nothing goes from this side.
     held: [bool; 2],
+    /// When it was begun.
+    pub since: u64,
 }
 
 pub struct CeNode {
@@ -360,6 +362,7 @@ impl World {
             queues: Default::default(),
             completions: Default::default(),
             held: [false; 2],
+            since: self.now,
         };
         conn.queues[0].push_back(Item::Connect(data));
         self.conns.insert(id, conn);
@@ -475,7 +478,7 @@ impl World {
                 if !from.open || conn.queues[1 - side].is_empty() {
                     self.conns.remove(&id);
                 }
-                self.closed(to, id);
+                self.closed(to, id, from.node);
             }
             Item::Connect(data) => match (to.channel, node) {
                 (true, Node::Se) => self.se.as_mut().unwrap().login(to.local, &data),
@@ -504,7 +507,7 @@ impl World {
             Item::Rejected => {
                 conn.sides[1 - side].open = false;
                 self.conns.remove(&id);
-                self.closed(to, id);
+                self.closed(to, id, from.node);
             }
             Item::Message(bytes, token) => {
                 if let Some(token) = token {
@@ -556,9 +559,9 @@ impl World {
         self.pump(node);
     }
 
-    fn closed(&mut self, side: Side, id: ConnId) {
+    fn closed(&mut self, side: Side, id: ConnId, other: Node) {
         match (side.node, side.channel) {
-            (Node::Initiator(n), _) => initiator::closed(self, n, id),
+            (Node::Initiator(n), _) => initiator::closed(self, n, id, other),
             (Node::Se, true) => self.se.as_mut().unwrap().ended(side.local),
             (Node::Se, false) => self.se.as_mut().unwrap().closed(side.local),
             (Node::Ce(n), true) => self.ces[n].engine.as_mut().unwrap().ended(side.local),
@@ -656,10 +659,10 @@ impl World {
         }
         self.pump(node);
         for (id, side) in self.sides_of(node) {
-            let over = self.conns.get(&id).map(|c| c.sides[side]);
-            if let Some(over) = over.filter(|s| s.until.is_some_and(|until| until <= now)) {
+            let over = self.conns.get(&id).map(|c| (c.sides[side], c.sides[1 - side].node));
+            if let Some((over, other)) = over.filter(|(s, _)| s.until.is_some_and(|until| until <= now)) {
                 self.close(id, side);
-                self.closed(over, id);
+                self.closed(over, id, other);
             }
         }
     }
