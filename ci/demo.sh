@@ -1,7 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make demo: the stock kernel, our module, a target, /dev/srp0, verified I/O.
+# make demo: the stock kernel, our module, a target, /dev/srp0, verified I/O. make demo-wss: the storage system in user
+# space in the place of the target.
 . "$(dirname "$0")/lib.sh"
 pick_series
 "$top/ci/module.sh" stock "$built/stock" >&2
-"$top/ci/vm.sh" stock --log demo --timeout 1000 --module "$built/stock/rust/ib_srp.ko" -- bash /srp/tests/demo.sh
+case ${1-} in
+wss)
+	tools=$("$top/ci/tools.sh")
+	"$top/ci/vm.sh" stock --log demo-wss --timeout 1000 --memory 2048 --module "$built/stock/rust/ib_srp.ko" --file "$tools/wss" -- \
+		bash /srp/tests/68-wss.sh rxe
+	;;
+*) "$top/ci/vm.sh" stock --log demo --timeout 1000 --module "$built/stock/rust/ib_srp.ko" -- bash /srp/tests/demo.sh ;;
+esac

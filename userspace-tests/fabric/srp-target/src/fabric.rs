@@ -191,7 +191,11 @@ impl Fabric {
             fds.extend(self.hub.fds());
             // Once it is told to stop, the descriptor stays readable.
             let watched = if end.is_some() { 1.. } else { 0.. };
-            let timeout = if self.hub.leaving() || end.is_some() { 100 } else { -1 };
+            let timeout = if self.hub.leaving() || end.is_some() {
+                100
+            } else {
+                -1
+            };
             let ready = verbs::os::wait(&fds[watched], timeout)?;
             if end.is_none() && ready.first() == Some(&true) {
                 end = Some(Instant::now() + 5 * LEAVING);
@@ -244,7 +248,13 @@ impl Fabric {
                 return;
             }
             for action in actions {
-                act(&mut self.hub, &mut self.target, &self.workers, action, |token| token);
+                act(
+                    &mut self.hub,
+                    &mut self.target,
+                    &self.workers,
+                    action,
+                    |token| token,
+                );
             }
         }
     }

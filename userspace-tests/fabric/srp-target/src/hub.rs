@@ -13,8 +13,8 @@ use std::{
 };
 
 use verbs::{
-    Arena, Buffer, CmEvent, Completion, Connection, Device, Events, Incoming, Key, Listener, Mapped,
-    Op, Outgoing, Piece,
+    Arena, Buffer, CmEvent, Completion, Connection, Device, Events, Incoming, Key, Listener,
+    Mapped, Op, Outgoing, Piece,
 };
 
 use crate::proto::cmd::DirectBuf;
@@ -217,8 +217,9 @@ impl<T> Hub<T> {
                     }
                 }
                 Some(event) => {
-                    let (Event::Connected { id } | Event::Received { id, .. } | Event::Done { id, .. }) =
-                        &event
+                    let (Event::Connected { id }
+                    | Event::Received { id, .. }
+                    | Event::Done { id, .. }) = &event
                     else {
                         continue;
                     };
@@ -352,7 +353,10 @@ impl<T> Hub<T> {
             });
         }
         let fd = device.fd();
-        self.devices.iter().position(|d| d.fd() == fd).ok_or_else(gone)
+        self.devices
+            .iter()
+            .position(|d| d.fd() == fd)
+            .ok_or_else(gone)
     }
 
     fn buffers(device: &Device, receives: usize, len: usize) -> io::Result<Vec<Buffer>> {
@@ -463,7 +467,10 @@ impl<T> Hub<T> {
 
     /// A buffer of a connection is not used any more.
     pub fn give(&mut self, id: LinkId, buffer: Option<Buffer>) {
-        let host = self.links.get(&id).and_then(|l| self.hosts.get_mut(l.device));
+        let host = self
+            .links
+            .get(&id)
+            .and_then(|l| self.hosts.get_mut(l.device));
         if let (Some(host), Some(buffer)) = (host, buffer) {
             host.give(buffer);
         }

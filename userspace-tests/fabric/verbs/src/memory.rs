@@ -208,7 +208,9 @@ pub struct Arena(Arc<Bytes>);
 impl Arena {
     /// So many bytes, zeroed.
     pub fn new(len: usize) -> io::Result<Self> {
-        let layout = Layout::from_size_align(len, 4096).ok().filter(|l| l.size() > 0);
+        let layout = Layout::from_size_align(len, 4096)
+            .ok()
+            .filter(|l| l.size() > 0);
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: The layout has a size.
         let memory = unsafe { alloc_zeroed(layout) };

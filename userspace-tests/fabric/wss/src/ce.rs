@@ -507,7 +507,12 @@ impl Engine {
         self.lost(To::Se);
         let number = self.stores[n].number;
         let here = |f: &Flight| Some(f.store) == number && f.peer.is_none();
-        let over: Vec<_> = self.flights.iter().filter(|(_, f)| here(f)).map(|(id, _)| *id).collect();
+        let over: Vec<_> = self
+            .flights
+            .iter()
+            .filter(|(_, f)| here(f))
+            .map(|(id, _)| *id)
+            .collect();
         for id in over {
             self.landed(id, Status::Stale);
         }
@@ -515,12 +520,20 @@ impl Engine {
 
     /// Sends what waits for an RS.
     fn take_off(&mut self, number: u32) {
-        let Some(link) = self.stores.iter().find(|l| l.up() && l.number == Some(number)) else {
+        let Some(link) = self
+            .stores
+            .iter()
+            .find(|l| l.up() && l.number == Some(number))
+        else {
             return;
         };
         let (peer, (va, key)) = (link.peer, link.arena);
         let mut messages = Vec::new();
-        for flight in self.flights.values_mut().filter(|f| f.store == number && f.peer.is_none()) {
+        for flight in self
+            .flights
+            .values_mut()
+            .filter(|f| f.store == number && f.peer.is_none())
+        {
             flight.peer = Some(peer);
             flight.uncertain = false;
             let transfer = Transfer {
@@ -561,9 +574,14 @@ impl Engine {
                     epoch,
                 }),
             ) if attaching => self.attached_to(to, *status, *number, *epoch),
-            (To::Se, Ok(Message::Joined { status, id, session })) if up => {
-                self.joined(*status, *id, *session)
-            }
+            (
+                To::Se,
+                Ok(Message::Joined {
+                    status,
+                    id,
+                    session,
+                }),
+            ) if up => self.joined(*status, *id, *session),
             (To::Se, Ok(Message::Exec(exec))) if up => self.exec(exec.clone()),
             (To::Se, Ok(Message::Cancel { id })) if up => self.cancel(*id),
             (
@@ -724,7 +742,11 @@ impl Engine {
 
     /// The session of an answer channel has none any more.
     fn forget(&mut self, channel: ChannelId) {
-        let session = self.sessions.iter().find(|(_, c)| **c == channel).map(|(s, _)| *s);
+        let session = self
+            .sessions
+            .iter()
+            .find(|(_, c)| **c == channel)
+            .map(|(s, _)| *s);
         if let Some(session) = session {
             self.sessions.remove(&session);
             let status = Status::Lost;
@@ -739,10 +761,14 @@ impl Engine {
     pub fn ended(&mut self, channel: ChannelId) {
         self.logins.remove(&channel);
         self.forget(channel);
-        let moving = |j: &Job| {
-            j.channel == channel && matches!(j.stage, Stage::Fetching | Stage::Answering)
-        };
-        let over: Vec<_> = self.jobs.iter().filter(|(_, j)| moving(j)).map(|(id, _)| *id).collect();
+        let moving =
+            |j: &Job| j.channel == channel && matches!(j.stage, Stage::Fetching | Stage::Answering);
+        let over: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| moving(j))
+            .map(|(id, _)| *id)
+            .collect();
         for id in over {
             self.finish(id, Status::Lost);
         }
@@ -823,7 +849,10 @@ impl Engine {
         let Some(&channel) = self.sessions.get(&exec.session) else {
             return self.tell_se(refused(Status::Stale));
         };
-        let sum = exec.extents.iter().try_fold(0u64, |_, e| e.at.checked_add(e.blocks.into()));
+        let sum = exec
+            .extents
+            .iter()
+            .try_fold(0u64, |_, e| e.at.checked_add(e.blocks.into()));
         let parts = match sum {
             Some(_) if exec.len() <= self.settings.line as u64 * self.cache.len() as u64 => {
                 self.parts(&exec)
@@ -831,7 +860,11 @@ impl Engine {
             _ => Vec::new(),
         };
         let (len, moved) = (exec.len(), exec.moved());
-        let data = if exec.write { moved == len } else { moved <= len && exec.answer };
+        let data = if exec.write {
+            moved == len
+        } else {
+            moved <= len && exec.answer
+        };
         if parts.is_empty() || parts.len() > self.cache.len() || !data {
             return self.tell_se(refused(Status::Invalid));
         }
@@ -845,7 +878,11 @@ impl Engine {
                 store: p.store,
                 object: p.object,
                 from: if whole { line } else { p.at },
-                to: if whole { line + per_line } else { p.at + u64::from(p.blocks) },
+                to: if whole {
+                    line + per_line
+                } else {
+                    p.at + u64::from(p.blocks)
+                },
             }
         });
         self.order.add(id, exec.write, spans.collect());
@@ -867,7 +904,12 @@ impl Engine {
     /// Begins what can begin, and tells what has been waited for.
     fn settle(&mut self) {
         let queued = |j: &Job| j.stage == Stage::Queued;
-        let waiting: Vec<_> = self.jobs.iter().filter(|(_, j)| queued(j)).map(|(id, _)| *id).collect();
+        let waiting: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| queued(j))
+            .map(|(id, _)| *id)
+            .collect();
         for id in waiting {
             let Some(job) = self.jobs.get(&id) else {
                 continue;
@@ -951,8 +993,16 @@ impl Engine {
         let transfer = Transfer {
             id,
             object: part.object,
-            at: if whole { part.at - part.offset / 512 } else { part.at },
-            blocks: if whole { (line / 512) as u32 } else { part.blocks },
+            at: if whole {
+                part.at - part.offset / 512
+            } else {
+                part.at
+            },
+            blocks: if whole {
+                (line / 512) as u32
+            } else {
+                part.blocks
+            },
             stable: job.exec.stable,
             va: part.line as u64 * line + if whole { 0 } else { part.offset },
             key: 0,
@@ -1045,7 +1095,11 @@ impl Engine {
 
     /// The initiator's data is in the arena.
     pub fn fetched(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id).filter(|j| j.stage == Stage::Fetching) else {
+        let Some(job) = self
+            .jobs
+            .get_mut(&id)
+            .filter(|j| j.stage == Stage::Fetching)
+        else {
             return;
         };
         if job.killed {
@@ -1061,7 +1115,11 @@ impl Engine {
 
     /// A response has been sent.
     pub fn sent(&mut self, id: JobId) {
-        if self.jobs.get(&id).is_some_and(|j| j.stage == Stage::Answering) {
+        if self
+            .jobs
+            .get(&id)
+            .is_some_and(|j| j.stage == Stage::Answering)
+        {
             self.finish(id, Status::Answered);
         }
         self.settle();
@@ -1078,7 +1136,12 @@ impl Engine {
             Stage::Fetching | Stage::Answering => {}
             Stage::Filling | Stage::Storing => {
                 let idle = |f: &Flight| f.job == id && f.peer.is_none() && !f.uncertain;
-                let over: Vec<_> = self.flights.iter().filter(|(_, f)| idle(f)).map(|(n, _)| *n).collect();
+                let over: Vec<_> = self
+                    .flights
+                    .iter()
+                    .filter(|(_, f)| idle(f))
+                    .map(|(n, _)| *n)
+                    .collect();
                 for n in over {
                     self.landed(n, Status::Lost);
                 }

@@ -128,8 +128,15 @@ mod tests {
         // 20 of 21 blocks, then 12, in extents of 8 with lines of 4.
         let mut map = Map::new(&[object(1, 0, 21), object(2, 3, 12)], 8, 4);
         assert_eq!(map.blocks(), 32);
-        let sizes: Vec<_> = map.extents().iter().map(|e| (e.start, e.blocks, e.at)).collect();
-        assert_eq!(sizes, [(0, 8, 0), (8, 8, 8), (16, 4, 16), (20, 8, 0), (28, 4, 8)]);
+        let sizes: Vec<_> = map
+            .extents()
+            .iter()
+            .map(|e| (e.start, e.blocks, e.at))
+            .collect();
+        assert_eq!(
+            sizes,
+            [(0, 8, 0), (8, 8, 8), (16, 4, 16), (20, 8, 0), (28, 4, 8)]
+        );
         for lba in 0..32 {
             for count in 1..=32 - lba {
                 let mut wanted = lba..lba + count;
@@ -138,7 +145,11 @@ mod tests {
                     for i in 0..u64::from(piece.blocks) {
                         let block = wanted.next().unwrap();
                         assert_eq!(e.start + piece.at - e.at + i, block);
-                        let place = if block < 20 { (1, 0, block) } else { (2, 3, block - 20) };
+                        let place = if block < 20 {
+                            (1, 0, block)
+                        } else {
+                            (2, 3, block - 20)
+                        };
                         assert_eq!((e.store, e.object, piece.at + i), place);
                     }
                 }

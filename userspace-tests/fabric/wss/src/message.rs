@@ -302,7 +302,10 @@ const STATUSES: [Status; 8] = [
 ];
 
 fn status(code: u8) -> Result<Status, Broken> {
-    STATUSES.get(usize::from(code)).copied().ok_or(Broken::Byte(1))
+    STATUSES
+        .get(usize::from(code))
+        .copied()
+        .ok_or(Broken::Byte(1))
 }
 
 fn scope(code: u8) -> Result<Scope, Broken> {
@@ -433,9 +436,7 @@ impl Message {
             } => Out::new(opcode::JOINED, *status as u8)
                 .id(*id)
                 .epoch(*session),
-            Self::Left { status, session } => {
-                Out::new(opcode::LEFT, *status as u8).epoch(*session)
-            }
+            Self::Left { status, session } => Out::new(opcode::LEFT, *status as u8).epoch(*session),
             Self::Exec(exec) => return exec.build(),
             Self::Done { status, id, value } => Out::new(opcode::DONE, *status as u8)
                 .id(*id)

@@ -124,7 +124,8 @@ impl Values {
         good: impl Fn(&T) -> bool,
     ) -> Result<Option<T>, String> {
         let last = self.all(name).pop();
-        last.map(|text| value(name, &text.to_string_lossy(), good)).transpose()
+        last.map(|text| value(name, &text.to_string_lossy(), good))
+            .transpose()
     }
 
     fn needed<T: std::str::FromStr>(
@@ -186,15 +187,23 @@ impl Options {
         let this = match values.role.as_str() {
             "rs" => Self::Rs {
                 number: values.needed("--number", any)?,
-                files: values.some("--file")?.into_iter().map(PathBuf::from).collect(),
+                files: values
+                    .some("--file")?
+                    .into_iter()
+                    .map(PathBuf::from)
+                    .collect(),
                 listen: values.listen(5557)?,
-                threads: values.one("--threads", |n| (1..=64).contains(n))?.unwrap_or(4),
+                threads: values
+                    .one("--threads", |n| (1..=64).contains(n))?
+                    .unwrap_or(4),
             },
             "se" => {
                 let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
                 let luns = values.some("--lun")?;
-                let luns: Result<Vec<_>, _> =
-                    luns.iter().map(|text| objects(&text.to_string_lossy())).collect();
+                let luns: Result<Vec<_>, _> = luns
+                    .iter()
+                    .map(|text| objects(&text.to_string_lossy()))
+                    .collect();
                 Self::Se {
                     stores: values.addresses("--rs")?,
                     luns: luns?,
@@ -204,8 +213,12 @@ impl Options {
                     queue_depth: values
                         .one("--queue-depth", |n| (2..=1024).contains(n))?
                         .unwrap_or(64),
-                    channels: values.one("--channels", |n| (1..=64).contains(n))?.unwrap_or(16),
-                    extent: values.one("--extent", |n| (1..=1 << 20).contains(n))?.unwrap_or(64),
+                    channels: values
+                        .one("--channels", |n| (1..=64).contains(n))?
+                        .unwrap_or(16),
+                    extent: values
+                        .one("--extent", |n| (1..=1 << 20).contains(n))?
+                        .unwrap_or(64),
                 }
             }
             "ce" => {
@@ -216,7 +229,9 @@ impl Options {
                     stores: values.addresses("--rs")?,
                     listen: values.listen(5556)?,
                     id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
-                    cache: values.one("--cache", |n| (4..=1 << 16).contains(n))?.unwrap_or(64),
+                    cache: values
+                        .one("--cache", |n| (4..=1 << 16).contains(n))?
+                        .unwrap_or(64),
                 }
             }
             other => return Err(format!("'{other}' is no role")),
@@ -249,22 +264,34 @@ mod tests {
 
     #[test]
     fn roles() {
-        let Options::Rs { number, files, listen, threads } =
-            parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
+        let Options::Rs {
+            number,
+            files,
+            listen,
+            threads,
+        } = parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
         else {
             panic!();
         };
         assert_eq!((number, files.len(), listen.port(), threads), (3, 2, 7, 4));
-        let Options::Se { stores, luns, guid, extent, .. } = parse(
+        let Options::Se {
+            stores,
+            luns,
+            guid,
+            extent,
+            ..
+        } = parse(
             "se --rs 10.0.0.1:1 --rs 10.0.0.2:1 --lun 1/0+2/0 --lun 2/1 --ioc-guid cd --extent 1",
         )
-        .unwrap() else {
+        .unwrap()
+        else {
             panic!();
         };
         assert_eq!((stores.len(), guid, extent), (2, 0xcd, 1));
         assert_eq!(luns, [vec![(1, 0), (2, 0)], vec![(2, 1)]]);
-        let Options::Ce { member, se, cache, .. } =
-            parse("ce --member 2 --se 10.0.0.1:1 --rs 10.0.0.1:2 --cache 4").unwrap()
+        let Options::Ce {
+            member, se, cache, ..
+        } = parse("ce --member 2 --se 10.0.0.1:1 --rs 10.0.0.1:2 --cache 4").unwrap()
         else {
             panic!();
         };
@@ -279,15 +306,36 @@ mod tests {
             ("rs --file /a", "rs needs --number"),
             ("rs --number 1", "rs needs --file"),
             ("rs --number 1 --file", "--file has no value"),
-            ("rs --number x --file /a", "--number: 'x' is not what it can be"),
-            ("rs --number 1 --file /a --cache 9", "rs has no option '--cache'"),
+            (
+                "rs --number x --file /a",
+                "--number: 'x' is not what it can be",
+            ),
+            (
+                "rs --number 1 --file /a --cache 9",
+                "rs has no option '--cache'",
+            ),
             ("se --rs 10.0.0.1:1", "se needs --lun"),
             ("se --lun 1/0", "se needs --rs"),
-            ("se --rs 10.0.0.1 --lun 1/0", "--rs: '10.0.0.1' is not what it can be"),
-            ("se --rs 10.0.0.1:1 --lun 1", "--lun: '1' is no list of RS/OBJECT"),
-            ("se --rs 10.0.0.1:1 --lun 1/0 --lun 1/0", "--lun: 1/0 is there twice"),
-            ("se --rs 10.0.0.1:1 --lun 1/0 --id-ext z", "--id-ext: 'z' is no GUID"),
-            ("ce --member 0 --se 10.0.0.1:1 --rs 10.0.0.1:2", "--member: '0' is not what it can be"),
+            (
+                "se --rs 10.0.0.1 --lun 1/0",
+                "--rs: '10.0.0.1' is not what it can be",
+            ),
+            (
+                "se --rs 10.0.0.1:1 --lun 1",
+                "--lun: '1' is no list of RS/OBJECT",
+            ),
+            (
+                "se --rs 10.0.0.1:1 --lun 1/0 --lun 1/0",
+                "--lun: 1/0 is there twice",
+            ),
+            (
+                "se --rs 10.0.0.1:1 --lun 1/0 --id-ext z",
+                "--id-ext: 'z' is no GUID",
+            ),
+            (
+                "ce --member 0 --se 10.0.0.1:1 --rs 10.0.0.1:2",
+                "--member: '0' is not what it can be",
+            ),
             ("ce --member 1 --rs 10.0.0.1:2", "ce needs --se"),
         ] {
             assert_eq!(parse(line), Err(wanted.into()), "{line}");

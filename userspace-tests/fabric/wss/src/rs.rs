@@ -304,7 +304,12 @@ impl Store {
             }
         }
         for (peer, member, epoch) in waiting {
-            let counts = self.members.get(&member).copied().unwrap_or(0).max(self.floor);
+            let counts = self
+                .members
+                .get(&member)
+                .copied()
+                .unwrap_or(0)
+                .max(self.floor);
             let mut before = self.ops.values();
             let busy = before.any(|op| op.member == member && op.peer != peer);
             let status = match counts.cmp(&epoch) {
@@ -380,7 +385,10 @@ impl Store {
             Role::Se => Who::Se,
         };
         if role == Role::Se && epoch < self.se {
-            self.say(format!("an SE of epoch {epoch} is refused: there is one of {}", self.se));
+            self.say(format!(
+                "an SE of epoch {epoch} is refused: there is one of {}",
+                self.se
+            ));
             return self.send(
                 peer,
                 Message::Attached {
@@ -448,7 +456,10 @@ impl Store {
                 waits.insert(*id);
             }
         }
-        self.say(format!("fence: {scope:?} {member}, epoch {epoch}, {} writes", waits.len()));
+        self.say(format!(
+            "fence: {scope:?} {member}, epoch {epoch}, {} writes",
+            waits.len()
+        ));
         self.fences.push(Fence {
             peer,
             scope,

@@ -376,7 +376,12 @@ impl<B: Buffer> Engine<B> {
             }
         }
         let late = |j: &Job| matches!(j.stage, Stage::Waiting) && j.since + PATIENCE <= now;
-        let late: Vec<_> = self.jobs.iter().filter(|(_, j)| late(j)).map(|(t, _)| *t).collect();
+        let late: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| late(j))
+            .map(|(t, _)| *t)
+            .collect();
         for task in late {
             self.over(task, Outcome::Busy);
         }
@@ -384,7 +389,9 @@ impl<B: Buffer> Engine<B> {
             self.send(peer, Message::Alive);
         }
         for peer in silent {
-            self.say(format!("connection {peer:#x} ended: nothing was heard of it"));
+            self.say(format!(
+                "connection {peer:#x} ended: nothing was heard of it"
+            ));
             self.close(peer);
         }
     }
@@ -517,7 +524,11 @@ impl<B: Buffer> Engine<B> {
                     );
                 }
                 for object in self.wanted(number) {
-                    self.ask(number, |id| Message::Open { id, object }, What::Open(number, object));
+                    self.ask(
+                        number,
+                        |id| Message::Open { id, object },
+                        What::Open(number, object),
+                    );
                 }
                 self.ask_again(number);
             }
@@ -538,7 +549,11 @@ impl<B: Buffer> Engine<B> {
             }) if up => self.fenced(n, member, epoch),
             Ok(Message::Done { status, id, value }) if up => {
                 let sent = self.requests.get(&id).is_some_and(|r| r.sent == Some(peer));
-                let request = if sent { self.requests.remove(&id) } else { None };
+                let request = if sent {
+                    self.requests.remove(&id)
+                } else {
+                    None
+                };
                 match request.map(|r| r.what) {
                     Some(What::Open(store, object)) => self.opened(store, object, status, value),
                     Some(What::Flush(task)) => self.flushed(task, id, status),
@@ -563,7 +578,8 @@ impl<B: Buffer> Engine<B> {
         let id = self.next;
         self.next += 1;
         // One that has been asked about an object is not asked again.
-        self.requests.retain(|_, r| r.what != what || !matches!(what, What::Open(..)));
+        self.requests
+            .retain(|_, r| r.what != what || !matches!(what, What::Open(..)));
         let request = Request {
             store,
             message: message(id),
@@ -575,7 +591,10 @@ impl<B: Buffer> Engine<B> {
     }
 
     fn ask_again(&mut self, number: u32) {
-        let found = self.stores.iter().find(|s| s.up() && s.number == Some(number));
+        let found = self
+            .stores
+            .iter()
+            .find(|s| s.up() && s.number == Some(number));
         let Some(peer) = found.map(|s| s.peer) else {
             return;
         };
@@ -720,7 +739,10 @@ impl<B: Buffer> Engine<B> {
             joined = (Status::Good, session.epoch);
         }
         let (status, session) = joined;
-        self.say(format!("{}: CE {number} has an answer channel: {status:?}", PortId(*initiator)));
+        self.say(format!(
+            "{}: CE {number} has an answer channel: {status:?}",
+            PortId(*initiator)
+        ));
         self.send(
             peer,
             Message::Joined {
@@ -752,7 +774,10 @@ impl<B: Buffer> Engine<B> {
         let initiator = *initiator;
         session.reach.remove(&number);
         if status == Status::Lost {
-            self.end_session(&initiator, &format!("CE {number} has lost its answer channel"));
+            self.end_session(
+                &initiator,
+                &format!("CE {number} has lost its answer channel"),
+            );
         }
     }
 
@@ -768,7 +793,12 @@ impl<B: Buffer> Engine<B> {
         let Some(session) = self.sessions.remove(initiator) else {
             return;
         };
-        for peer in self.members.values().filter(|m| m.up()).filter_map(|m| m.peer) {
+        for peer in self
+            .members
+            .values()
+            .filter(|m| m.up())
+            .filter_map(|m| m.peer)
+        {
             self.actions.push(Action::Send {
                 peer,
                 message: Message::Fence {
@@ -797,7 +827,12 @@ impl<B: Buffer> Engine<B> {
     /// Those that wait go on if they can.
     fn go_on(&mut self) {
         let waits = |j: &Job| matches!(j.stage, Stage::Waiting);
-        let waiting: Vec<_> = self.jobs.iter().filter(|(_, j)| waits(j)).map(|(t, _)| *t).collect();
+        let waiting: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| waits(j))
+            .map(|(t, _)| *t)
+            .collect();
         for task in waiting {
             self.go(task);
         }
@@ -874,7 +909,11 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let (unit, initiator) = (job.remote.unit, job.remote.initiator);
-        let Some(session) = self.sessions.get(&initiator).filter(|s| s.epoch == job.session) else {
+        let Some(session) = self
+            .sessions
+            .get(&initiator)
+            .filter(|s| s.epoch == job.session)
+        else {
             return;
         };
         let candidates = self.candidates(session);
@@ -1041,7 +1080,13 @@ impl<B: Buffer> Engine<B> {
             let initiator = job.remote.initiator;
             let outcome = outcome(&all);
             let lost = outcome == Outcome::Over;
-            if lost && self.sessions.get(&initiator).is_some_and(|s| s.epoch == job.session) && !self.target.aborted(task) {
+            if lost
+                && self
+                    .sessions
+                    .get(&initiator)
+                    .is_some_and(|s| s.epoch == job.session)
+                && !self.target.aborted(task)
+            {
                 self.end_session(&initiator, "a CE has lost a command");
             }
             self.over(task, outcome);

@@ -20,7 +20,9 @@ fn seeds() -> std::ops::Range<u64> {
 fn up(seed: u64, ces: usize, initiators: usize) -> World {
     let mut world = World::new(seed, ces, initiators);
     world.until("all CEs are attached", 60_000, |w| {
-        w.ces.iter().all(|ce| ce.engine.as_ref().unwrap().attached())
+        w.ces
+            .iter()
+            .all(|ce| ce.engine.as_ref().unwrap().attached())
     });
     world.until("all are logged in", 60_000, |w| {
         w.initiators.iter().all(|i| i.up() && i.reach() == ces)
@@ -36,7 +38,9 @@ fn done(mut world: World) {
 }
 
 fn quiet(world: &mut World) {
-    world.until("all is answered", 100_000, |w| w.initiators.iter().all(|i| i.idle()));
+    world.until("all is answered", 100_000, |w| {
+        w.initiators.iter().all(|i| i.idle())
+    });
 }
 
 fn write(world: &mut World, lba: u64, count: u64) {
@@ -63,7 +67,11 @@ fn is_exec(m: &Message) -> bool {
 
 /// A write at work in a file.
 fn writing(world: &World) -> bool {
-    world.rss.iter().any(|rs| rs.pending.iter().any(|(_, w, _)| matches!(w, Work::Write { .. })))
+    world.rss.iter().any(|rs| {
+        rs.pending
+            .iter()
+            .any(|(_, w, _)| matches!(w, Work::Write { .. }))
+    })
 }
 
 /// What all wants, which is the measure of the rest.
@@ -149,7 +157,10 @@ fn an_exec_is_held_over_a_reconnect() {
         let disk = world.disks.clone();
         world.release();
         world.until("the session is back", 60_000, |w| w.initiators[0].up());
-        assert_eq!(world.disks, disk, "an EXEC of the session before was carried out");
+        assert_eq!(
+            world.disks, disk,
+            "an EXEC of the session before was carried out"
+        );
         quiet(&mut world);
         done(world);
     }
@@ -166,7 +177,9 @@ fn an_exec_is_held_until_its_ce_is_given_up() {
         world.until("EXEC", 20_000, |w| {
             (0..2).any(|n| on_its_way(w, SE, Node::Ce(n), is_exec))
         });
-        let late = (0..2).find(|n| on_its_way(&world, SE, Node::Ce(*n), is_exec)).unwrap();
+        let late = (0..2)
+            .find(|n| on_its_way(&world, SE, Node::Ce(*n), is_exec))
+            .unwrap();
         for (id, side) in world.between(SE, Node::Ce(1 - late)) {
             world.hold_side(id, side, false);
         }
@@ -195,12 +208,17 @@ fn a_write_is_slow_and_its_ce_is_given_up() {
         write(&mut world, 0, 4);
         world.until("a write in the file", 20_000, writing);
         // Who it was has no connection to the SE any more.
-        let ids: Vec<_> = (0..2).flat_map(|n| world.between(SE, Node::Ce(n))).collect();
+        let ids: Vec<_> = (0..2)
+            .flat_map(|n| world.between(SE, Node::Ce(n)))
+            .collect();
         for (id, _) in ids {
             world.cut(id);
         }
         world.for_ms(8000);
-        assert!(!world.initiators[0].up(), "the login was answered before the write was over");
+        assert!(
+            !world.initiators[0].up(),
+            "the login was answered before the write was over"
+        );
         world.stuck.clear();
         quiet(&mut world);
         write(&mut world, 0, 4);
@@ -258,7 +276,8 @@ fn a_ce_does_not_know_that_it_is_given_up() {
         let epoch = |w: &World| w.ces[n].engine.as_ref().unwrap().epoch();
         let before = epoch(&world);
         let attached = |w: &World| {
-            let again = |m: &Message| matches!(m, Message::Attach { epoch, .. } if *epoch == before);
+            let again =
+                |m: &Message| matches!(m, Message::Attach { epoch, .. } if *epoch == before);
             (0..2).any(|rs| on_its_way(w, ce, Node::Rs(rs), again))
         };
         let end = world.now + 6000;
@@ -266,6 +285,10 @@ fn a_ce_does_not_know_that_it_is_given_up() {
             world.step();
         }
         refused += u64::from(attached(&world));
+        // What it would be let do would take its time.
+        world.slow_disk = 1;
+        world.for_ms(400);
+        world.slow_disk = 0;
         quiet(&mut world);
         write(&mut world, 8, 4);
         quiet(&mut world);
@@ -346,7 +369,10 @@ fn commands_are_aborted() {
         world.for_ms(1000);
         let at_work = world.rss.iter().any(|rs| !rs.pending.is_empty());
         if at_work {
-            assert_eq!(world.initiators[0].aborted, 0, "the abort was answered while the file was at work");
+            assert_eq!(
+                world.initiators[0].aborted, 0,
+                "the abort was answered while the file was at work"
+            );
         }
         world.stuck.clear();
         quiet(&mut world);
@@ -365,7 +391,8 @@ fn an_rdma_write_comes_late() {
         read(&mut world, 0, 8);
         let out = |w: &World| {
             let on = w.between(Node::Ce(0), A);
-            on.iter().any(|(id, side)| w.queue(*id, *side).any(|i| matches!(i, Item::Write(..))))
+            on.iter()
+                .any(|(id, side)| w.queue(*id, *side).any(|i| matches!(i, Item::Write(..))))
         };
         world.until("an RDMA write", 20_000, out);
         // The initiator's rkeys are gone, before its queue pairs are: nobody does so, but a bug would.
@@ -439,7 +466,12 @@ fn an_old_se_is_refused() {
     let mut store = Store::new(1, vec![64], 0);
     let attach = |epoch| {
         let (role, member) = (Role::Se, 0);
-        Message::Attach { role, member, epoch }.build()
+        Message::Attach {
+            role,
+            member,
+            epoch,
+        }
+        .build()
     };
     store.connected(1);
     store.message(1, &attach(5));

@@ -44,11 +44,18 @@ fn extent() -> impl Strategy<Value = Extent> {
 }
 
 fn place() -> impl Strategy<Value = DirectBuf> {
-    (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
+    (any::<u64>(), any::<u32>(), any::<u32>())
+        .prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
 }
 
 fn exec() -> impl Strategy<Value = Exec> {
-    let head = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>(), any::<i32>());
+    let head = (
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+        any::<i32>(),
+    );
     let lists = (vec(extent(), 1..=EXTENTS), vec(place(), 0..=PLACES));
     (head, any::<[bool; 3]>(), lists).prop_map(
         |((id, session, tag, room, credits), [write, answer, stable], (extents, places))| Exec {
@@ -182,7 +189,11 @@ fn places_of_bytes() {
             blocks: 0x7172_7374,
             epoch: 0x8182_8384_8586_8788,
         }],
-        places: vec![DirectBuf::new(0x9192_9394_9596_9798, 0xa1a2_a3a4, 0xb1b2_b3b4)],
+        places: vec![DirectBuf::new(
+            0x9192_9394_9596_9798,
+            0xa1a2_a3a4,
+            0xb1b2_b3b4,
+        )],
     });
     let mut wanted = vec![0; 128];
     wanted[..4].copy_from_slice(&[6, 3, 1, 1]);
@@ -237,7 +248,10 @@ fn places_of_bytes() {
     };
     let bytes = fence.build();
     assert_eq!(bytes[..8], [10, 2, 0, 0, 1, 2, 3, 4]);
-    assert_eq!(bytes[16..24], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+    assert_eq!(
+        bytes[16..24],
+        [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]
+    );
     assert!(bytes[24..].iter().all(|b| *b == 0));
     let join = Message::Join {
         id: 7,

@@ -89,7 +89,9 @@ fn schedule(seed: u64) -> Sum {
     };
     let rate = 20 + rng.below(200);
     let mut world = World::new(seed, ces, initiators);
-    world.until("all are logged in", 60_000, |w| w.initiators.iter().all(|i| i.up()));
+    world.until("all are logged in", 60_000, |w| {
+        w.initiators.iter().all(|i| i.up())
+    });
     world.pace = 12;
     if faults.bad_disk {
         world.bad_disk = 20;
@@ -130,7 +132,9 @@ fn schedule(seed: u64) -> Sum {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect(name))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect(name))
 }
 
 #[test]
@@ -157,7 +161,11 @@ fn schedules() {
         "{seeds} schedules: {} commands answered, {} of them by CEs, {} aborted, {} sessions, {} blocks judged",
         all.answered, all.by_ce, all.aborted, all.sessions, all.judged
     );
-    assert!(bad.is_empty(), "{} of {seeds} schedules failed: {bad:?}", bad.len());
+    assert!(
+        bad.is_empty(),
+        "{} of {seeds} schedules failed: {bad:?}",
+        bad.len()
+    );
     // It happened what is to be tested.
     assert!(all.by_ce > 25 * seeds && all.judged > 100 * seeds);
     assert!(all.aborted > seeds / 4 && all.sessions > 2 * seeds);

@@ -248,9 +248,12 @@ impl Command {
                 unit.stopped.store(!start, Ordering::Relaxed);
                 Ok(())
             }
-            (command, Some(Unit { disk: Some(disk), .. })) => {
-                blocks::execute(command, disk, out, into)
-            }
+            (
+                command,
+                Some(Unit {
+                    disk: Some(disk), ..
+                }),
+            ) => blocks::execute(command, disk, out, into),
             (_, _) => Err(Sense::NO_UNIT),
         }
     }

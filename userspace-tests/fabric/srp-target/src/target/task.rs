@@ -80,9 +80,7 @@ impl<B: Buffer> Target<B> {
         let cmd = Cmd::parse(&buffer[..len], channel.immediate)?;
         let initiator = channel.initiator;
         let mut tasks = self.tasks.values();
-        if tasks
-            .any(|t| t.initiator == initiator && t.tag == cmd.tag && t.has_tag())
-        {
+        if tasks.any(|t| t.initiator == initiator && t.tag == cmd.tag && t.has_tag()) {
             return Err(Broken::Tag(cmd.tag));
         }
         channel.credits -= 1;
@@ -192,7 +190,11 @@ impl<B: Buffer> Target<B> {
         }
         if let (true, Some(unit)) = (elsewhere, task.unit) {
             task.state = State::Dispatched;
-            let list = if out > 0 { &task.data.out } else { &task.data.into };
+            let list = if out > 0 {
+                &task.data.out
+            } else {
+                &task.data.into
+            };
             let remote = Remote {
                 initiator: task.initiator,
                 tag: task.tag,
@@ -317,7 +319,9 @@ impl<B: Buffer> Target<B> {
         };
         let channel = task.channel;
         let grant = match task.granted {
-            Some(grant) => Some(grant).filter(|_| self.channels.get(&channel).is_some_and(|c| !c.leaving)),
+            Some(grant) => {
+                Some(grant).filter(|_| self.channels.get(&channel).is_some_and(|c| !c.leaving))
+            }
             None => self.grant(channel),
         };
         let Some(grant) = grant else {

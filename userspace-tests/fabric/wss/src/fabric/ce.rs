@@ -68,7 +68,10 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Hub<Token>)> {
 }
 
 fn places(segments: &[Segment]) -> Vec<(usize, Piece)> {
-    segments.iter().map(|s| (s.at as usize, piece(&s.place))).collect()
+    segments
+        .iter()
+        .map(|s| (s.at as usize, piece(&s.place)))
+        .collect()
 }
 
 impl Ce {

@@ -103,7 +103,10 @@ struct Made {
 
 impl Made {
     fn peer(&self, id: LinkId) -> Option<Peer> {
-        self.links.iter().find(|(_, link)| **link == id).map(|(peer, _)| *peer)
+        self.links
+            .iter()
+            .find(|(_, link)| **link == id)
+            .map(|(peer, _)| *peer)
     }
 }
 
@@ -173,7 +176,9 @@ pub fn serve(options: Options) -> io::Result<()> {
         }
         Options::Se { .. } => {
             // No SE of this system has begun later: its clock, in units that no number of fences in that time exceeds.
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or(Duration::ZERO);
             let epoch = (since.as_millis() as u64) << 20;
             let (role, hub) = se::role(options, epoch)?;
             println!("listens at {listen}");

@@ -121,7 +121,10 @@ impl Rs {
                 key,
                 len,
             } => {
-                let memory = self.memory.get_mut(&op).and_then(|(_, buffer)| buffer.take());
+                let memory = self
+                    .memory
+                    .get_mut(&op)
+                    .and_then(|(_, buffer)| buffer.take());
                 let Some(buffer) = memory else {
                     return;
                 };

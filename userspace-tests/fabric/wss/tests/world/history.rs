@@ -41,7 +41,9 @@ impl History {
     fn find(&mut self, block: usize, value: u64) -> &mut Write {
         let all = self.blocks[block].iter_mut();
         let mut found = all.filter(|w| w.value == value);
-        found.next().unwrap_or_else(|| panic!("block {block}: {value:#x} was never written"))
+        found
+            .next()
+            .unwrap_or_else(|| panic!("block {block}: {value:#x} was never written"))
     }
 
     pub fn begins(&mut self, block: usize, value: u64, now: u64) {
@@ -67,7 +69,9 @@ impl History {
         self.judged += 1;
         let seen = *self.find(block, value);
         if let Some(end) = seen.end {
-            let newer = |w: &&Write| w.value != value && w.start >= end && w.known.is_some_and(|k| k <= start);
+            let newer = |w: &&Write| {
+                w.value != value && w.start >= end && w.known.is_some_and(|k| k <= start)
+            };
             if let Some(w) = self.blocks[block].iter().find(newer) {
                 panic!("block {block}: a read from {start} to {now} got {seen:x?}, which {w:x?} came after");
             }

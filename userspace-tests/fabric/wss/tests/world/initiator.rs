@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{ConnId, Item, Node, World, BLOCKS, TARGET};
 use srp_target::proto::{
-    cmd::{Cmd, Direction, DirectBuf},
+    cmd::{Cmd, DirectBuf, Direction},
     ids::{Lun, PortId},
     login::{LoginError, LoginReqRdma, LoginRsp, MultiChannel, Requested},
     opcode,
@@ -186,7 +186,11 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
     assert!(this.waiting.remove(&id));
     let rsp = LoginRsp::parse(data).expect("a login response");
     if to == Node::Se {
-        let how = if this.mains.is_empty() { MultiChannel::Single } else { MultiChannel::Multi };
+        let how = if this.mains.is_empty() {
+            MultiChannel::Single
+        } else {
+            MultiChannel::Multi
+        };
         let granted = match rsp.check(&this.requested(how)) {
             Ok(granted) => granted,
             // The first channel has ended meanwhile.
@@ -267,7 +271,12 @@ pub fn tick(world: &mut World, n: usize) {
     }
     let this = &mut world.initiators[n];
     // It goes without those that take so long.
-    let slow: Vec<_> = this.waiting.iter().copied().filter(|id| world.conns[id].since + ANSWERS <= now).collect();
+    let slow: Vec<_> = this
+        .waiting
+        .iter()
+        .copied()
+        .filter(|id| world.conns[id].since + ANSWERS <= now)
+        .collect();
     for id in slow {
         if let Node::Ce(ce) = world.conns[&id].sides[1].node {
             world.close(id, 0);
@@ -281,7 +290,12 @@ pub fn tick(world: &mut World, n: usize) {
         return lose(world, n);
     }
     let late = |o: &Out| o.sent + TIMEOUT <= now && o.aborted.is_none();
-    let late: Vec<_> = this.outs.iter().filter(|(_, o)| late(o)).map(|(t, _)| *t).collect();
+    let late: Vec<_> = this
+        .outs
+        .iter()
+        .filter(|(_, o)| late(o))
+        .map(|(t, _)| *t)
+        .collect();
     for tag in late {
         abort(world, n, tag, true);
     }
@@ -318,7 +332,11 @@ pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stabl
 pub fn want_any(world: &mut World, n: usize) {
     let count = 1 + world.rng.below(MOST);
     // Most of it in the same place, so that commands meet.
-    let span = if world.rng.one_in(3) { BLOCKS } else { world.span };
+    let span = if world.rng.one_in(3) {
+        BLOCKS
+    } else {
+        world.span
+    };
     let lba = world.rng.below(span - count + 1);
     let kind = match world.rng.below(20) {
         0 => Kind::Flush,
@@ -342,10 +360,20 @@ pub fn submit(world: &mut World, n: usize) {
     }
     let waiting = |o: &Op| o.tag.is_none();
     let this = &world.initiators[n];
-    let list: Vec<_> = this.ops.iter().filter(|(_, o)| waiting(o)).map(|(id, _)| *id).collect();
+    let list: Vec<_> = this
+        .ops
+        .iter()
+        .filter(|(_, o)| waiting(o))
+        .map(|(id, _)| *id)
+        .collect();
     for number in list {
         let this = &mut world.initiators[n];
-        let free = this.mains.iter().copied().filter(|c| this.credits[c] > 1).collect::<Vec<_>>();
+        let free = this
+            .mains
+            .iter()
+            .copied()
+            .filter(|c| this.credits[c] > 1)
+            .collect::<Vec<_>>();
         if free.is_empty() {
             return;
         }
@@ -363,10 +391,18 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     };
     let mut cdb = [0; 16];
     cdb[0] = opcode;
-    cdb[1] = if op.stable && op.kind != Kind::Flush { 8 } else { 0 };
+    cdb[1] = if op.stable && op.kind != Kind::Flush {
+        8
+    } else {
+        0
+    };
     cdb[2..10].copy_from_slice(&op.lba.to_be_bytes());
     cdb[10..14].copy_from_slice(&(op.values.len() as u32).to_be_bytes());
-    let bytes: Vec<u8> = op.values.iter().flat_map(|v| v.to_le_bytes().repeat(64)).collect();
+    let bytes: Vec<u8> = op
+        .values
+        .iter()
+        .flat_map(|v| v.to_le_bytes().repeat(64))
+        .collect();
 
     // Buffers of any length.
     let mut list = Vec::new();
@@ -374,7 +410,11 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     let mut rest = &bytes[..];
     while direction != Direction::None && !rest.is_empty() {
         let whole = list.len() == 3 || world.rng.one_in(2);
-        let len = if whole { rest.len() } else { 1 + world.rng.below(rest.len() as u64) as usize };
+        let len = if whole {
+            rest.len()
+        } else {
+            1 + world.rng.below(rest.len() as u64) as usize
+        };
         let (part, behind) = rest.split_at(len);
         rest = behind;
         let this = &mut world.initiators[n];
@@ -404,14 +444,23 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
             let table: Vec<u8> = list
                 .iter()
                 .flat_map(|d| {
-                    let all = u128::from(d.va()) << 64 | u128::from(d.key()) << 32 | u128::from(d.len());
+                    let all =
+                        u128::from(d.va()) << 64 | u128::from(d.key()) << 32 | u128::from(d.len());
                     all.to_be_bytes()
                 })
                 .collect();
-            let table_buf = DirectBuf::new(0x1000 + 16 * list.len() as u64, key, table.len() as u32);
-            this.regions.insert(key, [vec![0; 16 * list.len()], table].concat());
+            let table_buf =
+                DirectBuf::new(0x1000 + 16 * list.len() as u64, key, table.len() as u32);
+            this.regions
+                .insert(key, [vec![0; 16 * list.len()], table].concat());
             keys.push(key);
-            cmd.build_indirect(&mut iu, direction, &table_buf, bytes.len() as u32, &list[..in_message])
+            cmd.build_indirect(
+                &mut iu,
+                direction,
+                &table_buf,
+                bytes.len() as u32,
+                &list[..in_message],
+            )
         }
     };
     let message = iu[..len.unwrap()].to_vec();
@@ -427,7 +476,11 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     this.outs.insert(tag, out);
     world.note(|| {
         let (kind, lba, count) = (op.kind, op.lba, op.values.len());
-        let values = if kind == Kind::Write { &op.values[..] } else { &[] };
+        let values = if kind == Kind::Write {
+            &op.values[..]
+        } else {
+            &[]
+        };
         format!("Initiator({n}): {tag:x} {kind:?} {lba}+{count} {values:x?}")
     });
     world.push(conn, 0, Item::Message(message, None));
@@ -489,7 +542,10 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
     let (tag, credits) = (rsp.tag, rsp.req_lim_delta);
     let this = &mut world.initiators[n];
     if let Some((task, conn)) = this.aborts.remove(&tag) {
-        assert_eq!(conn, id, "task management is answered where it was asked for");
+        assert_eq!(
+            conn, id,
+            "task management is answered where it was asked for"
+        );
         assert_eq!(rsp.tmf_status(), TmfStatus::Complete);
         *this.credits.get_mut(&conn).unwrap() += credits;
         let answered = !this.outs.contains_key(&task);
@@ -502,7 +558,10 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         }
         return submit(world, n);
     }
-    let out = this.outs.get(&tag).unwrap_or_else(|| panic!("a response to what is not out: {tag:x}"));
+    let out = this
+        .outs
+        .get(&tag)
+        .unwrap_or_else(|| panic!("a response to what is not out: {tag:x}"));
     let conn = out.conn;
     let by_ce = this.answers.contains(&id);
     assert!(by_ce || id == conn, "a response on another channel");
@@ -520,7 +579,12 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
     if outcome.status != 0 {
         let sense = Sense::parse(outcome.sense).map(|s| (s.key, s.asc, s.ascq));
         let number = out.op;
-        world.note(|| format!("Initiator({n}): {tag:x} failed: {} {sense:x?}", outcome.status));
+        world.note(|| {
+            format!(
+                "Initiator({n}): {tag:x} failed: {} {sense:x?}",
+                outcome.status
+            )
+        });
         assert!(!by_ce);
         end(world, n, tag);
         if outcome.status == 8 {
@@ -558,7 +622,9 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
                 block.chunks(8).all(|c| c == value.to_le_bytes()),
                 "block {block_number} is not of one piece: {block:02x?}"
             );
-            world.history.seen(block_number as usize, value, op.start, now);
+            world
+                .history
+                .seen(block_number as usize, value, op.start, now);
             world.initiators[n].last.insert(block_number, value);
         }
     }

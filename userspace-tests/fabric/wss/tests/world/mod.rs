@@ -341,7 +341,8 @@ impl World {
     /// The connections between two nodes, and which side the first one is.
     pub fn between(&self, from: Node, to: Node) -> Vec<(ConnId, usize)> {
         let all = self.sides_of(from).into_iter();
-        all.filter(|(id, side)| self.conns[id].sides[1 - side].node == to).collect()
+        all.filter(|(id, side)| self.conns[id].sides[1 - side].node == to)
+            .collect()
     }
 
     // Connections.
@@ -500,7 +501,10 @@ impl World {
                 Node::Se => self.se.as_mut().unwrap().connected(to.local),
                 Node::Ce(n) => {
                     let ce = &mut self.ces[n];
-                    ce.engine.as_mut().unwrap().connected(to.local, ARENA, ce.key);
+                    ce.engine
+                        .as_mut()
+                        .unwrap()
+                        .connected(to.local, ARENA, ce.key);
                 }
                 Node::Rs(_) => unreachable!(),
             },
@@ -521,13 +525,25 @@ impl World {
                     }
                     (Node::Se, false) => self.se.as_mut().unwrap().message(to.local, &bytes),
                     (Node::Ce(n), true) => {
-                        self.ces[n].engine.as_mut().unwrap().received(to.local, &bytes);
+                        self.ces[n]
+                            .engine
+                            .as_mut()
+                            .unwrap()
+                            .received(to.local, &bytes);
                     }
                     (Node::Ce(n), false) => {
-                        self.ces[n].engine.as_mut().unwrap().message(to.local, &bytes);
+                        self.ces[n]
+                            .engine
+                            .as_mut()
+                            .unwrap()
+                            .message(to.local, &bytes);
                     }
                     (Node::Rs(n), _) => {
-                        self.rss[n].store.as_mut().unwrap().message(to.local, &bytes);
+                        self.rss[n]
+                            .store
+                            .as_mut()
+                            .unwrap()
+                            .message(to.local, &bytes);
                     }
                 }
             }
@@ -627,16 +643,23 @@ impl World {
     fn file(&mut self, n: usize) {
         let clock = self.clock;
         let ready = |(_, (_, _, at)): &(usize, &(u64, rs::Work, u64))| *at <= clock;
-        let all: Vec<_> = self.rss[n].pending.iter().enumerate().filter(ready).map(|(i, _)| i).collect();
+        let all: Vec<_> = self.rss[n]
+            .pending
+            .iter()
+            .enumerate()
+            .filter(ready)
+            .map(|(i, _)| i)
+            .collect();
         let which = self.rng.below(all.len() as u64) as usize;
         let (op, work, _) = self.rss[n].pending.swap_remove(all[which]);
         self.note(|| format!("Rs({n}): {work:?}"));
         let bad = self.bad_disk > 0 && self.rng.one_in(self.bad_disk);
         self.disks_failed |= bad;
         let (blocks, status) = match work {
-            rs::Work::Write { blocks, .. } if bad => {
-                (self.rng.below(u64::from(blocks) + 1) as u32, Status::WriteError)
-            }
+            rs::Work::Write { blocks, .. } if bad => (
+                self.rng.below(u64::from(blocks) + 1) as u32,
+                Status::WriteError,
+            ),
             rs::Work::Write { blocks, .. } => (blocks, Status::Good),
             rs::Work::Read { .. } if bad => (0, Status::ReadError),
             _ => (0, Status::Good),
@@ -659,8 +682,13 @@ impl World {
         }
         self.pump(node);
         for (id, side) in self.sides_of(node) {
-            let over = self.conns.get(&id).map(|c| (c.sides[side], c.sides[1 - side].node));
-            if let Some((over, other)) = over.filter(|(s, _)| s.until.is_some_and(|until| until <= now)) {
+            let over = self
+                .conns
+                .get(&id)
+                .map(|c| (c.sides[side], c.sides[1 - side].node));
+            if let Some((over, other)) =
+                over.filter(|(s, _)| s.until.is_some_and(|until| until <= now))
+            {
                 self.close(id, side);
                 self.closed(over, id, other);
             }
@@ -931,7 +959,9 @@ impl World {
                         };
                         let places = segments.iter().map(|s| s.place);
                         let list = places.map(|p| (p.va(), p.key(), p.len())).collect();
-                        let here = segments.iter().map(|s| (s.at as usize, s.place.len() as usize));
+                        let here = segments
+                            .iter()
+                            .map(|s| (s.at as usize, s.place.len() as usize));
                         self.ces[n].fetches.insert(job, here.collect());
                         self.push(id, side, Item::Read(list, Token::Fetched(job)));
                     }
@@ -1023,8 +1053,12 @@ impl World {
         });
         self.until("nothing is under way in any role", 20_000, |w| {
             w.se.as_ref().is_some_and(|se| se.commands() == 0)
-                && w.ces.iter().all(|ce| ce.engine.as_ref().is_some_and(|e| e.idle()))
-                && w.rss.iter().all(|rs| rs.store.as_ref().is_some_and(|s| s.idle()))
+                && w.ces
+                    .iter()
+                    .all(|ce| ce.engine.as_ref().is_some_and(|e| e.idle()))
+                && w.rss
+                    .iter()
+                    .all(|rs| rs.store.as_ref().is_some_and(|s| s.idle()))
         });
         assert_eq!(self.se.as_mut().unwrap().busy(), 0);
     }
@@ -1032,7 +1066,9 @@ impl World {
     /// Reads all blocks, and compares what was read with the disks.
     pub fn judge(&mut self) {
         initiator::read_all(self, 0);
-        self.until("all blocks are read", 200_000, |w| w.initiators.iter().all(|i| i.idle()));
+        self.until("all blocks are read", 200_000, |w| {
+            w.initiators.iter().all(|i| i.idle())
+        });
         for block in 0..BLOCKS {
             let disk = &self.disks[(block / OBJECT) as usize];
             let bytes = &disk[(block % OBJECT) as usize * 512..][..512];

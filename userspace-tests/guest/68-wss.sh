@@ -1,0 +1,159 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# The storage system in user space (userspace-tests/fabric/wss): SE, two CEs and an RS, each a host of its own, as is the
+# initiator. Verified I/O; how many bytes each link carries; each role dies and comes back. make demo-wss runs it, too.
+. "$(dirname "$0")/lib.sh"
+
+begin 700
+[ $kind = rxe ] || skip "siw goes by one namespace only"
+rust_driver || skip "the C driver has no answers_from"
+modprobe -qa ib_uverbs rdma_ucm
+program=$here/../wss
+[ -f "$program" ] || skip "wss is not in this guest"
+chmod +x "$program"
+
+# A host: its address is 10.0.0.N, its cable the port v(N-2) of a bridge, so that of the initiator is v0.
+declare -A hosts_of=([se]=1 [ini]=2 [ce1]=3 [ce2]=4 [rs]=5) serving=()
+port_of() { [ $1 = 1 ] && echo v9 || echo v$(($1 - 2)); }
+files=/dev/shm/wss-files
+undo() {
+	local n
+	for n in "${!serving[@]}"; do kill -KILL ${serving[$n]}; done
+	for n in se ce1 ce2 rs; do ip netns delete $n; done
+	for n in v1 v2 v3 v9 br0; do ip link delete $n; done
+	rm -rf $files
+}
+paired=1
+ip link add br0 type bridge && ip link set br0 up || fail "no bridge"
+for h in "${!hosts_of[@]}"; do
+	n=${hosts_of[$h]} v=$(port_of ${hosts_of[$h]})
+	[ $h = ini ] && device=rxe10 || device=rxe$((n + 20))
+	ip netns add $h && ip link add $v type veth peer name w0 netns $h && ip link set $v master br0 up &&
+		ip -n $h link set lo up && ip -n $h addr add 10.0.0.$n/24 dev w0 && ip -n $h link set w0 up || fail "cannot make $h"
+	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
+done
+# Who is where; see neighbours.
+for h in "${!hosts_of[@]}"; do
+	mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+	for o in "${!hosts_of[@]}"; do [ $o = $h ] || ip -n $o neigh replace 10.0.0.${hosts_of[$h]} lladdr $mac dev w0; done
+done
+within 10 "class device of rxe10" test -e "$(add_target 0)"
+within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
+baseline
+mkdir -p $files
+truncate -s 96M $files/one
+truncate -s 64M $files/two
+
+# serve HOST ARGUMENT...: a role there.
+serve() {
+	nsenter --net=/run/netns/$1 "$program" "${@:2}" >>$tmp/$1 2>&1 &
+	serving[$1]=$!
+}
+says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
+role() {
+	case $1 in
+	rs) serve rs rs --number 7 --file $files/one --file $files/two ;;
+	se) serve se se --rs 10.0.0.5:5557 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
+	ce1) serve ce1 ce --member 1 --se 10.0.0.1:5555 --rs 10.0.0.5:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
+	ce2) serve ce2 ce --member 2 --se 10.0.0.1:5555 --rs 10.0.0.5:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
+	esac
+}
+# dies HOST: and is there again a moment later.
+dies() {
+	: >$tmp/$1
+	kill -KILL ${serving[$1]}
+	wait ${serving[$1]} 2>/dev/null
+	sleep $2
+	role $1
+}
+login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.0.1:5555,answers_from=10.0.0.3:5556,answers_from=10.0.0.4:5556${2-}"; }
+answering() { [ "$(<$files_of_host/answer_channels)" = $1 ]; }
+
+for h in rs se ce1 ce2; do role $h; done
+within 30 "all RS at the SE" says se 'all RS are here'
+within 30 "both CEs" says ce1 'attached to RS 7'
+within 30 "both CEs" says ce2 'attached to RS 7'
+login 0 ,ch_count=2
+files_of_host=/sys/class/scsi_host/$host
+within 20 "two answer channels" answering 2
+dev=$(disk $host 0)
+quiet $dev
+equal "size" "$(blockdev --getsize64 $dev)" $((160 << 20))
+say "login: $dev, answered by $(<$files_of_host/answers_from)"
+
+verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=40m --size=16m --fsync=4 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; }
+no_aborts
+
+# Bytes of each link in KiB, both ways: `sent` is what the host sends.
+declare -A sent got
+count() {
+	local h v rx tx
+	for h in "${!hosts_of[@]}"; do
+		v=/sys/class/net/$(port_of ${hosts_of[$h]})/statistics
+		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
+		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
+	done
+}
+# measure WHAT COMMAND...
+measure() {
+	local h line="$1:"
+	sent=() got=()
+	count
+	"${@:2}" || fail "$1"
+	count
+	for h in ini se ce1 ce2 rs; do line+=" $h ${sent[$h]}/${got[$h]}"; done
+	say "KiB sent/received for 8192 KiB, $line"
+}
+pattern() { dd if=/dev/urandom of=$tmp/data bs=1M count=8 status=none; }
+pattern
+measure "written" dd if=$tmp/data of=$dev bs=256k oflag=direct status=none
+[ ${sent[ini]} -ge 8192 ] && [ ${sent[ini]} -lt 9600 ] || fail "the initiator sent ${sent[ini]} KiB"
+[ $((sent[se] + got[se])) -lt 400 ] || fail "the SE has seen data: $((sent[se] + got[se])) KiB"
+[ ${got[rs]} -ge 8192 ] && [ ${got[rs]} -lt 9600 ] || fail "the RS got ${got[rs]} KiB"
+echo 3 >/proc/sys/vm/drop_caches
+measure "read from the caches" cmp -n 8388608 $tmp/data <(dd if=$dev bs=256k count=32 iflag=direct status=none)
+[ ${got[ini]} -ge 8192 ] && [ ${got[ini]} -lt 9600 ] || fail "the initiator got ${got[ini]} KiB"
+[ $((sent[se] + got[se])) -lt 400 ] || fail "the SE has seen data: $((sent[se] + got[se])) KiB"
+[ ${sent[rs]} -lt 400 ] || fail "the RS sent ${sent[rs]} KiB of what the CEs have"
+[ ${sent[ce1]} -gt 2048 ] && [ ${sent[ce2]} -gt 2048 ] || fail "a CE has no part of it"
+cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
+
+# Each of them dies with I/O under way, which goes on when it is back. The session ends and comes again.
+for h in ce1 se rs; do
+	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=60m --rate=3m --verify_backlog=32
+	fio=$!
+	sleep 2
+	mark
+	case $h in
+	ce1)
+		dies ce1 3
+		logged 'the answer channel to .* is lost'
+		;;
+	se)
+		dies se 2
+		logged 'connection lost'
+		within 30 "the RS at the SE" says se 'all RS are here'
+		;;
+	rs) dies rs 3 ;;
+	esac
+	io_ends $fio 180 "after $h died"
+	within 90 "two answer channels after $h died" answering 2
+	say "$h has died and is back: no error, all data right"
+done
+
+logout $host
+clean
+for h in ce1 ce2 se rs; do
+	kill ${serving[$h]}
+	within 15 "the end of $h" ended ${serving[$h]}
+	wait ${serving[$h]} || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+	unset "serving[$h]"
+	says $h '^ended' || fail "$h did not say that it ended: $(tail -n 5 $tmp/$h)"
+	! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
+done
+say "$(grep lines $tmp/ce1), $(grep lines $tmp/ce2)"
+ok "$kind"
