@@ -12,30 +12,31 @@ program=$here/../wss
 [ -f "$program" ] || skip "wss is not in this guest"
 chmod +x "$program"
 
-# A host: its address is 10.0.0.N, its cable the port v(N-2) of a bridge, so that of the initiator is v0.
-declare -A hosts_of=([se]=1 [ini]=2 [ce1]=3 [ce2]=4 [rs]=5) serving=()
-port_of() { [ $1 = 1 ] && echo v9 || echo v$(($1 - 2)); }
+# Hosts: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the first
+# namespace.
+declare -A number=([ini]=0 [se]=1 [ce1]=2 [ce2]=3 [rs]=4) serving=()
 files=/dev/shm/wss-files
+read -r forward </proc/sys/net/ipv4/ip_forward
 undo() {
-	local n
-	for n in "${!serving[@]}"; do kill -KILL ${serving[$n]}; done
-	for n in se ce1 ce2 rs; do ip netns delete $n; done
-	for n in v1 v2 v3 v9 br0; do ip link delete $n; done
+	local h
+	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
+	for h in se ce1 ce2 rs; do ip link delete v${number[$h]}; ip netns delete $h; done
+	echo $forward >/proc/sys/net/ipv4/ip_forward
 	rm -rf $files
 }
 paired=1
-ip link add br0 type bridge && ip link set br0 up || fail "no bridge"
-for h in "${!hosts_of[@]}"; do
-	n=${hosts_of[$h]} v=$(port_of ${hosts_of[$h]})
-	[ $h = ini ] && device=rxe10 || device=rxe$((n + 20))
-	ip netns add $h && ip link add $v type veth peer name w0 netns $h && ip link set $v master br0 up &&
-		ip -n $h link set lo up && ip -n $h addr add 10.0.0.$n/24 dev w0 && ip -n $h link set w0 up || fail "cannot make $h"
-	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
-done
-# Who is where; see neighbours.
-for h in "${!hosts_of[@]}"; do
+echo 1 >/proc/sys/net/ipv4/ip_forward
+for h in "${!number[@]}"; do
+	n=${number[$h]}
+	ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
+		ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
+		ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
+	nsenter --net=/run/netns/$h rdma link add rxe1$n type rxe netdev w0 || fail "cannot make rxe1$n"
+	# As neighbours does.
+	read -r mac </sys/class/net/v$n/address
+	ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
 	mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
-	for o in "${!hosts_of[@]}"; do [ $o = $h ] || ip -n $o neigh replace 10.0.0.${hosts_of[$h]} lladdr $mac dev w0; done
+	ip neigh replace 10.0.$n.2 lladdr $mac dev v$n
 done
 within 10 "class device of rxe10" test -e "$(add_target 0)"
 within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
@@ -53,9 +54,9 @@ says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
 role() {
 	case $1 in
 	rs) serve rs rs --number 7 --file $files/one --file $files/two ;;
-	se) serve se se --rs 10.0.0.5:5557 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
-	ce1) serve ce1 ce --member 1 --se 10.0.0.1:5555 --rs 10.0.0.5:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
-	ce2) serve ce2 ce --member 2 --se 10.0.0.1:5555 --rs 10.0.0.5:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
+	se) serve se se --rs 10.0.4.2:5557 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
+	ce1) serve ce1 ce --member 1 --se 10.0.1.2:5555 --rs 10.0.4.2:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
+	ce2) serve ce2 ce --member 2 --se 10.0.1.2:5555 --rs 10.0.4.2:5557 --id-ext ab --ioc-guid cd --cache 32 ;;
 	esac
 }
 # dies HOST: and is there again a moment later.
@@ -66,7 +67,7 @@ dies() {
 	sleep $2
 	role $1
 }
-login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.0.1:5555,answers_from=10.0.0.3:5556,answers_from=10.0.0.4:5556${2-}"; }
+login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555,answers_from=10.0.2.2:5556,answers_from=10.0.3.2:5556${2-}"; }
 answering() { [ "$(<$files_of_host/answer_channels)" = $1 ]; }
 
 for h in rs se ce1 ce2; do role $h; done
@@ -92,8 +93,8 @@ no_aborts
 declare -A sent got
 count() {
 	local h v rx tx
-	for h in "${!hosts_of[@]}"; do
-		v=/sys/class/net/$(port_of ${hosts_of[$h]})/statistics
+	for h in "${!number[@]}"; do
+		v=/sys/class/net/v${number[$h]}/statistics
 		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
 		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
 	done

@@ -490,5 +490,5 @@ fn an_old_se_is_refused() {
         },
     };
     let actions = store.actions();
-    assert!(actions.contains(&refused) && !actions.iter().any(|a| *a == Action::Close { peer: 2 }));
+    assert!(actions.contains(&refused) && !actions.contains(&Action::Close { peer: 2 }));
 }

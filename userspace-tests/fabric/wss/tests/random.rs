@@ -29,11 +29,10 @@ fn fault(world: &mut World, faults: &Faults) {
     match world.rng.below(8) {
         7 if faults.kills && world.alive(ce) => world.kill(ce),
         0 if faults.kills && world.alive(node) => world.kill(node),
-        1 if faults.freezes => {
-            if !world.frozen.remove(&node) && world.alive(node) {
-                world.note(|| format!("freeze {node:?}"));
-                world.frozen.insert(node);
-            }
+        // One that sleeps wakes up.
+        1 if faults.freezes && !world.frozen.remove(&node) && world.alive(node) => {
+            world.note(|| format!("freeze {node:?}"));
+            world.frozen.insert(node);
         }
         2 if faults.holds => {
             let other = roles[world.rng.below(roles.len() as u64) as usize];
