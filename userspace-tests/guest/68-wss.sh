@@ -102,6 +102,7 @@ count() {
 # measure WHAT COMMAND...
 measure() {
 	local h line="$1:"
+	quiet $dev
 	sent=() got=()
 	count
 	"${@:2}" || fail "$1"

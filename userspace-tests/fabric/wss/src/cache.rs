@@ -115,14 +115,6 @@ impl Cache {
             self.places.remove(&key);
         }
     }
-
-    /// No line has anything.
-    pub fn clear(&mut self) {
-        self.places.clear();
-        for line in &mut self.lines {
-            line.key = None;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -186,7 +178,5 @@ mod tests {
         // What has been replaced does not take the other one with it.
         cache.forget(first);
         assert_eq!(cache.find(&key(7)), Some(second));
-        cache.clear();
-        assert_eq!(cache.find(&key(7)), None);
     }
 }

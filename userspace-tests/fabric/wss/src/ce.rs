@@ -457,7 +457,6 @@ impl Engine {
         for id in self.jobs.keys().copied().collect::<Vec<_>>() {
             self.kill(id);
         }
-        self.cache.clear();
     }
 
     /// What was sent to an RS has been done or not, or is done still.

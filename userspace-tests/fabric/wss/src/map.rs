@@ -39,6 +39,8 @@ pub struct Extent {
     pub owner: Option<Owner>,
     /// Commands that the owner carries out.
     pub busy: u32,
+    /// A command waits until it is not busy.
+    pub wanted: bool,
 }
 
 /// Blocks of a command in one extent.
@@ -76,6 +78,7 @@ impl Map {
                     at,
                     owner: None,
                     busy: 0,
+                    wanted: false,
                 });
                 at += blocks;
                 start += blocks;

@@ -917,14 +917,14 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let candidates = self.candidates(session);
-        if candidates.is_empty() {
-            return;
-        }
         let reach = session.reach.clone();
         let pieces = self.maps[unit].pieces(lba, count);
         if pieces.is_empty() {
             // No block is moved.
             return self.over(task, Outcome::Good);
+        }
+        if candidates.is_empty() {
+            return;
         }
         // A read is done by one CE, which keeps nothing of what others own.
         let needed = if write { pieces.len() } else { 1 };
@@ -934,9 +934,12 @@ impl<B: Buffer> Engine<B> {
             let (owner, idle) = (extent.owner.map(|o| o.member), extent.busy == 0);
             let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
             let usable = owner.as_ref().is_some_and(up);
-            if !usable && !idle {
+            if !idle && (!usable || extent.wanted) {
+                // Who comes later waits, too, so that it gets idle.
+                extent.wanted = true;
                 return;
             }
+            extent.wanted = false;
             if !usable || (idle && owner != Some(best)) {
                 self.epoch += 1;
                 extent.owner = Some(Owner {

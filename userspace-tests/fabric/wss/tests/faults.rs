@@ -382,6 +382,65 @@ fn commands_are_aborted() {
     }
 }
 
+/// An abort, while the RS that has the write is away for the CE, and at work with it. It is answered when the RS has said
+/// that it is not.
+#[test]
+fn an_abort_waits_for_an_rs() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        world.stuck.extend([0, 1]);
+        write(&mut world, 0, 4);
+        world.until("a write in the file", 20_000, writing);
+        for n in 0..2 {
+            for (id, _) in world.between(Node::Ce(n), Node::Rs(0)) {
+                world.cut(id);
+            }
+        }
+        let until = world.now + 500;
+        let knows = |w: &World| w.ces.iter().any(|ce| !ce.engine.as_ref().unwrap().attached());
+        while world.now < until && !knows(&world) {
+            world.step();
+        }
+        initiator::abort_any(&mut world, 0);
+        world.for_ms(2500);
+        assert_eq!(world.initiators[0].out(), 1);
+        assert_eq!(world.initiators[0].aborted, 0, "the abort was answered while the file was at work");
+        world.stuck.clear();
+        world.until("the abort", 20_000, |w| w.initiators[0].aborted == 1);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// Two initiators, one of which one CE does not reach. Both get their turn.
+#[test]
+fn who_reaches_less_is_served() {
+    for seed in seeds() {
+        let mut world = World::new(seed, 2, 2);
+        world.barred.push((1, 0));
+        world.until("both are logged in", 60_000, |w| {
+            w.initiators[0].reach() == 2 && w.initiators[1].reach() == 1
+        });
+        for round in 0..10 {
+            for n in 0..2 {
+                for lba in (0..BLOCKS).step_by(8) {
+                    let kind = if (round + lba) % 16 == 0 { Kind::Read } else { Kind::Write };
+                    initiator::want(&mut world, n, kind, lba, 8, false);
+                }
+            }
+            for _ in 0..100 {
+                world.step();
+            }
+        }
+        quiet(&mut world);
+        assert_eq!(world.initiators[1].sessions, 1);
+        // Who reaches both takes no extent away.
+        assert_eq!(world.se.as_mut().unwrap().owners(), [(2, 8)].into());
+        done(world);
+    }
+}
+
 /// What a CE writes late finds no memory: the connection breaks, and nothing else.
 #[test]
 fn an_rdma_write_comes_late() {

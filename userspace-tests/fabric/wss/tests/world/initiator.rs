@@ -205,7 +205,9 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         // Answer channels follow; commands need not wait for them.
         this.state = State::Up;
         this.sessions += 1;
-        for ce in 0..world.ces.len() {
+        let reached = |ce: &usize| !world.barred.contains(&(n, *ce));
+        let list: Vec<_> = (0..world.ces.len()).filter(reached).collect();
+        for ce in list {
             login(world, n, Node::Ce(ce), MultiChannel::Multi);
         }
         submit(world, n);

@@ -163,6 +163,8 @@ pub struct World {
     /// Files that fail: one in so many operations, 0 for none.
     pub bad_disk: u64,
     pub disks_failed: bool,
+    /// Initiators that do not reach a CE.
+    pub barred: Vec<(usize, usize)>,
     /// Time goes on once in so many events.
     pub pace: u64,
     /// Blocks that most commands are about.
@@ -192,6 +194,7 @@ impl World {
             history: History::new(BLOCKS as usize),
             bad_disk: 0,
             disks_failed: false,
+            barred: Vec::new(),
             pace: 60,
             span: 24,
             slow_disk: 0,
