@@ -148,7 +148,6 @@ for h in ce1 se rs; do
 done
 
 logout $host
-clean
 for h in ce1 ce2 se rs; do
 	kill ${serving[$h]}
 	within 15 "the end of $h" ended ${serving[$h]}
