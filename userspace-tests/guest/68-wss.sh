@@ -27,11 +27,12 @@ undo() {
 paired=1
 echo 1 >/proc/sys/net/ipv4/ip_forward
 for h in "${!number[@]}"; do
-	n=${number[$h]}
+	n=${number[$h]} device=rxe2${number[$h]}
+	[ $h != ini ] || device=rxe10
 	ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
 		ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
 		ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
-	nsenter --net=/run/netns/$h rdma link add rxe1$n type rxe netdev w0 || fail "cannot make rxe1$n"
+	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
 	# As neighbours does.
 	read -r mac </sys/class/net/v$n/address
 	ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
@@ -148,6 +149,7 @@ for h in ce1 se rs; do
 done
 
 logout $host
+clean
 for h in ce1 ce2 se rs; do
 	kill ${serving[$h]}
 	within 15 "the end of $h" ended ${serving[$h]}
