@@ -24,7 +24,8 @@ fn rig() -> Rig {
         read_only: false,
         max_transfer: MAX,
     };
-    rig.target.open(vec![Arc::new(Unit::elsewhere(geometry, b"there", 5))]);
+    rig.target
+        .open(vec![Arc::new(Unit::elsewhere(geometry, b"there", 5))]);
     rig.login(1, &requested());
     assert_eq!(rig.none(1, &[0; 6]).sense, Some((6, 0x29, 0)));
     rig
@@ -75,7 +76,10 @@ fn a_command_is_handed_out_with_its_places() {
     };
     assert_eq!(remote.command, wanted);
     assert_eq!(remote.places.len(), 1);
-    assert_eq!((remote.places[0].va(), remote.places[0].len()), (0x1000, 4096));
+    assert_eq!(
+        (remote.places[0].va(), remote.places[0].len()),
+        (0x1000, 4096)
+    );
     assert!(!rig.answered(tag));
     rig.target.dispatched(task, Outcome::Good);
     rig.pump();
@@ -154,7 +158,10 @@ fn a_login_waits_until_all_is_over_there() {
     rig.target.grant_for(task);
     rig.target.ended(1);
     rig.pump();
-    assert_eq!((&rig.cancelled[..], &rig.gone[..]), (&[task][..], &[INITIATOR.0][..]));
+    assert_eq!(
+        (&rig.cancelled[..], &rig.gone[..]),
+        (&[task][..], &[INITIATOR.0][..])
+    );
     rig.login(2, &requested());
     assert_eq!(rig.accepted.len(), 1);
     rig.target.dispatched(task, Outcome::Over);

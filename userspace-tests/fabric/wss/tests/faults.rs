@@ -397,14 +397,21 @@ fn an_abort_waits_for_an_rs() {
             }
         }
         let until = world.now + 500;
-        let knows = |w: &World| w.ces.iter().any(|ce| !ce.engine.as_ref().unwrap().attached());
+        let knows = |w: &World| {
+            w.ces
+                .iter()
+                .any(|ce| !ce.engine.as_ref().unwrap().attached())
+        };
         while world.now < until && !knows(&world) {
             world.step();
         }
         initiator::abort_any(&mut world, 0);
         world.for_ms(2500);
         assert_eq!(world.initiators[0].out(), 1);
-        assert_eq!(world.initiators[0].aborted, 0, "the abort was answered while the file was at work");
+        assert_eq!(
+            world.initiators[0].aborted, 0,
+            "the abort was answered while the file was at work"
+        );
         world.stuck.clear();
         world.until("the abort", 20_000, |w| w.initiators[0].aborted == 1);
         write(&mut world, 0, 4);
@@ -425,7 +432,11 @@ fn who_reaches_less_is_served() {
         for round in 0..10 {
             for n in 0..2 {
                 for lba in (0..BLOCKS).step_by(8) {
-                    let kind = if (round + lba) % 16 == 0 { Kind::Read } else { Kind::Write };
+                    let kind = if (round + lba) % 16 == 0 {
+                        Kind::Read
+                    } else {
+                        Kind::Write
+                    };
                     initiator::want(&mut world, n, kind, lba, 8, false);
                 }
             }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Answer channels: logins of initiators, which the SE decides about, and their end.
+
+use srp_target::{
+    proto::{
+        login::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
+        login_rej::RejReason,
+        opcode,
+    },
+    target::{ChannelId, MAX_IT_IU_LEN},
+    wire::{self, LoginReq, Others, Reason, MIN_IT_IU_LEN},
+};
+
+use super::{Action, Engine, Job, Stage};
+use crate::message::{Message, Status};
+
+impl Engine {
+    /// A connection of an initiator arrives, with this private data. There will be an [`Action::Accept`] or an
+    /// [`Action::Reject`].
+    pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
+        let req = match LoginReq::parse(data) {
+            Ok(req) => req,
+            Err(broken) => {
+                self.say(format!("login: {broken}"));
+                return self.reject(channel, 0, RejReason::UnableEstablishChannel);
+            }
+        };
+        let refused = if req.target != self.settings.id {
+            Some(RejReason::UnableAssociateChannel)
+        } else if req.it_iu_len > MAX_IT_IU_LEN {
+            Some(RejReason::ReqItIuLengthTooLarge)
+        } else if req.buf_fmt & !(BUF_FMT_DIRECT | BUF_FMT_INDIRECT) != 0 {
+            Some(RejReason::UnsupportedDescriptorFormat)
+        } else if req.multichannel != 1 || req.it_iu_len < MIN_IT_IU_LEN {
+            // A session begins at the SE.
+            Some(RejReason::UnableEstablishChannel)
+        } else if !self.attached() {
+            Some(RejReason::InsufficientResources)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            self.say(format!("login refused: {}", reason.name()));
+            return self.reject(channel, req.tag, reason);
+        }
+        self.logins.insert(channel, req);
+        self.tell_se(Message::Join {
+            id: channel,
+            initiator: req.initiator,
+        });
+    }
+
+    pub(super) fn reject(&mut self, channel: ChannelId, tag: u64, reason: RejReason) {
+        self.actions.push(Action::Reject {
+            channel,
+            response: wire::login_rej(tag, reason.number(), BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
+        });
+    }
+
+    pub(super) fn joined(&mut self, status: Status, channel: ChannelId, session: u64) {
+        let Some(req) = self.logins.remove(&channel) else {
+            // It has gone meanwhile.
+            if status == Status::Good && !self.sessions.contains_key(&session) {
+                let status = Status::Stale;
+                self.tell_se(Message::Left { status, session });
+            }
+            return;
+        };
+        if status != Status::Good {
+            return self.reject(channel, req.tag, RejReason::UnableAssociateChannel);
+        }
+        if self.sessions.contains_key(&session) {
+            return self.reject(channel, req.tag, RejReason::ChannelLimitReached);
+        }
+        self.sessions.insert(session, channel);
+        self.actions.push(Action::Accept {
+            channel,
+            response: wire::login_rsp(
+                req.tag,
+                0,
+                req.it_iu_len,
+                MIN_IT_IU_LEN,
+                BUF_FMT_DIRECT | BUF_FMT_INDIRECT,
+                Others::Maintained,
+                false,
+            ),
+        });
+    }
+
+    /// A message of an initiator has arrived. There is but one that may.
+    pub fn received(&mut self, channel: ChannelId, bytes: &[u8]) {
+        let why = match bytes.first() {
+            Some(&opcode::I_LOGOUT) => None,
+            _ => Some(Reason::Invalid),
+        };
+        if why.is_some() {
+            self.say(format!("channel {channel} ended: it takes no requests"));
+        }
+        if self.sessions.values().any(|c| *c == channel) {
+            self.forget(channel);
+            self.leave(channel, why);
+        }
+        self.settle();
+    }
+
+    pub(super) fn leave(&mut self, channel: ChannelId, why: Option<Reason>) {
+        self.actions.push(Action::Leave {
+            channel,
+            message: why.map(wire::t_logout),
+        });
+    }
+
+    /// The session of an answer channel has none any more.
+    pub(super) fn forget(&mut self, channel: ChannelId) {
+        let session = self
+            .sessions
+            .iter()
+            .find(|(_, c)| **c == channel)
+            .map(|(s, _)| *s);
+        if let Some(session) = session {
+            self.sessions.remove(&session);
+            let status = Status::Lost;
+            self.tell_se(Message::Left { status, session });
+            for id in self.of(session) {
+                self.kill(id);
+            }
+        }
+    }
+
+    /// An answer channel is no more, or there will be none. Of what was to be moved through it nothing happens any more.
+    pub fn ended(&mut self, channel: ChannelId) {
+        self.logins.remove(&channel);
+        self.forget(channel);
+        let moving =
+            |j: &Job| j.channel == channel && matches!(j.stage, Stage::Fetching | Stage::Answering);
+        let over: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| moving(j))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            self.finish(id, Status::Lost);
+        }
+        self.settle();
+    }
+
+    /// All sessions end.
+    pub fn shutdown(&mut self) {
+        for channel in self.sessions.values().copied().collect::<Vec<_>>() {
+            self.forget(channel);
+            self.leave(channel, Some(Reason::None));
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands, from EXEC to DONE.
+
+use srp_target::{
+    proto::cmd::DirectBuf,
+    scsi::status,
+    wire::{self, Reason, Residual},
+};
+
+use super::{Action, Engine, Flight, Job, JobId, Part, Segment, Stage};
+use crate::{
+    cache::Key,
+    message::{Exec, Message, Scope, Status, Transfer},
+    order::Span,
+};
+
+impl Engine {
+    pub(super) fn of(&self, session: u64) -> Vec<JobId> {
+        let all = self.jobs.iter().filter(|(_, j)| j.exec.session == session);
+        all.map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn fence(&mut self, session: u64) {
+        if let Some(channel) = self.sessions.remove(&session) {
+            self.leave(channel, Some(Reason::None));
+        }
+        for id in self.of(session) {
+            self.kill(id);
+        }
+        self.fences.push(session);
+    }
+
+    pub(super) fn cancel(&mut self, exec: u64) {
+        let found = self.jobs.iter().find(|(_, j)| j.exec.id == exec);
+        // Of one that is not there the end is on the way.
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.kill(id);
+        }
+    }
+
+    /// Cuts extents into parts of lines.
+    pub(super) fn parts(&self, exec: &Exec) -> Vec<Part> {
+        let per_line = u64::from(self.settings.line / 512);
+        let mut parts = Vec::new();
+        for e in &exec.extents {
+            let (mut at, mut left) = (e.at, u64::from(e.blocks));
+            while left > 0 {
+                let line = at / per_line;
+                let blocks = left.min((line + 1) * per_line - at);
+                let key = Key {
+                    store: e.store,
+                    object: e.object,
+                    line,
+                    epoch: e.epoch,
+                };
+                parts.push(Part {
+                    store: e.store,
+                    object: e.object,
+                    at,
+                    blocks: blocks as u32,
+                    key: (e.epoch != 0).then_some(key),
+                    line: 0,
+                    offset: (at - line * per_line) * 512,
+                });
+                at += blocks;
+                left -= blocks;
+            }
+        }
+        parts
+    }
+
+    pub(super) fn exec(&mut self, exec: Exec) {
+        let refused = |status| Message::Done {
+            status,
+            id: exec.id,
+            value: 0,
+        };
+        let Some(&channel) = self.sessions.get(&exec.session) else {
+            return self.tell_se(refused(Status::Stale));
+        };
+        let sum = exec
+            .extents
+            .iter()
+            .try_fold(0u64, |_, e| e.at.checked_add(e.blocks.into()));
+        let parts = match sum {
+            Some(_) if exec.len() <= self.settings.line as u64 * self.cache.len() as u64 => {
+                self.parts(&exec)
+            }
+            _ => Vec::new(),
+        };
+        let (len, moved) = (exec.len(), exec.moved());
+        let data = if exec.write {
+            moved == len
+        } else {
+            moved <= len && exec.answer
+        };
+        if parts.is_empty() || parts.len() > self.cache.len() || !data {
+            return self.tell_se(refused(Status::Invalid));
+        }
+        let id = self.next_job;
+        self.next_job += 1;
+        let per_line = u64::from(self.settings.line / 512);
+        let spans = parts.iter().map(|p| {
+            let line = p.at / per_line * per_line;
+            let whole = !exec.write && p.key.is_some();
+            Span {
+                store: p.store,
+                object: p.object,
+                from: if whole { line } else { p.at },
+                to: if whole {
+                    line + per_line
+                } else {
+                    p.at + u64::from(p.blocks)
+                },
+            }
+        });
+        self.order.add(id, exec.write, spans.collect());
+        self.jobs.insert(
+            id,
+            Job {
+                link: self.se.peer,
+                channel,
+                parts,
+                stage: Stage::Queued,
+                flying: 0,
+                killed: false,
+                status: Status::Good,
+                exec,
+            },
+        );
+    }
+
+    /// Begins what can begin, and tells what has been waited for.
+    pub(super) fn settle(&mut self) {
+        let queued = |j: &Job| j.stage == Stage::Queued;
+        let waiting: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| queued(j))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in waiting {
+            let Some(job) = self.jobs.get(&id) else {
+                continue;
+            };
+            if !self.order.may_go(id) {
+                continue;
+            }
+            // Who waits for lines is not overtaken, so it gets them.
+            if job.parts.len() > self.cache.free() {
+                break;
+            }
+            self.begin(id);
+        }
+        for session in std::mem::take(&mut self.fences) {
+            if self.of(session).is_empty() {
+                self.tell_se(Message::Fenced {
+                    scope: Scope::Session,
+                    member: 0,
+                    epoch: session,
+                });
+            } else {
+                self.fences.push(session);
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        let (write, stable, channel) = (job.exec.write, job.exec.stable, job.channel);
+        let mut missing = Vec::new();
+        for (n, part) in job.parts.iter_mut().enumerate() {
+            let here = match part.key {
+                Some(key) if !write && !stable => self.cache.find(&key),
+                _ => None,
+            };
+            match here {
+                Some(line) => {
+                    self.cache.pin(line);
+                    part.line = line;
+                }
+                None => {
+                    // There is one, as `settle` has seen.
+                    let Some(line) = self.cache.take() else {
+                        continue;
+                    };
+                    part.line = line;
+                    missing.push(n);
+                }
+            }
+        }
+        if write {
+            job.stage = Stage::Fetching;
+            let segments = segments(self.settings.line, job);
+            return self.actions.push(Action::Fetch {
+                channel,
+                job: id,
+                segments,
+            });
+        }
+        job.stage = Stage::Filling;
+        self.hits[usize::from(!missing.is_empty())] += 1;
+        for n in missing {
+            self.fly(id, n, false);
+        }
+        self.advance(id);
+    }
+
+    /// A part goes between the arena and an RS: when it is read and kept the whole line.
+    pub(super) fn fly(&mut self, job_id: JobId, n: usize, put: bool) {
+        let Some(job) = self.jobs.get_mut(&job_id) else {
+            return;
+        };
+        job.flying += 1;
+        let part = job.parts[n];
+        let line = u64::from(self.settings.line);
+        let whole = !put && part.key.is_some();
+        let id = self.next_flight;
+        self.next_flight += 1;
+        let transfer = Transfer {
+            id,
+            object: part.object,
+            at: if whole {
+                part.at - part.offset / 512
+            } else {
+                part.at
+            },
+            blocks: if whole {
+                (line / 512) as u32
+            } else {
+                part.blocks
+            },
+            stable: job.exec.stable,
+            va: part.line as u64 * line + if whole { 0 } else { part.offset },
+            key: 0,
+        };
+        let flight = Flight {
+            job: job_id,
+            part: n,
+            store: part.store,
+            put,
+            transfer,
+            peer: None,
+            uncertain: false,
+        };
+        self.flights.insert(id, flight);
+        self.take_off(part.store);
+    }
+
+    /// A GET or PUT is over.
+    pub(super) fn landed(&mut self, id: u64, status: Status) {
+        let Some(flight) = self.flights.remove(&id) else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(&flight.job) else {
+            return;
+        };
+        job.flying -= 1;
+        if status != Status::Good && job.status == Status::Good {
+            job.status = status;
+        }
+        let (part, line) = (job.parts[flight.part], u64::from(self.settings.line));
+        if let Some(key) = part.key {
+            let whole = u64::from(part.blocks) * 512 == line;
+            match (flight.put, status) {
+                (false, Status::Good) => self.cache.install(part.line, key),
+                (true, Status::Good) if whole => self.cache.install(part.line, key),
+                (true, Status::Good) => {
+                    if let Some(old) = self.cache.find(&key) {
+                        self.actions.push(Action::Copy {
+                            from: part.line as u64 * line + part.offset,
+                            to: old as u64 * line + part.offset,
+                            len: u64::from(part.blocks) * 512,
+                        });
+                    }
+                }
+                (false, _) => {}
+                // What the file has now nobody knows.
+                (true, _) => {
+                    if let Some(old) = self.cache.find(&key) {
+                        self.cache.forget(old);
+                    }
+                }
+            }
+        }
+        self.advance(flight.job);
+    }
+
+    /// Goes on with a command when nothing of it is between the arena and an RS.
+    pub(super) fn advance(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        if job.flying > 0 || !matches!(job.stage, Stage::Filling | Stage::Storing) {
+            return;
+        }
+        if job.killed || job.status != Status::Good || !job.exec.answer {
+            let status = job.status;
+            return self.finish(id, status);
+        }
+        let exec = &job.exec;
+        let len = exec.len() as u32;
+        let residual = Residual::new(exec.room, len);
+        let (out, into) = match exec.write {
+            true => (residual, Residual::None),
+            false => (Residual::None, residual),
+        };
+        let message = wire::cmd_rsp(exec.credits, exec.tag, status::GOOD, out, into, &[]);
+        let segments = match exec.write {
+            true => Vec::new(),
+            false => segments(self.settings.line, job),
+        };
+        job.stage = Stage::Answering;
+        let channel = job.channel;
+        self.actions.push(Action::Answer {
+            channel,
+            job: id,
+            segments,
+            message,
+        });
+    }
+
+    /// The initiator's data is in the arena.
+    pub fn fetched(&mut self, id: JobId) {
+        let Some(job) = self
+            .jobs
+            .get_mut(&id)
+            .filter(|j| j.stage == Stage::Fetching)
+        else {
+            return;
+        };
+        if job.killed {
+            self.finish(id, Status::Lost);
+        } else {
+            job.stage = Stage::Storing;
+            for n in 0..job.parts.len() {
+                self.fly(id, n, true);
+            }
+        }
+        self.settle();
+    }
+
+    /// A response has been sent.
+    pub fn sent(&mut self, id: JobId) {
+        if self
+            .jobs
+            .get(&id)
+            .is_some_and(|j| j.stage == Stage::Answering)
+        {
+            self.finish(id, Status::Answered);
+        }
+        self.settle();
+    }
+
+    /// A command gets no response, if none is on its way.
+    pub(super) fn kill(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.killed = true;
+        match job.stage {
+            Stage::Queued => self.finish(id, Status::Lost),
+            Stage::Fetching | Stage::Answering => {}
+            Stage::Filling | Stage::Storing => {
+                let idle = |f: &Flight| f.job == id && f.peer.is_none() && !f.uncertain;
+                let over: Vec<_> = self
+                    .flights
+                    .iter()
+                    .filter(|(_, f)| idle(f))
+                    .map(|(n, _)| *n)
+                    .collect();
+                for n in over {
+                    self.landed(n, Status::Lost);
+                }
+            }
+        }
+    }
+
+    /// A command is over.
+    pub(super) fn finish(&mut self, id: JobId, status: Status) {
+        let Some(job) = self.jobs.remove(&id) else {
+            return;
+        };
+        self.order.remove(id);
+        if job.stage != Stage::Queued {
+            for part in &job.parts {
+                self.cache.unpin(part.line);
+            }
+        }
+        if !self.se.up() || self.se.peer != job.link {
+            return;
+        }
+        let id = job.exec.id;
+        self.tell_se(if job.killed && status != Status::Answered {
+            Message::Cancelled { id }
+        } else {
+            let value = 0;
+            Message::Done { status, id, value }
+        });
+    }
+}
+
+/// Where the bytes of a command's parts are in the arena, and where in the initiator's memory.
+fn segments(line: u32, job: &Job) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut parts = job.parts.iter().map(|p| {
+        let start = p.line as u64 * u64::from(line) + p.offset;
+        (start, u64::from(p.blocks) * 512)
+    });
+    let (mut at, mut here) = parts.next().unwrap_or_default();
+    for place in &job.exec.places {
+        let (mut va, mut left) = (place.va(), u64::from(place.len()));
+        while left > 0 {
+            if here == 0 {
+                match parts.next() {
+                    Some(next) => (at, here) = next,
+                    None => return segments,
+                }
+            }
+            let n = left.min(here);
+            segments.push(Segment {
+                at,
+                place: DirectBuf::new(va, place.key(), n as u32),
+            });
+            va = va.wrapping_add(n);
+            at += n;
+            left -= n;
+            here -= n;
+        }
+    }
+    segments
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections to the SE and to the RS, which are made again and again.
+
+use super::{Action, Engine, Flight, State, To, RETRY};
+use crate::{
+    message::{Message, Role, Scope, Status, Transfer},
+    peer::{misused, Peer, Pulse},
+};
+use srp_target::{proto::login_rej::RejReason, wire::Reason};
+
+impl Engine {
+    /// So late it is, in milliseconds. To be called every [`crate::peer::SILENCE`] / 8 or more often.
+    pub fn tick(&mut self, now: u64) {
+        self.now = now;
+        for to in self.all() {
+            let link = self.link(to);
+            let peer = link.peer;
+            let Some(pulse) = link.pulse() else {
+                continue;
+            };
+            if pulse.silent(now) {
+                self.say(format!("{to:?}: nothing was heard"));
+                self.actions.push(Action::Close { peer });
+                self.lost(to);
+            } else if pulse.due(now) {
+                self.send(peer, Message::Alive);
+            }
+        }
+        self.connect();
+        self.settle();
+    }
+
+    pub(super) fn connect(&mut self) {
+        for to in self.all() {
+            // With the SE it begins anew when nothing is left of what was before.
+            let wanted = match to {
+                To::Se => self.jobs.is_empty(),
+                To::Store(_) => self.epoch != 0,
+            };
+            let (now, epoch, peer) = (self.now, self.epoch, self.next_peer);
+            let link = self.link(to);
+            let stale = to != To::Se && link.stale == epoch;
+            if wanted && !stale && matches!(link.state, State::Idle(next) if next <= now) {
+                link.peer = peer;
+                link.state = State::Connecting;
+                self.next_peer += 1;
+                self.actions.push(Action::Connect { peer, to });
+            }
+        }
+    }
+
+    /// A connection has been made. The other side reaches the arena at this address, with this rkey.
+    pub fn connected(&mut self, peer: Peer, va: u64, key: u32) {
+        let Some(to) = self.whose(peer) else {
+            return;
+        };
+        let epoch = if to == To::Se { 0 } else { self.epoch };
+        let (pulse, member) = (Pulse::new(self.now), self.settings.member);
+        let link = self.link(to);
+        link.arena = (va, key);
+        link.state = State::Attaching(pulse);
+        self.send(
+            peer,
+            Message::Attach {
+                role: Role::Ce,
+                member,
+                epoch,
+            },
+        );
+    }
+
+    /// A connection is no more, or could not be made. Nothing of the other side reaches the arena any more.
+    pub fn closed(&mut self, peer: Peer) {
+        if let Some(to) = self.whose(peer) {
+            self.lost(to);
+            self.settle();
+        }
+    }
+
+    pub(super) fn lost(&mut self, to: To) {
+        let next = self.now + RETRY;
+        let link = self.link(to);
+        let was_up = link.up();
+        let peer = link.peer;
+        link.state = State::Idle(next);
+        match to {
+            To::Se => {
+                if was_up {
+                    self.say("the SE is lost".into());
+                }
+                self.alone();
+            }
+            To::Store(n) => {
+                if was_up {
+                    self.say(format!("RS {:?} is lost", self.stores[n].number));
+                }
+                self.store_lost(peer);
+            }
+        }
+    }
+
+    /// Without an SE there are no sessions.
+    pub(super) fn alone(&mut self) {
+        for (channel, req) in std::mem::take(&mut self.logins) {
+            self.reject(channel, req.tag, RejReason::InsufficientResources);
+        }
+        for channel in std::mem::take(&mut self.sessions).into_values() {
+            self.leave(channel, Some(Reason::None));
+        }
+        self.fences.clear();
+        for id in self.jobs.keys().copied().collect::<Vec<_>>() {
+            self.kill(id);
+        }
+    }
+
+    /// What was sent to an RS has been done or not, or is done still.
+    pub(super) fn store_lost(&mut self, peer: Peer) {
+        let mut over = Vec::new();
+        for (id, flight) in &mut self.flights {
+            if flight.peer != Some(peer) {
+                continue;
+            }
+            flight.peer = None;
+            flight.uncertain = flight.put;
+            let killed = self.jobs.get(&flight.job).is_some_and(|j| j.killed);
+            if killed && !flight.put {
+                over.push(*id);
+            }
+        }
+        for id in over {
+            self.landed(id, Status::Lost);
+        }
+    }
+
+    /// An RS is back. All that this CE has sent to it before is over there.
+    pub(super) fn store_up(&mut self, number: u32) {
+        let mut over = Vec::new();
+        for (id, flight) in &self.flights {
+            let killed = self.jobs.get(&flight.job).is_some_and(|j| j.killed);
+            if flight.store == number && flight.peer.is_none() && killed {
+                over.push(*id);
+            }
+        }
+        for id in over {
+            self.landed(id, Status::Lost);
+        }
+        self.take_off(number);
+    }
+
+    /// An RS takes nothing of this epoch any more: the SE has given this CE up.
+    pub(super) fn store_stale(&mut self, n: usize) {
+        self.stores[n].stale = self.epoch;
+        let peer = self.stores[n].peer;
+        self.actions.push(Action::Close { peer });
+        self.lost(To::Store(n));
+        if !matches!(self.se.state, State::Idle(_)) {
+            let peer = self.se.peer;
+            self.actions.push(Action::Close { peer });
+        }
+        self.lost(To::Se);
+        let number = self.stores[n].number;
+        let here = |f: &Flight| Some(f.store) == number && f.peer.is_none();
+        let over: Vec<_> = self
+            .flights
+            .iter()
+            .filter(|(_, f)| here(f))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in over {
+            self.landed(id, Status::Stale);
+        }
+    }
+
+    /// Sends what waits for an RS.
+    pub(super) fn take_off(&mut self, number: u32) {
+        let Some(link) = self
+            .stores
+            .iter()
+            .find(|l| l.up() && l.number == Some(number))
+        else {
+            return;
+        };
+        let (peer, (va, key)) = (link.peer, link.arena);
+        let mut messages = Vec::new();
+        for flight in self
+            .flights
+            .values_mut()
+            .filter(|f| f.store == number && f.peer.is_none())
+        {
+            flight.peer = Some(peer);
+            flight.uncertain = false;
+            let transfer = Transfer {
+                va: va + flight.transfer.va,
+                key,
+                ..flight.transfer
+            };
+            messages.push(if flight.put {
+                Message::Put(transfer)
+            } else {
+                Message::Get(transfer)
+            });
+        }
+        for message in messages {
+            self.send(peer, message);
+        }
+    }
+
+    /// A message has arrived.
+    pub fn message(&mut self, peer: Peer, bytes: &[u8]) {
+        let Some(to) = self.whose(peer) else {
+            return;
+        };
+        let now = self.now;
+        let link = self.link(to);
+        if let Some(pulse) = link.pulse() {
+            pulse.heard(now);
+        }
+        let (up, attaching) = (link.up(), matches!(link.state, State::Attaching(_)));
+        let message = Message::parse(bytes);
+        match (to, &message) {
+            (_, Ok(Message::Alive)) => {}
+            (
+                _,
+                Ok(Message::Attached {
+                    status,
+                    number,
+                    epoch,
+                }),
+            ) if attaching => self.attached_to(to, *status, *number, *epoch),
+            (
+                To::Se,
+                Ok(Message::Joined {
+                    status,
+                    id,
+                    session,
+                }),
+            ) if up => self.joined(*status, *id, *session),
+            (To::Se, Ok(Message::Exec(exec))) if up => self.exec(exec.clone()),
+            (To::Se, Ok(Message::Cancel { id })) if up => self.cancel(*id),
+            (
+                To::Se,
+                Ok(Message::Fence {
+                    scope: Scope::Session,
+                    epoch,
+                    ..
+                }),
+            ) if up => self.fence(*epoch),
+            (To::Store(_), Ok(Message::Done { status, id, .. })) if up => {
+                let mine = self.flights.get(id).is_some_and(|f| f.peer == Some(peer));
+                if mine {
+                    self.landed(*id, *status);
+                }
+            }
+            _ => {
+                self.say(misused(peer, &message));
+                self.actions.push(Action::Close { peer });
+                self.lost(to);
+            }
+        }
+        self.settle();
+    }
+
+    pub(super) fn attached_to(&mut self, to: To, status: Status, number: u32, epoch: u64) {
+        let pulse = Pulse::new(self.now);
+        match (to, status) {
+            (To::Se, Status::Good) => {
+                self.se.state = State::Up(pulse);
+                self.epoch = epoch;
+                self.say(format!("attached to the SE, epoch {epoch}"));
+                // The RS shall know it by the new epoch.
+                for n in 0..self.stores.len() {
+                    if !matches!(self.stores[n].state, State::Idle(_)) {
+                        let peer = self.stores[n].peer;
+                        self.actions.push(Action::Close { peer });
+                        self.lost(To::Store(n));
+                    }
+                    self.stores[n].state = State::Idle(self.now);
+                }
+                self.connect();
+            }
+            (To::Store(n), Status::Good) => {
+                self.stores[n].state = State::Up(pulse);
+                self.stores[n].number = Some(number);
+                self.say(format!("attached to RS {number}"));
+                self.store_up(number);
+            }
+            (To::Store(n), _) => {
+                self.stores[n].number = Some(number);
+                self.store_stale(n);
+            }
+            (To::Se, _) => {
+                let peer = self.se.peer;
+                self.actions.push(Action::Close { peer });
+                self.lost(to);
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands, from their arrival to their end.
+
+use std::collections::BTreeSet;
+
+use srp_target::{
+    proto::cmd::DirectBuf,
+    scsi::Command,
+    sense::Sense,
+    target::{Buffer, Outcome, Remote, TaskId},
+};
+
+use super::{Action, Engine, Job, Member, Part, Session, Stage, What};
+use crate::{
+    map::Owner,
+    message::{Exec, Extent, Message, Status, EXTENTS, PLACES},
+    peer::Peer,
+};
+
+impl<B: Buffer> Engine<B> {
+    pub(super) fn dispatch(&mut self, task: TaskId, remote: Remote) {
+        let session = self.session(&remote.initiator).epoch;
+        let job = Job {
+            remote,
+            session,
+            stage: Stage::Waiting,
+            since: self.now,
+        };
+        self.jobs.insert(task, job);
+        self.go(task);
+    }
+
+    /// Those that wait go on if they can.
+    pub(super) fn go_on(&mut self) {
+        let waits = |j: &Job| matches!(j.stage, Stage::Waiting);
+        let waiting: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, j)| waits(j))
+            .map(|(t, _)| *t)
+            .collect();
+        for task in waiting {
+            self.go(task);
+        }
+    }
+
+    pub(super) fn over(&mut self, task: TaskId, outcome: Outcome) {
+        self.jobs.remove(&task);
+        self.target.dispatched(task, outcome);
+    }
+
+    pub(super) fn go(&mut self, task: TaskId) {
+        let Some(job) = self.jobs.get(&task) else {
+            return;
+        };
+        let (unit, command) = (job.remote.unit, job.remote.command.clone());
+        match command {
+            Command::Read { lba, count, fua } => self.move_blocks(task, lba, count, false, fua),
+            Command::Write { lba, count, fua } => self.move_blocks(task, lba, count, true, fua),
+            _ => self.flush(task, unit),
+        }
+    }
+
+    pub(super) fn flush(&mut self, task: TaskId, unit: usize) {
+        let objects: BTreeSet<_> = self.settings.units[unit].iter().copied().collect();
+        let mut ids = BTreeSet::new();
+        for (store, object) in &objects {
+            let (store, object) = (*store, *object);
+            ids.insert(self.ask(store, |id| Message::Flush { id, object }, What::Flush(task)));
+        }
+        if let Some(job) = self.jobs.get_mut(&task) {
+            job.stage = Stage::Flushing(ids, Status::Good);
+        }
+        for (store, _) in objects {
+            self.ask_again(store);
+        }
+    }
+
+    pub(super) fn flushed(&mut self, task: TaskId, id: u64, status: Status) {
+        let Some(job) = self.jobs.get_mut(&task) else {
+            return;
+        };
+        let Stage::Flushing(ids, worst) = &mut job.stage else {
+            return;
+        };
+        ids.remove(&id);
+        if status != Status::Good {
+            *worst = status;
+        }
+        if ids.is_empty() {
+            let outcome = match worst {
+                Status::Good => Outcome::Good,
+                _ => Outcome::Failed(Sense::WRITE_ERROR),
+            };
+            self.over(task, outcome);
+        }
+    }
+
+    /// CEs that can own an extent for a session: those that all sessions reach, or else those that this one does.
+    pub(super) fn candidates(&self, session: &Session) -> Vec<u32> {
+        let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
+        let mine: Vec<_> = session.reach.iter().filter(up).copied().collect();
+        let others = || self.sessions.values().filter(|s| !s.reach.is_empty());
+        let all = |m: &&u32| others().all(|s| s.reach.contains(m));
+        let common: Vec<_> = mine.iter().filter(all).copied().collect();
+        if common.is_empty() {
+            mine
+        } else {
+            common
+        }
+    }
+
+    pub(super) fn move_blocks(
+        &mut self,
+        task: TaskId,
+        lba: u64,
+        count: u32,
+        write: bool,
+        stable: bool,
+    ) {
+        let Some(job) = self.jobs.get(&task) else {
+            return;
+        };
+        let (unit, initiator) = (job.remote.unit, job.remote.initiator);
+        let Some(session) = self
+            .sessions
+            .get(&initiator)
+            .filter(|s| s.epoch == job.session)
+        else {
+            return;
+        };
+        let candidates = self.candidates(session);
+        let reach = session.reach.clone();
+        let pieces = self.maps[unit].pieces(lba, count);
+        if pieces.is_empty() {
+            // No block is moved.
+            return self.over(task, Outcome::Good);
+        }
+        if candidates.is_empty() {
+            return;
+        }
+        // A read is done by one CE, which keeps nothing of what others own.
+        let needed = if write { pieces.len() } else { 1 };
+        for piece in &pieces[..needed] {
+            let extent = &mut self.maps[unit].extents()[piece.extent];
+            let best = candidates[piece.extent % candidates.len()];
+            let (owner, idle) = (extent.owner.map(|o| o.member), extent.busy == 0);
+            let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
+            let usable = owner.as_ref().is_some_and(up);
+            if !idle && (!usable || extent.wanted) {
+                // Who comes later waits, too, so that it gets idle.
+                extent.wanted = true;
+                return;
+            }
+            extent.wanted = false;
+            if !usable || (idle && owner != Some(best)) {
+                self.epoch += 1;
+                extent.owner = Some(Owner {
+                    member: best,
+                    epoch: self.epoch,
+                });
+            }
+        }
+        // One EXEC for each CE in a row.
+        let mut execs: Vec<(u32, Vec<Extent>, Vec<usize>)> = Vec::new();
+        for piece in &pieces {
+            let extent = &self.maps[unit].extents()[piece.extent];
+            let owner = extent.owner.unwrap_or(Owner {
+                member: 0,
+                epoch: 0,
+            });
+            let mut part = Extent {
+                store: extent.store,
+                object: extent.object,
+                at: piece.at,
+                blocks: piece.blocks,
+                epoch: owner.epoch,
+            };
+            match execs.last_mut() {
+                Some((member, extents, busy)) if *member == owner.member => {
+                    extents.push(part);
+                    busy.push(piece.extent);
+                }
+                Some((_, extents, _)) if !write => {
+                    part.epoch = 0;
+                    extents.push(part);
+                }
+                _ => execs.push((owner.member, vec![part], vec![piece.extent])),
+            }
+        }
+        let Some(job) = self.jobs.get(&task) else {
+            return;
+        };
+        let mut places = Places::new(&job.remote.places);
+        let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
+        let answer = execs.len() == 1;
+        let mut made = Vec::new();
+        for (member, extents, busy) in execs {
+            let len = extents.iter().map(|e| u64::from(e.blocks) * 512).sum();
+            let exec = Exec {
+                id: self.next,
+                session: id,
+                write,
+                answer,
+                stable,
+                tag,
+                room,
+                credits: 0,
+                extents,
+                places: places.take(len),
+            };
+            self.next += 1;
+            if exec.extents.len() > EXTENTS || exec.places.len() > PLACES {
+                return self.over(task, Outcome::Failed(Sense::FIELD));
+            }
+            made.push((member, exec, busy));
+        }
+        let mut parts = Vec::new();
+        for (number, mut exec, extents) in made {
+            if answer {
+                // Without a channel the command is about to be cancelled.
+                let Some(credits) = self.target.grant_for(task) else {
+                    return;
+                };
+                exec.credits = credits;
+            }
+            let Some(link) = self.members.get(&number).and_then(|m| m.peer) else {
+                return;
+            };
+            for extent in &extents {
+                self.maps[unit].extents()[*extent].busy += 1;
+            }
+            self.execs.insert(exec.id, task);
+            parts.push(Part {
+                exec: exec.id,
+                member: number,
+                link,
+                extents,
+                status: None,
+            });
+            self.send(link, Message::Exec(exec));
+        }
+        if let Some(job) = self.jobs.get_mut(&task) {
+            job.stage = Stage::Parts(parts);
+        }
+    }
+
+    /// A command gets no response.
+    pub(super) fn cancel(&mut self, task: TaskId) {
+        let Some(job) = self.jobs.get(&task) else {
+            return;
+        };
+        match &job.stage {
+            Stage::Waiting => self.over(task, Outcome::Over),
+            Stage::Flushing(..) => {
+                self.requests.retain(|_, r| r.what != What::Flush(task));
+                self.over(task, Outcome::Over);
+            }
+            Stage::Parts(parts) => {
+                let open = parts.iter().filter(|p| p.status.is_none());
+                for part in open {
+                    // One that is lost is fenced.
+                    if self.peers.contains_key(&part.link) {
+                        self.actions.push(Action::Send {
+                            peer: part.link,
+                            message: Message::Cancel { id: part.exec },
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// A CE has nothing of an EXEC any more.
+    pub(super) fn part_over(&mut self, peer: Peer, exec: u64, status: Status) {
+        let Some(task) = self.execs.get(&exec).copied() else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(&task) else {
+            return;
+        };
+        let unit = job.remote.unit;
+        let Stage::Parts(parts) = &mut job.stage else {
+            return;
+        };
+        let Some(part) = parts.iter_mut().find(|p| p.exec == exec && p.link == peer) else {
+            return;
+        };
+        self.execs.remove(&exec);
+        part.status = Some(status);
+        for extent in &part.extents {
+            self.maps[unit].extents()[*extent].busy -= 1;
+        }
+        let all: Option<Vec<_>> = parts.iter().map(|p| p.status).collect();
+        if let Some(all) = all {
+            let initiator = job.remote.initiator;
+            let outcome = outcome(&all);
+            let lost = outcome == Outcome::Over;
+            if lost
+                && self
+                    .sessions
+                    .get(&initiator)
+                    .is_some_and(|s| s.epoch == job.session)
+                && !self.target.aborted(task)
+            {
+                self.end_session(&initiator, "a CE has lost a command");
+            }
+            self.over(task, outcome);
+        }
+        self.go_on();
+    }
+
+    pub(super) fn parts_over(&mut self, which: impl Fn(&Job, &Part) -> bool) {
+        let mut over = Vec::new();
+        for job in self.jobs.values() {
+            if let Stage::Parts(parts) = &job.stage {
+                let open = parts.iter().filter(|p| p.status.is_none() && which(job, p));
+                over.extend(open.map(|p| (p.link, p.exec)));
+            }
+        }
+        for (link, exec) in over {
+            self.part_over(link, exec, Status::Lost);
+        }
+    }
+}
+
+fn outcome(parts: &[Status]) -> Outcome {
+    let any = |wanted| parts.contains(&wanted);
+    if any(Status::Answered) {
+        Outcome::Answered
+    } else if any(Status::Lost) || any(Status::Stale) {
+        Outcome::Over
+    } else if any(Status::WriteError) {
+        Outcome::Failed(Sense::WRITE_ERROR)
+    } else if any(Status::Full) {
+        Outcome::Failed(Sense::FULL)
+    } else if any(Status::ReadError) {
+        Outcome::Failed(Sense::READ_ERROR)
+    } else if any(Status::Invalid) {
+        Outcome::Failed(Sense::FIELD)
+    } else {
+        Outcome::Good
+    }
+}
+
+/// The initiator's buffers, cut to what each EXEC moves.
+struct Places<'a> {
+    list: &'a [DirectBuf],
+    /// Bytes of the first one that are taken.
+    used: u32,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(list: &'a [DirectBuf]) -> Self {
+        Self { list, used: 0 }
+    }
+
+    pub(super) fn take(&mut self, mut len: u64) -> Vec<DirectBuf> {
+        let mut taken = Vec::new();
+        while let (1.., Some(first)) = (len, self.list.first()) {
+            let left = first.len() - self.used;
+            let n = u64::from(left).min(len) as u32;
+            if n > 0 {
+                let va = first.va().wrapping_add(self.used.into());
+                taken.push(DirectBuf::new(va, first.key(), n));
+            }
+            len -= u64::from(n);
+            self.used += n;
+            if self.used == first.len() {
+                self.list = &self.list[1..];
+                self.used = 0;
+            }
+        }
+        taken
+    }
+}

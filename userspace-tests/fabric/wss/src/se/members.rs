@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CEs, whom they reach, and their end.
+
+use std::collections::BTreeSet;
+
+use srp_target::{proto::ids::PortId, target::Buffer};
+
+use super::{Action, Engine, Member, Session};
+use crate::{
+    message::{Message, Scope, Status},
+    peer::Peer,
+};
+
+impl<B: Buffer> Engine<B> {
+    pub(super) fn attach(&mut self, peer: Peer, number: u32) {
+        if let Some(old) = self.members.get(&number).and_then(|m| m.peer) {
+            self.say(format!("CE {number} is here again"));
+            self.close(old);
+        }
+        if let Some((member, _)) = self.peers.get_mut(&peer) {
+            *member = Some(number);
+        }
+        self.fence(number, Some(peer));
+    }
+
+    /// A CE has a new epoch, with this connection or with none. Nothing that it had to do before counts any more.
+    pub(super) fn fence(&mut self, number: u32, peer: Option<Peer>) {
+        let epoch = self.fresh();
+        let member = Member {
+            peer,
+            epoch,
+            unfenced: (0..self.stores.len()).collect(),
+        };
+        self.members.insert(number, member);
+        // Those that it answers begin anew: what is under way may be answered or not, and of a node that is off nobody else
+        // tells them.
+        let mut over = Vec::new();
+        for (initiator, session) in &mut self.sessions {
+            if session.reach.remove(&number) {
+                over.push(*initiator);
+            }
+        }
+        for initiator in over {
+            self.end_session(&initiator, &format!("CE {number} was lost"));
+        }
+        for n in 0..self.stores.len() {
+            if self.stores[n].up() {
+                let peer = self.stores[n].peer;
+                self.send(
+                    peer,
+                    Message::Fence {
+                        scope: Scope::Member,
+                        member: number,
+                        epoch,
+                    },
+                );
+            }
+        }
+    }
+
+    /// An RS takes nothing older of a CE any more.
+    pub(super) fn fenced(&mut self, store: usize, number: u32, epoch: u64) {
+        let Some(member) = self.members.get_mut(&number).filter(|m| m.epoch == epoch) else {
+            return;
+        };
+        let waited = member.unfenced.remove(&store);
+        if !waited || !member.unfenced.is_empty() {
+            return;
+        }
+        if let Some(peer) = member.peer {
+            self.say(format!("attached: CE {number}, epoch {epoch}"));
+            self.send(
+                peer,
+                Message::Attached {
+                    status: Status::Good,
+                    number,
+                    epoch,
+                },
+            );
+        }
+        let now = self.members[&number].peer;
+        self.parts_over(|_, part| part.member == number && Some(part.link) != now);
+        self.go_on();
+    }
+
+    pub(super) fn join(&mut self, peer: Peer, number: u32, id: u64, initiator: &[u8; 16]) {
+        let mut joined = (Status::Stale, 0);
+        if self.target.has_session(initiator) {
+            let session = self.session(initiator);
+            session.reach.insert(number);
+            joined = (Status::Good, session.epoch);
+        }
+        let (status, session) = joined;
+        self.say(format!(
+            "{}: CE {number} has an answer channel: {status:?}",
+            PortId(*initiator)
+        ));
+        self.send(
+            peer,
+            Message::Joined {
+                status,
+                id,
+                session,
+            },
+        );
+        self.go_on();
+    }
+
+    pub(super) fn session(&mut self, initiator: &[u8; 16]) -> &mut Session {
+        let epoch = self.epoch + 1;
+        self.sessions.entry(*initiator).or_insert_with(|| {
+            self.epoch = epoch;
+            Session {
+                epoch,
+                reach: BTreeSet::new(),
+            }
+        })
+    }
+
+    /// A CE has no answer channel of a session any more.
+    pub(super) fn left(&mut self, number: u32, status: Status, epoch: u64) {
+        let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
+        let Some((initiator, session)) = found else {
+            return;
+        };
+        let initiator = *initiator;
+        session.reach.remove(&number);
+        if status == Status::Lost {
+            self.end_session(
+                &initiator,
+                &format!("CE {number} has lost its answer channel"),
+            );
+        }
+    }
+
+    pub(super) fn end_session(&mut self, initiator: &[u8; 16], why: &str) {
+        if self.target.has_session(initiator) {
+            self.say(format!("{}: session ended: {why}", PortId(*initiator)));
+            self.target.end_session(initiator);
+        }
+    }
+
+    /// The last channel of a session is no more: its CEs shall have nothing of it.
+    pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
+        let Some(session) = self.sessions.remove(initiator) else {
+            return;
+        };
+        for peer in self
+            .members
+            .values()
+            .filter(|m| m.up())
+            .filter_map(|m| m.peer)
+        {
+            self.actions.push(Action::Send {
+                peer,
+                message: Message::Fence {
+                    scope: Scope::Session,
+                    member: 0,
+                    epoch: session.epoch,
+                },
+            });
+        }
+    }
+}
