@@ -18,6 +18,9 @@ use crate::{
     peer::{misused, Peer, Pulse},
 };
 
+/// Most extents of a unit.
+const MAX_EXTENTS: u64 = 1 << 20;
+
 impl<B: Buffer> Engine<B> {
     /// So late it is, in milliseconds. To be called every [`crate::peer::SILENCE`] / 8 or more often.
     pub fn tick(&mut self, now: u64) {
@@ -318,6 +321,11 @@ impl<B: Buffer> Engine<B> {
                 blocks: self.sizes[o],
             };
             let list: Vec<_> = objects.iter().map(object).collect();
+            let all = list.iter().map(|o| o.blocks / self.settings.extent);
+            if all.fold(0, u64::saturating_add) > MAX_EXTENTS {
+                let why = format!("{objects:?} is too large for extents of this size");
+                return self.actions.push(Action::End(why));
+            }
             let map = Map::new(&list, self.settings.extent, self.settings.line);
             let geometry = Geometry {
                 blocks: map.blocks(),

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whatever a role gets from its peers, in whatever order: it ends connections, and goes on.
+
+mod strategies;
+
+use proptest::{collection::vec, prelude::*};
+use srp_target::target;
+use strategies::message;
+use wss::{ce, message::*, rs, se};
+
+/// What happens to a role: a message of a peer, bytes that are none, an end, a new connection, a completion, time.
+#[derive(Clone, Debug)]
+enum Event {
+    Message(u8, Message),
+    Bytes(u8, Vec<u8>),
+    Closed(u8),
+    Connected(u8),
+    Completed(u64),
+    Tick(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    // Small numbers, so that they mean something.
+    let small = message().prop_map(|mut m| {
+        let low = |n: &mut u64| *n %= 4;
+        match &mut m {
+            Message::Attach { member, epoch, .. } => {
+                *member %= 3;
+                low(epoch);
+            }
+            Message::Attached { number, epoch, .. } => {
+                *number %= 3;
+                low(epoch);
+            }
+            Message::Joined { id, session, .. } => {
+                low(id);
+                low(session);
+            }
+            Message::Join { id, .. }
+            | Message::Done { id, .. }
+            | Message::Cancel { id }
+            | Message::Cancelled { id } => low(id),
+            Message::Left { session, .. } => low(session),
+            Message::Fence { member, epoch, .. } | Message::Fenced { member, epoch, .. } => {
+                *member %= 3;
+                low(epoch);
+            }
+            Message::Open { id, object } | Message::Flush { id, object } => {
+                low(id);
+                *object %= 2;
+            }
+            Message::Exec(exec) => {
+                low(&mut exec.id);
+                low(&mut exec.session);
+            }
+            _ => {}
+        }
+        m
+    });
+    prop_oneof![
+        8 => (any::<u8>(), prop_oneof![small, message()]).prop_map(|(p, m)| Event::Message(p, m)),
+        1 => (any::<u8>(), vec(any::<u8>(), 0..600)).prop_map(|(p, b)| Event::Bytes(p, b)),
+        1 => any::<u8>().prop_map(Event::Closed),
+        4 => any::<u8>().prop_map(Event::Connected),
+        3 => (0..6u64).prop_map(Event::Completed),
+        2 => (0..2000u64).prop_map(Event::Tick),
+    ]
+}
+
+fn attach(role: Role, member: u32, epoch: u64) -> Vec<u8> {
+    let message = Message::Attach {
+        role,
+        member,
+        epoch,
+    };
+    message.build()
+}
+
+fn attached(number: u32, epoch: u64) -> Vec<u8> {
+    let status = Status::Good;
+    let message = Message::Attached {
+        status,
+        number,
+        epoch,
+    };
+    message.build()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn an_rs(events in vec(event(), 0..60)) {
+        let mut store = rs::Store::new(1, vec![64, 8], 0);
+        let mut now = 0;
+        // An SE, and a CE that it knows.
+        store.connected(0);
+        store.message(0, &attach(Role::Se, 0, 1));
+        let fence = Message::Fence { scope: Scope::Member, member: 1, epoch: 2 };
+        store.message(0, &fence.build());
+        store.connected(1);
+        store.message(1, &attach(Role::Ce, 1, 2));
+        for event in events {
+            match event {
+                Event::Message(p, m) => store.message(u64::from(p % 4), &m.build()),
+                Event::Bytes(p, b) => store.message(u64::from(p % 4), &b),
+                Event::Closed(p) => store.closed(u64::from(p % 4)),
+                Event::Connected(p) => store.connected(u64::from(p % 4)),
+                Event::Completed(op) => {
+                    store.moved(op);
+                    store.executed(op, Status::Good);
+                }
+                Event::Tick(ms) => {
+                    now += ms;
+                    store.tick(now);
+                }
+            }
+            for action in store.actions() {
+                // Nothing beyond the end of a file.
+                if let rs::Action::Execute {
+                    work: rs::Work::Read { object, at, blocks, .. }
+                        | rs::Work::Write { object, at, blocks, .. },
+                    ..
+                } = action
+                {
+                    let all = [64, 8][object as usize];
+                    prop_assert!(at + u64::from(blocks) <= all);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ce(events in vec(event(), 0..60)) {
+        const LINE: u32 = 2048;
+        let settings = ce::Settings { member: 1, id: [7; 16], lines: 8, line: LINE, stores: 1 };
+        let mut engine = ce::Engine::new(settings, 0);
+        let mut now = 0;
+        engine.tick(0);
+        engine.connected(1, 0, 0);
+        engine.message(1, &attached(1, 2));
+        engine.connected(2, 0x10000, 5);
+        engine.message(2, &attached(1, 2));
+        prop_assert!(engine.attached());
+        for event in events {
+            let peer = |p: u8| u64::from(1 + p % 4);
+            match event {
+                Event::Message(p, m) => engine.message(peer(p), &m.build()),
+                Event::Bytes(p, b) => {
+                    engine.message(peer(p), &b);
+                    engine.login(peer(p), &b);
+                    engine.received(peer(p), &b);
+                }
+                Event::Closed(p) => {
+                    engine.closed(peer(p));
+                    engine.ended(peer(p));
+                }
+                Event::Connected(p) => {
+                    engine.connected(peer(p), 0x10000, 5);
+                    let mut login = [0; 56];
+                    login[10] = 1;
+                    login[12..16].copy_from_slice(&64u32.to_be_bytes());
+                    login[32..48].fill(7);
+                    engine.login(u64::from(p % 4), &login);
+                }
+                Event::Completed(job) => {
+                    engine.fetched(job);
+                    engine.sent(job);
+                }
+                Event::Tick(ms) => {
+                    now += ms;
+                    engine.tick(now);
+                }
+            }
+            for action in engine.actions() {
+                // Nothing beyond the end of the arena.
+                let end = 8 * u64::from(LINE);
+                match action {
+                    ce::Action::Fetch { segments, .. } | ce::Action::Answer { segments, .. } => {
+                        for s in segments {
+                            prop_assert!(s.at + u64::from(s.place.len()) <= end);
+                        }
+                    }
+                    ce::Action::Send { message: Message::Get(t) | Message::Put(t), .. } => {
+                        prop_assert!(t.va - 0x10000 + u64::from(t.blocks) * 512 <= end);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_se(events in vec(event(), 0..60)) {
+        let settings = se::Settings {
+            target: target::Settings { id: [7; 16], queue_depth: 4, channels: 2 },
+            guid: 1,
+            units: vec![vec![(1, 0)]],
+            stores: 1,
+            extent: 8,
+            line: 4,
+            max_transfer: 6144,
+            epoch: 1,
+        };
+        let mut engine = se::Engine::<Vec<u8>>::new(settings, 0);
+        let (mut now, out) = (0, se::OUTGOING);
+        engine.tick(0);
+        engine.connected(out);
+        engine.message(out, &attached(1, 1));
+        engine.message(out, &Message::Fenced { scope: Scope::All, member: 0, epoch: 1 }.build());
+        engine.message(out, &Message::Done { status: Status::Good, id: 1, value: 64 }.build());
+        prop_assert!(engine.open());
+        engine.connected(1);
+        engine.message(1, &attach(Role::Ce, 1, 0));
+        for event in events {
+            // The RS, and CEs.
+            let peer = |p: u8| if p % 4 == 0 { out } else { u64::from(p % 4) };
+            match event {
+                Event::Message(p, m) => engine.message(peer(p), &m.build()),
+                Event::Bytes(p, b) => {
+                    engine.message(peer(p), &b);
+                    engine.login(10 + u64::from(p % 4), &b);
+                }
+                Event::Closed(p) => engine.closed(peer(p)),
+                Event::Connected(p) => engine.connected(peer(p)),
+                Event::Completed(task) => engine.sent(task),
+                Event::Tick(ms) => {
+                    now += ms;
+                    engine.tick(now);
+                }
+            }
+            engine.actions();
+        }
+    }
+}

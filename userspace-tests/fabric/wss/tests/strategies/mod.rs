@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Any message.
+
+use proptest::{collection::vec, prelude::*};
+use srp_target::proto::cmd::DirectBuf;
+use wss::message::*;
+
+pub fn status() -> impl Strategy<Value = Status> {
+    use Status::*;
+    prop::sample::select(vec![
+        Good, Answered, Lost, Stale, Invalid, ReadError, WriteError, Full,
+    ])
+}
+
+pub fn scope() -> impl Strategy<Value = Scope> {
+    prop::sample::select(vec![Scope::Session, Scope::Member, Scope::All])
+}
+
+pub fn transfer() -> impl Strategy<Value = Transfer> {
+    let places = (any::<u64>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
+    (places, any::<bool>(), any::<u64>(), any::<u32>()).prop_map(
+        |((id, object, at, blocks), stable, va, key)| Transfer {
+            id,
+            object,
+            at,
+            blocks,
+            stable,
+            va,
+            key,
+        },
+    )
+}
+
+pub fn extent() -> impl Strategy<Value = Extent> {
+    let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
+    (numbers, any::<u64>()).prop_map(|((store, object, at, blocks), epoch)| Extent {
+        store,
+        object,
+        at,
+        blocks,
+        epoch,
+    })
+}
+
+pub fn place() -> impl Strategy<Value = DirectBuf> {
+    (any::<u64>(), any::<u32>(), any::<u32>())
+        .prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
+}
+
+pub fn exec() -> impl Strategy<Value = Exec> {
+    let head = (
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+        any::<i32>(),
+    );
+    let lists = (vec(extent(), 1..=EXTENTS), vec(place(), 0..=PLACES));
+    (head, any::<[bool; 3]>(), lists).prop_map(
+        |((id, session, tag, room, credits), [write, answer, stable], (extents, places))| Exec {
+            id,
+            session,
+            write,
+            answer,
+            stable,
+            tag,
+            room,
+            credits,
+            extents,
+            places,
+        },
+    )
+}
+
+pub fn message() -> impl Strategy<Value = Message> {
+    let role = prop::sample::select(vec![Role::Se, Role::Ce]);
+    prop_oneof![
+        (role, any::<u32>(), any::<u64>()).prop_map(|(role, member, epoch)| Message::Attach {
+            role,
+            member,
+            epoch
+        }),
+        (status(), any::<u32>(), any::<u64>()).prop_map(|(status, number, epoch)| {
+            Message::Attached {
+                status,
+                number,
+                epoch,
+            }
+        }),
+        (any::<u64>(), any::<[u8; 16]>())
+            .prop_map(|(id, initiator)| Message::Join { id, initiator }),
+        (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, session)| Message::Joined {
+            status,
+            id,
+            session
+        }),
+        (status(), any::<u64>()).prop_map(|(status, session)| Message::Left { status, session }),
+        exec().prop_map(Message::Exec),
+        (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, value)| Message::Done {
+            status,
+            id,
+            value
+        }),
+        any::<u64>().prop_map(|id| Message::Cancel { id }),
+        any::<u64>().prop_map(|id| Message::Cancelled { id }),
+        (scope(), any::<u32>(), any::<u64>()).prop_map(|(scope, member, epoch)| Message::Fence {
+            scope,
+            member,
+            epoch
+        }),
+        (scope(), any::<u32>(), any::<u64>()).prop_map(|(scope, member, epoch)| {
+            Message::Fenced {
+                scope,
+                member,
+                epoch,
+            }
+        }),
+        transfer().prop_map(Message::Get),
+        transfer().prop_map(Message::Put),
+        (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Open { id, object }),
+        (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Flush { id, object }),
+        Just(Message::Alive),
+    ]
+}
