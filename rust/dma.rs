@@ -4,6 +4,20 @@
 //!
 //! C headers: [`include/linux/dma-direction.h`](srctree/include/linux/dma-direction.h),
 //! [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h).
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::dma::{DataDirection, ScatterList};
+//!
+//! /// How many bytes of the list the CPU has to look at when the device is done.
+//! fn to_read(list: &impl ScatterList, direction: DataDirection) -> u32 {
+//!     match direction {
+//!         DataDirection::FromDevice | DataDirection::Bidirectional => list.len(),
+//!         DataDirection::ToDevice | DataDirection::None => 0,
+//!     }
+//! }
+//! ```
 
 use crate::{
     bindings,

@@ -4,6 +4,19 @@
 //!
 //! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
 //! [`include/uapi/linux/in6.h`](srctree/include/uapi/linux/in6.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use core::net::IpAddr;
+//! use ib_srp::net::{Namespace, SocketAddr};
+//! use kernel::prelude::*;
+//!
+//! /// `fe80::1%eth0`, as the task that asks sees its interfaces.
+//! fn address(ip: IpAddr, interface: Option<&[u8]>) -> Result<SocketAddr> {
+//!     SocketAddr::with_scope(&Namespace::current(), ip, 5555, interface)
+//! }
+//! ```
 
 use crate::{
     bindings,

@@ -3,6 +3,25 @@
 //! Completions that can be waited for with a deadline and used again.
 //!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::Completion;
+//! use kernel::prelude::*;
+//!
+//! /// Tries twice; each try ends by a call of `complete` in a callback.
+//! fn twice(over: &Completion, begin: impl Fn()) -> Result {
+//!     begin();
+//!     if over.wait_timeout(1000).is_ok() {
+//!         return Ok(());
+//!     }
+//!     // No callback of the first try comes from here on.
+//!     over.reinit();
+//!     begin();
+//!     over.wait_timeout(1000)
+//! }
+//! ```
 
 use crate::bindings;
 use kernel::{

@@ -3,6 +3,26 @@
 //! RCU grace periods, also one for many.
 //!
 //! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::GracePeriod;
+//!
+//! /// All wait for the same grace period, instead of one after the other.
+//! fn free_all(objects: impl Iterator<Item = (GracePeriod, impl FnOnce())>) {
+//!     for (period, free) in objects {
+//!         period.wait();
+//!         free();
+//!     }
+//! }
+//!
+//! /// Nobody finds the object from here on.
+//! fn unlink(unlink: impl FnOnce()) -> GracePeriod {
+//!     unlink();
+//!     GracePeriod::begin()
+//! }
+//! ```
 
 use crate::bindings;
 use kernel::ffi::c_ulong;

@@ -3,6 +3,23 @@
 //! Ending the wait of another thread, without a signal that a process would see.
 //!
 //! C header: [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::Interrupt;
+//! use kernel::prelude::*;
+//!
+//! /// In one thread: what may wait for ever.
+//! fn discover(interrupt: &Interrupt, discover: impl FnOnce() -> Result) -> Result {
+//!     interrupt.run(discover)
+//! }
+//!
+//! /// In another one: it does not wait longer.
+//! fn stop(interrupt: &Interrupt) {
+//!     interrupt.interrupt();
+//! }
+//! ```
 
 use crate::{
     bindings,

@@ -3,6 +3,37 @@
 //! A spinlock for data that interrupt and softirq handlers also take.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::{new_spinlock_irq, SpinLockIrq};
+//! use kernel::prelude::*;
+//!
+//! #[pin_data]
+//! struct Errors {
+//!     #[pin]
+//!     last: SpinLockIrq<Option<Error>>,
+//! }
+//!
+//! impl Errors {
+//!     fn new() -> impl PinInit<Self> {
+//!         pin_init!(Self {
+//!             last <- new_spinlock_irq!(None, "Errors::last"),
+//!         })
+//!     }
+//!
+//!     /// In an interrupt.
+//!     fn note(&self, error: Error) {
+//!         *self.last.lock() = Some(error);
+//!     }
+//!
+//!     /// In a task.
+//!     fn take(&self) -> Option<Error> {
+//!         self.last.lock().take()
+//!     }
+//! }
+//! ```
 
 use crate::bindings;
 use kernel::{

@@ -3,6 +3,19 @@
 //! A scope in which allocations do not start I/O.
 //!
 //! C header: [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::NoIo;
+//! use kernel::prelude::*;
+//!
+//! /// Makes a connection again, for which a disk waits.
+//! fn reconnect(connect: impl FnOnce() -> Result) -> Result {
+//!     let _noio = NoIo::enter();
+//!     connect()
+//! }
+//! ```
 
 use crate::bindings;
 use kernel::{

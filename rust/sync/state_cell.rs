@@ -4,6 +4,33 @@
 //!
 //! An I/O slot is handed from the submitter to the completion callback to the error handler without
 //! a lock: whoever moves the state word forward owns the data until it moves the word again.
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::StateCell;
+//!
+//! const FREE: u64 = 0;
+//! const SENT: u64 = 1;
+//! const ENDED: u64 = 2;
+//!
+//! /// Sends the buffer if it is free.
+//! fn send(cell: &StateCell<[u8; 8]>, bytes: [u8; 8]) -> bool {
+//!     let Some(mut buffer) = cell.acquire(FREE, SENT) else {
+//!         return false;
+//!     };
+//!     *buffer = bytes;
+//!     true
+//! }
+//!
+//! /// Of an answer and a timeout that come at once, one gets the buffer.
+//! fn end(cell: &StateCell<[u8; 8]>) -> Option<[u8; 8]> {
+//!     let buffer = cell.acquire(SENT, ENDED)?;
+//!     let bytes = *buffer;
+//!     buffer.release(FREE);
+//!     Some(bytes)
+//! }
+//! ```
 
 use core::{
     cell::UnsafeCell,

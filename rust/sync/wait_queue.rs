@@ -3,6 +3,35 @@
 //! Waiting for a condition that may pass again before the waiter runs.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use ib_srp::sync::WaitQueue;
+//! use kernel::{
+//!     prelude::*,
+//!     sync::atomic::{Acquire, Atomic, Release},
+//! };
+//!
+//! #[pin_data]
+//! struct Users {
+//!     count: Atomic<u32>,
+//!     #[pin]
+//!     changed: WaitQueue,
+//! }
+//!
+//! impl Users {
+//!     fn set(&self, count: u32) {
+//!         self.count.store(count, Release);
+//!         self.changed.wake_all();
+//!     }
+//!
+//!     fn none_within_a_second(&self) -> Result {
+//!         self.changed
+//!             .wait_timeout(1000, || self.count.load(Acquire) == 0)
+//!     }
+//! }
+//! ```
 
 use crate::bindings;
 use core::ptr::null_mut;

@@ -227,9 +227,11 @@ class Bench:
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
-            # The folder is there before its files, and these are before the node.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.exists(f"/dev/{os.path.basename(path)}") and read(f"{path}/size") != "0":
+            # The folder is there before its files, of which size is not the last, and these are before the node. A node of
+            # that name may be the last disk's still.
+            with contextlib.suppress(OSError):
+                if os.path.exists(f"{path}/inflight") and read(f"{path}/size") != "0":
+                    os.close(os.open(f"/dev/{os.path.basename(path)}", os.O_RDONLY))
                     return os.path.basename(path)
         return None
 

@@ -39,8 +39,11 @@ loaded ib_srp || fail "the module has gone"
 [ -z "$(hosts)" ] || fail "it has logged in"
 
 clock; since=$now
-wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write ||
-	fail "the bench: $(tail -n 5 $tmp/err | tr '\n' ';') $(tail -n 5 $tmp/out)"
+wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write || {
+	# A second without a CPU has no figures.
+	clock
+	exceeded 1000000 $since $now "the bench: $(tail -n 5 $tmp/err | tr '\n' ';') $(tail -n 5 $tmp/out)"
+}
 cat $tmp/out
 # Three with two drivers, twice, of 1 s or more; 16 LUNs are not there.
 clock; until=$now

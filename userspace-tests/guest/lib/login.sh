@@ -64,17 +64,8 @@ login() {
 	before=" $list"
 	for try in 1 2 3 4 5 6 7 8 9 10; do
 		error=$(write_login "$1" "$(login_string "$1" "${2-}")")
-		case $error in
-		"File exists") sleep 0.3 ;;
-		# One in 30 connections between two siw devices ends before the MPA reply, with the C driver
-		# as well.
-		"Connection reset by peer")
-			[ "$kind" = siw ] && [ $try -le 3 ] && say "siw broke off a connection" || break
-			# A test may have to prepare it once more.
-			! declare -F before_login >/dev/null || before_login
-			;;
-		*) break ;;
-		esac
+		[ "$error" = "File exists" ] || break
+		sleep 0.3
 	done
 	[ -z "$error" ] || fail "login to target $1 ${2-}: $error"
 	find_hosts
