@@ -57,6 +57,7 @@ use crate::{
     sync::{
         new_spinlock_irq,
         race::{
+            self,
             race,
             Context, //
         },
@@ -272,8 +273,6 @@ struct Play {
     engine: Arc<Engine>,
     grant: Arc<Cache>,
     reading: Pin<KBox<Mutex<Option<Arc<Readers>>>>>,
-    body: fn(&Play) -> Result,
-    result: Atomic<i32>,
     over: Atomic<bool>,
 }
 
@@ -288,21 +287,15 @@ impl Play {
             engine,
             grant,
             reading: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
-            body,
-            result: Atomic::new(0),
             over: Atomic::new(false),
         };
         let play = Arc::new(play, GFP_KERNEL)?;
-        let contexts: [Context<Play>; 4] = [Self::client, Self::target, Self::cache, Self::reader];
-        race(&play, &contexts)?;
-        kernel::error::to_result(play.result.load(Relaxed))
-    }
-
-    fn client(&self) {
-        if let Err(e) = (self.body)(self) {
-            self.result.store(e.to_errno(), Relaxed);
-        }
-        self.over.store(true, Release);
+        let contexts: [Context<Play>; 3] = [Self::target, Self::cache, Self::reader];
+        let others = race::begin(&play, &contexts)?;
+        let result = body(&play);
+        play.over.store(true, Release);
+        others.wait()?;
+        result
     }
 
     /// The target, where it answers commands with data.
