@@ -120,7 +120,7 @@ impl Channels {
     /// their callbacks post on the others.
     pub fn end(&self, crew: &Crew) {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
-            crew.both(all, answers, |connection: &Arc<Connection>| {
+            crew.each(all, answers, |connection: &Arc<Connection>| {
                 // Memory that is reclaimed by writing to these very disks would not come before this is done.
                 let _noio = NoIo::enter();
                 step(connection);

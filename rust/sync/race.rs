@@ -64,8 +64,34 @@ impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
     }
 }
 
-/// Runs all contexts at the same time, each in a worker thread, and waits for their ends.
+/// Contexts that run.
+pub(crate) struct Race<T: Send + Sync + 'static> {
+    racers: KVec<Arc<Racer<T>>>,
+    // Its end waits for them.
+    _queue: WorkQueue,
+}
+
+impl<T: Send + Sync + 'static> Race<T> {
+    /// Waits for their ends, for two minutes each.
+    pub(crate) fn wait(&self) -> Result {
+        for racer in &self.racers {
+            racer.done.wait_timeout(120_000)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs all contexts at the same time, each in a worker thread, and waits for their ends. Not to be called in one of
+/// another race.
 pub(crate) fn race<T: Send + Sync + 'static>(shared: &Arc<T>, contexts: &[Context<T>]) -> Result {
+    begin(shared, contexts)?.wait()
+}
+
+/// Begins to run all contexts at the same time, each in a worker thread.
+pub(crate) fn begin<T: Send + Sync + 'static>(
+    shared: &Arc<T>,
+    contexts: &[Context<T>],
+) -> Result<Race<T>> {
     let queue = WorkQueue::new(c"srp_race", Flags::UNBOUND)?;
     let missing = Arc::new(Atomic::new(contexts.len() as i32), GFP_KERNEL)?;
     let mut racers = KVec::with_capacity(contexts.len(), GFP_KERNEL)?;
@@ -88,8 +114,8 @@ pub(crate) fn race<T: Send + Sync + 'static>(shared: &Arc<T>, contexts: &[Contex
     for racer in &racers {
         queue.enqueue::<_, 0>(racer.clone()).map_err(|_| EBUSY)?;
     }
-    for racer in &racers {
-        racer.done.wait_timeout(120_000)?;
-    }
-    Ok(())
+    Ok(Race {
+        racers,
+        _queue: queue,
+    })
 }

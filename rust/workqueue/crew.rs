@@ -110,16 +110,11 @@ impl Crew {
         })
     }
 
-    /// Calls `run` for each of `items`, with as many at a time as there are hands and one, and returns
+    /// Calls `run` for each item of two lists, with as many at a time as there are hands and one, and returns
     /// when it has come back for all of them. Sleeps; allocates nothing. One job at a time.
     ///
     /// The thread may run on the queue of the crew. `run` must not have another job done.
-    pub fn each<T: Sync>(&self, items: &[T], run: impl Fn(&T) + Sync) {
-        self.both(items, &[], run);
-    }
-
-    /// As [`Self::each`], for the items of two lists together.
-    pub fn both<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
+    pub fn each<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
         let _busy = self.busy.lock();
         let run = |index: usize| {
             let other = || others.get(index.checked_sub(items.len())?);

@@ -183,11 +183,12 @@ mod cases {
     fn a_crew_does_all_at_once() -> Result {
         let queue = queue()?;
         let crew = Crew::new(queue.handle(), 3)?;
-        for _ in 0..20 {
+        for round in 0..20 {
             // Who is first waits for the last: each needs a thread of its own.
             let begun = Atomic::new(0);
             let done = [0; 4].map(Atomic::<i32>::new);
-            crew.each(&done, |item| {
+            let (some, others) = done.split_at(round % 5);
+            crew.each(some, others, |item| {
                 begun.add(1, Relaxed);
                 while begun.load(Relaxed) < 4 {
                     fsleep(Delta::from_millis(1));
@@ -205,12 +206,12 @@ mod cases {
         let crew = Crew::new(queue.handle(), 2)?;
         let alone = Crew::new(queue.handle(), 0)?;
         let done = [0; 64].map(Atomic::<i32>::new);
-        crew.each(&done, |item| item.add(1, Relaxed));
-        alone.each(&done, |item| item.add(1, Relaxed));
-        crew.each::<Atomic<i32>>(&[], |item| item.add(1, Relaxed));
+        crew.each(&done, &[], |item| item.add(1, Relaxed));
+        alone.each(&[], &done, |item| item.add(1, Relaxed));
+        crew.each::<Atomic<i32>>(&[], &[], |item| item.add(1, Relaxed));
         drop(queue);
         // Nobody helps any more.
-        crew.each(&done, |item| item.add(1, Relaxed));
+        crew.each(&done, &[], |item| item.add(1, Relaxed));
         assert!(done.iter().all(|item| item.load(Relaxed) == 3));
         Ok(())
     }

@@ -221,7 +221,7 @@ impl<'a> Live<'a> {
         self.post(first)
     }
 
-    /// Writes the first `len` bytes of `chunk` to memory of the peer. As a target does.
+    /// Writes the first `len` bytes of `chunk` to memory of the peer, as a target does. [`Handler::control_sent`] follows.
     #[cfg(SRP_KUNIT)]
     pub(crate) fn write(&self, chunk: &mut Chunk, len: usize, addr: u64, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
@@ -235,7 +235,8 @@ impl<'a> Live<'a> {
         self.post(&wr.wr)
     }
 
-    /// Sends the first `len` bytes of `chunk`, and has the peer's device invalidate one of its keys.
+    /// Sends the first `len` bytes of `chunk`, and has the peer's device invalidate one of its keys. [`Handler::control_sent`]
+    /// follows.
     #[cfg(SRP_KUNIT)]
     pub(crate) fn send_invalidating(&self, chunk: &mut Chunk, len: usize, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
@@ -260,7 +261,7 @@ impl<'a> Live<'a> {
         sge: &mut bindings::ib_sge,
     ) -> bindings::ib_send_wr {
         let flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        let mut wr = request(opcode, flags, self.reach.sent.as_raw());
+        let mut wr = request(opcode, flags, self.reach.control_sent.as_raw());
         wr.sg_list = sge;
         wr.num_sge = 1;
         wr

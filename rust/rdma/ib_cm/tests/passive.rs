@@ -44,6 +44,10 @@ use kernel::{
     prelude::*,
     str::CStrExt,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         rcu,
         Arc,
         Mutex, //
@@ -62,6 +66,9 @@ pub(super) struct Ear {
     script: Arc<dyn Script>,
     /// The memory of the replies, which are few at a time, and how many there were.
     replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
+    /// Deeds but messages that were begun and that are done.
+    begun: Atomic<u32>,
+    done: Atomic<u32>,
 }
 
 impl Ear {
@@ -73,6 +80,8 @@ impl Ear {
         let ear = Self {
             script,
             replies: KBox::pin_init(new_spinlock_irq!((chunks, 0)), GFP_KERNEL)?,
+            begun: Atomic::new(0),
+            done: Atomic::new(0),
         };
         let sizes = Sizes {
             send: MESSAGES + 1,
@@ -105,7 +114,11 @@ pub(crate) enum Deed<'a> {
 }
 
 impl Ear {
-    /// Posts that; no more than half of `MESSAGES` may be under way.
+    /// Posts that.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if half of `MESSAGES` are under way, but for messages.
     pub(super) fn act(qp: &Qp<Self>, deed: Deed<'_>) -> Result {
         let (Deed::Say(bytes) | Deed::Invalidate(bytes, _) | Deed::Write(bytes, ..)) = deed;
         let mut replies = qp.replies.lock();
@@ -116,6 +129,13 @@ impl Ear {
         *count += 1;
         let section = rcu::read_lock();
         let live = qp.live(&section)?;
+        if !matches!(deed, Deed::Say(_)) {
+            let begun = qp.begun.load(Relaxed);
+            if begun.wrapping_sub(qp.done.load(Relaxed)) >= MESSAGES / 2 {
+                return Err(EBUSY);
+            }
+            qp.begun.store(begun.wrapping_add(1), Relaxed);
+        }
         match deed {
             Deed::Say(_) => live.send(chunk, bytes.len())?.post(true),
             Deed::Invalidate(_, key) => live.send_invalidating(chunk, bytes.len(), key),
@@ -147,7 +167,9 @@ impl Handler for Ear {
 
     fn invalidated(_: &Qp<Self>, _: usize) {}
 
-    fn control_sent(_: &Qp<Self>) {}
+    fn control_sent(qp: &Qp<Self>) {
+        qp.done.fetch_add(1, Relaxed);
+    }
 
     fn last_sent(_: &Qp<Self>) {}
 
