@@ -478,6 +478,32 @@ fn an_rdma_write_comes_late() {
     assert_eq!(broken, seeds().end);
 }
 
+/// Files fail. Commands end with MEDIUM ERROR; what a failed write has left in a file is what is read then, also by who
+/// had the blocks in a line.
+#[test]
+fn files_fail() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..32).step_by(4) {
+            read(&mut world, lba, 4);
+        }
+        quiet(&mut world);
+        world.bad_disk = 2;
+        for lba in (0..32).step_by(2) {
+            write(&mut world, lba, 3);
+        }
+        quiet(&mut world);
+        assert!(world.disks_failed);
+        world.bad_disk = 0;
+        for lba in (0..32).step_by(4) {
+            read(&mut world, lba, 4);
+        }
+        quiet(&mut world);
+        assert_eq!(world.initiators[0].sessions, 1);
+        done(world);
+    }
+}
+
 /// An answer channel breaks, with commands on it or none.
 #[test]
 fn an_answer_channel_breaks() {
