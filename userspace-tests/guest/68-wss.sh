@@ -81,7 +81,9 @@ within 20 "two answer channels" answering 2
 dev=$(disk $host 0)
 quiet $dev
 equal "size" "$(blockdev --getsize64 $dev)" $((160 << 20))
-say "login: $dev, answered by $(<$files_of_host/answers_from)"
+within 20 "/dev/srp0" test -b /dev/srp0
+equal "/dev/srp0" "$(readlink -f /dev/srp0)" $dev
+say "login: /dev/srp0 is $dev, answered by $(<$files_of_host/answers_from)"
 
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
