@@ -141,6 +141,34 @@ fn a_ce_is_killed() {
     }
 }
 
+/// A CE is switched off while nobody wants anything of it. Its answer channel says nothing; the SE does.
+#[test]
+fn a_ce_is_switched_off() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..BLOCKS).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        world.frozen.insert(Node::Ce(0));
+        world.until("the session without it", 20_000, |w| {
+            let i = &w.initiators[0];
+            i.up() && i.sessions == 2 && i.reach() == 1
+        });
+        for lba in (0..BLOCKS).step_by(8) {
+            read(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        world.frozen.clear();
+        world.kill(Node::Ce(0));
+        world.start(Node::Ce(0));
+        world.until("its answer channel", 60_000, |w| {
+            w.initiators[0].reach() == 2
+        });
+        done(world);
+    }
+}
+
 /// An EXEC is held between SE and CE while the session goes and comes back. The login waits for it; when it arrives
 /// nothing of it is done.
 #[test]
