@@ -14,6 +14,7 @@ srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$
 all() { build "$1"; srpctl "$1"; "$top/userspace-tests/fabric/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
-sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" "$top/userspace-tests/fabric" -type f -print0 |
+sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" \
+	"$top/userspace-tests/fabric" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
 step tools "4 $root $sources" all

@@ -468,6 +468,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// It is not connected, or [`Self::shutdown`] has done its work.
+    #[cfg(SRP_KUNIT)]
     pub fn is_shut_down(&self) -> bool {
         self.drained.load(Acquire)
     }

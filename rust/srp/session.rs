@@ -328,7 +328,7 @@ impl Session {
         self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
-    /// Waits until a lost session is live again or there is no hope of that for now, at most `timeout`
+    /// Waits until a lost session is live again, or nothing is under way that could make it so, at most `timeout`
     /// milliseconds; a reset of the host has its try. Sleeps.
     fn wait_settled(&self, timeout: Msecs) {
         let _ = self

@@ -9,12 +9,16 @@ use super::super::{
         registration::Way,
         send_queue::SIGNAL_EVERY, //
     },
+    proto::login::MAX_REQ_LIM,
     statistics::Count, //
 };
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
+
+// A login grants no more than the counter takes.
+const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
 /// Counters of a channel. What each command changes, both when it is sent and when it ends, has a cache line of
 /// its own, because of the rest of the channel a command changes nothing.

@@ -246,15 +246,16 @@ impl State {
         matches!(self.life, Life::Recovering) && self.is_down()
     }
 
-    /// The session is live again, or there is no hope of that for now; and a reset has had its try.
+    /// The session is live again, or commands fail and nothing is under way that could make it so; and a reset has had its
+    /// try.
     pub const fn is_settled(&self) -> bool {
         let settled = match self.life {
             Life::Connecting => false,
             // The port is running, too.
             Life::Live => !matches!(self.attempt, Attempt::Taken),
             Life::Recovering => {
-                let hope = matches!(self.attempt, Attempt::Ready { .. } | Attempt::Taken);
-                (self.failing || self.banned) && !hope
+                let nearly = matches!(self.attempt, Attempt::Ready { .. } | Attempt::Taken);
+                (self.failing || self.banned) && !nearly
             }
             Life::Failed | Life::Removing | Life::Gone => return true,
         };

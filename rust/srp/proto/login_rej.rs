@@ -158,15 +158,6 @@ impl RejReason {
             Self::Unknown(_) => "see the target's log",
         }
     }
-
-    /// True if another try with the same parameters is bound to fail until somebody changes a
-    /// setting.
-    pub const fn is_permanent(self) -> bool {
-        !matches!(
-            self,
-            Self::UnableEstablishChannel | Self::InsufficientResources | Self::Unknown(_)
-        )
-    }
 }
 
 /// Name, number and advice in one line.

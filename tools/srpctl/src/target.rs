@@ -6,7 +6,7 @@ use crate::{
     cli::{Connect, ANSWERS_FROM, OPTIONS, TIMEOUTS},
     error::{Error, Result},
     port,
-    proto::options::{Defaults, Options, Target as Way},
+    proto::options::{self, Defaults, Options},
     sysfs::Sysfs,
     timeouts::Timeouts,
 };
@@ -217,10 +217,10 @@ impl Target {
         let options = Options::parse(login.as_bytes(), &Defaults::default())
             .map_err(|e| Error::Usage(e.to_string()))?;
         match options.target {
-            Way::Rdma { dest, .. } => {
+            options::Target::Rdma { dest, .. } => {
                 port::with_scope(sysfs, dest.ip, dest.port.unwrap_or(0), dest.scope).map(Some)
             }
-            Way::Ib { .. } => Ok(None),
+            options::Target::Ib { .. } => Ok(None),
         }
     }
 

@@ -259,10 +259,6 @@ fn rejects() {
         assert_eq!(reason.number(), number);
         assert!(!reason.name().is_empty() && !reason.advice().is_empty());
         assert_eq!(
-            reason.is_permanent(),
-            (0x0001_0002..=0x0001_0006).contains(&number)
-        );
-        assert_eq!(
             matches!(reason, RejReason::Unknown(_)),
             !(0x0001_0000..=0x0001_0006).contains(&number)
         );
