@@ -104,15 +104,32 @@ static struct channel *answering(struct channel *c, const uint8_t *iu)
 	return c;
 }
 
+/* Takes what was sent on a channel where nothing arrives; returns whether there was anything. */
+static bool reap(struct channel *c)
+{
+	struct ibv_wc wc;
+	bool any = false;
+
+	while (ibv_poll_cq(c->cq, 1, &wc) > 0)
+		if (wc.wr_id >= RECEIVES && wc.wr_id < RECEIVES + SENDS)
+			any = true, c->sending[wc.wr_id - RECEIVES] = false;
+	return any;
+}
+
 /* A free message, zeroed. */
 static int take(struct channel *c)
 {
-	for (int i = 0; i < SENDS; i++)
-		if (!c->sending[i]) {
-			c->sending[i] = true;
-			memset(message(c, i), 0, IU);
-			return i;
-		}
+	do {
+		for (int i = 0; i < SENDS; i++)
+			if (!c->sending[i]) {
+				c->sending[i] = true;
+				memset(message(c, i), 0, IU);
+				return i;
+			}
+		/* Commands of all channels are answered there. */
+		for (int ms = 0; c->answers && !reap(c) && ms < 5000; ms++)
+			poll(NULL, 0, 1);
+	} while (c->answers);
 	say("FAILED: no free message");
 	exit(1);
 }

@@ -37,6 +37,7 @@ use crate::{
         },
         front::scsi::Io,
         geometry::Geometry,
+        ktime::ktime_get,
         logic::session::Life,
         proto::{
             guid::Gid,
@@ -67,6 +68,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
+    processor::cpu_relax,
     sync::{
         atomic::{
             Acquire,
@@ -741,13 +743,12 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
                 let _ = write();
             }
             play.target.disconnect(number - 1)?;
-            within(|| {
-                for _ in 0..10 {
-                    // Until it is disconnected, too.
-                    let _ = write();
-                }
-                readers.done.load(Acquire)
-            })?;
+            // Without a pause, until it is disconnected, too.
+            let since = ktime_get();
+            while !readers.done.load(Acquire) && ktime_get().ms_since(since) < 20_000 {
+                let _ = write();
+                cpu_relax();
+            }
             check_eq!(readers.ends(), (0, 1, 0));
             check_eq!(readers.touched.load(Relaxed), 0);
             play.engine.send(Way::Cache);
