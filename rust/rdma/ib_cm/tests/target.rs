@@ -10,6 +10,7 @@ use super::passive::{
 };
 use crate::{
     bindings,
+    errno::ENOTCONN,
     random::random_u64,
     rdma::{
         device::{
