@@ -1,78 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fault after the other, and what comes of it. The order of all else is random; each is tried with many seeds.
+//! One fault after the other, and what comes of it. The order of all else is random; each is tried with many seeds. Those
+//! of a CE are in `ce_faults.rs`.
 
 mod world;
 
 use world::{
     initiator::{self, Kind},
+    scene::*,
     Item, Node, World, BLOCKS,
 };
-use wss::{message::Message, rs::Work};
-
-const SE: Node = Node::Se;
-const A: Node = Node::Initiator(0);
-
-fn seeds() -> std::ops::Range<u64> {
-    0..60
-}
-
-fn up(seed: u64, ces: usize, initiators: usize) -> World {
-    let mut world = World::new(seed, ces, initiators);
-    world.until("all CEs are attached", 60_000, |w| {
-        w.ces
-            .iter()
-            .all(|ce| ce.engine.as_ref().unwrap().attached())
-    });
-    world.until("all are logged in", 60_000, |w| {
-        w.initiators.iter().all(|i| i.up() && i.reach() == ces)
-    });
-    assert_eq!(world.initiators.len(), initiators);
-    world
-}
-
-/// Nothing is wanted any more, and all that was is right.
-fn done(mut world: World) {
-    world.heal();
-    world.judge();
-}
-
-fn quiet(world: &mut World) {
-    world.until("all is answered", 100_000, |w| {
-        w.initiators.iter().all(|i| i.idle())
-    });
-}
-
-fn write(world: &mut World, lba: u64, count: u64) {
-    initiator::want(world, 0, Kind::Write, lba, count, false);
-}
-
-fn read(world: &mut World, lba: u64, count: u64) {
-    initiator::want(world, 0, Kind::Read, lba, count, false);
-}
-
-/// What is on its way between two nodes: some message for which this is so.
-fn on_its_way(world: &World, from: Node, to: Node, what: impl Fn(&Message) -> bool) -> bool {
-    world.between(from, to).iter().any(|(id, side)| {
-        world.queue(*id, *side).any(|item| match item {
-            Item::Message(bytes, _) => Message::parse(bytes).is_ok_and(|m| what(&m)),
-            _ => false,
-        })
-    })
-}
-
-fn is_exec(m: &Message) -> bool {
-    matches!(m, Message::Exec(_))
-}
-
-/// A write at work in a file.
-fn writing(world: &World) -> bool {
-    world.rss.iter().any(|rs| {
-        rs.pending
-            .iter()
-            .any(|(_, w, _)| matches!(w, Work::Write { .. }))
-    })
-}
 
 /// What all wants, which is the measure of the rest.
 #[test]
@@ -116,217 +53,6 @@ fn a_second_read_is_a_hit() {
         assert_eq!(world.ces[0].engine.as_ref().unwrap().hits(), [2, 1]);
         done(world);
     }
-}
-
-/// A CE dies while it reads and writes; the others take its place.
-#[test]
-fn a_ce_is_killed() {
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        for lba in (0..BLOCKS).step_by(8) {
-            write(&mut world, lba, 4);
-            read(&mut world, lba + 2, 6);
-        }
-        let steps = 20 + world.rng.below(300);
-        for _ in 0..steps {
-            world.step();
-        }
-        world.kill(Node::Ce(0));
-        quiet(&mut world);
-        read(&mut world, 0, 12);
-        quiet(&mut world);
-        let owners = world.se.as_mut().unwrap().owners();
-        assert!(!owners.contains_key(&1) || owners[&1] < 8);
-        done(world);
-    }
-}
-
-/// A CE is switched off while nobody wants anything of it. Its answer channel says nothing; the SE does.
-#[test]
-fn a_ce_is_switched_off() {
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        for lba in (0..BLOCKS).step_by(8) {
-            write(&mut world, lba, 8);
-        }
-        quiet(&mut world);
-        world.frozen.insert(Node::Ce(0));
-        world.until("the session without it", 20_000, |w| {
-            let i = &w.initiators[0];
-            i.up() && i.sessions == 2 && i.reach() == 1
-        });
-        for lba in (0..BLOCKS).step_by(8) {
-            read(&mut world, lba, 8);
-        }
-        quiet(&mut world);
-        world.frozen.clear();
-        world.kill(Node::Ce(0));
-        world.start(Node::Ce(0));
-        world.until("its answer channel", 60_000, |w| {
-            w.initiators[0].reach() == 2
-        });
-        done(world);
-    }
-}
-
-/// An EXEC is held between SE and CE while the session goes and comes back. The login waits for it; when it arrives
-/// nothing of it is done.
-#[test]
-fn an_exec_is_held_over_a_reconnect() {
-    for seed in seeds() {
-        let mut world = up(seed, 1, 1);
-        world.hold(SE, Node::Ce(0));
-        write(&mut world, 0, 8);
-        world.until("EXEC", 20_000, |w| on_its_way(w, SE, Node::Ce(0), is_exec));
-        initiator::lose(&mut world, 0);
-        // Shorter than a silence: the CE is not given up.
-        world.for_ms(1500);
-        assert!(!world.initiators[0].up());
-        let disk = world.disks.clone();
-        world.release();
-        world.until("the session is back", 60_000, |w| w.initiators[0].up());
-        assert_eq!(
-            world.disks, disk,
-            "an EXEC of the session before was carried out"
-        );
-        quiet(&mut world);
-        done(world);
-    }
-}
-
-/// The same, so long that the CE is given up. Another one takes its place, and what it has then it must not do.
-#[test]
-fn an_exec_is_held_until_its_ce_is_given_up() {
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        world.hold(SE, Node::Ce(0));
-        world.hold(SE, Node::Ce(1));
-        write(&mut world, 0, 4);
-        world.until("EXEC", 20_000, |w| {
-            (0..2).any(|n| on_its_way(w, SE, Node::Ce(n), is_exec))
-        });
-        let late = (0..2)
-            .find(|n| on_its_way(&world, SE, Node::Ce(*n), is_exec))
-            .unwrap();
-        for (id, side) in world.between(SE, Node::Ce(1 - late)) {
-            world.hold_side(id, side, false);
-        }
-        world.frozen.insert(Node::Ce(late));
-        world.for_ms(5000);
-        quiet(&mut world);
-        // It is there, and something newer, by the other one.
-        write(&mut world, 0, 4);
-        quiet(&mut world);
-        world.release();
-        world.frozen.clear();
-        world.for_ms(5000);
-        read(&mut world, 0, 4);
-        quiet(&mut world);
-        done(world);
-    }
-}
-
-/// A write of a CE is in the file for a long time. The CE is given up and the session comes back; its login is answered
-/// when the write has landed, so what is written then is newer.
-#[test]
-fn a_write_is_slow_and_its_ce_is_given_up() {
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        world.stuck.extend([0, 1]);
-        write(&mut world, 0, 4);
-        world.until("a write in the file", 20_000, writing);
-        // Who it was has no connection to the SE any more.
-        let ids: Vec<_> = (0..2)
-            .flat_map(|n| world.between(SE, Node::Ce(n)))
-            .collect();
-        for (id, _) in ids {
-            world.cut(id);
-        }
-        world.for_ms(8000);
-        assert!(
-            !world.initiators[0].up(),
-            "the login was answered before the write was over"
-        );
-        world.stuck.clear();
-        quiet(&mut world);
-        write(&mut world, 0, 4);
-        quiet(&mut world);
-        done(world);
-    }
-}
-
-/// A CE sleeps with a write that it has fetched already. The rest of the world goes on; when it wakes up, no RS takes the
-/// blocks.
-#[test]
-fn a_ce_sleeps_with_a_write() {
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        write(&mut world, 8, 4);
-        // Where the PUT is about to be sent.
-        world.until("a CE has the data", 20_000, |w| {
-            (0..2).any(|n| w.completes(Node::Ce(n)))
-        });
-        let n = (0..2).find(|n| world.completes(Node::Ce(*n))).unwrap();
-        world.frozen.insert(Node::Ce(n));
-        world.for_ms(5000);
-        quiet(&mut world);
-        write(&mut world, 8, 4);
-        quiet(&mut world);
-        // It wakes up, and its PUT is older than all of this.
-        world.frozen.clear();
-        world.for_ms(3000);
-        read(&mut world, 8, 4);
-        quiet(&mut world);
-        done(world);
-    }
-}
-
-/// A CE has a write to send to an RS when the SE gives it up, and does not hear of that. It comes to the RS again, with the
-/// epoch that it knows.
-#[test]
-fn a_ce_does_not_know_that_it_is_given_up() {
-    let mut refused = 0;
-    for seed in seeds() {
-        let mut world = up(seed, 2, 1);
-        write(&mut world, 8, 4);
-        let put = |w: &World, n| {
-            let put = |m: &Message| matches!(m, Message::Put(_));
-            (0..2).any(|rs| on_its_way(w, Node::Ce(n), Node::Rs(rs), put))
-        };
-        world.until("PUT", 20_000, |w| (0..2).any(|n| put(w, n)));
-        let n = (0..2).find(|n| put(&world, *n)).unwrap();
-        let ce = Node::Ce(n);
-        world.hold(ce, Node::Rs(0));
-        world.hold(ce, Node::Rs(1));
-        world.hold(ce, SE);
-        world.for_ms(1700);
-        world.hold(SE, ce);
-        let epoch = |w: &World| w.ces[n].engine.as_ref().unwrap().epoch();
-        let before = epoch(&world);
-        let attached = |w: &World| {
-            let again =
-                |m: &Message| matches!(m, Message::Attach { epoch, .. } if *epoch == before);
-            (0..2).any(|rs| on_its_way(w, ce, Node::Rs(rs), again))
-        };
-        let end = world.now + 6000;
-        while world.now < end && !attached(&world) {
-            world.step();
-        }
-        refused += u64::from(attached(&world));
-        // What it would be let do would take its time.
-        world.slow_disk = 1;
-        world.for_ms(400);
-        world.slow_disk = 0;
-        quiet(&mut world);
-        write(&mut world, 8, 4);
-        quiet(&mut world);
-        world.release();
-        world.for_ms(4000);
-        read(&mut world, 8, 4);
-        quiet(&mut world);
-        done(world);
-    }
-    assert!(refused > 20, "{refused}");
 }
 
 /// The SE dies with commands under way, and another one takes its place.
@@ -393,7 +119,7 @@ fn commands_are_aborted() {
         for _ in 0..steps {
             world.step();
         }
-        initiator::abort_any(&mut world, 0);
+        initiator::commands::abort_any(&mut world, 0);
         world.for_ms(1000);
         let at_work = world.rss.iter().any(|rs| !rs.pending.is_empty());
         if at_work {
@@ -433,7 +159,7 @@ fn an_abort_waits_for_an_rs() {
         while world.now < until && !knows(&world) {
             world.step();
         }
-        initiator::abort_any(&mut world, 0);
+        initiator::commands::abort_any(&mut world, 0);
         world.for_ms(2500);
         assert_eq!(world.initiators[0].out(), 1);
         assert_eq!(
@@ -550,35 +276,6 @@ fn an_answer_channel_breaks() {
         }
         quiet(&mut world);
         assert!(world.initiators[0].sessions >= 1);
-        done(world);
-    }
-}
-
-/// A second CE comes, and extents move to it when nothing is under way in them.
-#[test]
-fn a_ce_comes_later() {
-    for seed in seeds() {
-        let mut world = World::new(seed, 2, 1);
-        world.kill(Node::Ce(1));
-        world.until("logged in", 60_000, |w| w.initiators[0].up());
-        for lba in (0..BLOCKS).step_by(8) {
-            write(&mut world, lba, 8);
-        }
-        quiet(&mut world);
-        assert_eq!(world.se.as_mut().unwrap().owners(), [(1, 8)].into());
-        world.start(Node::Ce(1));
-        world.for_ms(4000);
-        assert_eq!(world.initiators[0].reach(), 2);
-        for lba in (0..BLOCKS).step_by(4) {
-            read(&mut world, lba, 4);
-            write(&mut world, lba, 2);
-        }
-        quiet(&mut world);
-        for lba in (0..BLOCKS).step_by(8) {
-            write(&mut world, lba, 8);
-        }
-        quiet(&mut world);
-        assert_eq!(world.se.as_mut().unwrap().owners(), [(1, 4), (2, 4)].into());
         done(world);
     }
 }

@@ -48,7 +48,7 @@ fn fault(world: &mut World, faults: &Faults) {
             }
         }
         4 if faults.resets => initiator::lose(world, n),
-        5 if faults.aborts => initiator::abort_any(world, n),
+        5 if faults.aborts => initiator::commands::abort_any(world, n),
         _ => {}
     }
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: what goes on them, and what comes of it for their other side.
+
+use std::collections::VecDeque;
+
+use super::{Node, World, ARENA};
+use wss::message::Message;
+
+pub type ConnId = u64;
+
+/// What a completion is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Token {
+    /// Of the SE: what was fetched for a task, or its answer.
+    Fetch(u64),
+    Answer(u64),
+    /// Of a CE.
+    Fetched(u64),
+    Sent(u64),
+    /// Of an RS.
+    Pulled(u64),
+    Pushed(u64),
+}
+
+/// Bytes of a work request: themselves, or those that the arena of the sender has when it is carried out.
+#[derive(Clone, Debug)]
+pub enum Source {
+    Bytes(Vec<u8>),
+    Arena(u64, u32),
+}
+
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// The first, with private data.
+    Connect(Vec<u8>),
+    Accepted(Vec<u8>),
+    Rejected,
+    Message(Vec<u8>, Option<Token>),
+    /// Memory of the other side is read: address, rkey, length.
+    Read(Vec<(u64, u32, u32)>, Token),
+    Write(Vec<(u64, u32, Source)>, Option<Token>),
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    pub node: Node,
+    /// The node's own number of it, and whether that is one of a channel.
+    pub(super) local: u64,
+    pub(super) channel: bool,
+    pub open: bool,
+    /// It ends by itself at this time.
+    pub(super) until: Option<u64>,
+}
+
+pub struct Conn {
+    pub sides: [Side; 2],
+    /// What goes from each side to the other.
+    pub(super) queues: [VecDeque<Item>; 2],
+    /// Completions for each side.
+    pub(super) completions: [VecDeque<(Token, Vec<u8>)>; 2],
+    /// Nothing goes from this side.
+    pub(super) held: [bool; 2],
+    /// When it was begun.
+    pub since: u64,
+}
+
+impl World {
+    pub fn sides_of(&self, node: Node) -> Vec<(ConnId, usize)> {
+        let mut found = Vec::new();
+        for (id, conn) in &self.conns {
+            for side in 0..2 {
+                if conn.sides[side].node == node && conn.sides[side].open {
+                    found.push((*id, side));
+                }
+            }
+        }
+        found
+    }
+
+    /// The connections between two nodes, and which side the first one is.
+    pub fn between(&self, from: Node, to: Node) -> Vec<(ConnId, usize)> {
+        let all = self.sides_of(from).into_iter();
+        all.filter(|(id, side)| self.conns[id].sides[1 - side].node == to)
+            .collect()
+    }
+
+    pub fn connect(&mut self, from: Node, local: u64, to: Node, data: Vec<u8>) -> ConnId {
+        let id = self.number();
+        let channel = matches!(from, Node::Initiator(_));
+        let theirs = self.number();
+        let side = |node, local, channel| Side {
+            node,
+            local,
+            channel,
+            open: true,
+            until: None,
+        };
+        let mut conn = Conn {
+            sides: [side(from, local, channel), side(to, theirs, channel)],
+            queues: Default::default(),
+            completions: Default::default(),
+            held: [false; 2],
+            since: self.now,
+        };
+        conn.queues[0].push_back(Item::Connect(data));
+        self.conns.insert(id, conn);
+        id
+    }
+
+    pub(super) fn find(&self, node: Node, local: u64, channel: bool) -> Option<(ConnId, usize)> {
+        let mine = |s: &Side| s.node == node && s.local == local && s.channel == channel && s.open;
+        let mut all = self.conns.iter();
+        all.find_map(|(id, c)| (0..2).find(|n| mine(&c.sides[*n])).map(|side| (*id, side)))
+    }
+
+    pub fn push(&mut self, id: ConnId, side: usize, item: Item) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            if conn.sides[side].open {
+                conn.queues[side].push_back(item);
+            }
+        }
+    }
+
+    /// A side ends a connection.
+    pub fn close(&mut self, id: ConnId, side: usize) {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        conn.sides[side].open = false;
+        conn.queues[1 - side].clear();
+        conn.completions[side].clear();
+        let sent = conn.queues[side].len() as u64;
+        let arrives = self.rng.below(sent + 1) as usize;
+        let node = conn.sides[side].node;
+        conn.queues[side].truncate(arrives);
+        let mut queue = std::mem::take(&mut conn.queues[side]);
+        // What is in the network is as it was when it was sent.
+        for item in &mut queue {
+            if let Item::Write(list, _) = item {
+                for (_, _, source) in list {
+                    *source = Source::Bytes(self.bytes(node, source));
+                }
+            }
+        }
+        queue.push_back(Item::Closed);
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.queues[side] = queue;
+            if !conn.sides[1 - side].open {
+                self.conns.remove(&id);
+            }
+        }
+    }
+
+    /// A connection breaks for both sides.
+    pub fn cut(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            for queue in &mut conn.queues {
+                queue.clear();
+                queue.push_back(Item::Closed);
+            }
+            conn.held = [false; 2];
+        }
+    }
+
+    pub(super) fn bytes(&self, node: Node, source: &Source) -> Vec<u8> {
+        match (source, node) {
+            (Source::Bytes(bytes), _) => bytes.clone(),
+            (Source::Arena(at, len), Node::Ce(n)) => {
+                self.ces[n].arena[*at as usize..][..*len as usize].to_vec()
+            }
+            _ => unreachable!("only a CE has an arena"),
+        }
+    }
+
+    /// Memory that a node has registered. `None` if the rkey is not good any more.
+    pub(super) fn memory(
+        &mut self,
+        node: Node,
+        va: u64,
+        key: u32,
+        len: usize,
+    ) -> Option<&mut [u8]> {
+        match node {
+            Node::Initiator(n) => self.initiators[n].memory(va, key, len),
+            Node::Ce(n) => {
+                let ce = &mut self.ces[n];
+                assert_eq!(key, ce.key, "an RS uses the arena of a CE that was before");
+                Some(&mut ce.arena[(va - ARENA) as usize..][..len])
+            }
+            _ => unreachable!("{node:?} has no registered memory"),
+        }
+    }
+
+    /// Nothing goes from one node to another until [`World::release`].
+    pub fn hold(&mut self, from: Node, to: Node) {
+        for (id, side) in self.between(from, to) {
+            self.conns.get_mut(&id).unwrap().held[side] = true;
+        }
+    }
+
+    pub fn hold_side(&mut self, id: ConnId, side: usize, held: bool) {
+        self.conns.get_mut(&id).unwrap().held[side] = held;
+    }
+
+    /// What is on its way from a side.
+    pub fn queue(&self, id: ConnId, side: usize) -> impl Iterator<Item = &Item> {
+        self.conns[&id].queues[side].iter()
+    }
+
+    /// A completion of what has been fetched is on its way to a node.
+    pub fn completes(&self, node: Node) -> bool {
+        self.sides_of(node).iter().any(|(id, side)| {
+            let mut all = self.conns[id].completions[*side].iter();
+            all.any(|(token, _)| matches!(token, Token::Fetched(_)))
+        })
+    }
+
+    pub fn release(&mut self) {
+        for conn in self.conns.values_mut() {
+            conn.held = [false; 2];
+        }
+    }
+}
+
+pub(super) fn shown(item: &Item) -> String {
+    match item {
+        Item::Message(bytes, _) => match Message::parse(bytes) {
+            Ok(message) => format!("{message:?}"),
+            Err(_) => format!("SRP {:#04x} {:02x?}", bytes[0], &bytes[8..16]),
+        },
+        Item::Write(list, _) => format!("write {}", list.len()),
+        Item::Accepted(_) => "accepted".into(),
+        Item::Connect(_) => "connect".into(),
+        other => format!("{other:?}"),
+    }
+}
