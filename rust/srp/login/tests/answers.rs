@@ -2,19 +2,14 @@
 
 //! KUnit tests of answer channels: a target that gets the commands, and another one, the cache, that answers them.
 
-use super::{
-    action,
-    defaults,
-    Connected, //
-};
+mod play;
+mod readers;
+
+use super::action;
 use crate::{
-    random::random_u32,
     rdma::{
         ib_cm::tests::target::{
-            Answer,
-            Asked,
             Deed,
-            Script,
             Target, //
         },
         tests::{
@@ -26,63 +21,43 @@ use crate::{
             suite, //
         },
     },
-    scsi::tests::unit::Unit,
     srp::{
-        channel::Connection,
-        channels::Channels,
-        connect::{
-            AnswersFrom,
-            Destination,
-            Service, //
-        },
-        front::scsi::Io,
-        geometry::Geometry,
         ktime::ktime_get,
         logic::session::Life,
-        proto::{
-            guid::Gid,
-            options::Options, //
+        tests::messages::{
+            get,
+            put,
+            REQ_LIM, //
         },
-        session::Session,
-        tests::{
-            messages::{
-                get,
-                login_rsp,
-                put,
-                CMD,
-                REQ_LIM, //
-            },
-            stand::Stand, //
-        },
-    },
-    sync::{
-        new_spinlock_irq,
-        race::{
-            self,
-            race,
-            Context, //
-        },
-        SpinLockIrq, //
     },
 };
 use kernel::{
-    new_mutex,
     prelude::*,
     processor::cpu_relax,
     sync::{
         atomic::{
             Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     time::{
         delay::fsleep,
         Delta, //
     },
+};
+use play::{
+    answer,
+    answers,
+    channels,
+    is_open,
+    Play,
+    Told,
+    Way, //
+};
+use readers::{
+    read_all,
+    Readers, //
 };
 
 suite!(
@@ -99,380 +74,6 @@ suite!(
         one_that_grants_is_left_out,
     ]
 );
-
-/// Standard INQUIRY data of a processor device.
-const INQUIRY_DATA: &[u8; 36] = b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  ANSWERS         0001";
-/// A list of LUN 0.
-const LUNS: [u8; 16] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// An operation of nobody, with a number behind it; its data begins with what the number says.
-const READ: u8 = 0xc8;
-/// The bytes of [`READ`] that are looked at.
-const DATA: usize = 64;
-/// As the midlayer has it.
-const DID_RESET: i32 = 8 << 16;
-
-/// A command, as far as it is of interest.
-#[derive(Clone, Copy)]
-struct Told([u8; 64]);
-
-impl Told {
-    fn new(message: &[u8]) -> Self {
-        Self(get(message, 0))
-    }
-
-    fn tag(&self) -> u64 {
-        u64::from_be_bytes(get(&self.0, 8))
-    }
-
-    /// A task, or a probe, which look like one.
-    fn is_task(&self) -> bool {
-        self.tag() & 0x8000 != 0
-    }
-
-    /// Address, key and length of what is to be written.
-    fn room(&self) -> Option<(u64, u32, u32)> {
-        let at = |at| u32::from_be_bytes(get(&self.0, at));
-        let [formats] = get(&self.0, 5);
-        (formats & 15 == 1).then(|| (u64::from_be_bytes(get(&self.0, 48)), at(56), at(60)))
-    }
-
-    /// The data, what it ends with.
-    fn data(&self) -> ([u8; DATA], usize) {
-        let mut data = [0; DATA];
-        let [opcode, flag] = get(&self.0, 32);
-        let from: &[u8] = match (opcode, flag) {
-            (0x12, 0) => INQUIRY_DATA,
-            (0xa0, _) => &LUNS,
-            (READ, _) => return (pattern(u32::from_be_bytes(get(&self.0, 34))), DATA),
-            _ => &[],
-        };
-        for (to, from) in data.iter_mut().zip(from) {
-            *to = *from;
-        }
-        (data, from.len())
-    }
-
-    /// `SRP_RSP` with GOOD status.
-    fn rsp(&self) -> [u8; 36] {
-        let mut rsp = [0; 36];
-        put(&mut rsp, 0, [0xc1]);
-        put(&mut rsp, 4, 1u32.to_be_bytes());
-        put(&mut rsp, 8, get::<8>(&self.0, 8));
-        let [opcode] = get(&self.0, 32);
-        if let (Some((_, _, room)), false) = (self.room(), opcode == READ) {
-            let left = room.saturating_sub(self.data().1 as u32);
-            put(&mut rsp, 18, [if left > 0 { 1 << 5 } else { 0 }]);
-            put(&mut rsp, 24, left.to_be_bytes());
-        }
-        rsp
-    }
-}
-
-/// What [`READ`] of a number begins with.
-fn pattern(number: u32) -> [u8; DATA] {
-    let mut data = [0; DATA];
-    for (at, byte) in data.iter_mut().enumerate() {
-        *byte = (number.wrapping_mul(0x9e37_79b9) >> (at % 4 * 8)) as u8 ^ at as u8;
-    }
-    data
-}
-
-/// Who gets the commands with data.
-#[derive(Clone, Copy)]
-#[repr(u32)]
-enum Way {
-    Cache,
-    Either,
-    Both,
-    Nobody,
-}
-
-/// Commands that wait for somebody.
-type Waiting = Pin<KBox<SpinLockIrq<KVec<Told>>>>;
-
-/// The target, and what it has told the others.
-struct Engine {
-    way: Atomic<u32>,
-    /// For the target itself, the cache, and nobody.
-    waiting: [Waiting; 3],
-}
-
-impl Engine {
-    fn new() -> Result<Arc<Self>> {
-        let list = || -> Result<Waiting> {
-            let list = KVec::with_capacity(64, GFP_KERNEL)?;
-            Ok(KBox::pin_init(new_spinlock_irq!(list), GFP_KERNEL)?)
-        };
-        let this = Self {
-            way: Atomic::new(Way::Cache as u32),
-            waiting: [list()?, list()?, list()?],
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
-    }
-
-    fn send(&self, way: Way) {
-        self.way.store(way as u32, Relaxed);
-    }
-
-    fn take(&self, place: usize) -> Option<Told> {
-        self.waiting.get(place)?.lock().pop()
-    }
-
-    fn put(&self, place: usize, told: Told) {
-        if let Some(list) = self.waiting.get(place) {
-            // There are never so many.
-            let _ = list.lock().push_within_capacity(told);
-        }
-    }
-}
-
-impl Script for Arc<Engine> {
-    fn asked(&self, _: usize, request: &Asked) -> Answer {
-        Answer::accept(&login_rsp(request))
-    }
-
-    fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
-        let [opcode] = get(message, 0);
-        if usize::from(opcode) != CMD {
-            return 0;
-        }
-        let told = Told::new(message);
-        if told.is_task() || told.room().is_none() {
-            let rsp = told.rsp();
-            put(reply, 0, rsp);
-            return rsp.len();
-        }
-        let [target, cache, nobody] = [0, 1, 2];
-        match self.way.load(Relaxed) {
-            way if way == Way::Cache as u32 => self.put(cache, told),
-            way if way == Way::Either as u32 => self.put(random_u32() as usize % 2, told),
-            way if way == Way::Both as u32 => {
-                self.put(target, told);
-                self.put(cache, told);
-            }
-            _ => self.put(nobody, told),
-        }
-        0
-    }
-}
-
-/// The cache: the credits that it grants.
-struct Cache(Atomic<u32>);
-
-impl Script for Arc<Cache> {
-    fn asked(&self, _: usize, request: &Asked) -> Answer {
-        let mut rsp = login_rsp(request);
-        put(&mut rsp, 4, self.0.load(Relaxed).to_be_bytes());
-        Answer::accept(&rsp)
-    }
-}
-
-/// Both, an initiator, and what is to happen.
-struct Play {
-    stand: Stand,
-    target: Target,
-    cache: Target,
-    engine: Arc<Engine>,
-    grant: Arc<Cache>,
-    reading: Pin<KBox<Mutex<Option<Arc<Readers>>>>>,
-    over: Atomic<bool>,
-}
-
-impl Play {
-    fn act(soft: &Soft, body: fn(&Play) -> Result) -> Result {
-        let engine = Engine::new()?;
-        let grant = Arc::new(Cache(Atomic::new(0)), GFP_KERNEL)?;
-        let play = Self {
-            stand: Stand::new(soft)?,
-            target: Target::new(&soft.device, engine.clone())?,
-            cache: Target::new(&soft.device, grant.clone())?,
-            engine,
-            grant,
-            reading: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
-            over: Atomic::new(false),
-        };
-        let play = Arc::new(play, GFP_KERNEL)?;
-        let contexts: [Context<Play>; 3] = [Self::target, Self::cache, Self::reader];
-        let others = race::begin(&play, &contexts)?;
-        let result = body(&play);
-        play.over.store(true, Release);
-        others.wait()?;
-        result
-    }
-
-    /// The target, where it answers commands with data.
-    fn target(&self) {
-        self.serve(0, &self.target);
-    }
-
-    fn cache(&self) {
-        self.serve(1, &self.cache);
-    }
-
-    /// Reads, while the body does something else.
-    fn reader(&self) {
-        while !self.over.load(Acquire) {
-            let readers = self.reading.lock().take();
-            match readers {
-                Some(readers) => readers.read(),
-                None => fsleep(Delta::from_millis(1)),
-            }
-        }
-    }
-
-    fn serve(&self, place: usize, by: &Target) {
-        while !self.over.load(Acquire) {
-            match self.engine.take(place) {
-                // It may have been lost meanwhile.
-                Some(told) => {
-                    let _ = answer(by, &told);
-                }
-                None => fsleep(Delta::from_micros(20)),
-            }
-        }
-    }
-
-    /// Logs in, with the cache as who answers.
-    fn log_in(&self, more: &str) -> Result<Arc<Session>> {
-        let text = self.stand.text(&self.target, more)?;
-        let mut options = Options::parse(text.to_bytes(), &defaults()).map_err(|_| EINVAL)?;
-        // The option is for logins of another kind; it is the number that counts.
-        let other = b"id_ext=1,ioc_guid=2,dest=10.0.0.9:1,answers_from=10.0.0.9:2";
-        let other = Options::parse(other, &defaults()).map_err(|_| EINVAL)?;
-        let port = self.stand.sessions.port();
-        let mut plan = super::super::plan(port, &options)?;
-        options.answers_from = other.answers_from;
-        let gid = Gid(port.device().gid(1, 0)?);
-        let service = Service::new(gid, 0xffff, self.cache.service_id(), false)?;
-        plan.answers_from
-            .push(AnswersFrom::new(Destination::Ib(service))?, GFP_KERNEL)?;
-        let geometry = Geometry::new(&options, port.device().limits())?;
-        let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
-        let host = |connected: &Connected<'_>| Io::host(connected, &options);
-        let result = super::super::connect(&self.stand.sessions, &session, &options, host);
-        result.map(|()| session.clone()).map_err(|why| {
-            pr_err!("{}\n", format_args!("{why:?}"));
-            self.stand.end(&session);
-            why.errno()
-        })
-    }
-}
-
-/// Writes the data of a command and answers it.
-fn answer(by: &Target, told: &Told) -> Result {
-    let (data, len) = told.data();
-    if let Some((addr, key, room)) = told.room() {
-        let data = data.get(..len.min(room as usize)).unwrap_or(&[]);
-        if !data.is_empty() {
-            by.act(Deed::Write(data, addr, key))?;
-        }
-    }
-    by.act(Deed::Say(&told.rsp()))
-}
-
-fn channels(session: &Session) -> Result<Arc<Channels>> {
-    session.parts().0.ok_or(ENOENT)
-}
-
-/// The one answer channel.
-fn answers(session: &Session) -> Result<Arc<Connection>> {
-    channels(session)?.answers().first().cloned().ok_or(ENOENT)
-}
-
-fn is_open(session: &Session) -> bool {
-    answers(session).is_ok_and(|answers| answers.is_open())
-}
-
-fn unit(session: &Session) -> Result<Unit> {
-    Unit::find(session.host_number().ok_or(ENOENT)?, 0).ok_or(ENXIO)
-}
-
-fn cdb(number: u32) -> [u8; 16] {
-    let mut cdb = [0; 16];
-    put(&mut cdb, 0, [READ]);
-    put(&mut cdb, 2, number.to_be_bytes());
-    cdb
-}
-
-/// Readers of a device.
-struct Readers {
-    unit: Unit,
-    /// Bytes of a read.
-    len: usize,
-    /// Reads of each.
-    count: u32,
-    next: Atomic<u32>,
-    good: Atomic<u32>,
-    wrong: Atomic<u32>,
-    lost: Atomic<u32>,
-    /// Written to after the end.
-    touched: Atomic<u32>,
-    done: Atomic<bool>,
-}
-
-impl Readers {
-    fn new(session: &Session, len: usize, count: u32) -> Result<Arc<Self>> {
-        let zero = || Atomic::new(0);
-        let this = Self {
-            unit: unit(session)?,
-            len,
-            count,
-            next: zero(),
-            good: zero(),
-            wrong: zero(),
-            lost: zero(),
-            touched: zero(),
-            done: Atomic::new(false),
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
-    }
-
-    fn read_once(&self) -> Result {
-        let number = self.next.fetch_add(1, Relaxed);
-        let mut data = KVec::from_elem(0u8, self.len, GFP_KERNEL)?;
-        let result = self.unit.read(cdb(number), &mut data)?;
-        let count = match result {
-            0 if data.starts_with(&pattern(number)) => &self.good,
-            DID_RESET => &self.lost,
-            _ => &self.wrong,
-        };
-        count.fetch_add(1, Relaxed);
-        if result != 0 {
-            // It is ours again.
-            data.fill(0x5a);
-            fsleep(Delta::from_millis(20));
-            if data.iter().any(|&byte| byte != 0x5a) {
-                self.touched.fetch_add(1, Relaxed);
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self) {
-        for _ in 0..self.count {
-            if let Err(e) = self.read_once() {
-                pr_err!("a read fails: {}\n", e.to_errno());
-                self.wrong.fetch_add(1, Relaxed);
-            }
-        }
-        self.done.store(true, Release);
-    }
-
-    /// Good, lost and wrong reads.
-    fn ends(&self) -> (u32, u32, u32) {
-        let read = |count: &Atomic<u32>| count.load(Relaxed);
-        (read(&self.good), read(&self.lost), read(&self.wrong))
-    }
-}
-
-/// Reads with four threads, and checks that all is well.
-fn read_all(session: &Session, len: usize, count: u32) -> Result {
-    let readers = Readers::new(session, len, count)?;
-    let contexts: [Context<Readers>; 4] = [Readers::read; 4];
-    race(&readers, &contexts)?;
-    check_eq!(readers.ends(), (4 * count, 0, 0));
-    Ok(())
-}
 
 fn another_one_answers(soft: &Soft) -> Result {
     Play::act(soft, |play| {

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The target, the cache, and the initiator of a test of answer channels.
+
+use super::super::{
+    defaults,
+    Connected, //
+};
+use super::readers::Readers;
+use crate::{
+    random::random_u32,
+    rdma::{
+        ib_cm::tests::target::{
+            Answer,
+            Asked,
+            Deed,
+            Script,
+            Target, //
+        },
+        tests::soft::Soft, //
+    },
+    scsi::tests::unit::Unit,
+    srp::{
+        channel::Connection,
+        channels::Channels,
+        connect::{
+            AnswersFrom,
+            Destination,
+            Service, //
+        },
+        front::scsi::Io,
+        geometry::Geometry,
+        login,
+        proto::{
+            guid::Gid,
+            options::Options, //
+        },
+        session::Session,
+        tests::{
+            messages::{
+                get,
+                login_rsp,
+                put,
+                CMD, //
+            },
+            stand::Stand, //
+        },
+    },
+    sync::{
+        new_spinlock_irq,
+        race::{
+            self,
+            Context, //
+        },
+        SpinLockIrq, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// Standard INQUIRY data of a processor device.
+pub(super) const INQUIRY_DATA: &[u8; 36] =
+    b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  ANSWERS         0001";
+/// A list of LUN 0.
+pub(super) const LUNS: [u8; 16] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// An operation of nobody, with a number behind it; its data begins with what the number says.
+pub(super) const READ: u8 = 0xc8;
+/// The bytes of [`READ`] that are looked at.
+pub(super) const DATA: usize = 64;
+/// As the midlayer has it.
+pub(super) const DID_RESET: i32 = 8 << 16;
+
+/// A command, as far as it is of interest.
+#[derive(Clone, Copy)]
+pub(super) struct Told(pub(super) [u8; 64]);
+
+impl Told {
+    pub(super) fn new(message: &[u8]) -> Self {
+        Self(get(message, 0))
+    }
+
+    pub(super) fn tag(&self) -> u64 {
+        u64::from_be_bytes(get(&self.0, 8))
+    }
+
+    /// A task, or a probe, which look like one.
+    pub(super) fn is_task(&self) -> bool {
+        self.tag() & 0x8000 != 0
+    }
+
+    /// Address, key and length of what is to be written.
+    pub(super) fn room(&self) -> Option<(u64, u32, u32)> {
+        let at = |at| u32::from_be_bytes(get(&self.0, at));
+        let [formats] = get(&self.0, 5);
+        (formats & 15 == 1).then(|| (u64::from_be_bytes(get(&self.0, 48)), at(56), at(60)))
+    }
+
+    /// The data, what it ends with.
+    pub(super) fn data(&self) -> ([u8; DATA], usize) {
+        let mut data = [0; DATA];
+        let [opcode, flag] = get(&self.0, 32);
+        let from: &[u8] = match (opcode, flag) {
+            (0x12, 0) => INQUIRY_DATA,
+            (0xa0, _) => &LUNS,
+            (READ, _) => return (pattern(u32::from_be_bytes(get(&self.0, 34))), DATA),
+            _ => &[],
+        };
+        for (to, from) in data.iter_mut().zip(from) {
+            *to = *from;
+        }
+        (data, from.len())
+    }
+
+    /// `SRP_RSP` with GOOD status.
+    pub(super) fn rsp(&self) -> [u8; 36] {
+        let mut rsp = [0; 36];
+        put(&mut rsp, 0, [0xc1]);
+        put(&mut rsp, 4, 1u32.to_be_bytes());
+        put(&mut rsp, 8, get::<8>(&self.0, 8));
+        let [opcode] = get(&self.0, 32);
+        if let (Some((_, _, room)), false) = (self.room(), opcode == READ) {
+            let left = room.saturating_sub(self.data().1 as u32);
+            put(&mut rsp, 18, [if left > 0 { 1 << 5 } else { 0 }]);
+            put(&mut rsp, 24, left.to_be_bytes());
+        }
+        rsp
+    }
+}
+
+/// What [`READ`] of a number begins with.
+pub(super) fn pattern(number: u32) -> [u8; DATA] {
+    let mut data = [0; DATA];
+    for (at, byte) in data.iter_mut().enumerate() {
+        *byte = (number.wrapping_mul(0x9e37_79b9) >> (at % 4 * 8)) as u8 ^ at as u8;
+    }
+    data
+}
+
+/// Who gets the commands with data.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(super) enum Way {
+    Cache,
+    Either,
+    Both,
+    Nobody,
+}
+
+/// Commands that wait for somebody.
+pub(super) type Waiting = Pin<KBox<SpinLockIrq<KVec<Told>>>>;
+
+/// The target, and what it has told the others.
+pub(super) struct Engine {
+    pub(super) way: Atomic<u32>,
+    /// For the target itself, the cache, and nobody.
+    pub(super) waiting: [Waiting; 3],
+}
+
+impl Engine {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let list = || -> Result<Waiting> {
+            let list = KVec::with_capacity(64, GFP_KERNEL)?;
+            Ok(KBox::pin_init(new_spinlock_irq!(list), GFP_KERNEL)?)
+        };
+        let this = Self {
+            way: Atomic::new(Way::Cache as u32),
+            waiting: [list()?, list()?, list()?],
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    pub(super) fn send(&self, way: Way) {
+        self.way.store(way as u32, Relaxed);
+    }
+
+    pub(super) fn take(&self, place: usize) -> Option<Told> {
+        self.waiting.get(place)?.lock().pop()
+    }
+
+    pub(super) fn put(&self, place: usize, told: Told) {
+        if let Some(list) = self.waiting.get(place) {
+            // There are never so many.
+            let _ = list.lock().push_within_capacity(told);
+        }
+    }
+}
+
+impl Script for Arc<Engine> {
+    fn asked(&self, _: usize, request: &Asked) -> Answer {
+        Answer::accept(&login_rsp(request))
+    }
+
+    fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
+        let [opcode] = get(message, 0);
+        if usize::from(opcode) != CMD {
+            return 0;
+        }
+        let told = Told::new(message);
+        if told.is_task() || told.room().is_none() {
+            let rsp = told.rsp();
+            put(reply, 0, rsp);
+            return rsp.len();
+        }
+        let [target, cache, nobody] = [0, 1, 2];
+        match self.way.load(Relaxed) {
+            way if way == Way::Cache as u32 => self.put(cache, told),
+            way if way == Way::Either as u32 => self.put(random_u32() as usize % 2, told),
+            way if way == Way::Both as u32 => {
+                self.put(target, told);
+                self.put(cache, told);
+            }
+            _ => self.put(nobody, told),
+        }
+        0
+    }
+}
+
+/// The cache: the credits that it grants.
+pub(super) struct Cache(pub(super) Atomic<u32>);
+
+impl Script for Arc<Cache> {
+    fn asked(&self, _: usize, request: &Asked) -> Answer {
+        let mut rsp = login_rsp(request);
+        put(&mut rsp, 4, self.0.load(Relaxed).to_be_bytes());
+        Answer::accept(&rsp)
+    }
+}
+
+/// Both, an initiator, and what is to happen.
+pub(super) struct Play {
+    pub(super) stand: Stand,
+    pub(super) target: Target,
+    pub(super) cache: Target,
+    pub(super) engine: Arc<Engine>,
+    pub(super) grant: Arc<Cache>,
+    pub(super) reading: Pin<KBox<Mutex<Option<Arc<Readers>>>>>,
+    pub(super) over: Atomic<bool>,
+}
+
+impl Play {
+    pub(super) fn act(soft: &Soft, body: fn(&Play) -> Result) -> Result {
+        let engine = Engine::new()?;
+        let grant = Arc::new(Cache(Atomic::new(0)), GFP_KERNEL)?;
+        let play = Self {
+            stand: Stand::new(soft)?,
+            target: Target::new(&soft.device, engine.clone())?,
+            cache: Target::new(&soft.device, grant.clone())?,
+            engine,
+            grant,
+            reading: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
+            over: Atomic::new(false),
+        };
+        let play = Arc::new(play, GFP_KERNEL)?;
+        let contexts: [Context<Play>; 3] = [Self::target, Self::cache, Self::reader];
+        let others = race::begin(&play, &contexts)?;
+        let result = body(&play);
+        play.over.store(true, Release);
+        others.wait()?;
+        result
+    }
+
+    /// The target, where it answers commands with data.
+    pub(super) fn target(&self) {
+        self.serve(0, &self.target);
+    }
+
+    pub(super) fn cache(&self) {
+        self.serve(1, &self.cache);
+    }
+
+    /// Reads, while the body does something else.
+    pub(super) fn reader(&self) {
+        while !self.over.load(Acquire) {
+            let readers = self.reading.lock().take();
+            match readers {
+                Some(readers) => readers.read(),
+                None => fsleep(Delta::from_millis(1)),
+            }
+        }
+    }
+
+    pub(super) fn serve(&self, place: usize, by: &Target) {
+        while !self.over.load(Acquire) {
+            match self.engine.take(place) {
+                // It may have been lost meanwhile.
+                Some(told) => {
+                    let _ = answer(by, &told);
+                }
+                None => fsleep(Delta::from_micros(20)),
+            }
+        }
+    }
+
+    /// Logs in, with the cache as who answers.
+    pub(super) fn log_in(&self, more: &str) -> Result<Arc<Session>> {
+        let text = self.stand.text(&self.target, more)?;
+        let mut options = Options::parse(text.to_bytes(), &defaults()).map_err(|_| EINVAL)?;
+        // The option is for logins of another kind; it is the number that counts.
+        let other = b"id_ext=1,ioc_guid=2,dest=10.0.0.9:1,answers_from=10.0.0.9:2";
+        let other = Options::parse(other, &defaults()).map_err(|_| EINVAL)?;
+        let port = self.stand.sessions.port();
+        let mut plan = login::plan(port, &options)?;
+        options.answers_from = other.answers_from;
+        let gid = Gid(port.device().gid(1, 0)?);
+        let service = Service::new(gid, 0xffff, self.cache.service_id(), false)?;
+        plan.answers_from
+            .push(AnswersFrom::new(Destination::Ib(service))?, GFP_KERNEL)?;
+        let geometry = Geometry::new(&options, port.device().limits())?;
+        let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
+        let host = |connected: &Connected<'_>| Io::host(connected, &options);
+        let result = login::connect(&self.stand.sessions, &session, &options, host);
+        result.map(|()| session.clone()).map_err(|why| {
+            pr_err!("{}\n", format_args!("{why:?}"));
+            self.stand.end(&session);
+            why.errno()
+        })
+    }
+}
+
+/// Writes the data of a command and answers it.
+pub(super) fn answer(by: &Target, told: &Told) -> Result {
+    let (data, len) = told.data();
+    if let Some((addr, key, room)) = told.room() {
+        let data = data.get(..len.min(room as usize)).unwrap_or(&[]);
+        if !data.is_empty() {
+            by.act(Deed::Write(data, addr, key))?;
+        }
+    }
+    by.act(Deed::Say(&told.rsp()))
+}
+
+pub(super) fn channels(session: &Session) -> Result<Arc<Channels>> {
+    session.parts().0.ok_or(ENOENT)
+}
+
+/// The one answer channel.
+pub(super) fn answers(session: &Session) -> Result<Arc<Connection>> {
+    channels(session)?.answers().first().cloned().ok_or(ENOENT)
+}
+
+pub(super) fn is_open(session: &Session) -> bool {
+    answers(session).is_ok_and(|answers| answers.is_open())
+}
+
+pub(super) fn unit(session: &Session) -> Result<Unit> {
+    Unit::find(session.host_number().ok_or(ENOENT)?, 0).ok_or(ENXIO)
+}
+
+pub(super) fn cdb(number: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    put(&mut cdb, 0, [READ]);
+    put(&mut cdb, 2, number.to_be_bytes());
+    cdb
+}
