@@ -60,9 +60,10 @@ void shim_events_free(struct rdma_event_channel *events)
 	rdma_destroy_event_channel(events);
 }
 
-struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *address, const char *port, int backlog)
+/* An identifier that listens with a backlog of n if the flags say RAI_PASSIVE, else one whose address is looked up for n ms. */
+static struct rdma_cm_id *create(struct rdma_event_channel *events, const char *address, const char *port, int flags, int n)
 {
-	struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP }, *info;
+	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *info;
 	struct rdma_cm_id *id;
 	int error;
 
@@ -72,7 +73,8 @@ struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *ad
 	}
 	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP)) {
 		id = NULL;
-	} else if (rdma_bind_addr(id, info->ai_src_addr) || rdma_listen(id, backlog)) {
+	} else if (flags & RAI_PASSIVE ? rdma_bind_addr(id, info->ai_src_addr) || rdma_listen(id, n) :
+					 rdma_resolve_addr(id, info->ai_src_addr, info->ai_dst_addr, n)) {
 		error = errno;
 		rdma_destroy_id(id);
 		id = NULL;
@@ -84,29 +86,15 @@ struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *ad
 	return id;
 }
 
-/* An identifier whose address is looked up; CM_ADDRESS follows. */
+struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *address, const char *port, int backlog)
+{
+	return create(events, address, port, RAI_PASSIVE, backlog);
+}
+
+/* CM_ADDRESS follows. */
 struct rdma_cm_id *shim_resolve(struct rdma_event_channel *events, const char *address, const char *port, int ms)
 {
-	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *info;
-	struct rdma_cm_id *id;
-	int error;
-
-	if (rdma_getaddrinfo(address, port, &hints, &info)) {
-		errno = EADDRNOTAVAIL;
-		return NULL;
-	}
-	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP)) {
-		id = NULL;
-	} else if (rdma_resolve_addr(id, info->ai_src_addr, info->ai_dst_addr, ms)) {
-		error = errno;
-		rdma_destroy_id(id);
-		id = NULL;
-		errno = error;
-	}
-	error = errno;
-	rdma_freeaddrinfo(info);
-	errno = error;
-	return id;
+	return create(events, address, port, 0, ms);
 }
 
 /* Its route is looked up; CM_ROUTE follows. */

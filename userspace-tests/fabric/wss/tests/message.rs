@@ -52,6 +52,16 @@ proptest! {
     }
 }
 
+/// Writes a byte and those that follow it, so many.
+fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
+    for (byte, value) in bytes[at..][..usize::from(len)]
+        .iter_mut()
+        .zip(first..first + len)
+    {
+        *byte = value;
+    }
+}
+
 /// Byte by byte, as docs/fabric.md has it: the properties would hold for any places.
 #[test]
 fn places_of_bytes() {
@@ -79,23 +89,18 @@ fn places_of_bytes() {
     });
     let mut wanted = vec![0; 128];
     wanted[..4].copy_from_slice(&[6, 3, 1, 1]);
-    let mut run = |at: usize, first: u8, len: u8| {
-        for i in 0..len {
-            wanted[at + usize::from(i)] = first + i;
-        }
-    };
-    run(8, 0x01, 8);
-    run(16, 0x11, 8);
-    run(24, 0x21, 8);
-    run(32, 0x31, 4);
-    run(64, 0x41, 4);
-    run(68, 0x51, 4);
-    run(72, 0x61, 8);
-    run(80, 0x81, 8);
-    run(88, 0x71, 4);
-    run(96, 0x91, 8);
-    run(104, 0xa1, 4);
-    run(108, 0xb1, 4);
+    run(&mut wanted, 8, 0x01, 8);
+    run(&mut wanted, 16, 0x11, 8);
+    run(&mut wanted, 24, 0x21, 8);
+    run(&mut wanted, 32, 0x31, 4);
+    run(&mut wanted, 64, 0x41, 4);
+    run(&mut wanted, 68, 0x51, 4);
+    run(&mut wanted, 72, 0x61, 8);
+    run(&mut wanted, 80, 0x81, 8);
+    run(&mut wanted, 88, 0x71, 4);
+    run(&mut wanted, 96, 0x91, 8);
+    run(&mut wanted, 104, 0xa1, 4);
+    run(&mut wanted, 108, 0xb1, 4);
     wanted[36..40].copy_from_slice(&[0xff, 0xff, 0xff, 0xfe]);
     assert_eq!(exec.build(), wanted);
 
@@ -110,17 +115,12 @@ fn places_of_bytes() {
     });
     let mut wanted = vec![0; 64];
     wanted[..2].copy_from_slice(&[13, 4]);
-    let mut run = |at: usize, first: u8, len: u8| {
-        for i in 0..len {
-            wanted[at + usize::from(i)] = first + i;
-        }
-    };
-    run(4, 0x11, 4);
-    run(8, 0x01, 8);
-    run(24, 0x21, 8);
-    run(32, 0x31, 4);
-    run(36, 0x51, 4);
-    run(40, 0x41, 8);
+    run(&mut wanted, 4, 0x11, 4);
+    run(&mut wanted, 8, 0x01, 8);
+    run(&mut wanted, 24, 0x21, 8);
+    run(&mut wanted, 32, 0x31, 4);
+    run(&mut wanted, 36, 0x51, 4);
+    run(&mut wanted, 40, 0x41, 8);
     assert_eq!(put.build(), wanted);
 
     let fence = Message::Fence {
