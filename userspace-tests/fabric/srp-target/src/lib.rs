@@ -18,6 +18,7 @@ pub mod disk;
 pub mod fabric;
 pub mod hub;
 pub mod options;
+pub mod program;
 pub mod scsi;
 pub mod sense;
 pub mod target;

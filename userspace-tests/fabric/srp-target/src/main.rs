@@ -2,12 +2,13 @@
 
 //! `srp-target`: see `--help`.
 
-use std::{env, io, process::ExitCode, sync::Arc};
+use std::{io, process::ExitCode, sync::Arc};
 
 use srp_target::{
     disk::Disk,
     fabric::Fabric,
     options::{Options, HELP},
+    program,
     scsi::Unit,
     target::{Settings, Target},
 };
@@ -35,23 +36,5 @@ fn run(options: &Options) -> io::Result<()> {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<_> = env::args_os().skip(1).collect();
-    if args.iter().any(|a| a == "--help") {
-        print!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let options = match Options::parse(args) {
-        Ok(options) => options,
-        Err(e) => {
-            eprintln!("srp-target: {e}; see --help");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("srp-target: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    program::main("srp-target", HELP, Options::parse, |options| run(&options))
 }
