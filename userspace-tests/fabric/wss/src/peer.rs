@@ -48,6 +48,34 @@ impl Pulse {
     }
 }
 
+/// A connection to another role, which is made again and again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    /// To be made at this time.
+    Idle(u64),
+    /// It is being made.
+    Connecting,
+    /// The answer to ATTACH is not here.
+    Attaching(Pulse),
+    /// Both sides know each other.
+    Up(Pulse),
+}
+
+impl State {
+    /// Both sides know each other.
+    pub(crate) fn up(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
+    /// When something was heard, once it is made.
+    pub(crate) fn pulse(&mut self) -> Option<&mut Pulse> {
+        match self {
+            Self::Attaching(pulse) | Self::Up(pulse) => Some(pulse),
+            _ => None,
+        }
+    }
+}
+
 /// Why a connection is ended that somebody misuses.
 pub(crate) fn misused(peer: Peer, what: &Result<Message, Broken>) -> String {
     match what {

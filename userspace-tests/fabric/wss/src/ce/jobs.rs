@@ -388,7 +388,7 @@ impl Engine {
                 self.cache.unpin(part.line);
             }
         }
-        if !self.se.up() || self.se.peer != job.link {
+        if !self.se.state.up() || self.se.peer != job.link {
             return;
         }
         let id = job.exec.id;

@@ -16,7 +16,7 @@ impl Engine {
         for to in self.all() {
             let link = self.link(to);
             let peer = link.peer;
-            let Some(pulse) = link.pulse() else {
+            let Some(pulse) = link.state.pulse() else {
                 continue;
             };
             if pulse.silent(now) {
@@ -81,7 +81,7 @@ impl Engine {
     pub(super) fn lost(&mut self, to: To) {
         let next = self.now + RETRY;
         let link = self.link(to);
-        let was_up = link.up();
+        let was_up = link.state.up();
         let peer = link.peer;
         link.state = State::Idle(next);
         match to {
@@ -177,7 +177,7 @@ impl Engine {
         let Some(link) = self
             .stores
             .iter()
-            .find(|l| l.up() && l.number == Some(number))
+            .find(|l| l.state.up() && l.number == Some(number))
         else {
             return;
         };
@@ -213,10 +213,10 @@ impl Engine {
         };
         let now = self.now;
         let link = self.link(to);
-        if let Some(pulse) = link.pulse() {
+        if let Some(pulse) = link.state.pulse() {
             pulse.heard(now);
         }
-        let (up, attaching) = (link.up(), matches!(link.state, State::Attaching(_)));
+        let (up, attaching) = (link.state.up(), matches!(link.state, State::Attaching(_)));
         let message = Message::parse(bytes);
         match (to, &message) {
             (_, Ok(Message::Alive)) => {}

@@ -18,7 +18,7 @@ use crate::{
     cache::{Cache, Key},
     message::{Exec, Message, Status, Transfer},
     order::Order,
-    peer::{Peer, Pulse},
+    peer::{Peer, State},
 };
 
 /// A connection that could not be made is tried again after so many milliseconds.
@@ -136,16 +136,6 @@ pub enum Action {
     Say(String),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// To be made at this time.
-    Idle(u64),
-    Connecting,
-    /// The answer to ATTACH is not here.
-    Attaching(Pulse),
-    Up(Pulse),
-}
-
 /// A connection that is made again and again.
 struct Link {
     peer: Peer,
@@ -171,17 +161,6 @@ impl Link {
 
     fn open(&self, peer: Peer) -> bool {
         self.peer == peer && !matches!(self.state, State::Idle(_))
-    }
-
-    fn up(&self) -> bool {
-        matches!(self.state, State::Up(_))
-    }
-
-    fn pulse(&mut self) -> Option<&mut Pulse> {
-        match &mut self.state {
-            State::Attaching(pulse) | State::Up(pulse) => Some(pulse),
-            _ => None,
-        }
     }
 }
 
@@ -303,7 +282,7 @@ impl Engine {
 
     /// True if the SE and all RS know it.
     pub fn attached(&self) -> bool {
-        self.se.up() && self.stores.iter().all(Link::up)
+        self.se.state.up() && self.stores.iter().all(|l| l.state.up())
     }
 
     /// The epoch that the SE has given, 0 for none.
@@ -325,7 +304,7 @@ impl Engine {
     }
 
     fn tell_se(&mut self, message: Message) {
-        if self.se.up() {
+        if self.se.state.up() {
             self.send(self.se.peer, message);
         }
     }

@@ -45,7 +45,7 @@ impl<B: Buffer> Engine<B> {
             self.end_session(&initiator, &format!("CE {number} was lost"));
         }
         for n in 0..self.stores.len() {
-            if self.stores[n].up() {
+            if self.stores[n].state.up() {
                 let peer = self.stores[n].peer;
                 self.send(
                     peer,

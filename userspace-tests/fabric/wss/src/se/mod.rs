@@ -17,7 +17,7 @@ use srp_target::target::{self, Buffer, ChannelId, Done, Out, Remote, Target, Tas
 use crate::{
     map::Map,
     message::{Message, Status},
-    peer::{Peer, Pulse},
+    peer::{Peer, Pulse, State},
 };
 
 /// A connection that could not be made is tried again after so many milliseconds.
@@ -76,33 +76,12 @@ pub enum Action<B> {
     End(String),
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Idle(u64),
-    Connecting,
-    Attaching(Pulse),
-    Up(Pulse),
-}
-
 struct Store {
     peer: Peer,
     state: State,
     number: Option<u32>,
     /// It takes nothing that was before this SE.
     fenced: bool,
-}
-
-impl Store {
-    fn up(&self) -> bool {
-        matches!(self.state, State::Up(_))
-    }
-
-    fn pulse(&mut self) -> Option<&mut Pulse> {
-        match &mut self.state {
-            State::Attaching(pulse) | State::Up(pulse) => Some(pulse),
-            _ => None,
-        }
-    }
 }
 
 /// A CE that has ever been here.

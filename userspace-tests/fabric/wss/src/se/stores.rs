@@ -45,7 +45,7 @@ impl<B: Buffer> Engine<B> {
                     peer: next,
                     store: n,
                 });
-            } else if let Some(pulse) = store.pulse() {
+            } else if let Some(pulse) = store.state.pulse() {
                 if pulse.silent(now) {
                     silent.push(peer);
                 } else if pulse.due(now) {
@@ -110,7 +110,7 @@ impl<B: Buffer> Engine<B> {
     /// A connection is no more, or could not be made.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(n) = self.store(peer) {
-            if self.stores[n].up() {
+            if self.stores[n].state.up() {
                 self.say(format!("RS {:?} is lost", self.stores[n].number));
             }
             self.stores[n].state = State::Idle(self.now + RETRY);
@@ -129,7 +129,7 @@ impl<B: Buffer> Engine<B> {
         let now = self.now;
         let message = Message::parse(bytes);
         if let Some(n) = self.store(peer) {
-            if let Some(pulse) = self.stores[n].pulse() {
+            if let Some(pulse) = self.stores[n].state.pulse() {
                 pulse.heard(now);
             }
             return self.store_message(n, peer, message);
@@ -172,7 +172,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn store_message(&mut self, n: usize, peer: Peer, message: Result<Message, Broken>) {
-        let up = self.stores[n].up();
+        let up = self.stores[n].state.up();
         match message {
             Ok(Message::Alive) => {}
             Ok(Message::Attached {
@@ -272,7 +272,7 @@ impl<B: Buffer> Engine<B> {
         let found = self
             .stores
             .iter()
-            .find(|s| s.up() && s.number == Some(number));
+            .find(|s| s.state.up() && s.number == Some(number));
         let Some(peer) = found.map(|s| s.peer) else {
             return;
         };
