@@ -13,18 +13,7 @@ enter ,ch_count=1
 block write
 
 # Both break the protocol: the session begins anew, and the command is done once.
-for action in twice astray; do
-	mark
-	listen
-	tell on 28 $action
-	block read
-	logged 'connection lost: protocol violation: tag 0x[0-9a-f]* is not outstanding'
-	within 10 "running after an answer $action" running
-	block read
-	told ended lost="protocol violation"
-	no_reports
-	sleep 1.5
-done
+for action in twice astray; do violated $action; done
 counters=/sys/class/scsi_host/$host/statistics
 is "violations" $counters/violations 2
 is "losses" $counters/connections_lost 2

@@ -63,6 +63,21 @@ verified() {
 	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
+# violated ACTION [CONDITION]...: a response that breaks the protocol: the session begins anew, what `within` is told holds,
+# and the command is done once.
+violated() {
+	mark
+	listen
+	tell on 28 $1
+	block read
+	logged 'connection lost: protocol violation: tag 0x[0-9a-f]* is not outstanding'
+	within 10 "running after an answer $1" running
+	[ $# = 1 ] || within "${@:2}"
+	block read
+	told ended lost="protocol violation"
+	no_reports
+	sleep 1.5
+}
 # block write|read: 4 KiB, another text each time; what was read is what was written last.
 block() {
 	if [ $1 = write ]; then
