@@ -200,6 +200,12 @@ impl Geometry {
         } else {
             0
         };
+        // Its command could end long before the SEND, which the target acknowledges and not who answers: only an
+        // invalidation behind the SEND keeps the send queue from filling up.
+        let static_read = match answers {
+            0 => static_read(parameters.static_read, regions, sizes.depth),
+            _ => 0,
+        };
         let (descriptors, longest) = (options.cmd_sg_entries, options.max_it_iu_size);
         Ok(Self {
             sizes,
@@ -214,7 +220,7 @@ impl Geometry {
             message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),
             descriptors,
             immediate,
-            static_read: static_read(parameters.static_read, regions, sizes.depth),
+            static_read,
             max_sectors,
             sg_tablesize: sg_tablesize.min(SG_TABLESIZE_MAX as u32),
             cmd_per_lun: options.cmd_per_lun,

@@ -122,8 +122,8 @@ fn answer_channels() {
         (g.answers, g.all_channels(), g.answer_receives()),
         (2, 4, 4 * 62 + 9)
     );
-    // Who answers does not get immediate data.
-    assert_eq!((g.immediate, g.it_iu_len), (0, 260));
+    // Who answers does not get immediate data, nor memory that stays registered.
+    assert_eq!((g.immediate, g.static_read, g.it_iu_len), (0, 0, 260));
     assert_eq!(fine("", PARAMETERS, DEVICE).answers, 0);
 
     let polled = Parameters {
