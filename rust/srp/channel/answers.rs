@@ -79,6 +79,13 @@ impl Connection {
                 let tag = Tag::from_wire(rsp.tag);
                 let channel = answers.channels.get(usize::from(tag.channel()));
                 match (tag.kind(), channel) {
+                    // What is outstanding ends with the connection, and credits begin anew.
+                    (Kind::Command(_), Some(channel)) if !channel.is_open() => {
+                        match self.is_lost() {
+                            true => Ok(()),
+                            false => Err(Violation::Tag(rsp.tag)),
+                        }
+                    }
                     (Kind::Command(index), Some(channel)) => {
                         // First, as whoever finds the slot free may want it.
                         channel.give_credits(rsp.req_lim_delta)?;
