@@ -287,6 +287,22 @@ impl<H: Handler> Qp<H> {
         )
     }
 
+    /// Makes the regions anew whose keys the peer may have from the last connection; to be called before any queue pair
+    /// of the domain is connected again, as a key is good on each. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is connected or a region is still mapped, otherwise what the device driver says.
+    pub fn renew_regions(&self) -> Result {
+        let connected = self.connected.lock();
+        if connected.is_some() {
+            return Err(EBUSY);
+        }
+        self.reach.regions.bind()?;
+        self.reach.regions.unbind();
+        Ok(())
+    }
+
     /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
     ///
     /// Regions that the last connection left in an unknown state are made anew. May sleep.

@@ -228,6 +228,11 @@ impl<'a> Login<'a> {
     /// If the first channel fails, or the session ends. Some may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
         let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
+        for connection in channels.iter() {
+            connection
+                .renew_regions()
+                .map_err(|e| LoginFailure::Step("memory regions", e))?;
+        }
         let leader = self.lead(Some(first))?;
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }

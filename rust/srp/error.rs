@@ -35,6 +35,8 @@ pub enum Lost {
     Cm(EventKind),
     /// The target sent what it must not send.
     Violation(Violation),
+    /// So did who answers in its place.
+    Answers(Violation),
     /// The target logged us out, for this reason.
     TLogout(u32, &'static str),
     /// A request could not be posted.
@@ -95,7 +97,9 @@ impl fmt::Display for Lost {
             Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event: {event}"),
             Self::Qp(QpFailure::Post(e)) => write!(f, "posting receives failed: {}", e.to_errno()),
             Self::Cm(event) => write!(f, "connection event {event:?}"),
-            Self::Violation(violation) => write!(f, "protocol violation: {violation}"),
+            Self::Violation(violation) | Self::Answers(violation) => {
+                write!(f, "protocol violation: {violation}")
+            }
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
             Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),

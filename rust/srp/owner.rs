@@ -16,7 +16,7 @@ pub trait Owner: Send + Sync {
     fn strike(&self, why: &Lost);
 
     /// The answer channel with this number is of no more use, and so is, as is said next, the session's connection.
-    fn answers_lost(&self, number: usize);
+    fn answers_lost(&self, number: usize, why: &Lost);
 
     /// A command was refused for want of a credit.
     fn credit_missing(self: ArcBorrow<'_, Self>);

@@ -237,7 +237,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The queue pair is in error and drained; nothing will reach the regions any more.
+    /// The queue pair is in error and drained; nothing will reach the regions by it any more.
     pub(in crate::rdma) fn set_dead(&self) {
         self.dead.store(true, Release);
     }

@@ -34,16 +34,21 @@ impl Witness {
 
 impl Owner for Witness {
     fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
-        self.owner.answers_lost(self.number);
+        // The target has done nothing wrong, and is asked again.
+        let why = match why {
+            Lost::Violation(violation) => Lost::Answers(violation),
+            why => why,
+        };
+        self.owner.answers_lost(self.number, &why);
         self.owner.as_arc_borrow().fail(why);
     }
 
     fn strike(&self, why: &Lost) {
-        self.owner.strike(why);
+        self.owner.answers_lost(self.number, why);
     }
 
-    fn answers_lost(&self, number: usize) {
-        self.owner.answers_lost(number);
+    fn answers_lost(&self, number: usize, why: &Lost) {
+        self.owner.answers_lost(number, why);
     }
 
     fn credit_missing(self: ArcBorrow<'_, Self>) {

@@ -6,6 +6,7 @@ use super::Session;
 use crate::{
     srp::{
         connect::Purpose,
+        error::Lost,
         ktime::{
             ktime_get,
             AtomicKtime,
@@ -91,7 +92,7 @@ impl Session {
 
     /// An answer channel, the one with this number, is lost, and the session with it if it is not lost already. One that
     /// is lost again and again shall leave the session in peace for longer and longer.
-    pub(super) fn count_flap(&self, number: usize) {
+    pub(super) fn count_flap(&self, number: usize, why: &Lost) {
         if self.is_lost() || self.is_ending() {
             return;
         }
@@ -103,8 +104,9 @@ impl Session {
             session_log_ratelimited!(
                 Warning,
                 self,
-                "the answer channel to {} is lost",
-                fmt!("{}", from.destination)
+                "the answer channel to {} is lost: {}",
+                fmt!("{}", from.destination),
+                format_args!("{why}")
             );
         }
     }

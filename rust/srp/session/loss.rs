@@ -113,7 +113,7 @@ impl Session {
 
     fn say_lost(&self, why: &Lost) {
         self.statistics.connections_lost.increment();
-        if matches!(why, Lost::Violation(_)) {
+        if matches!(why, Lost::Violation(_) | Lost::Answers(_)) {
             self.statistics.violations.increment();
         }
         let trouble = Trouble::Lost(*why);

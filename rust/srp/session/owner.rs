@@ -21,8 +21,8 @@ impl Owner for Session {
         self.count_strike(why);
     }
 
-    fn answers_lost(&self, number: usize) {
-        self.count_flap(number);
+    fn answers_lost(&self, number: usize, why: &Lost) {
+        self.count_flap(number, why);
     }
 
     fn credit_missing(self: ArcBorrow<'_, Self>) {
