@@ -237,18 +237,20 @@ impl<'a> Login<'a> {
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
-    /// Connects the channels that a session lacks, as far as that succeeds. Sleeps.
+    /// Connects the channels that a session lacks, those that answer too if so said, as far as that succeeds. Sleeps.
     ///
     /// # Errors
     ///
     /// If the session ends or has lost its connection.
-    pub fn more(&self, channels: &Channels) -> Result<(), LoginFailure> {
+    pub fn more(&self, channels: &Channels, answers: bool) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
         let result = self.follow("channels", missing, None);
         if let Err(why @ (LoginFailure::Signal | LoginFailure::Removed)) = result {
             return Err(why);
         }
-        self.answering(channels)?;
+        if answers {
+            self.answering(channels)?;
+        }
         result.map(|_| ())
     }
 

@@ -96,7 +96,7 @@ deadline() {
 	echo w >/proc/sysrq-trigger
 	clock
 	without_cpu $test_begun $now
-	context
+	context >&$console
 	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
 	say "FAILED: deadline ($(ms $stolen) without CPU)"
 	exit 1

@@ -541,7 +541,7 @@ static void told(char *line)
 	line[strcspn(line, "\n")] = 0;
 	if (!strncmp(line, "on ", 3) && n >= 2) {
 		check(add_rule(a, b, rest), line);
-	} else if (!strncmp(line, "answer", 6)) {
+	} else if (!strcmp(line, "answer")) {
 		for (int i = 0; i < n_held; i++)
 			respond(answering(held[i].channel, held[i].iu), get(held[i].iu + 8, 8), GOOD, 0, 0);
 		n_held = 0;

@@ -21,7 +21,7 @@ use kernel::sync::atomic::{
 const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
 /// Counters of a channel. What each command changes, both when it is sent and when it ends, has a cache line of
-/// its own, because of the rest of the channel a command changes nothing.
+/// its own, because of the rest of the channel a command changes nothing, unless it is answered elsewhere.
 #[repr(C, align(64))]
 pub struct Counts {
     /// What may be sent; see [`credit`].

@@ -78,9 +78,10 @@ impl Session {
         };
         if channels.missing() > 0 {
             self.fill.tries.store(0, Relaxed);
-            let delay = match channels.answers().iter().all(|c| c.is_open()) {
-                true => fill_delay_ms(0),
-                false => match self.flaps() {
+            let delay = match channels.iter().all(|c| c.is_open()) {
+                // The target has just refused it.
+                false => fill_delay_ms(0),
+                true => match self.flaps() {
                     // Nobody has asked for them.
                     0 if again => 0,
                     flaps => fill_delay_ms(flaps),
@@ -111,6 +112,12 @@ impl Session {
         }
     }
 
+    /// The pause after the last loss with an answer channel is not over.
+    fn is_flapping(&self) -> bool {
+        let flaps = self.flaps();
+        flaps > 0 && ktime_get().ms_since(self.fill.flapped.load()) < fill_delay_ms(flaps)
+    }
+
     fn flaps(&self) -> u32 {
         match ktime_get().ms_since(self.fill.flapped.load()) {
             0..FORGET_FLAPS_MS => self.fill.flaps.load(Relaxed),
@@ -135,7 +142,7 @@ impl Session {
         }
         let result = self
             .log_in(Purpose::More, LOGIN_TIMEOUT_MS)
-            .and_then(|login| login.more(&channels));
+            .and_then(|login| login.more(&channels, !self.is_flapping()));
         if self.is_lost() {
             return;
         }

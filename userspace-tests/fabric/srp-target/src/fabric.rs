@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 use verbs::{Buffer, Op};
 
 use crate::{
-    hub::{pieces, Event, Hub, LinkId, LEAVING},
+    hub::{pieces, Event, Hub, LinkId, EVENTS, LEAVING},
     proto::cmd::DirectBuf,
     target::{Action, ChannelId, Done, Target, TaskId, Work},
     workers::{execute, Job, Workers},
@@ -166,11 +166,11 @@ fn fetch<T>(
     }
 }
 
-/// A target that listens.
+/// A target that listens. In the order in which it goes: writes end before anybody else can listen here.
 pub struct Fabric {
+    workers: Commands,
     hub: Hub<Token>,
     target: Target<Buffer>,
-    workers: Commands,
 }
 
 impl Fabric {
@@ -186,25 +186,30 @@ impl Fabric {
     /// Works until `stop` can be read, and then until all sessions have ended, but 5 s at most.
     pub fn run(&mut self, stop: &impl AsRawFd) -> io::Result<()> {
         let mut end = None;
+        let mut more = false;
         loop {
             let mut fds = vec![stop.as_raw_fd(), self.workers.fd()];
             fds.extend(self.hub.fds());
             // Once it is told to stop, the descriptor stays readable.
             let watched = if end.is_some() { 1.. } else { 0.. };
-            let timeout = if self.hub.leaving() || end.is_some() {
-                100
-            } else {
-                -1
+            let timeout = match () {
+                () if more => 0,
+                () if self.hub.leaving() || end.is_some() => 100,
+                () => -1,
             };
             let ready = verbs::os::wait(&fds[watched], timeout)?;
             if end.is_none() && ready.first() == Some(&true) {
                 end = Some(Instant::now() + 5 * LEAVING);
                 self.target.shutdown();
             }
-            while let Some(event) = self.hub.poll()? {
+            let mut turn = EVENTS;
+            while turn > 0 {
+                let Some(event) = self.hub.poll()? else { break };
+                turn -= 1;
                 self.event(event);
                 self.act();
             }
+            more = turn == 0;
             for (task, done) in self.workers.done() {
                 self.target.executed(task, done);
                 self.act();

@@ -21,6 +21,8 @@ use crate::proto::cmd::DirectBuf;
 
 /// A connection that is to end has so long for it.
 pub const LEAVING: Duration = Duration::from_secs(1);
+/// After so many events whoever calls looks at the clock, its threads and its signals.
+pub const EVENTS: u32 = 64;
 /// Most memory for messages and data of one device, in bytes.
 const MEMORY: usize = 512 << 20;
 
@@ -202,7 +204,7 @@ impl<T> Hub<T> {
         self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
     }
 
-    /// What has happened next. To be called until it is `None`.
+    /// What has happened next. To be called until it is `None`, but [`EVENTS`] times at most before all else has its turn.
     pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
         loop {
             match self.happened.pop_front() {

@@ -151,7 +151,8 @@ impl Connection {
         buffers: Vec<Buffer>,
         data: &[u8],
     ) -> io::Result<Self> {
-        let depth = incoming.depth.min(16);
+        // Who serves no reads gets one, and refuses it: a device may wait for ever with none.
+        let depth = incoming.depth.clamp(1, 16);
         let this = Self::new(incoming.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: The identifier is ours, and the data has this length.

@@ -160,9 +160,12 @@ impl Buffer {
 
     /// The address of a part of it, for a work request.
     pub(crate) fn part(&mut self, at: usize, len: usize) -> io::Result<*mut c_void> {
-        let part = self.get_mut(at..).and_then(|rest| rest.get_mut(..len));
-        let part = part.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(part.as_mut_ptr().cast())
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: It is inside of the buffer. It is not borrowed: other parts may be posted already.
+        Ok(unsafe { self.start().add(at) }.cast())
     }
 }
 

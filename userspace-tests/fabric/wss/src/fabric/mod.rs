@@ -16,7 +16,7 @@ use std::{
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, Hub, LinkId, LEAVING},
+    hub::{Event, Hub, LinkId, EVENTS, LEAVING},
 };
 
 use crate::{
@@ -54,11 +54,17 @@ trait Role {
     }
 }
 
-/// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most.
-fn run<R: Role>(mut role: R, mut hub: Hub<R::Token>, stop: &impl AsRawFd) -> io::Result<R> {
+/// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
+/// writes of its threads: as long as there is the hub, nobody else can listen here.
+fn run<R: Role>(
+    mut hub: Hub<R::Token>,
+    mut role: R,
+    stop: &impl AsRawFd,
+) -> io::Result<(R, Hub<R::Token>)> {
     let begin = Instant::now();
     let mut end = None;
     let mut last = None;
+    let mut more = false;
     loop {
         let now = begin.elapsed().as_millis() as u64;
         if last.is_none_or(|last| now >= last + SILENCE / 12) {
@@ -72,15 +78,19 @@ fn run<R: Role>(mut role: R, mut hub: Hub<R::Token>, stop: &impl AsRawFd) -> io:
         if end.is_none() {
             fds.push(stop.as_raw_fd());
         }
-        let ready = verbs::os::wait(&fds, 100)?;
+        let ready = verbs::os::wait(&fds, if more { 0 } else { 100 })?;
         if end.is_none() && ready.last() == Some(&true) {
             end = Some(Instant::now() + 5 * LEAVING);
             role.shutdown();
         }
-        while let Some(event) = hub.poll()? {
+        let mut turn = EVENTS;
+        while turn > 0 {
+            let Some(event) = hub.poll()? else { break };
+            turn -= 1;
             role.event(&mut hub, event);
             role.act(&mut hub);
         }
+        more = turn == 0;
         role.work(&mut hub);
         for id in hub.late() {
             role.event(&mut hub, Event::Ended { id, why: None });
@@ -90,7 +100,7 @@ fn run<R: Role>(mut role: R, mut hub: Hub<R::Token>, stop: &impl AsRawFd) -> io:
             return Err(io::Error::other(why));
         }
         if end.is_some_and(|end| role.idle() || Instant::now() > end) {
-            return Ok(role);
+            return Ok((role, hub));
         }
     }
 }
@@ -172,7 +182,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
             let (role, hub) = rs::role(number, disks?, listen, threads)?;
             println!("listens at {listen}");
-            run(role, hub, &stop)?;
+            run(hub, role, &stop)?;
         }
         Options::Se { .. } => {
             // No SE of this system has begun later: its clock, in units that no number of fences in that time exceeds.
@@ -182,12 +192,13 @@ pub fn serve(options: Options) -> io::Result<()> {
             let epoch = (since.as_millis() as u64) << 20;
             let (role, hub) = se::role(options, epoch)?;
             println!("listens at {listen}");
-            run(role, hub, &stop)?;
+            run(hub, role, &stop)?;
         }
         Options::Ce { .. } => {
             let (role, hub) = ce::role(options)?;
             println!("listens at {listen}");
-            let [hits, misses] = run(role, hub, &stop)?.hits();
+            let done = run(hub, role, &stop)?;
+            let [hits, misses] = done.0.hits();
             println!("{hits} reads found all of their lines, {misses} did not");
         }
     }

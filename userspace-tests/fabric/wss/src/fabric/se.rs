@@ -19,7 +19,7 @@ use crate::{
     se::{Action, Engine, Settings, OUTGOING},
 };
 
-/// Most bytes of a command: what a CE of the smallest arena can have, and four extents always hold.
+/// Most bytes of a command: what a CE of the smallest arena can have, and four extents hold unless objects are small.
 const MAX_TRANSFER: u64 = 1 << 20;
 
 pub(super) struct Se {

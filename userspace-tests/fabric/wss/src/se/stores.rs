@@ -304,6 +304,10 @@ impl<B: Buffer> Engine<B> {
             return;
         }
         let numbers: BTreeSet<_> = self.stores.iter().filter_map(|s| s.number).collect();
+        if numbers.len() != self.stores.len() {
+            let why = format!("two RS have one number: {numbers:?}");
+            return self.actions.push(Action::End(why));
+        }
         let all = self.settings.units.iter().flatten();
         let strange = all.clone().find(|o| !numbers.contains(&o.0));
         if let Some((store, _)) = strange {
