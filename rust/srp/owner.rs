@@ -15,8 +15,9 @@ pub trait Owner: Send + Sync {
     /// The target has broken the protocol on a connection that is not the session's yet.
     fn strike(&self, why: &Lost);
 
-    /// The answer channel with this number is of no more use, and so is, as is said next, the session's connection.
-    fn answers_lost(&self, number: usize, why: &Lost);
+    /// The answer channel with this number is of no more use, for this reason; without one the session's connection is
+    /// of no more use either, as is said next.
+    fn answers_lost(&self, number: usize, why: Option<&Lost>);
 
     /// A command was refused for want of a credit.
     fn credit_missing(self: ArcBorrow<'_, Self>);

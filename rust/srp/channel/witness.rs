@@ -39,15 +39,15 @@ impl Owner for Witness {
             Lost::Violation(violation) => Lost::Answers(violation),
             why => why,
         };
-        self.owner.answers_lost(self.number, &why);
+        self.owner.answers_lost(self.number, None);
         self.owner.as_arc_borrow().fail(why);
     }
 
     fn strike(&self, why: &Lost) {
-        self.owner.answers_lost(self.number, why);
+        self.owner.answers_lost(self.number, Some(why));
     }
 
-    fn answers_lost(&self, number: usize, why: &Lost) {
+    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
         self.owner.answers_lost(number, why);
     }
 

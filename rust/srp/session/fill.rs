@@ -91,9 +91,9 @@ impl Session {
         }
     }
 
-    /// An answer channel, the one with this number, is lost, and the session with it if it is not lost already. One that
+    /// An answer channel, the one with this number, is lost, and the session with it if there is no reason. One that
     /// is lost again and again shall leave the session in peace for longer and longer.
-    pub(super) fn count_flap(&self, number: usize, why: &Lost) {
+    pub(super) fn count_flap(&self, number: usize, why: Option<&Lost>) {
         if self.is_lost() || self.is_ending() {
             return;
         }
@@ -101,14 +101,24 @@ impl Session {
             .flaps
             .store(self.flaps().saturating_add(1), Relaxed);
         self.fill.flapped.store(ktime_get());
-        if let Some(from) = self.nexus.plan.answers_from.get(number) {
-            session_log_ratelimited!(
+        let Some(from) = self.nexus.plan.answers_from.get(number) else {
+            return;
+        };
+        let from = &from.destination;
+        match why {
+            None => session_log_ratelimited!(
                 Warning,
                 self,
-                "the answer channel to {} is lost: {}",
-                fmt!("{}", from.destination),
+                "the answer channel to {} is lost",
+                fmt!("{from}")
+            ),
+            Some(why) => session_log_ratelimited!(
+                Warning,
+                self,
+                "no answer channel to {}: {}",
+                fmt!("{from}"),
                 format_args!("{why}")
-            );
+            ),
         }
     }
 

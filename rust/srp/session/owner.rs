@@ -21,7 +21,7 @@ impl Owner for Session {
         self.count_strike(why);
     }
 
-    fn answers_lost(&self, number: usize, why: &Lost) {
+    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
         self.count_flap(number, why);
     }
 
