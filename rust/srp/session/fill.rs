@@ -12,10 +12,7 @@ use crate::{
             AtomicKtime,
             Ktime, //
         },
-        log::{
-            session_log,
-            session_log_ratelimited, //
-        },
+        log::session_log,
         logic::session::{
             fill_delay_ms,
             FORGET_FLAPS_MS,
@@ -105,14 +102,15 @@ impl Session {
             return;
         };
         let from = &from.destination;
+        // The pauses are the limit of these lines.
         match why {
-            None => session_log_ratelimited!(
+            None => session_log!(
                 Warning,
                 self,
                 "the answer channel to {} is lost",
                 fmt!("{from}")
             ),
-            Some(why) => session_log_ratelimited!(
+            Some(why) => session_log!(
                 Warning,
                 self,
                 "no answer channel to {}: {}",
