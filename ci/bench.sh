@@ -5,6 +5,7 @@
 # of those that are over their bounds in it; no plots;
 # MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
+# MODE=scale, make bench-scale: how both grow with sessions, LUNs, targets and channels; ROUNDS=n (3), ONLY=curve,...
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table,
 # wall.json, and plots where mmdebstrap is there. Neither srp_daemon nor multipathd may run.
@@ -131,6 +132,28 @@ peers() {
 	plot+=(peers)
 }
 
+scale() {
+	local cpus curve wanted=$only names=() about=()
+	# The curves by the CPUs that they need.
+	local -A curves=([1]="sessions luns targets" [16]=channels)
+	prepare
+	ROUNDS=${ROUNDS:-3}
+	for cpus in 1 16; do
+		only=
+		for curve in ${curves[$cpus]}; do
+			[[ -n $wanted && ,$wanted, != *,$curve,* ]] || only+=${only:+,}$curve
+		done
+		[ -n "$only" ] || continue
+		guest scale-$cpus $cpus scale --memory 8192 --file "$bench/scale.py"
+		names+=("/log/bench-scale-$cpus")
+	done
+	[ ${#names[@]} != 0 ] || die "ONLY has no curve: ${curves[*]}"
+	about
+	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
+		python3 /bench/growth.py "${about[@]}" --out /out/scale.json "${names[@]}" || status=$?
+	plot+=(scale)
+}
+
 wall() {
 	local device=${DEVICE-} modules c ours=$top/build/native/rust/ib_srp.ko
 	modules=/lib/modules/$(uname -r)
@@ -155,8 +178,8 @@ wall() {
 }
 
 case ${MODE:-icount} in
-icount|wall|peers) ;;
-*) die "MODE is icount, wall or peers" ;;
+icount|wall|peers|scale) ;;
+*) die "MODE is icount, wall, peers or scale" ;;
 esac
 status=0 plot=(plot.py /out)
 "${MODE:-icount}"

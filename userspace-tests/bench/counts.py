@@ -4,8 +4,11 @@
 import array
 import base64
 import bisect
+import json
+import os
 import re
 import struct
+import sys
 import zlib
 
 # The first that fits, on `function module`.
@@ -101,3 +104,36 @@ def records(path):
             triples = array.array("Q")
             triples.frombytes(f.read(24 * n))
             yield triples
+
+
+def lines(path):
+    with open(path, "rb") as f:
+        for line in f:
+            if line.startswith(b"\0"):
+                return
+            yield json.loads(line)
+
+
+def figures(name, machine):
+    """What NAME.disk says, in order: the kind of a line, its fields, and the profile of what was between the marks that it
+    names, from NAME.counts where there is one. `machine` gets what the guest says of itself. A file that is not
+    complete ends the program."""
+    profiles = records(f"{name}.counts") if os.path.exists(f"{name}.counts") else None
+    others, names, sequence = [], None, -1
+    for line in lines(f"{name}.disk"):
+        kind = line.pop("kind")
+        if kind == "machine":
+            machine.update(line)
+        elif kind == "symbols" and not line["ib_srp"]:
+            others = symbols(line["text"])
+        elif kind == "symbols":
+            names = Names(others, symbols(line["text"]))
+        elif kind == "end":
+            return
+        else:
+            triples = None
+            while profiles and line.get("seq") is not None and sequence < line["seq"]:
+                triples = next(profiles)
+                sequence += 1
+            yield kind, line, Profile(triples, names) if triples is not None else None
+    sys.exit(f"{name}.disk is not complete")

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers [SHARE]: the target of the bench, and the drivers'
-# turns at it; for peers.py also the targets of the other initiators, which export the same disk. What
-# comes out is on the second disk.
+# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers|scale [SHARE]: the target of the bench, and the drivers'
+# turns at it; for peers.py also the targets of the other initiators, which export the same disk; for scale.py, whose
+# curves stand for the workloads, eight targets of one LUN. What comes out is on the second disk.
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
@@ -13,11 +13,14 @@ udevadm control --exit
 # measured, and it is the same in each run.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin 100000
-fabric 1
-target 0
+targets=1 luns=16
+[ $program != scale ] || targets=8 luns=1
+fabric $targets
 back_null disk0 256
-lun 0 0 disk0
-luns=16
+for ((i = 0; i < targets; i++)); do
+	target $i
+	lun $i 0 disk0
+done
 if [ $program = peers ]; then
 	luns=1
 	. /srp/peers.sh

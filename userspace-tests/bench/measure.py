@@ -60,12 +60,12 @@ def write(path, text):
         f.write(text)
 
 
-def wait(what, condition, seconds=60):
+def wait(what, condition, seconds=60, each=0.05):
     end = time.monotonic() + seconds
     while not (got := condition()):
         if time.monotonic() > end:
             sys.exit(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
+        time.sleep(each)
     return got
 
 
@@ -137,6 +137,13 @@ class Bench:
                 if line[17] in "tTwW" and line.endswith("[ib_srp]\n") == ours:
                     lines.append(line)
         self.put("symbols", ib_srp=ours, text=base64.b64encode(zlib.compress("".join(lines).encode(), 1)).decode())
+
+    def note_symbols(self):
+        # Of the others once, when all modules are there.
+        if not self.noted:
+            self.symbols(False)
+            self.noted = True
+        self.symbols(True)
 
     def load(self, path):
         subprocess.run(["insmod", path], check=True)
@@ -385,11 +392,7 @@ class Bench:
     def driver(self, name, path, rnd, workloads):
         self.load(path)
         if self.args.counted:
-            # Of the others once, when all modules are there.
-            if not self.noted:
-                self.symbols(False)
-                self.noted = True
-            self.symbols(True)
+            self.note_symbols()
         logins = {}
         for w in workloads:
             if w["rw"] == "login":
@@ -414,6 +417,12 @@ class Bench:
         """What takes turns, each called with the round and its workloads."""
         return [functools.partial(self.driver, *item.split("=", 1)) for item in self.args.driver]
 
+    def machine(self):
+        self.put(
+            "machine", kernel=platform.release(), cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
+            cpus=os.cpu_count(), fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
+        )  # fmt: skip
+
     def main(self):
         a = self.args
         only = a.only.split(",") if a.only else None
@@ -424,10 +433,7 @@ class Bench:
             workloads = [w for w in workloads if w["rw"] != "login"]
         elif not os.path.exists(f"{TRACING}/kprobe_events"):
             subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
-        self.put(
-            "machine", kernel=platform.release(), cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
-            cpus=os.cpu_count(), fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
-        )  # fmt: skip
+        self.machine()
         # Round 0 does not count. Without it the first driver finds few kernel threads, which saves it
         # a tenth of all instructions: every wake-up of a work queue is a switch to another one.
         for rnd in range(a.rounds + 1):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""plot.py FOLDER [peers|wall]: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; or
-FOLDER/peers.json: peers.svg; or FOLDER/wall.json: wall-ratios.svg and wall-rates.svg."""
+"""plot.py FOLDER [peers|wall|scale]: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; or
+FOLDER/peers.json: peers.svg; or FOLDER/scale.json: scale.svg; or FOLDER/wall.json: wall-ratios.svg and wall-rates.svg."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ folder, kind = [*sys.argv[1:], "results"][:2]
 prefix = "wall-" if kind == "wall" else ""
 with open(f"{folder}/{kind}.json") as f:
     results = json.load(f)
-workloads = {w: e for w, e in results["workloads"].items() if not w.startswith("login")}
+workloads = {w: e for w, e in results.get("workloads", {}).items() if not w.startswith("login")}
 
 
 def save(figure, name):
@@ -98,8 +98,33 @@ def others():
     save(figure, "peers")
 
 
+def growth():
+    """A row for each curve, a picture for each figure but what is in the module."""
+    curves = [c for c in results["curves"] if not c["figure"].endswith("in ib_srp")]
+    names = list(dict.fromkeys(c["curve"] for c in curves))
+    most = max(sum(c["curve"] == name for c in curves) for name in names)
+    figure, axes = plt.subplots(len(names), most, figsize=(2.6 * most, 2.4 * len(names)), squeeze=False)
+    for row, name in zip(axes, names):
+        those = [c for c in curves if c["curve"] == name]
+        for axis in row[len(those) :]:
+            axis.axis("off")
+        for axis, c in zip(row, those):
+            points = {int(n): p for n, p in c["points"].items()}
+            for variant, label in ("c", "C"), ("rust", "ours"):
+                axis.plot(sorted(points), [points[n][variant] for n in sorted(points)], marker=".", label=label)
+            axis.set_xscale("log", base=2)
+            axis.set_ylim(bottom=0)
+            axis.set_title(f"{name}: {c['figure']}", fontsize=7)
+            axis.tick_params(labelsize=6)
+    axes[0][0].legend(fontsize=7)
+    figure.tight_layout()
+    save(figure, "scale")
+
+
 if kind == "peers":
     others()
+elif kind == "scale":
+    growth()
 else:
     ratios()
     parts()

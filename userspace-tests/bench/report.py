@@ -27,14 +27,6 @@ FIGURES = (("insn", "instructions", 1), ("iops", "IOPS", 1), ("latency", "latenc
 METRICS = ("insn", "all", "module", "iops", "latency", "p99", "mbs", "login", "memory", "own", "ksoftirqd")
 
 
-def lines(path):
-    with open(path, "rb") as f:
-        for line in f:
-            if line.startswith(b"\0"):
-                return
-            yield json.loads(line)
-
-
 class Results:
     def __init__(self):
         self.machine = {}
@@ -46,34 +38,15 @@ class Results:
 
     def read(self, name):
         """A workload that another file had before takes the place of that."""
-        done, others, names, sequence, fresh = False, [], None, -1, set()
-        profiles = counts.records(f"{name}.counts") if os.path.exists(f"{name}.counts") else None
-        for line in lines(f"{name}.disk"):
-            kind = line.pop("kind")
-            if kind == "machine":
-                self.machine |= line
-            elif kind == "symbols":
-                if not line["ib_srp"]:
-                    others = counts.symbols(line["text"])
-                else:
-                    names = counts.Names(others, counts.symbols(line["text"]))
-            elif kind == "end":
-                done = True
-            elif kind == "requests":
+        fresh = set()
+        for kind, line, profile in counts.figures(name, self.machine):
+            if kind == "requests":
                 self.requests[line["workload"], line["variant"]] = line["requests"]
-            else:
-                profile = None
-                if profiles and kind not in ("memory", "own"):
-                    while sequence < line["seq"]:
-                        triples = next(profiles)
-                        sequence += 1
-                    profile = counts.Profile(triples, names)
-                if line["workload"] not in fresh:
-                    fresh.add(line["workload"])
-                    self.forget(line["workload"])
-                self.add(kind, line, profile)
-        if not done:
-            sys.exit(f"{name}.disk is not complete")
+                continue
+            if line["workload"] not in fresh:
+                fresh.add(line["workload"])
+                self.forget(line["workload"])
+            self.add(kind, line, profile)
 
     def forget(self, workload):
         for figures in self.all, self.runs, self.profiles, self.requests:

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""How a driver grows: with sessions, logical units, channels and targets, one at a time, ours and C in turns.
+
+guest.sh makes the targets. Each point begins and ends without the module, and the end is rmmod with everything logged in.
+One JSON line for each figure, as those of measure.py."""
+
+import contextlib
+import glob
+import mmap
+import os
+import re
+import subprocess
+import threading
+import time
+
+import measure
+from measure import read, wait, write
+
+# What grows, and its points.
+CURVES = {
+    "sessions": (1, 2, 4, 8, 16, 32, 64),
+    "luns": (1, 4, 16, 64, 256, 1024),
+    "targets": (1, 2, 4, 8),
+    "channels": (1, 2, 4, 8, 16),
+}
+# Extensions of initiator ports: the one that has N logical units, and number N of the sessions.
+UNITS, SESSIONS = 0x10000, 0x20000
+# Seconds for which the target's ports are off, and for which I/O is counted.
+OFF, BUSY = 2, 0.5
+PATIENCE = 600
+TARGETS = "/sys/kernel/config/target/srpt/0x*/0x*"
+
+
+class Scale(measure.Bench):
+    def prepare(self):
+        """The initiator ports, and logical units that all are the target's first one."""
+        (first,) = glob.glob(f"{TARGETS}/lun/lun_0/disk0")[:1]
+        folder, store = first.partition("/lun/")[0], os.path.realpath(first)
+        gid = read("/sys/class/infiniband/rxe0/ports/1/gids/0").replace(":", "")
+        units = CURVES["luns"]
+        for n in range(1, max(units)):
+            os.mkdir(f"{folder}/lun/lun_{n}")
+            os.symlink(store, f"{folder}/lun/lun_{n}/unit")
+        ports = [(SESSIONS + n, 1) for n in range(1, max(CURVES["sessions"]) + 1)]
+        for extension, many in [*ports, *((UNITS + n, n) for n in units)]:
+            acl = f"{folder}/acls/{extension:#018x}{gid[16:]}"
+            os.mkdir(acl)
+            for n in range(many):
+                os.mkdir(f"{acl}/lun_{n}")
+                os.symlink(f"{folder}/lun/lun_{n}", f"{acl}/lun_{n}/unit")
+        self.enables = [path for path in glob.glob(f"{TARGETS}/enable") if read(path) == "1"]
+
+    def logins(self, curve, n):
+        """The target and the options of each."""
+        if curve == "sessions":
+            return [(0, f"initiator_ext={SESSIONS + i:x},ch_count=1") for i in range(1, n + 1)]
+        if curve == "targets":
+            return [(i, "ch_count=1") for i in range(n)]
+        return [(0, f"initiator_ext={UNITS + n:x},ch_count=1" if curve == "luns" else f"ch_count={n}")]
+
+    def log_in(self, target, options):
+        text = self.args.login.replace("10.0.0.1", f"10.0.{target}.1")
+        for _ in range(20):
+            try:
+                return write(self.args.add_target.replace("rxe0", f"rxe{target}"), f"{text},{options}")
+            except FileExistsError:
+                # The target still counts the last one.
+                time.sleep(0.3)
+        raise SystemExit(f"{options}: still logged in")
+
+    def one_by_one(self, logins, disks):
+        for l in logins:
+            self.log_in(*l)
+        self.wait_disks(disks)
+
+    def at_once(self, logins, disks):
+        failed = []
+
+        def log_in(*l):
+            try:
+                self.log_in(*l)
+            except (OSError, SystemExit) as e:
+                failed.append(f"{l}: {e}")
+
+        threads = [threading.Thread(target=log_in, args=l) for l in logins]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if failed:
+            raise SystemExit("\n".join(failed))
+        self.wait_disks(disks)
+
+    def wait_disks(self, n):
+        def there():
+            found = os.listdir("/sys/class/scsi_disk")
+            return len(found) == n and all(self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in found)
+
+        wait(f"{n} disks", there, PATIENCE, 0.005)
+
+    def disk_names(self):
+        return [self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in os.listdir("/sys/class/scsi_disk")]
+
+    def log_out_all(self):
+        for path in glob.glob("/sys/class/srp_remote_ports/*/delete"):
+            write(path, "1")
+        wait("no host", lambda: not self.hosts(), PATIENCE, 0.005)
+
+    def running(self):
+        # Nobody adds or removes ports meanwhile.
+        return all(read(path) == "running" for path in glob.glob("/sys/class/srp_remote_ports/*/state"))
+
+    def first_reads(self, disks):
+        """A block of each disk, past the page cache."""
+        with mmap.mmap(-1, 4096) as block:
+            for disk in disks:
+                fd = os.open(f"/dev/{disk}", os.O_RDONLY | os.O_DIRECT)
+                os.preadv(fd, [block], 0)
+                os.close(fd)
+
+    def enable(self, on):
+        for path in self.enables:
+            write(path, on)
+
+    def timed(self, key, what, action, *arguments):
+        self.marks.begin()
+        began = time.monotonic_ns()
+        action(*arguments)
+        ns = time.monotonic_ns() - began
+        self.put("scale", **key, what=what, ns=ns, seq=self.marks.end())
+
+    def value(self, key, what, value):
+        self.put("scale", **key, what=what, value=value, seq=None)
+
+    def flap(self, key, disks):
+        """From the return of the ports to the first read of the last disk, and the lines that the log has of it."""
+        before = self.log_lines()
+        self.enable("0")
+        time.sleep(OFF)
+        if self.running():
+            raise SystemExit("no session has lost its connection")
+
+        def back():
+            self.enable("1")
+            wait("all sessions to run", self.running, PATIENCE, 0.02)
+            self.first_reads(disks)
+
+        self.timed(key, "flap", back)
+        self.value(key, "log lines", self.log_lines() - before)
+
+    def log_lines(self):
+        """Of the driver and of the transport class."""
+        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
+        return sum(bool(re.search(r"\bib_srp\b|scsi host|rport-", line)) for line in log.splitlines())
+
+    def kernel_threads(self):
+        n = 0
+        for path in glob.glob("/proc/[0-9]*/stat"):
+            # A process may end while it is looked at.
+            with contextlib.suppress(OSError):
+                n += read(path).rpartition(")")[2].split()[1] == "2"
+        return n
+
+    def busy(self, key, disks):
+        """4 KiB reads of all disks at the same time."""
+        w = {"cpus": self.args.cpus, "rw": "randread", "bs": "4k", "qd": "4", "jobs": str(max(len(disks), int(self.args.cpus)))}
+        idle = self.sectors(disks)
+        p, text = self.fio(w, disks, {"thread": 1, "time_based": 1, "runtime": f"{(BUSY + 3 * measure.RAMP) * 1000:.0f}ms"})
+        p.stdin.write(text)
+        p.stdin.close()
+        p.stdin = None
+        wait("I/O", lambda: self.sectors(disks) > idle or p.poll() is not None)
+        time.sleep(measure.RAMP)
+        self.marks.begin()
+        began, before = time.monotonic_ns(), self.done(disks)
+        time.sleep(BUSY)
+        ns, after = time.monotonic_ns() - began, self.done(disks)
+        self.put("scale", **key, what="busy", ns=ns, seq=self.marks.end(), ios=after[0] - before[0])
+        output = p.communicate()[0]
+        if p.returncode:
+            raise SystemExit(f"fio failed:\n{output}")
+
+    def point(self, rnd, variant, path, curve, n):
+        key = {"round": rnd, "variant": variant, "curve": curve, "n": n}
+        logins = self.logins(curve, n)
+        disks = n if curve == "luns" else len(logins)
+        self.load(path)
+        self.note_symbols()
+        if curve in ("sessions", "targets"):
+            self.timed(key, "logins at once", self.at_once, logins, disks)
+            self.timed(key, "log-out", self.log_out_all)
+        free, threads = measure.free_memory(), self.kernel_threads()
+        self.timed(key, "logins", self.one_by_one, logins, disks)
+        self.value(key, "memory", free - measure.free_memory())
+        self.value(key, "threads", self.kernel_threads() - threads)
+        names = self.disk_names()
+        if curve != "luns":
+            self.busy(key, names)
+        self.flap(key, names)
+        self.timed(key, "rmmod", self.unload)
+        wait("no host", lambda: not self.hosts())
+        print(f"round {rnd} {variant:5} {curve} {n}", flush=True)
+
+    def driver(self, name, path, rnd, points):
+        for curve, n in points:
+            self.point(rnd, name, path, curve, n)
+
+    def main(self):
+        a = self.args
+        points = [(c, n) for c in a.only.split(",") for n in CURVES[c]]
+        self.machine()
+        self.prepare()
+        # Round 0 does not count: it finds few kernel threads.
+        for rnd in range(a.rounds + 1):
+            for turn in self.turns()[:: 1 if rnd % 2 else -1]:
+                turn(rnd, points if rnd else points[:1])
+        self.put("end")
+
+
+Scale(measure.arguments()).main()
