@@ -25,6 +25,7 @@ guest() {
 }
 guest micro rxe --module "$built/papers/rust/ib_srp.ko" --module "$built/siw/siw.ko"
 guest io rxe --module "$built/stock/rust/ib_srp.ko"
+guest far rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads siw --module "$built/stock/rust/ib_srp.ko" --module "$built/siw/siw.ko"
 "$top/ci/plot.sh" papers.py /out "${logs[@]}"

@@ -1,6 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw micro|io|reads: what ci/papers.sh runs in a guest; the results are lines of the console.
+# papers-guest.sh rxe|siw micro|io|reads|far: what ci/papers.sh runs in a guest; the results are lines of the console.
+# cable: two hosts, as fabric_pair makes them, with a bridge between them, which delays what it passes on. A delay in a host's own
+# queue would count against rxe's limit of packets that are not sent yet.
+cable() {
+	local at
+	ip netns add $ns && ip netns add cable && ip -n cable link add bridge type bridge && ip -n cable link set bridge up || fail "no bridge"
+	for at in v w; do
+		ip link add ${at}0 mtu ${MTU:-1500} type veth peer name $at netns cable mtu ${MTU:-1500} && ip -n cable link set $at master bridge up &&
+			tc -n cable qdisc add dev $at root netem limit 10000 delay 0ms || fail "no cable $at"
+	done
+	ip link set w0 netns $ns
+	ip addr add 10.0.0.1/24 dev v0 && ip link set v0 up
+	ini ip link set lo up && ini ip addr add 10.0.0.2/24 dev w0 && ini ip link set w0 up
+	paired=1
+	rdma link add rxe0 type rxe netdev v0 || fail "cannot make rxe0"
+	pair_device 0
+	neighbours 0
+	baseline
+}
+length() {
+	local at
+	for at in v w; do tc -n cable qdisc change dev $at root netem limit 10000 delay ${1}us || fail "no delay of $1"; done
+}
+
 case $2 in
 micro)
 	# The module does it when it is loaded.
@@ -12,16 +35,24 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io|reads)
+io|reads|far)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
-	fabric 1
+	if [ $2 = far ]; then cable; else fabric 1; fi
 	target 0
 	back_null disk0 256
 	lun 0 0 disk0
 	dd if=/dev/zero of=${backdev[disk0]} bs=1M oflag=direct status=none 2>/dev/null
-	python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
+	if [ $2 != far ]; then
+		python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
+		exit
+	fi
+	# Microseconds one way.
+	for delay in 500 1000 2000; do
+		length $delay
+		ini python3 -B /srp/papers-io.py far=$delay "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
+	done
 	;;
 esac

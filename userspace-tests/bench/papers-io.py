@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads ADD_TARGET LOGIN: I/O as the papers measured it, one line of the console each.
+"""papers-io.py io|reads|far=DELAY ADD_TARGET LOGIN: I/O as the papers measured it, one line of the console each.
 
 `io`: depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
 to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
 Reads by interrupt and polled (Kernel PM2, figures 4 and 10).
 `reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
+`far`: depth, read-ahead and jobs of `io`, where a packet is under way for DELAY microseconds.
 The guest's clock counts instructions."""
 
 import glob
@@ -188,22 +189,37 @@ def static_and_dynamic():
                 ratio=f"{statistics.median(ratios):.3f}", least=f"{min(ratios):.3f}", most=f"{max(ratios):.3f}")  # fmt: skip
 
 
+def depths(what="depth", **more):
+    for depth in (1, 2, 4, 32):
+        host, disk = login(f",max_cmd_per_lun={depth}")
+        for ahead in (31, 255):
+            for rw in ("read", "write"):
+                run(disk, what, rw, False, ahead=ahead, depth=depth, **more)
+        for rw in ("read", "write"):
+            run(disk, what, rw, True, depth=depth, **more)
+        logout(host)
+
+
+def parallel(disk, what="jobs", **more):
+    for jobs in range(1, 10):
+        for direct in (False, True):
+            for rw in ("read", "write"):
+                run(disk, what, rw, direct, jobs=jobs, **more)
+
+
 if part == "reads":
     static_and_dynamic()
     sys.exit()
-for depth in (1, 2, 4, 32):
-    host, disk = login(f",max_cmd_per_lun={depth}")
-    for ahead in (31, 255):
-        for rw in ("read", "write"):
-            run(disk, "depth", rw, False, ahead=ahead, depth=depth)
-    for rw in ("read", "write"):
-        run(disk, "depth", rw, True, depth=depth)
+if part.startswith("far="):
+    delay = part.removeprefix("far=")
+    depths("far_depth", delay=delay)
+    host, disk = login("")
+    parallel(disk, "far_jobs", delay=delay)
     logout(host)
+    sys.exit()
+depths()
 host, disk = login("")
-for jobs in range(1, 10):
-    for direct in (False, True):
-        for rw in ("read", "write"):
-            run(disk, "jobs", rw, direct, jobs=jobs)
+parallel(disk)
 for rw in ("read", "write"):
     phases(disk, rw)
 logout(host)

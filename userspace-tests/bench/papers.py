@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -113,6 +113,20 @@ curves(
      for title, direct in (("through the page cache", 0), ("direct", 1))],
     "jobs", "MB/s", log=False,
 )  # fmt: skip
+delays = sorted({r["delay"] for r in found["far_depth"]})
+curves(
+    "far-depth",
+    [(f"{rw}s through the page cache, {how}", {f"{d / 1000:g} ms": [(r["depth"], r["mbs"]) for r in of("far_depth", delay=d, rw=rw, direct=0, ahead=a)]
+                                               for d in delays})
+     for rw, a, how in (("read", 31, "31 pages ahead"), ("read", 255, "255 pages ahead"), ("write", 31, "any read-ahead"))],
+    "max_cmd_per_lun", "MB/s",
+)  # fmt: skip
+curves(
+    "far-jobs",
+    [(f"{rw}s, {title}", {f"{d / 1000:g} ms": [(r["jobs"], r["mbs"]) for r in of("far_jobs", delay=d, rw=rw, direct=direct)] for d in delays})
+     for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
+    "jobs", "MB/s", log=False,
+)  # fmt: skip
 figure, axis = plt.subplots(figsize=(6, 4))
 for n, rw in enumerate(("read", "write")):
     rows_of = of("phase", rw=rw)
@@ -139,6 +153,8 @@ table("static and dynamic", found["place"], ("device", "bytes", "static", "dynam
 table("static and dynamic, in the driver", found["reads"], ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"))
 table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
 table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
+table("depth, a packet under way for `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
+table("jobs, likewise", found["far_jobs"], ("delay", "jobs", "rw", "direct", "mbs"))
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))
