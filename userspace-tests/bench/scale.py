@@ -97,7 +97,7 @@ class Scale(measure.Bench):
             found = os.listdir("/sys/class/scsi_disk")
             return len(found) == n and all(self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in found)
 
-        wait(f"{n} disks", there, PATIENCE, 0.005)
+        wait(f"{n} disks", there, PATIENCE, min(n / 2000, 0.005))
 
     def disk_names(self):
         return [self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in os.listdir("/sys/class/scsi_disk")]
@@ -135,7 +135,8 @@ class Scale(measure.Bench):
 
     def flap(self, key, disks):
         """From the return of the ports to the first read of the last disk, and the lines that the log has of it."""
-        before = self.log_lines()
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(log, 0, os.SEEK_END)
         self.enable("0")
         time.sleep(OFF)
         if self.running():
@@ -147,12 +148,27 @@ class Scale(measure.Bench):
             self.first_reads(disks)
 
         self.timed(key, "flap", back)
-        self.value(key, "log lines", self.log_lines() - before)
+        self.value(key, "log lines", self.lines_of(log))
+        os.close(log)
 
-    def log_lines(self):
-        """Of the driver and of the transport class."""
-        log = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
-        return sum(bool(re.search(r"\bib_srp\b|scsi host|rport-", line)) for line in log.splitlines())
+    def lines_of(self, log):
+        """Of the driver and of the transport class, from where `log` is."""
+        n = 0
+        # Nobody has anything to say any more.
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                n += bool(re.search(rb"\bib_srp\b|scsi host|rport-", os.read(log, 8192)))
+        return n
+
+    def queue_pairs(self):
+        """Of both ends."""
+        said = subprocess.run(["rdma", "resource", "show"], capture_output=True, text=True, check=True).stdout
+        return sum(map(int, re.findall(r" qp (\d+)", said)))
+
+    def settle(self):
+        """The target, too, has done with the last sessions."""
+        wait("the target to forget them", lambda: self.queue_pairs() == self.idle, PATIENCE)
+        return measure.free_memory()
 
     def kernel_threads(self):
         n = 0
@@ -185,12 +201,13 @@ class Scale(measure.Bench):
         key = {"round": rnd, "variant": variant, "curve": curve, "n": n}
         logins = self.logins(curve, n)
         disks = n if curve == "luns" else len(logins)
+        self.settle()
         self.load(path)
         self.note_symbols()
         if curve in ("sessions", "targets"):
             self.timed(key, "logins at once", self.at_once, logins, disks)
             self.timed(key, "log-out", self.log_out_all)
-        free, threads = measure.free_memory(), self.kernel_threads()
+        free, threads = self.settle(), self.kernel_threads()
         self.timed(key, "logins", self.one_by_one, logins, disks)
         self.value(key, "memory", free - measure.free_memory())
         self.value(key, "threads", self.kernel_threads() - threads)
@@ -211,6 +228,7 @@ class Scale(measure.Bench):
         points = [(c, n) for c in a.only.split(",") for n in CURVES[c]]
         self.machine()
         self.prepare()
+        self.idle = self.queue_pairs()
         # Round 0 does not count: it finds few kernel threads.
         for rnd in range(a.rounds + 1):
             for turn in self.turns()[:: 1 if rnd % 2 else -1]:
