@@ -31,8 +31,9 @@ class Node(vm.Guest):
 
     def load(self, how):
         """Takes the kernel from the disk, which the last boot must have left sound; its release. HOW is `reboot`, or
-        `reboot-srp`: then the initramfs has a target on the disk, and that is where the root file system is."""
-        self.root = "/dev/vda"
+        `reboot-srp`: then the initramfs has a target on the disk, and that is where the root file system is; or
+        `reboot-alone`: then there is no storage beside the node."""
+        self.root = "/dev/vda" + " rig.alone" * (how == "reboot-alone")
         check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
         if check.returncode >= 4:
             sys.exit(f"node.py: the disk was left damaged: {check.stdout}{check.stderr}")
@@ -53,7 +54,7 @@ class Node(vm.Guest):
 
 def main():
     p = vm.arguments("node.py", "Boots a disk until its plan is done.")
-    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot` and `reboot-srp` end a boot")
+    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot...` ends a boot")
     a = p.parse_args()
     node = Node(a, "/kernel")
     boots, wanted = [("reboot", [])], []
