@@ -83,7 +83,8 @@ make_rig() {
 }
 
 # What the long form installs beside.
-extra=(autopkgtest fio rdma-core multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf python3-virt-firmware)
+extra=(autopkgtest fio rdma-core multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf python3-virt-firmware
+	shim-signed grub-efi-amd64-signed dosfstools mtools)
 
 # The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
 # depend on. The packages that name the current kernel have one more version, of the day when that was the older one.
@@ -146,10 +147,12 @@ ahead=(kernel:1200 packages:1800 multipath:600)
 instead=()
 plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
 if [ -n "${LONG-}" ]; then
-	ahead+=(root_image:300)
+	plan=(login:300 paths:600 patched_paths:900 at_boot:300 reboot:0 back:300)
+	ahead+=(root_image:600 dracut_image:900 dump_image:900 firmware:600)
 	# In the place of the packages, on a copy of the disk.
 	instead=(make_dkms:3600 from_source:3600)
-	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300)
+	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300 reboot-dracut:0 root_by_dracut:300 reboot:0 off_srp:300)
+	plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600 reboot-secure:0 refused:1200 reboot-mok:0 enrolled:1200 reboot:0)
 	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
 	[ -z "$old_series" ] || plan+=(upgrade_kernel:14400 reboot:0 back:300)
@@ -160,7 +163,8 @@ plan+=(remove:1200 c_driver:600)
 
 # What an act needs of others, beside the kernel and the packages.
 declare -A needs=(
-	[paths]=multipath [back]=at_boot [root_on_srp]=root_image [off_srp]="at_boot root_on_srp" [upgrade_kernel]=at_boot
+	[paths]=multipath [back]=at_boot [root_on_srp]=root_image [root_by_dracut]="dracut_image off_srp" [off_srp]="at_boot root_on_srp"
+	[dump_image]=root_image [dump]="crash" [crash]="dump_image" [refused]=firmware [enrolled]=firmware [upgrade_kernel]=at_boot
 	[upgrade_package]=at_boot [remove]=at_boot [c_driver]=remove [built]="from_source remove"
 )
 chosen=" kernel packages "
@@ -211,6 +215,8 @@ if [ -n "${LONG-}" ]; then
 	# The first day has nothing of the newest kernel's version.
 	publish day1 "${old_series:+\nVersion: ${version//[.+~]/[&]}}"
 	publish day2
+	mkdir "$work/rig/multipath"
+	! has patched_paths || cp "$("$top/ci/multipath.sh")"/*.deb "$work/rig/multipath"
 	ln "$pool"/pool/*.deb "$work/rig/pool" || cp "$pool"/pool/*.deb "$work/rig/pool"
 	sed -i '/^deb/d' "$tree/etc/apt/sources.list"
 	printf 'deb [trusted=yes] file:/rig/day1 %s main\n' trixie trixie-backports >>"$tree/etc/apt/sources.list"
