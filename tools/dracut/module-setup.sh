@@ -14,7 +14,7 @@ depends() { echo network; }
 # The devices' drivers in the host's own image are those that it has loaded.
 installkernel() {
 	hostonly='' instmods ib_srp rdma_cm sd_mod
-	instmods =drivers/infiniband mlx4_core mlx5_core
+	instmods "=drivers/infiniband" mlx4_core mlx5_core
 }
 
 install() {
