@@ -137,8 +137,8 @@ publish() {
 		done' publish "$1" "${2-}"
 }
 
-# planned ACT:SECONDS...: what the disk in $tree is to do.
-planned() { printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
+# planned ACT:SECONDS...: what the disk in $tree is to do. It is booted as a first word says.
+planned() { [[ $1 != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
 
 [ "${1-}" != base ] || { step node-base "1 $(date +%Y-%m)" make_base >/dev/null; exit; }
 
