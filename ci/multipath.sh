@@ -38,4 +38,4 @@ make_multipath() {
 	rm -rf --one-file-system "$to/tree"
 }
 
-step multipath "1 $suites $(date +%Y-%m) $(cat "$top"/patches/multipath-tools/*)" make_multipath
+step multipath "2 $suites $(date +%Y-%m) $(cat "$top"/patches/multipath-tools/*)" make_multipath
