@@ -28,7 +28,7 @@ put_rig() {
 	local tree=$1
 	mkdir -p "$tree/rig" "$tree/var/lib/rig"
 	echo node >"$tree/etc/hostname"
-	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro 0 0\n' >"$tree/etc/fstab"
+	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro,x-systemd.device-timeout=900 0 0\n' >"$tree/etc/fstab"
 	echo 'APT::Get::Assume-Yes "true"; APT::Color "0"; Dpkg::Use-Pty "0";' >"$tree/etc/apt/apt.conf.d/99rig"
 	# An emulated CPU is busy for two minutes with the drivers of all machines.
 	printf 'MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n' >"$tree/etc/initramfs-tools/conf.d/rig"
