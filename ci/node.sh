@@ -138,7 +138,7 @@ publish() {
 }
 
 # planned ACT:SECONDS...: what the disk in $tree is to do. It is booted as a first word says.
-planned() { [[ $1 != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
+planned() { [[ ${1-} != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
 
 [ "${1-}" != base ] || { step node-base "1 $(date +%Y-%m)" make_base >/dev/null; exit; }
 
@@ -263,6 +263,11 @@ if has upgrade_kernel || [ ${#instead[@]} -gt 0 ]; then
 	rm -rf --one-file-system "$copy"
 fi
 
+if [ ${#plan[@]} = 0 ]; then
+	rm -rf --one-file-system "$tree"
+	echo "node: $passed passed, 0 failed, 0 skipped"
+	exit
+fi
 planned "${plan[@]}"
 in_root "$root" "$work:/disk" -- bash -euc '
 	cd /disk
