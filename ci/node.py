@@ -23,12 +23,16 @@ class Node(vm.Guest):
     def command(self, initrd, extra, kvm):
         if initrd:
             return super().command(initrd, extra, kvm)
-        disks = ["-drive", f"file={DISK},if=virtio,format=raw", "-drive", "file=/disk/rig.ext4,if=virtio,format=raw,readonly=on"]
+        images = [DISK, "/disk/rig.ext4,readonly=on"] + ["/tmp/esp.img"] * self.firmware
+        disks = []
+        for n, image in enumerate(images):
+            first = ",bootindex=0" * image.endswith("esp.img")
+            disks += ["-drive", f"if=none,id=disk{n},format=raw,file={image}", "-device", f"virtio-blk-pci,drive=disk{n}{first}"]
         if self.firmware:
             return self.machine(kvm) + [
                 "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1",
                 "-drive", "if=pflash,format=raw,unit=0,file=/tmp/code.fd,readonly=on", "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
-                *disks, "-drive", "if=none,id=esp,format=raw,file=/tmp/esp.img", "-device", "virtio-blk-pci,drive=esp,bootindex=0",
+                *disks,
             ]  # fmt: skip
         return self.machine(kvm) + [
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
