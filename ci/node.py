@@ -23,24 +23,48 @@ class Node(vm.Guest):
     def command(self, initrd, extra, kvm):
         if initrd:
             return super().command(initrd, extra, kvm)
+        images = [DISK, "/disk/rig.ext4,readonly=on"] + ["/tmp/esp.img"] * self.firmware
+        disks = []
+        for n, image in enumerate(images):
+            first = ",bootindex=0" * image.endswith("esp.img")
+            disks += ["-drive", f"if=none,id=disk{n},format=raw,file={image}", "-device", f"virtio-blk-pci,drive=disk{n}{first}"]
+        if self.firmware:
+            return self.machine(kvm) + [
+                "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1",
+                "-drive", "if=pflash,format=raw,unit=0,file=/tmp/code.fd,readonly=on", "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
+                *disks,
+            ]  # fmt: skip
         return self.machine(kvm) + [
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
-            "-append", self.parameters(f"root={self.root} rw systemd.getty_auto=no"),
-            "-drive", f"file={DISK},if=virtio,format=raw", "-drive", "file=/disk/rig.ext4,if=virtio,format=raw,readonly=on",
+            "-append", self.parameters(f"root={self.root} rw systemd.getty_auto=no"), *disks,
         ]  # fmt: skip
 
     def load(self, how):
-        """Takes the kernel from the disk, which the last boot must have left sound; its release. HOW is `reboot`, or
-        `reboot-srp`: then the initramfs has a target on the disk, and that is where the root file system is."""
-        self.root = "/dev/vda"
+        """Takes what boots from the disk, which the last boot must have left sound; says what that is. HOW is
+
+        `reboot`, `reboot-dump`   the disk's kernel, with the storage beside the node
+        `reboot-alone`            without it
+        `reboot-srp`, `-dracut`   an initramfs that has a target on the disk; that is where the root file system is
+        `reboot-secure`, `-mok`   a firmware with Secure Boot, which boots shim; in the second one shim knows dkms's key"""
+        self.root = "/dev/vda" + " rig.alone" * (how == "reboot-alone")
+        self.firmware = how in ("reboot-secure", "reboot-mok")
+        self.to_crash = False
+        vm.BOOT_SECONDS = 900 if self.firmware else 240
         check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
         if check.returncode >= 4:
             sys.exit(f"node.py: the disk was left damaged: {check.stdout}{check.stderr}")
-        if how == "reboot-srp":
-            self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0 ip=off"
-            for name, to in ("vmlinuz.srp", "vmlinuz"), ("initrd.srp.img", "initrd.img"):
+        if self.firmware:
+            variables = "vars.fd" if how == "reboot-secure" else "vars.mok.fd"
+            for name, to in ("code.fd", "code.fd"), (variables, "vars.fd"), ("esp.img", "esp.img"):
+                debugfs(f"dump /var/lib/rig/efi/{name} /tmp/{to}")
+            return "by shim, with Secure Boot"
+        if how in ("reboot-srp", "reboot-dracut"):
+            self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0"
+            # dracut's network daemon gives the port its address; what initramfs-tools boot gives it itself.
+            self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else " ip=10.0.0.1:::255.255.255.0::dummy0:none"
+            for name, to in ("vmlinuz.srp", "vmlinuz"), (f"initrd.{how[7:]}.img", "initrd.img"):
                 debugfs(f"dump /boot/{name} /tmp/{to}")
-            return "with / on an SRP disk"
+            return f"with / on an SRP disk ({how[7:]})"
         release = None
         for link in "vmlinuz", "initrd.img":
             to = re.search(r'Fast link dest: "(.*)"', debugfs(f"stat /{link}"))
@@ -53,7 +77,7 @@ class Node(vm.Guest):
 
 def main():
     p = vm.arguments("node.py", "Boots a disk until its plan is done.")
-    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot` and `reboot-srp` end a boot")
+    p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot...` ends a boot")
     a = p.parse_args()
     node = Node(a, "/kernel")
     boots, wanted = [("reboot", [])], []
@@ -63,6 +87,8 @@ def main():
         else:
             boots[-1][1].append((name, int(seconds)))
             wanted.append(name)
+    if len(boots) > 1 and not boots[0][1]:
+        del boots[0]
     # The same act in two boots is two tests.
     results, why, slow = [], "", False
 
@@ -94,6 +120,8 @@ def main():
                     current, output, reports = f"after {name}", [], []
                 elif word == "node":
                     after = text
+                    # Until the crash kernel has written its dump and ended this boot.
+                    node.to_crash = text == "crash"
                 elif word == "ended":
                     why = text
                 elif word == "report":

@@ -5,7 +5,8 @@
 # A build takes an emulated CPU some ten times as long. So what is installed first is built in the root folder of the
 # disk, by this machine's CPUs, before the disk boots. LONG=1 has an archive on a second disk, where backports has the
 # kernel series before the newest one first; the guest then upgrades kernel and package, runs the package's own tests,
-# and builds from source. `node.sh base` only makes that Debian, ahead.
+# and has the module that README's commands build from source. ACTS="NAME ..." has only these acts, and what they need.
+# `node.sh base` only makes that Debian, ahead.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -27,7 +28,7 @@ put_rig() {
 	local tree=$1
 	mkdir -p "$tree/rig" "$tree/var/lib/rig"
 	echo node >"$tree/etc/hostname"
-	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro 0 0\n' >"$tree/etc/fstab"
+	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro,x-systemd.device-timeout=900 0 0\n' >"$tree/etc/fstab"
 	echo 'APT::Get::Assume-Yes "true"; APT::Color "0"; Dpkg::Use-Pty "0";' >"$tree/etc/apt/apt.conf.d/99rig"
 	# An emulated CPU is busy for two minutes with the drivers of all machines.
 	printf 'MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n' >"$tree/etc/initramfs-tools/conf.d/rig"
@@ -81,6 +82,10 @@ make_rig() {
 	chmod +x "$to"/root-bin/{uname,systemctl}
 }
 
+# What the long form installs beside.
+extra=(autopkgtest fio rdma-core multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf python3-virt-firmware
+	shim-signed grub-efi-amd64-signed dosfstools mtools)
+
 # The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
 # depend on. The packages that name the current kernel have one more version, of the day when that was the older one.
 make_pool() {
@@ -95,7 +100,7 @@ make_pool() {
 			! apt-cache show "$p" >/dev/null 2>&1 || old+=" $p"
 		done
 		apt-get install -qq -y -d -o APT::Keep-Downloaded-Packages=1 linux-{image-amd64,headers-amd64,source}/trixie-backports $old \
-			/rig/*.deb autopkgtest fio multipath-tools
+			/rig/*.deb '"${extra[*]}"'
 		mv /var/cache/apt/archives/*.deb /pool
 		cd /tmp
 		[ -z "$old_series" ] || for f in /pool/linux-{base,image,modules,headers}-amd64_"$version"_*.deb /pool/linux-source_"$version"_*.deb; do
@@ -132,12 +137,69 @@ publish() {
 		done' publish "$1" "${2-}"
 }
 
-# planned ACT:SECONDS...: what the disk in $tree is to do.
-planned() { printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
+# planned ACT:SECONDS...: what the disk in $tree is to do. It is booted as a first word says.
+planned() { [[ ${1-} != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
+
+[ "${1-}" != base ] || { step node-base "1 $(date +%Y-%m)" make_base >/dev/null; exit; }
+
+# What is done: acts with their seconds, and the boots between them.
+ahead=(kernel:1200 packages:1800 multipath:600)
+instead=()
+plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
+if [ -n "${LONG-}" ]; then
+	plan=(login:300 paths:600 patched_paths:900 at_boot:300 reboot:0 back:300)
+	ahead+=(root_image:600 dracut_image:900 dump_image:900 firmware:600)
+	# In the place of the packages, on a copy of the disk.
+	instead=(make_dkms:3600 from_source:3600)
+	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300 reboot-dracut:0 root_by_dracut:300 reboot:0 off_srp:300)
+	plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600 reboot-secure:0 refused:1200 reboot-mok:0 enrolled:1200 reboot:0)
+	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
+	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
+	[ -z "$old_series" ] || plan+=(upgrade_kernel:14400 reboot:0 back:300)
+	plan+=(upgrade_package:7200 reboot-alone:0 tests:3600 reboot:0)
+fi
+plan+=(remove:1200 c_driver:600)
+[ -z "${LONG-}" ] || plan+=(built:600)
+
+# What an act needs of others, beside the kernel and the packages.
+declare -A needs=(
+	[paths]=multipath [back]=at_boot [root_on_srp]=root_image [root_by_dracut]="dracut_image off_srp" [off_srp]="at_boot root_on_srp"
+	[dump_image]=root_image [dump]="crash" [crash]="dump_image" [refused]=firmware [enrolled]=firmware [upgrade_kernel]=at_boot
+	[upgrade_package]=at_boot [remove]=at_boot [c_driver]=remove [built]="from_source remove"
+)
+chosen=" kernel packages "
+choose() {
+	local n
+	[[ $chosen != *" $1 "* ]] || return 0
+	[[ " ${ahead[*]%:*} ${instead[*]%:*} ${plan[*]%:*} " == *" $1 "* && $1 != reboot* ]] ||
+		die "ACTS: no act '$1' $([ -n "${LONG-}" ] || echo 'without LONG=1'); there are$(printf '%s\n' "${ahead[@]%:*}" "${instead[@]%:*}" "${plan[@]%:*}" | awk '!/^reboot|^$/ && !seen[$0]++ {printf " %s", $0}')"
+	chosen+="$1 "
+	for n in ${needs[$1]-}; do choose "$n"; done
+}
+# only LIST: the acts of LIST that are chosen. A boot without one is none.
+only() {
+	local -n list=$1
+	local word boot= kept=()
+	for word in "${list[@]}"; do
+		case $word in
+		reboot*) boot=$word ;;
+		*)
+			[[ $chosen == *" ${word%:*} "* ]] || continue
+			kept+=($boot "$word")
+			boot=
+			;;
+		esac
+	done
+	list=("${kept[@]}")
+}
+if [ -n "${ACTS-}" ]; then
+	for act in $ACTS; do choose "$act"; done
+	for list in ahead instead plan; do only $list; done
+fi
+has() { [[ " ${ahead[*]} ${instead[*]} ${plan[*]} " == *" $1:"* ]]; }
 
 tree=$work/tree
 base=$(step node-base "1 $(date +%Y-%m)" make_base)
-[ "${1-}" != base ] || exit 0
 "$top/ci/deb.sh" >&2
 make_rig "$work/rig"
 rm -rf --one-file-system "$tree"
@@ -145,28 +207,20 @@ cp -a "$base/tree" "$tree"
 put_rig "$tree"
 passed=0
 
-ahead=(kernel:1200 packages:1800 multipath:600)
-plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
 if [ -n "${LONG-}" ]; then
-	ahead+=(root_image:300)
-	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300)
-	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
-	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
-	[ -z "$old_series" ] || plan+=(upgrade_kernel:14400 reboot:0 back:300)
-	plan+=(upgrade_package:7200 tests:1800)
 	kernels=("$series" "$release" "$version" "$old_series" "$old_release" "$old_version")
-	pool=$(step node-pool "2 $base ${kernels[*]} $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" make_pool "${kernels[@]}")
+	pool=$(step node-pool "3 $base ${kernels[*]} ${extra[*]} $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" make_pool "${kernels[@]}")
 	"$top/ci/deb.sh" "$(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Version)+rig" "$work/rig/newer" >&2
 	mkdir "$work/rig/pool"
 	# The first day has nothing of the newest kernel's version.
 	publish day1 "${old_series:+\nVersion: ${version//[.+~]/[&]}}"
 	publish day2
+	mkdir "$work/rig/multipath"
+	! has patched_paths || cp "$("$top/ci/multipath.sh")"/*.deb "$work/rig/multipath"
 	ln "$pool"/pool/*.deb "$work/rig/pool" || cp "$pool"/pool/*.deb "$work/rig/pool"
 	sed -i '/^deb/d' "$tree/etc/apt/sources.list"
 	printf 'deb [trusted=yes] file:/rig/day1 %s main\n' trixie trixie-backports >>"$tree/etc/apt/sources.list"
 fi
-plan+=(remove:1200 c_driver:600)
-[ -z "${LONG-}" ] || plan+=(from_source:14400)
 
 # natively TREE LOG ACT:SECONDS...: in the root folder of a disk that is not running.
 natively() {
@@ -185,32 +239,35 @@ natively() {
 	done < <(sed -n 's/^::test //p' "$log")
 	[ $passed != $wanted ] || return 0
 	tail -n 80 "$log" | sed 's/^/    | /'
-	all=$(printf '%s\n' "${ahead[@]}" ${LONG:+make_dkms} "${plan[@]}" | grep -vc '^reboot')
+	all=$(printf '%s\n' "${ahead[@]}" "${instead[@]}" "${plan[@]}" | grep -vc '^reboot')
 	echo "$passed passed, $((all - passed)) failed"
 	exit 1
 }
 natively "$tree" node-root "${ahead[@]}"
-if [ -n "${LONG-}" ]; then
-	rm -rf --one-file-system "$work/dkms"
-	cp -a "$tree" "$work/dkms"
-	natively "$work/dkms" node-dkms make_dkms:1200
-	rm -rf --one-file-system "$work/dkms"
-fi
 
-# The metadata of the newest kernel, which an emulated CPU would be busy with for an hour: what dkms makes at an upgrade.
+# Later than the first day: what an upgrade makes, which an emulated CPU would be busy with for an hour.
 upgraded() {
-	local day2=$work/day2
-	rm -rf --one-file-system "$day2"
-	cp -a "$tree" "$day2"
-	sed -i 's|/day1|/day2|' "$day2/etc/apt/sources.list"
-	in_root "$day2" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive PATH="/rig/root-bin:$PATH" \
+	sed -i 's|/day1|/day2|' "$1/etc/apt/sources.list"
+	in_root "$1" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive PATH="/rig/root-bin:$PATH" \
 		bash -euc 'apt update; apt full-upgrade' >"$logs/node-upgraded.log" 2>&1
 	mkdir "$work/rig/kdir"
-	cp -a "$day2/var/cache/ib-srp-rs/$release" "$work/rig/kdir"
-	rm -rf --one-file-system "$day2"
+	cp -a "$1/var/cache/ib-srp-rs/$release" "$work/rig/kdir"
 }
-[ -z "${old_series-}" ] || upgraded
+if has upgrade_kernel || [ ${#instead[@]} -gt 0 ]; then
+	copy=$work/copy
+	rm -rf --one-file-system "$copy"
+	cp -a "$tree" "$copy"
+	! has upgrade_kernel || upgraded "$copy"
+	[ ${#instead[@]} = 0 ] || natively "$copy" node-instead "${instead[@]}"
+	! has from_source || cp -a "$copy/var/lib/rig/desk/source" "$work/rig/built"
+	rm -rf --one-file-system "$copy"
+fi
 
+if [ ${#plan[@]} = 0 ]; then
+	rm -rf --one-file-system "$tree"
+	echo "node: $passed passed, 0 failed, 0 skipped"
+	exit
+fi
 planned "${plan[@]}"
 in_root "$root" "$work:/disk" -- bash -euc '
 	cd /disk

@@ -11,8 +11,11 @@ check() {
 
 depends() { echo network; }
 
-# In the host's own image those that it has loaded.
-installkernel() { instmods ib_srp rdma_cm sd_mod =drivers/infiniband mlx4_core mlx5_core; }
+# The devices' drivers in the host's own image are those that it has loaded.
+installkernel() {
+	hostonly='' instmods ib_srp rdma_cm sd_mod
+	instmods "=drivers/infiniband" mlx4_core mlx5_core
+}
 
 install() {
 	local file
@@ -21,7 +24,7 @@ install() {
 	inst_rules 60-srp.rules
 	inst /usr/lib/udev/srp-name
 	# shellcheck disable=SC2154 # dracut sets both.
-	inst_hook initqueue/online 50 "$moddir/login.sh"
+	inst_hook initqueue/online 50 "$moddir/srp-login.sh"
 	# shellcheck disable=SC2154
 	echo rd.neednet=1 >"$initdir/etc/cmdline.d/50-srp.conf"
 }

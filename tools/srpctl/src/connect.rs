@@ -120,9 +120,20 @@ fn load(sysfs: &Sysfs) -> Result {
         Ok(out) if out.status.success() => Ok(()),
         Ok(out) => {
             let said = String::from_utf8_lossy(&out.stderr);
-            Err(Error::NoModule(format!(" and cannot be: {}", said.trim())))
+            let said = said.trim();
+            let advice = advice(said);
+            Err(Error::NoModule(format!(" and cannot be: {said}{advice}")))
         }
         Err(e) => Err(Error::NoModule(format!(": modprobe: {e}"))),
+    }
+}
+
+/// What helps when modprobe has said so.
+fn advice(said: &str) -> &'static str {
+    if said.contains("Key was rejected") {
+        "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
+    } else {
+        ""
     }
 }
 
@@ -207,4 +218,19 @@ fn save(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
         .map_err(|e| Error::io(&path, e))?;
     unit::reload()?;
     unit::systemctl(&["start", "--no-block"], name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_known() {
+        let said = "modprobe: ERROR: could not insert 'ib_srp': Key was rejected by service";
+        assert!(advice(said).contains("mokutil --import"));
+        assert_eq!(
+            advice("modprobe: FATAL: Module ib_srp not found in directory"),
+            ""
+        );
+    }
 }

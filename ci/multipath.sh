@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# multipath.sh: prints a folder with Debian packages of multipath-tools that have patches/multipath-tools, made of the
+# newest source that the archive gives out; `version` there says which. The patch must apply to every source that it gives.
+. "$(dirname "$0")/lib.sh"
+
+suites="sid trixie bookworm"
+
+make_multipath() {
+	local to=$1 m; m=$(mirror)
+	bootstrap --variant=apt --include=build-essential,debhelper,dpkg-dev,libaio-dev,libcmocka-dev,libdevmapper-dev,libedit-dev,libjson-c-dev,libmount-dev,libsystemd-dev,libudev-dev,liburcu-dev,pkgconf,systemd-dev \
+		trixie "$to/tree" "deb $m trixie main"
+	in_root "$to/tree" "$top/patches/multipath-tools:/patches:ro" "$to:/out" -- bash -euc '
+		mkdir -p /tmp/build /tmp/apt/lists/partial
+		cd /tmp/build
+		for suite in $2; do echo "deb-src $1 $suite main"; done >/tmp/apt/list
+		apt="-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent -o Dir::State::Lists=/tmp/apt/lists"
+		apt="$apt -o Dir::Cache=/tmp/apt -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root"
+		apt-get $apt update -qq
+		newest=
+		for version in $(apt-cache $apt showsrc multipath-tools | sed -n "s/^Version: //p" | sort -Vru); do
+			apt-get $apt source -qq multipath-tools="$version" || { echo "the archive does not give out $version"; continue; }
+			cd "multipath-tools-${version%-*}"
+			cat /patches/*.patch | patch -p1 --dry-run --fuzz=0
+			cd ..
+			newest=${newest:-$version}
+		done
+		[ -n "$newest" ]
+		cd "multipath-tools-${newest%-*}"
+		cat /patches/*.patch | patch -p1
+		sed -i "1s/(.*)/($newest+srp)/" debian/changelog
+		echo "$newest" >/out/version
+		# As this Debian names that library; what needs it is found in the programs.
+		sed -i "/^ *libaio1,\$/d" debian/control
+		# A compiler that is newer than the source has more to say.
+		DEB_CFLAGS_APPEND=-Wno-error DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg-buildpackage -b -d -us -uc
+		cp ../multipath-tools_*.deb ../kpartx_*.deb /out' multipath "$m" "$suites"
+	rm -rf --one-file-system "$to/tree"
+}
+
+step multipath "2 $suites $(date +%Y-%m) $(cat "$top"/patches/multipath-tools/*)" make_multipath
