@@ -83,7 +83,7 @@ wait
 count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$1" | tail -n 1; }
 
 # NAME's tests with that verdict.
-with_verdict() { sed -n "s|^$1 *$2/\([0-9][0-9]-[^:]*:[a-z0-9]*\): .*|\1|p" "$out/$2"; }
+with_verdict() { sed -n "s|^$1 *$2/\([0-9][0-9]-[^:]*:[a-z0-9+]*\): .*|\1|p" "$out/$2"; }
 
 # once_more SUFFIX GROUP LINE TEST...: in a guest of its own kind, with nothing of ours beside it. The verdicts are
 # in $out/GROUPSUFFIX.
