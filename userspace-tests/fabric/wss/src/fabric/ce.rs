@@ -121,7 +121,7 @@ impl Ce {
             }
             Action::Accept { channel, response } => {
                 let len = MIN_IT_IU_LEN as usize;
-                if let Err(e) = hub.accept(channel, &response, RECEIVES, len) {
+                if let Err(e) = hub.accept(channel, &response, RECEIVES, len, usize::MAX) {
                     println!("channel {channel}: cannot accept it: {e}");
                     hub.close(channel);
                     self.engine.ended(channel);

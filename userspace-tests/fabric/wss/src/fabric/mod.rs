@@ -16,7 +16,7 @@ use std::{
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, Hub, LinkId, EVENTS, LEAVING},
+    hub::{Event, Hub, LinkId, ENDING, EVENTS},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ fn run<R: Role>(
         }
         let ready = verbs::os::wait(&fds, if more { 0 } else { 100 })?;
         if end.is_none() && ready.last() == Some(&true) {
-            end = Some(Instant::now() + 5 * LEAVING);
+            end = Some(Instant::now() + ENDING);
             role.shutdown();
         }
         let mut turn = EVENTS;
@@ -155,7 +155,7 @@ fn accept_role<T>(hub: &mut Hub<T>, id: LinkId, data: &[u8]) -> Option<bool> {
     if !data.starts_with(PRIVATE) {
         return None;
     }
-    let result = hub.accept(id, &[], RECEIVES, MAX_LEN);
+    let result = hub.accept(id, &[], RECEIVES, MAX_LEN, usize::MAX);
     if let Err(e) = &result {
         println!("connection {id}: cannot accept it: {e}");
         hub.close(id);
