@@ -245,6 +245,11 @@ pub enum Message {
     },
     /// The sender lives.
     Alive,
+    /// So many buffers for messages are free again ([`crate::flow`]).
+    Grant {
+        /// At least one.
+        count: u32,
+    },
 }
 
 /// What is no message.

@@ -25,6 +25,7 @@ mod opcode {
     pub(super) const OPEN: u8 = 14;
     pub(super) const FLUSH: u8 = 15;
     pub(super) const ALIVE: u8 = 16;
+    pub(super) const GRANT: u8 = 17;
 }
 
 /// Bits of byte 1 of EXEC, GET and PUT.
@@ -200,6 +201,7 @@ impl Message {
             Self::Open { id, object } => Out::new(opcode::OPEN, 0).number(*object).id(*id),
             Self::Flush { id, object } => Out::new(opcode::FLUSH, 0).number(*object).id(*id),
             Self::Alive => Out::new(opcode::ALIVE, 0),
+            Self::Grant { count } => Out::new(opcode::GRANT, 0).number(*count),
         };
         out.0
     }
@@ -276,6 +278,10 @@ impl Message {
                 id: r.id(),
             },
             opcode::ALIVE => Self::Alive,
+            opcode::GRANT => match r.number() {
+                0 => return Err(Broken::Byte(4)),
+                count => Self::Grant { count },
+            },
             other => return Err(Broken::Opcode(other)),
         };
         r.rest()?;

@@ -121,5 +121,6 @@ pub fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Open { id, object }),
         (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Flush { id, object }),
         Just(Message::Alive),
+        (1u32..).prop_map(|count| Message::Grant { count }),
     ]
 }
