@@ -260,7 +260,9 @@ impl Peer {
     pub(crate) fn reach(&mut self, link: LinkId, va: u64, key: u32) -> Result<(), Fault> {
         let buffer = self.hub.take(link, 4096).map_err(fault)?;
         let piece = Piece { va, key, len: 4096 };
-        let queued = self.hub.queue(link, Some(()), Op::Write, buffer, vec![piece]);
+        let queued = self
+            .hub
+            .queue(link, Some(()), Op::Write, buffer, vec![piece]);
         queued.map_err(fault)
     }
 

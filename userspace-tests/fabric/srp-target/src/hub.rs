@@ -394,7 +394,13 @@ impl<T> Hub<T> {
         self.devices[host].buffers(receives, len)
     }
 
-    fn add(&mut self, id: LinkId, connection: Connection, device: usize, [most, messages]: [usize; 2]) {
+    fn add(
+        &mut self,
+        id: LinkId,
+        connection: Connection,
+        device: usize,
+        [most, messages]: [usize; 2],
+    ) {
         let link = Link {
             connection,
             device,
