@@ -31,6 +31,8 @@ target_on() {
 	local said=$tmp/target$1 src dest
 	[ ! -s $said.pid ] || ended "$(<$said.pid)" || return 0
 	from $1
+	# What the last one said counts no more.
+	: >$said
 	("$program" ${units[$1]} --listen "$dest:$port" --id-ext ab --ioc-guid ab >$said 2>&1 & echo $! >$said.pid)
 	within 20 "srp-target" or_ended "$(<$said.pid)" grep -q ^listens $said
 	grep -q ^listens $said || fail "srp-target: $(<$said)"
