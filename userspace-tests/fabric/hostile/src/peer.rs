@@ -140,11 +140,14 @@ impl Peer {
     ) -> Result<Option<LinkId>, Fault> {
         let link = self.hub.connect(self.to, data, receives, 128);
         let link = link.map_err(fault)?;
-        self.until("a connection or its refusal", |_, event| match event {
+        let found = self.until("a connection or its refusal", |_, event| match event {
             Event::Connected { id } if id == link => Some(Some(id)),
             Event::Ended { id, .. } if id == link => Some(None),
             _ => None,
-        })
+        });
+        // siw loses the wakeup for what comes before its other side has got over its answer.
+        std::thread::sleep(Duration::from_millis(20));
+        found
     }
 
     /// Begins to make a connection that nobody waits for.
