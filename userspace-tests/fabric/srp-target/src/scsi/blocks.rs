@@ -8,8 +8,8 @@ use crate::{
     sense::Sense,
 };
 
-/// Most blocks that one WRITE SAME or UNMAP is about: 1 GiB. The limit is reported.
-pub(super) const MAX_UNMAP: u64 = 1 << 21;
+/// Most blocks that one WRITE SAME or UNMAP is about: 512 MiB. The limit is reported.
+pub(super) const MAX_UNMAP: u64 = 1 << 20;
 /// Most ranges of one UNMAP.
 pub(super) const MAX_RANGES: u32 = 256;
 
@@ -171,7 +171,10 @@ fn ranges(unit: &Geometry, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     let mut total = 0;
     for at in (0..all).map(|i| 8 + 16 * i) {
         let (lba, count) = (number(at, 8)?, number(at + 8, 4)?);
-        within(unit, lba, count)?;
+        // None at the end is none.
+        if count > 0 || lba != unit.blocks {
+            within(unit, lba, count)?;
+        }
         total += count;
         ranges.push((lba, count));
     }
