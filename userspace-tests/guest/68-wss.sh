@@ -134,6 +134,21 @@ carried "of what the CEs have the RS sent" "sent[rs]" 0 400
 for h in ce1 ce2; do carried "its part of it: $h sent" "sent[$h]" 2048 9600; done
 cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
 
+# Blocks that are unmapped are zeros, whatever a CE had of them, and their place is free; so are those of WRITE SAME.
+quiet $dev
+full=$(stat -c %b $files/one)
+blkdiscard -f -o 1M -l 2M $dev 2>$tmp/err || fail "blkdiscard: $(<$tmp/err)"
+[ $(stat -c %b $files/one) -le $((full - 4096)) ] || fail "the file kept its blocks: $full, $(stat -c %b $files/one)"
+blkdiscard -f -z -o 4M -l 1M $dev 2>$tmp/err || fail "blkdiscard -z: $(<$tmp/err)"
+head -c 512 /dev/zero >$tmp/block
+timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/block $dev >$tmp/err 2>&1 || fail "WRITE SAME: $(<$tmp/err)"
+! timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/data --xferlen=512 $dev >$tmp/err 2>&1 || fail "WRITE SAME of data was taken"
+for range in "1 2" "4 1"; do dd if=/dev/zero of=$tmp/data bs=1M seek=${range% *} count=${range#* } conv=notrunc status=none; done
+dd if=/dev/zero of=$tmp/data bs=512 seek=12288 count=256 conv=notrunc status=none
+dd if=$dev bs=256k count=32 iflag=direct status=none | cmp - $tmp/data || fail "zeros: the data is wrong on the disk"
+cmp -n 8388608 $files/one $tmp/data || fail "zeros: the data is wrong in the file"
+timeout 30 sg_verify --lba=0 --count=2048 $dev >$tmp/err 2>&1 || fail "VERIFY: $(<$tmp/err)"
+
 # Each of them dies with I/O under way, which goes on when it is back. The session ends and comes again.
 for h in ce1 se rs; do
 	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=60m --rate=3m --verify_backlog=32

@@ -14,7 +14,7 @@ use verbs::{Buffer, Op, Piece};
 
 use super::{accept_role, good, send, Links, Role};
 use crate::{
-    message::Status,
+    message::{Status, Zero},
     peer::Peer,
     rs::{Action, OpId, Store, Work},
 };
@@ -51,7 +51,10 @@ fn status(result: Result<(), Sense>) -> Status {
 /// Works on a file. The store has seen that the object and the blocks are there.
 fn execute(disks: &[Disk], job: &mut Job) -> Status {
     let object = match job.work {
-        Work::Read { object, .. } | Work::Write { object, .. } | Work::Flush { object } => object,
+        Work::Read { object, .. }
+        | Work::Write { object, .. }
+        | Work::Zero { object, .. }
+        | Work::Flush { object } => object,
     };
     let Some(disk) = disks.get(object as usize) else {
         return Status::Invalid;
@@ -67,6 +70,17 @@ fn execute(disks: &[Disk], job: &mut Job) -> Status {
         } => disk
             .write(at, &bytes[..blocks as usize * 512])
             .and_then(|()| flush(stable)),
+        Work::Zero {
+            at,
+            blocks,
+            stable,
+            how,
+            ..
+        } => match how {
+            Zero::Unmap => disk.unmap(at, blocks.into()),
+            Zero::Write => disk.fill(at, blocks.into(), &[0; 512]),
+        }
+        .and_then(|()| flush(stable)),
         Work::Flush { .. } => disk.flush(),
     })
 }
