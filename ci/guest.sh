@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 packages=(
-	fio iproute2 rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
+	fio iproute2 libiscsi-bin rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools
 )
 # Only the long set has it: 270 MB.

@@ -13,8 +13,8 @@ failed_before=0
 tools=$("$top/ci/tools.sh")
 pick_series
 # What tests use beside those in their folder; 27-wall runs the bench.
-files=(--file "$tools/fake-umad.so" --file "$tools/target" --file "$tools/srpctl" --file "$tools/srp-target" --file "$tools/wss"
-	--file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh" --file "$top/tools/srplat" --file "$top/tools/srplat:srpslow")
+files=(--file "$tools/fake-umad.so" --file "$tools/target" --file "$tools/srpctl" --file "$tools/srp-target" --file "$tools/srp-hostile"
+	--file "$tools/wss" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh" --file "$top/tools/srplat" --file "$top/tools/srplat:srpslow")
 for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
 
 # A group: its tests, each with the deadline that it sets itself and some more.
@@ -83,7 +83,7 @@ wait
 count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$1" | tail -n 1; }
 
 # NAME's tests with that verdict.
-with_verdict() { sed -n "s|^$1 *$2/\([0-9][0-9]-[^:]*:[a-z0-9]*\): .*|\1|p" "$out/$2"; }
+with_verdict() { sed -n "s|^$1 *$2/\([0-9][0-9]-[^:]*:[a-z0-9+]*\): .*|\1|p" "$out/$2"; }
 
 # once_more SUFFIX GROUP LINE TEST...: in a guest of its own kind, with nothing of ours beside it. The verdicts are
 # in $out/GROUPSUFFIX.

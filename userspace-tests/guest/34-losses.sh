@@ -18,7 +18,7 @@ states() {
 	# (`none` is a file that goes while it is read).
 	[[ $got =~ ^blocked\ fail-fast\ (lost\ )?(none\ )?gone\ $ ]] || fail "the states were '$got'"
 }
-off() { echo 0 >${tpg[0]}/enable; }
+off() { target_off 0; }
 for how in disabled unreachable; do
 	attach 0
 	listen send done lost
@@ -37,7 +37,7 @@ for how in disabled unreachable; do
 	heal 0
 	settle
 	told ended lost=
-	echo 1 >${tpg[0]}/enable
+	target_on 0
 	attach 0
 	# An open disk would hold the module.
 	udevadm settle -t 30

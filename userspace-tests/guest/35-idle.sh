@@ -16,9 +16,9 @@ quiet $dev
 quiet $dev2
 # What the target says at the end is lost: on siw all for as long as it is said again.
 if [ $kind = rxe ]; then hole both 0 "$cm_message"; else hole both 0; fi
-echo 0 >${tpg[0]}/enable
+target_off 0
 [ $kind = rxe ] || { sleep 4; heal 0; }
-echo 1 >${tpg[0]}/enable
+target_on 0
 sleep 1
 is "a dead session" $rport/state running
 note "the first command"

@@ -69,7 +69,7 @@ ways=(target switch)
 lose() {
 	clock; t0=$now
 	case $2 in
-	target) echo 0 >${tpg[$1]}/enable ;;
+	target) target_off $1 ;;
 	switch) hole both $1 ;;
 	cable) cable down $1 ;;
 	esac
@@ -87,7 +87,7 @@ lose() {
 regain() {
 	clock; t0=$now
 	case $2 in
-	target) echo 1 >${tpg[$1]}/enable ;;
+	target) target_on $1 ;;
 	switch) heal $1 ;;
 	cable) cable up $1 ;;
 	esac

@@ -17,6 +17,7 @@ for i in 0 1 2 3; do
 	head -c 512 /dev/urandom | dd of=${backdev[d$i]} bs=512 oflag=direct status=none
 	target $i
 	lun $i 0 d$i
+	target_up $i
 	# What a login costs on the debug kernel is its memory regions, one for each command.
 	pairs+=("$(initiator $i)" "$(login_string $i ,queue_size=8,ch_count=1)")
 done

@@ -98,11 +98,11 @@ failed() { [ $(<$counters/login_tries) -ge 3 ] && grep -q 'reconnect failed: ' $
 
 lost_once() { [ "$(<$counters/connections_lost)" = 1 ]; }
 begin_at=$EPOCHSECONDS
-echo 0 >${tpg[0]}/enable
+target_off 0
 within 20 "a loss" lost_once
 within 30 "failed tries" failed
 equal "channels without a connection" $(<$h/ch_count) 0
-echo 1 >${tpg[0]}/enable
+target_on 0
 within 30 "another connection" state running
 trouble $begin_at 'reconnect failed: '
 equal "losses" $(<$counters/connections_lost) 1

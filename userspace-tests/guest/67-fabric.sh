@@ -32,6 +32,8 @@ says() { grep -E -- "$1" $tmp/odd >/dev/null; }
 # serve OPTION...: the target, until `stop_serving`.
 serve() {
 	chmod +x "$program"
+	# What the last one said counts no more.
+	: >$tmp/odd
 	"$program" --lun $files/one --lun $files/two --listen $dest:5557 --id-ext ab --ioc-guid cd "$@" >$tmp/odd 2>&1 &
 	serving=$!
 	within 20 "the target to listen" or_ended $serving says '^listens'

@@ -4,13 +4,16 @@
 # the guest is left as it was found. In the long set LONG is 1: more rounds.
 set -uo pipefail
 
-kind=${1:-rxe}				# rxe or siw
+kind=${1:-rxe}				# rxe or siw; with `+user` the target is that in user space
+user=${kind#"${kind%+user}"}
+kind=${kind%+user}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 name=$(basename "$0" .sh)
 cfg=/sys/kernel/config
 tmp=
 watchdog=
 for part in "$here"/lib/*.sh; do . "$part"; done
+[ -z "$user" ] || . "$here/user-target.sh"
 
 # What a test says is seen, wherever the output of that command goes.
 exec {console}>&1
@@ -38,8 +41,8 @@ context() {
 	echo "--- hosts: $(hosts) disks: $(lsblk -dno NAME,SIZE,TRAN 2>/dev/null | tr '\n' ';')"
 	echo "--- rdma resources: $(timeout 10 rdma resource show | tr '\n' ';')"; ours 2>&1 | head -n 20
 	for k in /sys/class/infiniband/*; do echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"; done
-	[ ! -s $tmp/odd ] || { echo "--- the target said:"; tail -n 20 $tmp/odd; }
 	local h f d
+	for f in $tmp/odd $tmp/target[0-9]; do [ ! -s $f ] || { echo "--- the target said:"; tail -n 20 $f; }; done
 	for h in $(hosts); do
 		echo "--- $h:$(for f in state host_busy req_lim zero_req_lim ch_count; do printf ' %s %s' $f "$(cat /sys/class/scsi_host/$h/$f 2>&1)"; done)"
 		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}; done
@@ -89,7 +92,7 @@ begin() {
 	gauge_on
 	load_target
 	loaded ib_srp || load_srp
-	say "$(driver), $kind, $(uname -r)"
+	say "$(driver), $kind$user, $(uname -r)"
 }
 # A guest that lacked its CPUs for half of the time cannot be held to it.
 deadline() {
@@ -129,6 +132,7 @@ ok() {
 	local h
 	for h in $(hosts); do logout "$h"; done
 	clean
+	target_ends
 	say "ok: ${1:-$kind} ($((SECONDS - began)) s)"
 	exit 0
 }

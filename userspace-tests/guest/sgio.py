@@ -70,7 +70,7 @@ good(h, "INQUIRY of 255 bytes")
 size = 255 - h.resid
 full = buf.raw[:size]
 check(36 <= size <= 255, "INQUIRY length", h)
-check(full[8:15] == b"LIO-ORG", f"INQUIRY vendor {full[8:16]}")
+check(full[8:16].rstrip(b" \0") in (b"LIO-ORG", b"SRP-RS"), f"INQUIRY vendor {full[8:16]}")
 for n in (1, 3, 5, 7, 35, 36):
     for off in (0, 1, 2, 3, 513, 4095):
         ctypes.memset(buf, 0xa5, 8192)

@@ -46,6 +46,7 @@ login_string() {
 # the error's text, nothing on success.
 write_login() {
 	local out
+	target_up $1
 	if [ -z "$paired" ]; then
 		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
 	else

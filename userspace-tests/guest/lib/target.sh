@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# The target: LIO, with its ports and logical units.
+# The target: LIO, with its ports and logical units. user-target.sh has the same functions for another one.
 
 port=5555
 declare -A wwn=() tpg=()
@@ -29,6 +29,13 @@ target() {
 	mkdir "${wwn[$1]}" "${tpg[$1]}" "${acls[@]}" || fail "cannot make target port ${wwn[$1]}"
 	[ "${2-}" = off ] || echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
 }
+
+# The target ends all connections and takes no login, until it is switched on.
+target_off() { echo 0 >"${tpg[$1]}/enable"; }
+target_on() { echo 1 >"${tpg[$1]}/enable"; }
+# For a target that does more before the first login, and whose end can go wrong.
+target_up() { :; }
+target_ends() { :; }
 
 # lun I L NAME: back end NAME becomes logical unit L of target I.
 lun() {

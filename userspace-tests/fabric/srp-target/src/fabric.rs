@@ -7,11 +7,15 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 use verbs::{Buffer, Op};
 
 use crate::{
-    hub::{pieces, Event, Hub, LinkId, EVENTS, LEAVING},
+    hub::{pieces, Event, Hub, LinkId, ENDING, EVENTS},
     proto::cmd::DirectBuf,
     target::{Action, ChannelId, Done, Target, TaskId, Work},
     workers::{execute, Job, Workers},
 };
+
+/// For each buffer for messages so much may be queued: a table, data and a response, and the same again, as what was sent
+/// may have arrived without our knowing. An initiator that takes no answers is ended then.
+const QUEUED: usize = 8;
 
 /// What a completion is for.
 #[derive(Clone, Copy)]
@@ -71,7 +75,7 @@ pub fn act<T>(
             receives,
             len,
         } => {
-            if let Err(e) = hub.accept(channel, &response, receives, len) {
+            if let Err(e) = hub.accept(channel, &response, receives, len, QUEUED * receives) {
                 println!("channel {channel}: cannot accept it: {e}");
                 if hub.waits(channel) {
                     front.no_resources(channel);
@@ -199,7 +203,7 @@ impl Fabric {
             };
             let ready = verbs::os::wait(&fds[watched], timeout)?;
             if end.is_none() && ready.first() == Some(&true) {
-                end = Some(Instant::now() + 5 * LEAVING);
+                end = Some(Instant::now() + ENDING);
                 self.target.shutdown();
             }
             let mut turn = EVENTS;

@@ -19,12 +19,18 @@ use verbs::{
 
 use crate::proto::cmd::DirectBuf;
 
-/// A connection that is to end has so long for it.
-pub const LEAVING: Duration = Duration::from_secs(1);
+/// A connection that is to end has so long for it. A login waits for the session before it, so it is short.
+const LEAVING: Duration = Duration::from_millis(300);
+/// A program that is to end has so long for all of them.
+pub const ENDING: Duration = Duration::from_secs(5);
 /// After so many events whoever calls looks at the clock, its threads and its signals.
 pub const EVENTS: u32 = 64;
 /// Most memory for messages and data of one device, in bytes.
 const MEMORY: usize = 512 << 20;
+/// So much of it at most is for what others send, so that there is some for data.
+const MESSAGES: usize = MEMORY / 2;
+/// A buffer of no more bytes can be had at any time: an answer needs one.
+const SMALL: usize = 4096;
 
 /// A connection; no number is used twice.
 pub type LinkId = u64;
@@ -73,6 +79,10 @@ pub enum Event<T> {
 struct Link<T> {
     connection: Connection,
     device: usize,
+    /// Most that may be queued.
+    most: usize,
+    /// Bytes for what it receives.
+    messages: usize,
     tokens: HashMap<u64, Option<T>>,
     next: u64,
     until: Option<Instant>,
@@ -81,10 +91,14 @@ struct Link<T> {
 }
 
 impl<T> Link<T> {
-    fn token(&mut self, token: Option<T>) -> u64 {
+    /// Fails if the other side takes nothing of what it has asked for.
+    fn token(&mut self, token: Option<T>) -> io::Result<u64> {
+        if self.tokens.len() >= self.most {
+            return Err(io::Error::other("the other side takes no answers"));
+        }
         self.tokens.insert(self.next, token);
         self.next += 1;
-        self.next - 1
+        Ok(self.next - 1)
     }
 }
 
@@ -105,14 +119,14 @@ struct Host {
 
 impl Host {
     fn take(&mut self, len: usize) -> io::Result<Buffer> {
-        let size = len.next_power_of_two().max(4096);
+        let size = len.next_power_of_two().max(SMALL);
         if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
             return Ok(buffer);
         }
         if self.device.registered() + size > MEMORY {
             self.free.clear();
         }
-        if self.device.registered() + size > MEMORY {
+        if size > SMALL && self.device.registered() + size > MEMORY {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let mut one = self.device.buffers(1, size)?;
@@ -152,7 +166,7 @@ pub struct Hub<T> {
     hosts: Vec<Host>,
     devices: Vec<Device>,
     arena: Option<Arena>,
-    _listener: Listener,
+    _listener: Option<Listener>,
     events: Events,
 }
 
@@ -167,7 +181,16 @@ impl<T> Hub<T> {
         let (address, port) = (at.ip().to_string(), at.port().to_string());
         let listener = Listener::new(&events, &address, &port);
         let listener = listener.map_err(|e| io::Error::other(format!("{at}: {e}")))?;
-        Ok(Self {
+        Ok(Self::with(Some(listener), events))
+    }
+
+    /// Nobody can connect, but it can. Errors are those of the system.
+    pub fn calling() -> io::Result<Self> {
+        Ok(Self::with(None, Events::new()?))
+    }
+
+    fn with(listener: Option<Listener>, events: Events) -> Self {
+        Self {
             links: HashMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
@@ -180,7 +203,7 @@ impl<T> Hub<T> {
             arena: None,
             _listener: listener,
             events,
-        })
+        }
     }
 
     /// The other sides of all connections that are made from now on reach this memory.
@@ -361,17 +384,28 @@ impl<T> Hub<T> {
             .ok_or_else(gone)
     }
 
-    fn buffers(device: &Device, receives: usize, len: usize) -> io::Result<Vec<Buffer>> {
-        if device.registered() + receives * len > MEMORY {
+    /// Buffers for what a connection receives.
+    fn buffers(&self, host: usize, receives: usize, len: usize) -> io::Result<Vec<Buffer>> {
+        let same = self.links.values().filter(|l| l.device == host);
+        let used: usize = same.map(|l| l.messages).sum();
+        if used + receives * len > MESSAGES {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        device.buffers(receives, len)
+        self.devices[host].buffers(receives, len)
     }
 
-    fn add(&mut self, id: LinkId, connection: Connection, device: usize) {
+    fn add(
+        &mut self,
+        id: LinkId,
+        connection: Connection,
+        device: usize,
+        [most, messages]: [usize; 2],
+    ) {
         let link = Link {
             connection,
             device,
+            most,
+            messages,
             tokens: HashMap::new(),
             next: 0,
             until: None,
@@ -380,28 +414,34 @@ impl<T> Hub<T> {
         self.links.insert(id, link);
     }
 
-    /// Lets somebody in, with this private data and so many buffers of so many bytes for messages. If there is no memory
-    /// for it, it can still be refused.
+    /// Lets somebody in, with this private data and so many buffers of so many bytes for messages. `most` may be queued at
+    /// once; more ends it. If there is no memory for it, it can still be refused.
     pub fn accept(
         &mut self,
         id: LinkId,
         response: &[u8],
         receives: usize,
         len: usize,
+        most: usize,
     ) -> io::Result<()> {
         let incoming = self.waiting.get(&id).ok_or_else(gone)?;
         let device = incoming.device(&mut self.devices)?;
         let host = self.host(&device)?;
-        let buffers = Self::buffers(&device, receives, len)?;
+        let buffers = self.buffers(host, receives, len)?;
         let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
         match Connection::accept(incoming, &device, id, buffers, response) {
-            Ok(connection) => self.add(id, connection, host),
+            Ok(connection) => self.add(id, connection, host, [most, receives * len]),
             Err(e) => {
                 self.names.retain(|_, name| *name != id);
                 return Err(e);
             }
         }
         Ok(())
+    }
+
+    /// True if a connection is there, or is being made.
+    pub fn has(&self, id: LinkId) -> bool {
+        self.links.contains_key(&id) || self.wanted.contains_key(&id)
     }
 
     /// True if somebody waits for being let in.
@@ -445,12 +485,11 @@ impl<T> Hub<T> {
         let device = wanted.outgoing.device(&mut self.devices)?;
         let host = self.host(&device)?;
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
-        let buffers = Self::buffers(&device, wanted.receives, wanted.len);
-        let made = buffers.and_then(|buffers| {
-            Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data)
-        });
+        let buffers = self.buffers(host, wanted.receives, wanted.len)?;
+        let made = Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data);
         self.making.insert(id);
-        self.add(id, made?, host);
+        // Whom it wants a connection to it trusts.
+        self.add(id, made?, host, [usize::MAX, wanted.receives * wanted.len]);
         Ok(())
     }
 
@@ -494,7 +533,7 @@ impl<T> Hub<T> {
         pieces: Vec<Piece>,
     ) -> io::Result<()> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        let token = link.token(token);
+        let token = link.token(token)?;
         link.connection.queue(token, op, buffer, pieces)
     }
 
@@ -509,7 +548,7 @@ impl<T> Hub<T> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         let host = self.hosts.get(link.device).ok_or_else(gone)?;
         let arena = host.mapped.clone().ok_or_else(gone)?;
-        let token = link.token(token);
+        let token = link.token(token)?;
         link.connection.queue_arena(token, op, arena, pieces)
     }
 

@@ -23,6 +23,8 @@ fn rig() -> Rig {
         blocks: BLOCKS,
         read_only: false,
         max_transfer: MAX,
+        max_unmap: 2048,
+        max_ranges: 1,
     };
     rig.target
         .open(vec![Arc::new(Unit::elsewhere(geometry, b"there", 5))]);
@@ -37,27 +39,130 @@ fn write(rig: &mut Rig) -> u64 {
     rig.send(1, 0, &cdb10(0x2a, 16, 8), Direction::ToDevice, 4096)
 }
 
+/// A range of UNMAP.
+fn range(lba: u64, count: u32) -> Vec<u8> {
+    [&lba.to_be_bytes()[..], &count.to_be_bytes(), &[0; 4]].concat()
+}
+
+/// UNMAP with this list, and what came of it at once.
+fn unmap(rig: &mut Rig, ranges: &[Vec<u8>]) -> (u64, bool) {
+    let len = 8 + 16 * ranges.len();
+    let mut list = vec![0, len as u8 - 2, 0, len as u8 - 8, 0, 0, 0, 0];
+    list.extend(ranges.concat());
+    rig.memory.insert(9, list);
+    let tag = rig.send(
+        1,
+        0,
+        &[0x42, 0, 0, 0, 0, 0, 0, 0, len as u8, 0],
+        Direction::ToDevice,
+        len as u32,
+    );
+    (tag, rig.answered(tag))
+}
+
 #[test]
-fn what_needs_the_blocks_here_is_not_there() {
+fn zeros_are_handed_out_without_data() {
     let mut rig = rig();
-    for opcode in [0x2f, 0x41, 0x42, 0x8f, 0x93, 0xaf] {
-        let mut cdb = [0; 16];
-        cdb[0] = opcode;
-        assert_eq!(rig.none(1, &cdb).sense, Some((5, 0x20, 0)), "{opcode:#x}");
+    let (tag, answered) = unmap(&mut rig, &[range(16, 2000)]);
+    assert!(!answered);
+    let (task, remote) = rig.dispatched.pop().unwrap();
+    let wanted = Command::Zero {
+        lba: 16,
+        count: 2000,
+        unmap: true,
+    };
+    assert_eq!((remote.command, remote.places.len()), (wanted, 0));
+    rig.target.dispatched(task, Outcome::Good);
+    rig.pump();
+    let answer = rig.answer(tag, 24, Direction::ToDevice);
+    assert_eq!((answer.status, answer.resid), (0, 0));
+    // No block, no range: nothing to be done.
+    for ranges in [vec![range(16, 0)], vec![range(BLOCKS, 0)], vec![]] {
+        let (tag, _) = unmap(&mut rig, &ranges);
+        let len = 8 + 16 * ranges.len() as u32;
+        assert_eq!(rig.answer(tag, len, Direction::ToDevice).status, 0);
+    }
+    for (ranges, sense) in [
+        (vec![range(0, 1), range(8, 1)], (5, 0x26, 0)),
+        (vec![range(0, 2049)], (5, 0x26, 0)),
+        (vec![range(BLOCKS, 1)], (5, 0x21, 0)),
+    ] {
+        let (tag, _) = unmap(&mut rig, &ranges);
+        let len = 8 + 16 * ranges.len() as u32;
+        let answer = rig.answer(tag, len, Direction::ToDevice);
+        assert_eq!(answer.sense, Some(sense));
+    }
+    // WRITE SAME of zeros, with and without UNMAP, and of something else.
+    for (flags, byte) in [(0, 0), (8, 0), (0, 1)] {
+        let mut cdb = cdb10(0x41, 32, 8);
+        cdb[1] = flags;
+        rig.memory.insert(9, vec![byte; 512]);
+        let tag = rig.send(1, 0, &cdb, Direction::ToDevice, 512);
+        if byte != 0 {
+            let answer = rig.answer(tag, 512, Direction::ToDevice);
+            assert_eq!(answer.sense, Some((5, 0x26, 0)));
+            continue;
+        }
+        let (task, remote) = rig.dispatched.pop().unwrap();
+        let wanted = Command::Zero {
+            lba: 32,
+            count: 8,
+            unmap: flags != 0,
+        };
+        assert_eq!(remote.command, wanted);
+        rig.target.dispatched(task, Outcome::Good);
+        rig.pump();
+        assert_eq!(rig.answer(tag, 512, Direction::ToDevice).status, 0);
     }
     assert!(rig.dispatched.is_empty());
-    // Nor is it reported.
+}
+
+#[test]
+fn verify_is_handed_out_if_it_compares_nothing() {
+    let mut rig = rig();
+    let tag = rig.send(1, 0, &cdb10(0x2f, 16, 8), Direction::None, 0);
+    let (task, remote) = rig.dispatched.pop().unwrap();
+    assert!(matches!(
+        remote.command,
+        Command::Verify {
+            lba: 16,
+            count: 8,
+            ..
+        }
+    ));
+    rig.target
+        .dispatched(task, Outcome::Failed(Sense::READ_ERROR));
+    rig.pump();
+    let answer = rig.answer(tag, 0, Direction::None);
+    assert_eq!(answer.sense, Some((3, 0x11, 0)));
+    for compare in [2, 6] {
+        let mut cdb = cdb10(0x2f, 16, 8);
+        cdb[1] = compare;
+        assert_eq!(rig.none(1, &cdb).sense, Some((5, 0x24, 0)));
+    }
+    assert!(rig.dispatched.is_empty());
+}
+
+#[test]
+fn what_is_reported() {
+    let mut rig = rig();
     let (_, list) = rig.read(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 1024);
     let len = u32::from_be_bytes(list[..4].try_into().unwrap()) as usize;
     let codes: Vec<_> = list[4..4 + len].chunks(8).map(|e| e[0]).collect();
-    assert!(codes.contains(&0x2a) && codes.contains(&0x35) && !codes.contains(&0x42));
-    // No thin provisioning, and this limit.
+    assert!([0x2a, 0x35, 0x42, 0x93, 0x8f]
+        .iter()
+        .all(|c| codes.contains(c)));
+    // VERIFY compares nothing.
+    let (_, one) = rig.read(&[0xa3, 0x0c, 1, 0x2f, 0, 0, 0, 0, 0, 64, 0, 0], 64);
+    assert_eq!((one[4], one[5]), (0x2f, 0xf0));
+    // Thin, and these limits.
     let (_, capacity) = rig.read(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32);
     assert_eq!(capacity[..8], (BLOCKS - 1).to_be_bytes());
-    assert_eq!(capacity[14], 0);
+    assert_eq!(capacity[14], 0xc0);
     let (_, limits) = rig.read(&[0x12, 1, 0xb0, 0, 64, 0], 64);
     assert_eq!(limits[8..12], ((MAX / 512) as u32).to_be_bytes());
-    assert_eq!(limits[20..24], [0; 4]);
+    assert_eq!(limits[20..24], 2048u32.to_be_bytes());
+    assert_eq!(limits[24..28], 1u32.to_be_bytes());
     let more = rig.none(1, &cdb10(0x28, 0, (MAX / 512) as u16 + 1));
     assert_eq!(more.sense, Some((5, 0x24, 0)));
 }

@@ -12,6 +12,7 @@
 pub mod cache;
 pub mod ce;
 pub mod fabric;
+pub mod flow;
 pub mod map;
 pub mod message;
 pub mod options;

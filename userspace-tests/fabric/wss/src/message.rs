@@ -81,6 +81,15 @@ pub struct Extent {
     pub epoch: u64,
 }
 
+/// How blocks become zeros.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Zero {
+    /// They are written.
+    Write,
+    /// Their place is given back, where that can be done.
+    Unmap,
+}
+
 /// A command for a CE.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exec {
@@ -94,6 +103,8 @@ pub struct Exec {
     pub answer: bool,
     /// Written blocks are made stable before the answer; blocks are read from the file.
     pub stable: bool,
+    /// A write of zeros, without data: the SE answers.
+    pub zero: Option<Zero>,
     /// Tag of the response.
     pub tag: u64,
     /// Bytes of the initiator's buffers, for the residual.
@@ -229,6 +240,8 @@ pub enum Message {
     Get(Transfer),
     /// CE to RS: read blocks from my arena.
     Put(Transfer),
+    /// CE to RS: make zeros of blocks. Nothing is moved: `va` and `key` are zeros.
+    Zero(Transfer, Zero),
     /// SE to RS: how large is an object?
     Open {
         /// Name of the request.
@@ -245,6 +258,11 @@ pub enum Message {
     },
     /// The sender lives.
     Alive,
+    /// So many buffers for messages are free again ([`crate::flow`]).
+    Grant {
+        /// At least one.
+        count: u32,
+    },
 }
 
 /// What is no message.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    message::{Message, Role, Scope, Status, Transfer},
+    message::{Message, Role, Scope, Status, Transfer, Zero},
     peer::{misused, Peer, Pulse},
 };
 
@@ -42,6 +42,19 @@ pub enum Work {
         blocks: u32,
         /// They are made stable.
         stable: bool,
+    },
+    /// Make zeros of blocks.
+    Zero {
+        /// Which object.
+        object: u32,
+        /// The first block.
+        at: u64,
+        /// How many.
+        blocks: u32,
+        /// They are made stable.
+        stable: bool,
+        /// What becomes of their place.
+        how: Zero,
     },
     /// What was written is made stable.
     Flush {
@@ -369,8 +382,15 @@ impl Store {
                 self.done(peer, *id, status, blocks.unwrap_or(0));
             }
             (Who::Se, Ok(Message::Flush { id, object })) => self.flush(peer, *id, *object),
-            (Who::Ce(member, _), Ok(Message::Get(t))) => self.transfer(peer, member, *t, false),
-            (Who::Ce(member, _), Ok(Message::Put(t))) => self.transfer(peer, member, *t, true),
+            (Who::Ce(member, _), Ok(Message::Get(t))) => {
+                self.transfer(peer, member, *t, Stage::Reading, None);
+            }
+            (Who::Ce(member, _), Ok(Message::Put(t))) => {
+                self.transfer(peer, member, *t, Stage::Pulling, None);
+            }
+            (Who::Ce(member, _), Ok(Message::Zero(t, how))) => {
+                self.transfer(peer, member, *t, Stage::Writing, Some(*how));
+            }
             _ => {
                 self.say(misused(peer, &message));
                 self.close(peer);
@@ -499,7 +519,8 @@ impl Store {
         });
     }
 
-    fn transfer(&mut self, peer: Peer, member: u32, t: Transfer, put: bool) {
+    /// Begins with this stage.
+    fn transfer(&mut self, peer: Peer, member: u32, t: Transfer, stage: Stage, zero: Option<Zero>) {
         let there = self.objects.get(t.object as usize).copied().unwrap_or(0);
         let end = t.at.checked_add(t.blocks.into());
         let len = u64::from(t.blocks) * 512;
@@ -507,7 +528,6 @@ impl Store {
             return self.done(peer, t.id, Status::Invalid, 0);
         }
         let (va, key, len) = (t.va, t.key, len as u32);
-        let stage = if put { Stage::Pulling } else { Stage::Reading };
         let op = self.op(Op {
             peer,
             member,
@@ -516,22 +536,36 @@ impl Store {
             transfer: Some(t),
             dead: false,
         });
-        self.actions.push(if put {
-            Action::Pull {
+        let (object, at, blocks, stable) = (t.object, t.at, t.blocks, t.stable);
+        self.actions.push(match (stage, zero) {
+            (_, Some(how)) => Action::Execute {
+                peer,
+                op,
+                work: Work::Zero {
+                    object,
+                    at,
+                    blocks,
+                    stable,
+                    how,
+                },
+            },
+            (Stage::Pulling, None) => Action::Pull {
                 peer,
                 op,
                 va,
                 key,
                 len,
-            }
-        } else {
-            let work = Work::Read {
-                object: t.object,
-                at: t.at,
-                blocks: t.blocks,
-                stable: t.stable,
-            };
-            Action::Execute { peer, op, work }
+            },
+            (_, None) => Action::Execute {
+                peer,
+                op,
+                work: Work::Read {
+                    object,
+                    at,
+                    blocks,
+                    stable,
+                },
+            },
         });
     }
 

@@ -10,6 +10,7 @@ use world::{
     scene::*,
     Item, Node, World, BLOCKS,
 };
+use wss::rs::Work;
 
 /// What all wants, which is the measure of the rest.
 #[test]
@@ -51,6 +52,71 @@ fn a_second_read_is_a_hit() {
         read(&mut world, 42, 2);
         quiet(&mut world);
         assert_eq!(world.ces[0].engine.as_ref().unwrap().hits(), [2, 1]);
+        done(world);
+    }
+}
+
+/// Blocks that become zeros are zeros for whoever reads them next, whatever a CE had of them: in part of a line, in several
+/// extents, and of several CEs. What is beside them stays.
+#[test]
+fn zeros_are_seen_at_once() {
+    for seed in seeds() {
+        let mut world = up(seed, 3, 1);
+        for lba in (0..32).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        for lba in (0..32).step_by(8) {
+            read(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        let (lba, stable) = (world.rng.below(20), world.rng.one_in(2));
+        initiator::want(&mut world, 0, Kind::Zero, lba, 12, stable);
+        quiet(&mut world);
+        for lba in (0..32).step_by(8) {
+            read(&mut world, lba, 8);
+        }
+        initiator::want(&mut world, 0, Kind::Verify, lba, 12, false);
+        quiet(&mut world);
+        for block in 0..32 {
+            let seen = world.initiators[0].last[&block];
+            assert_eq!(seen == 0, (lba..lba + 12).contains(&block), "block {block}");
+        }
+        done(world);
+    }
+}
+
+/// A CE dies with zeros on their way to the file. They land before its fence is answered, or never: not behind what is
+/// written by the session that follows.
+#[test]
+fn zeros_of_a_ce_that_dies() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        for lba in (0..32).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        world.stuck.extend([0, 1]);
+        for lba in (0..32).step_by(8) {
+            initiator::want(&mut world, 0, Kind::Zero, lba, 8, false);
+        }
+        world.until("zeros at work in a file", 20_000, |w| {
+            let zero = |w: &Work| matches!(w, Work::Zero { .. });
+            w.rss
+                .iter()
+                .any(|rs| rs.pending.iter().any(|(_, w, _)| zero(w)))
+        });
+        world.kill(Node::Ce(0));
+        let steps = world.rng.below(300);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.stuck.clear();
+        for lba in (0..32).step_by(8) {
+            write(&mut world, lba, 4);
+            read(&mut world, lba + 2, 6);
+        }
+        quiet(&mut world);
         done(world);
     }
 }

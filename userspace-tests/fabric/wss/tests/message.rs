@@ -71,6 +71,7 @@ fn places_of_bytes() {
         write: true,
         answer: true,
         stable: false,
+        zero: None,
         tag: 0x2122_2324_2526_2728,
         room: 0x3132_3334,
         credits: -2,
@@ -104,7 +105,7 @@ fn places_of_bytes() {
     wanted[36..40].copy_from_slice(&[0xff, 0xff, 0xff, 0xfe]);
     assert_eq!(exec.build(), wanted);
 
-    let put = Message::Put(Transfer {
+    let transfer = Transfer {
         id: 0x0102_0304_0506_0708,
         object: 0x1112_1314,
         at: 0x2122_2324_2526_2728,
@@ -112,7 +113,7 @@ fn places_of_bytes() {
         stable: true,
         va: 0x4142_4344_4546_4748,
         key: 0x5152_5354,
-    });
+    };
     let mut wanted = vec![0; 64];
     wanted[..2].copy_from_slice(&[13, 4]);
     run(&mut wanted, 4, 0x11, 4);
@@ -121,7 +122,22 @@ fn places_of_bytes() {
     run(&mut wanted, 32, 0x31, 4);
     run(&mut wanted, 36, 0x51, 4);
     run(&mut wanted, 40, 0x41, 8);
-    assert_eq!(put.build(), wanted);
+    assert_eq!(Message::Put(transfer).build(), wanted);
+    // Nothing goes to or comes from the arena.
+    let (va, key) = (0, 0);
+    let zero = Message::Zero(
+        Transfer {
+            va,
+            key,
+            ..transfer
+        },
+        Zero::Unmap,
+    );
+    wanted[..2].copy_from_slice(&[18, 4 | 8 | 16]);
+    wanted[36..48].fill(0);
+    assert_eq!(zero.build(), wanted);
+    wanted[40] = 1;
+    assert_eq!(Message::parse(&wanted), Err(Broken::Byte(40)));
 
     let fence = Message::Fence {
         scope: Scope::Member,

@@ -8,10 +8,10 @@ use crate::{
     sense::Sense,
 };
 
-/// Most blocks that one WRITE SAME or UNMAP is about: 1 GiB. The limit is reported.
-pub(super) const MAX_UNMAP: u64 = 1 << 21;
+/// Most blocks that one WRITE SAME or UNMAP is about: 512 MiB. The limit is reported.
+const MAX_UNMAP: u64 = 1 << 20;
 /// Most ranges of one UNMAP.
-pub(super) const MAX_RANGES: u32 = 256;
+const MAX_RANGES: u32 = 256;
 
 /// Bits of the byte behind the operation code.
 const PROTECT: u8 = 0xe0;
@@ -60,8 +60,9 @@ fn movable(unit: &Geometry, count: u64) -> Result<u32, Sense> {
 }
 
 pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
-    let thin = !unit.geometry.read_only && !unit.is_elsewhere();
+    let elsewhere = unit.is_elsewhere();
     let unit = &unit.geometry;
+    let thin = !unit.read_only;
     let (lba, count) = place(cdb);
     // In commands of 6 bytes these bits are of the address.
     let flags = if cdb[0] < 0x20 { 0 } else { cdb[1] };
@@ -106,6 +107,7 @@ pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
             count: movable(unit, count)?,
             compare: match cdb[1] >> 1 & 3 {
                 0 => Compare::Nothing,
+                _ if elsewhere => return Err(Sense::FIELD),
                 1 => Compare::All,
                 3 => Compare::One,
                 _ => return Err(Sense::FIELD),
@@ -134,7 +136,7 @@ fn write_same(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
     writable(unit)?;
     within(unit, lba, count)?;
     // None is not all: the limits say so.
-    if count == 0 || count > MAX_UNMAP || flags & ANCHOR != 0 {
+    if count == 0 || count > unit.max_unmap || flags & ANCHOR != 0 {
         return Err(Sense::FIELD);
     }
     Ok(Command::WriteSame {
@@ -165,17 +167,20 @@ fn ranges(unit: &Geometry, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     };
     let len = number(2, 2)? as usize;
     let (all, mut ranges) = (len / 16, Vec::new());
-    if all > MAX_RANGES as usize {
+    if all > unit.max_ranges as usize {
         return Err(Sense::LIST_FIELD);
     }
     let mut total = 0;
     for at in (0..all).map(|i| 8 + 16 * i) {
         let (lba, count) = (number(at, 8)?, number(at + 8, 4)?);
-        within(unit, lba, count)?;
+        // None at the end is none.
+        if count > 0 || lba != unit.blocks {
+            within(unit, lba, count)?;
+        }
         total += count;
         ranges.push((lba, count));
     }
-    if total > MAX_UNMAP {
+    if total > unit.max_unmap {
         return Err(Sense::LIST_FIELD);
     }
     Ok(ranges)
@@ -186,6 +191,33 @@ pub(super) fn geometry(disk: &Disk) -> Geometry {
         blocks: disk.blocks(),
         read_only: disk.read_only(),
         max_transfer: super::MAX_TRANSFER,
+        max_unmap: MAX_UNMAP,
+        max_ranges: MAX_RANGES,
+    }
+}
+
+pub(super) fn for_elsewhere(
+    command: &Command,
+    unit: &Geometry,
+    out: &[u8],
+) -> Result<Command, Sense> {
+    let zero = |lba, count: u64, unmap| match u32::try_from(count) {
+        Ok(0) => Ok(Command::Done),
+        Ok(count) => Ok(Command::Zero { lba, count, unmap }),
+        Err(_) => Err(Sense::FIELD),
+    };
+    match *command {
+        Command::Unmap(_) => match ranges(unit, out)?[..] {
+            [] => Ok(Command::Done),
+            [(lba, count)] => zero(lba, count, true),
+            _ => Err(Sense::LIST_FIELD),
+        },
+        // A CE has no data for anything else.
+        Command::WriteSame { .. } if out.iter().any(|b| *b != 0) => Err(Sense::LIST_FIELD),
+        Command::WriteSame {
+            lba, count, unmap, ..
+        } => zero(lba, count, unmap),
+        _ => Ok(command.clone()),
     }
 }
 

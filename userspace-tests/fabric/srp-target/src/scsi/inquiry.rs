@@ -2,11 +2,7 @@
 
 //! INQUIRY: what a unit is.
 
-use super::{
-    be16,
-    blocks::{MAX_RANGES, MAX_UNMAP},
-    Cdb, Command, Unit,
-};
+use super::{be16, Cdb, Command, Unit};
 use crate::{disk::BLOCK, sense::Sense};
 
 const VENDOR: &[u8; 8] = b"SRP-RS  ";
@@ -81,16 +77,15 @@ fn identification(unit: &Unit) -> Vec<u8> {
 fn limits(unit: &Unit) -> Vec<u8> {
     let mut page = vec![0; 60];
     let mut put = |at: usize, n: u32| page[at - 4..at].copy_from_slice(&n.to_be_bytes());
-    let thin = !unit.geometry.read_only && !unit.is_elsewhere();
     put(8, (unit.geometry.max_transfer / BLOCK) as u32);
     put(12, (unit.geometry.max_transfer / BLOCK) as u32);
-    if thin {
-        put(20, MAX_UNMAP as u32);
-        put(24, MAX_RANGES);
+    if !unit.geometry.read_only {
+        put(20, unit.geometry.max_unmap as u32);
+        put(24, unit.geometry.max_ranges);
         // Pages of a file, which begins with one.
         put(28, 8);
         put(32, 1 << 31);
-        put(40, MAX_UNMAP as u32);
+        put(40, unit.geometry.max_unmap as u32);
     }
     // WRITE SAME of no block is none. A physical block is a good length.
     page[0] = 1;
@@ -99,7 +94,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
 }
 
 fn provisioning(unit: &Unit) -> Vec<u8> {
-    if unit.geometry.read_only || unit.is_elsewhere() {
+    if unit.geometry.read_only {
         return vec![0; 4];
     }
     // By UNMAP and both WRITE SAME; unmapped blocks are zeros; thin.

@@ -49,6 +49,10 @@ pub struct Geometry {
     pub read_only: bool,
     /// Most bytes that a command moves, at most [`MAX_TRANSFER`].
     pub max_transfer: u64,
+    /// Most blocks that one WRITE SAME or UNMAP is about, below 2^32.
+    pub max_unmap: u64,
+    /// Most ranges of one UNMAP.
+    pub max_ranges: u32,
 }
 
 /// A logical unit.
@@ -70,8 +74,8 @@ impl Unit {
         Self::with(geometry, Some(disk), id)
     }
 
-    /// A unit whose blocks are elsewhere. It is named by the GUID and these bytes. It has READ, WRITE and SYNCHRONIZE
-    /// CACHE only of what is about blocks.
+    /// A unit whose blocks are elsewhere. It is named by the GUID and these bytes. VERIFY compares nothing, WRITE SAME writes
+    /// zeros only, and UNMAP has one range: see [`Command::for_elsewhere`].
     pub fn elsewhere(geometry: Geometry, name: &[u8], guid: u64) -> Self {
         Self::with(geometry, None, id(name, guid))
     }
@@ -192,6 +196,15 @@ pub enum Command {
     },
     /// Blocks give their place back; so many bytes say which.
     Unmap(u32),
+    /// Blocks become zeros: what WRITE SAME and UNMAP are elsewhere.
+    Zero {
+        /// The first.
+        lba: u64,
+        /// How many.
+        count: u32,
+        /// Their place is given back.
+        unmap: bool,
+    },
     /// What was written is made stable.
     Flush,
     /// The unit is started, or stopped.
@@ -230,6 +243,16 @@ impl Command {
             Self::Reply(bytes, most) => (*most).min(bytes.len() as u32),
             _ => 0,
         }
+    }
+
+    /// Its data says what it does, so that has to be here although the blocks are elsewhere.
+    pub fn needs_data(&self) -> bool {
+        matches!(self, Self::Unmap(_) | Self::WriteSame { .. })
+    }
+
+    /// What is to be done elsewhere. `out` has all of [`Command::data_out`] if it [`Command::needs_data`].
+    pub fn for_elsewhere(&self, unit: &Unit, out: &[u8]) -> Result<Self, Sense> {
+        blocks::for_elsewhere(self, &unit.geometry, out)
     }
 
     /// Does it. `out` has all of [`Command::data_out`]; `into` gets as much of the data as fits.
@@ -280,7 +303,7 @@ pub fn parse(
 ) -> Result<Command, Sense> {
     let unit = number.and_then(|n| units.get(n));
     let elsewhere = unit.is_some_and(|u| u.is_elsewhere());
-    let entry = opcodes::find(cdb, elsewhere)?;
+    let entry = opcodes::find(cdb)?;
     // A contingent allegiance that waits for the initiator is not supported.
     if entry.control(cdb) & 4 != 0 {
         return Err(Sense::FIELD);

@@ -23,9 +23,12 @@ impl Entry {
         cdb[self.usage.len() - 1]
     }
 
-    /// The CDB usage data, where the service action is itself.
-    fn usage(&self) -> Vec<u8> {
+    /// The CDB usage data, where the service action is itself. VERIFY elsewhere compares nothing.
+    fn usage(&self, elsewhere: bool) -> Vec<u8> {
         let mut usage = self.usage.to_vec();
+        if elsewhere && matches!(usage[0], 0x2f | 0x8f | 0xaf) {
+            usage[1] &= !6;
+        }
         if let Some(action) = self.action {
             usage[1] = action;
         }
@@ -92,18 +95,9 @@ const COMMANDS: &[Entry] = &[
     entry(&[0xaf, 0xf6, F, F, F, F, F, F, F, F, 0, 4]),
 ];
 
-/// Those that need the blocks where the command is: VERIFY, WRITE SAME, UNMAP.
-const HERE: [u8; 6] = [0x2f, 0x41, 0x42, 0x8f, 0x93, 0xaf];
-
-/// The commands of a unit.
-fn commands(elsewhere: bool) -> impl Iterator<Item = &'static Entry> {
-    let there = move |e: &&Entry| !elsewhere || !HERE.contains(&e.opcode());
-    COMMANDS.iter().filter(there)
-}
-
 /// The entry of a command.
-pub(super) fn find(cdb: &Cdb, elsewhere: bool) -> Result<&'static Entry, Sense> {
-    let all = commands(elsewhere);
+pub(super) fn find(cdb: &Cdb) -> Result<&'static Entry, Sense> {
+    let all = COMMANDS.iter();
     let mut same = all.filter(|e| e.opcode() == cdb[0]).peekable();
     same.peek().ok_or(Sense::OPCODE)?;
     let wanted = |e: &&Entry| e.action.is_none_or(|a| a == cdb[1] & 0x1f);
@@ -120,9 +114,9 @@ pub(super) fn report(cdb: &Cdb, elsewhere: bool) -> Result<Command, Sense> {
     let (opcode, wanted, most) = (cdb[3], be16(cdb, 4), be32(cdb, 6));
     let how = cdb[2] & 7;
     if how == 0 {
-        return Ok(Command::Reply(all(timeouts, elsewhere), most));
+        return Ok(Command::Reply(all(timeouts), most));
     }
-    let all = commands(elsewhere);
+    let all = COMMANDS.iter();
     let mut same = all.filter(|e| e.opcode() == opcode).peekable();
     let has_actions = same.peek().is_some_and(|e| e.action.is_some());
     match (how, has_actions) {
@@ -136,7 +130,7 @@ pub(super) fn report(cdb: &Cdb, elsewhere: bool) -> Result<Command, Sense> {
     });
     let mut bytes = vec![0, 1, 0, 0];
     if let Some(entry) = found {
-        let usage = entry.usage();
+        let usage = entry.usage(elsewhere);
         bytes[1] = 3;
         bytes[3] = usage.len() as u8;
         bytes.extend(usage);
@@ -148,9 +142,9 @@ pub(super) fn report(cdb: &Cdb, elsewhere: bool) -> Result<Command, Sense> {
     Ok(Command::Reply(bytes, most))
 }
 
-fn all(timeouts: bool, elsewhere: bool) -> Vec<u8> {
+fn all(timeouts: bool) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    for e in commands(elsewhere) {
+    for e in COMMANDS {
         let flags = u8::from(e.action.is_some()) | if timeouts { 2 } else { 0 };
         let (action, len) = (e.action.unwrap_or(0), e.usage.len() as u8);
         bytes.extend([e.opcode(), 0, 0, action, 0, flags, 0, len]);

@@ -176,7 +176,7 @@ impl<B: Buffer> Target<B> {
                 .take()
                 .map(|t| (State::TableIn, vec![t]));
         }
-        if fetch.is_none() && missing && !elsewhere {
+        if fetch.is_none() && missing && (!elsewhere || task.command.needs_data()) {
             fetch = Some((State::Data, first(&task.data.out.entries, out)));
         }
         if let Some((state, from)) = fetch {
@@ -188,20 +188,33 @@ impl<B: Buffer> Target<B> {
                 from,
             });
         }
-        if let (true, Some(unit)) = (elsewhere, task.unit) {
+        if let (true, Some(number), Some(unit)) = (elsewhere, task.unit, unit) {
+            let data = match &task.out {
+                Some(o) if task.command.needs_data() => &o.buffer[o.at..o.at + out as usize],
+                _ => &[],
+            };
+            let command = match task.command.for_elsewhere(unit, data) {
+                Ok(Command::Done) => return self.answer(id, status::GOOD, None, None),
+                Ok(command) => command,
+                Err(sense) => return self.answer(id, status::CHECK_CONDITION, Some(sense), None),
+            };
             task.state = State::Dispatched;
             let list = if out > 0 {
                 &task.data.out
             } else {
                 &task.data.into
             };
+            let moved = match task.command {
+                Command::Read { .. } | Command::Write { .. } => out.max(into),
+                _ => 0,
+            };
             let remote = Remote {
                 initiator: task.initiator,
                 tag: task.tag,
-                unit,
-                command: task.command.clone(),
+                unit: number,
+                command,
                 room: list.total,
-                places: first(&list.entries, if out > 0 { out } else { into }),
+                places: first(&list.entries, moved),
             };
             return self.actions.push(Action::Dispatch { task: id, remote });
         }

@@ -89,9 +89,10 @@ impl Engine {
         };
         let (len, moved) = (exec.len(), exec.moved());
         let data = if exec.write {
-            moved == len
+            moved == len || exec.zero.is_some()
         } else {
-            moved <= len && exec.answer
+            // What moves nothing is answered by the SE: it is read to see whether it can be.
+            moved <= len && (exec.answer || moved == 0)
         };
         if parts.is_empty() || parts.len() > self.cache.len() || !data {
             return self.tell_se(refused(Status::Invalid));
@@ -146,7 +147,7 @@ impl Engine {
                 continue;
             }
             // Who waits for lines is not overtaken, so it gets them.
-            if job.parts.len() > self.cache.free() {
+            if job.exec.zero.is_none() && job.parts.len() > self.cache.free() {
                 break;
             }
             self.begin(id);
@@ -169,6 +170,14 @@ impl Engine {
             return;
         };
         let (write, stable, channel) = (job.exec.write, job.exec.stable, job.channel);
+        if job.exec.zero.is_some() {
+            // It has no lines.
+            job.stage = Stage::Storing;
+            for n in 0..job.parts.len() {
+                self.fly(id, n, true);
+            }
+            return;
+        }
         let mut missing = Vec::new();
         for (n, part) in job.parts.iter_mut().enumerate() {
             let here = match part.key {
@@ -240,6 +249,7 @@ impl Engine {
             part: n,
             store: part.store,
             put,
+            zero: job.exec.zero,
             transfer,
             peer: None,
             uncertain: false,
@@ -261,7 +271,12 @@ impl Engine {
             job.status = status;
         }
         let (part, line) = (job.parts[flight.part], u64::from(self.settings.line));
-        if let Some(key) = part.key {
+        if let (Some(key), true) = (part.key, flight.zero.is_some()) {
+            // Whatever came of it: the next one reads the file.
+            if let Some(old) = self.cache.find(&key) {
+                self.cache.forget(old);
+            }
+        } else if let Some(key) = part.key {
             let whole = u64::from(part.blocks) * 512 == line;
             match (flight.put, status) {
                 (false, Status::Good) => self.cache.install(part.line, key),
@@ -383,7 +398,7 @@ impl Engine {
             return;
         };
         self.order.remove(id);
-        if job.stage != Stage::Queued {
+        if job.stage != Stage::Queued && job.exec.zero.is_none() {
             for part in &job.parts {
                 self.cache.unpin(part.line);
             }

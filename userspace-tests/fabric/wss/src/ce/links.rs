@@ -195,10 +195,17 @@ impl Engine {
                 key,
                 ..flight.transfer
             };
-            messages.push(if flight.put {
-                Message::Put(transfer)
-            } else {
-                Message::Get(transfer)
+            messages.push(match flight.zero {
+                Some(how) => Message::Zero(
+                    Transfer {
+                        va: 0,
+                        key: 0,
+                        ..transfer
+                    },
+                    how,
+                ),
+                None if flight.put => Message::Put(transfer),
+                None => Message::Get(transfer),
             });
         }
         for message in messages {

@@ -16,7 +16,7 @@ use srp_target::{proto::cmd::DirectBuf, target::ChannelId, wire::LoginReq};
 
 use crate::{
     cache::{Cache, Key},
-    message::{Exec, Message, Status, Transfer},
+    message::{Exec, Message, Status, Transfer, Zero},
     order::Order,
     peer::{Peer, State},
 };
@@ -207,12 +207,14 @@ struct Job {
     status: Status,
 }
 
-/// A GET or PUT; `va` of the transfer is a place in the arena.
+/// A GET, PUT or ZERO; `va` of the transfer is a place in the arena.
 struct Flight {
     job: JobId,
     part: usize,
     store: u32,
+    /// It changes the file.
     put: bool,
+    zero: Option<Zero>,
     transfer: Transfer,
     /// Where it has been sent to.
     peer: Option<Peer>,

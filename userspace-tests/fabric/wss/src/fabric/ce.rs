@@ -5,12 +5,12 @@
 use std::{io, net::SocketAddr, os::fd::RawFd};
 
 use srp_target::{
-    hub::{piece, Event, Hub, LinkId},
+    hub::{piece, Event, LinkId},
     wire::MIN_IT_IU_LEN,
 };
 use verbs::{Arena, Op, Piece};
 
-use super::{connect, good, send, Made, Role};
+use super::{connect, good, send, Links, Made, Role};
 use crate::{
     ce::{Action, Engine, JobId, Segment, Settings, To},
     options::{Options, LINE},
@@ -33,7 +33,7 @@ pub(super) struct Ce {
     stopping: bool,
 }
 
-pub(super) fn role(options: Options) -> io::Result<(Ce, Hub<Token>)> {
+pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
     let Options::Ce {
         member,
         se,
@@ -54,7 +54,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Hub<Token>)> {
         stores: stores.len(),
     };
     let arena = Arena::new(bytes)?;
-    let mut hub = Hub::new(listen)?;
+    let mut hub = Links::new(listen)?;
     hub.share(arena.clone());
     let role = Ce {
         engine: Engine::new(settings, 0),
@@ -89,13 +89,13 @@ impl Ce {
         }
     }
 
-    fn check(&mut self, hub: &mut Hub<Token>, id: LinkId, result: io::Result<()>) {
+    fn check(&mut self, hub: &mut Links<Token>, id: LinkId, result: io::Result<()>) {
         if !good(hub, id, result) {
             self.closed(id);
         }
     }
 
-    fn action(&mut self, hub: &mut Hub<Token>, action: Action) {
+    fn action(&mut self, hub: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Connect { peer, to } => {
@@ -121,7 +121,7 @@ impl Ce {
             }
             Action::Accept { channel, response } => {
                 let len = MIN_IT_IU_LEN as usize;
-                if let Err(e) = hub.accept(channel, &response, RECEIVES, len) {
+                if let Err(e) = hub.accept(channel, &response, RECEIVES, len, usize::MAX) {
                     println!("channel {channel}: cannot accept it: {e}");
                     hub.close(channel);
                     self.engine.ended(channel);
@@ -180,7 +180,7 @@ impl Role for Ce {
         self.engine.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+    fn event(&mut self, hub: &mut Links<Token>, event: Event<Token>) {
         match event {
             Event::Login { id, data } => self.engine.login(id, &data),
             Event::Connected { id } => {
@@ -189,11 +189,16 @@ impl Role for Ce {
                 }
             }
             Event::Received { id, buffer, len } => {
-                match self.made.peer(id) {
-                    Some(peer) => self.engine.message(peer, &buffer[..len]),
-                    None => self.engine.received(id, &buffer[..len]),
+                let Some(peer) = self.made.peer(id) else {
+                    self.engine.received(id, &buffer[..len]);
+                    let result = hub.receive(id, buffer);
+                    return self.check(hub, id, result);
+                };
+                let granted = hub.granted(id, &buffer[..len]);
+                if let Ok(false) = granted {
+                    self.engine.message(peer, &buffer[..len]);
                 }
-                let result = hub.receive(id, buffer);
+                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
                 self.check(hub, id, result);
             }
             Event::Done { id, token, buffer } => {
@@ -212,7 +217,7 @@ impl Role for Ce {
         }
     }
 
-    fn act(&mut self, hub: &mut Hub<Token>) {
+    fn act(&mut self, hub: &mut Links<Token>) {
         loop {
             let actions = self.engine.actions();
             if actions.is_empty() {
@@ -228,7 +233,7 @@ impl Role for Ce {
         None
     }
 
-    fn work(&mut self, _hub: &mut Hub<Token>) {}
+    fn work(&mut self, _hub: &mut Links<Token>) {}
 
     fn shutdown(&mut self) {
         self.stopping = true;

@@ -10,16 +10,19 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
+    ops::{Deref, DerefMut},
     os::fd::{AsRawFd, RawFd},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, Hub, LinkId, EVENTS, LEAVING},
+    hub::{Event, Hub, LinkId, ENDING, EVENTS},
 };
+use verbs::Buffer;
 
 use crate::{
+    flow::{Flow, RECEIVES},
     message::{Message, MAX_LEN},
     options::Options,
     peer::{Peer, SILENCE},
@@ -27,8 +30,73 @@ use crate::{
 
 /// Private data of connections between roles. A login of SRP has 0 in the twelfth byte.
 const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
-/// Messages that a role may get at once. They are read without delay, so more than a moment's are never there.
-const RECEIVES: usize = 1024;
+
+/// All connections of a role, and the flow control of those that are to other roles.
+struct Links<T> {
+    hub: Hub<T>,
+    flows: HashMap<LinkId, Flow>,
+}
+
+impl<T> Deref for Links<T> {
+    type Target = Hub<T>;
+
+    fn deref(&self) -> &Hub<T> {
+        &self.hub
+    }
+}
+
+impl<T> DerefMut for Links<T> {
+    fn deref_mut(&mut self) -> &mut Hub<T> {
+        &mut self.hub
+    }
+}
+
+impl<T> Links<T> {
+    fn new(listen: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            hub: Hub::new(listen)?,
+            flows: HashMap::new(),
+        })
+    }
+
+    /// Sends what the other side has buffers for.
+    fn flush(&mut self, id: LinkId) -> io::Result<()> {
+        let flow = self.flows.entry(id).or_default();
+        while let Some(message) = flow.pop() {
+            self.hub.send(id, None, &message)?;
+        }
+        Ok(())
+    }
+
+    /// True if a message is a GRANT, which is taken.
+    fn granted(&mut self, id: LinkId, bytes: &[u8]) -> io::Result<bool> {
+        let Ok(Message::Grant { count }) = Message::parse(bytes) else {
+            return Ok(false);
+        };
+        if !self.flows.entry(id).or_default().granted(count) {
+            return Err(io::Error::other("more buffers than there can be"));
+        }
+        self.flush(id)?;
+        Ok(true)
+    }
+
+    /// Another role may send a message to this buffer again.
+    fn again(&mut self, id: LinkId, buffer: Buffer, granted: bool) -> io::Result<()> {
+        self.hub.receive(id, buffer)?;
+        if granted {
+            return Ok(());
+        }
+        match self.flows.entry(id).or_default().free() {
+            Some(grant) => self.hub.send(id, None, &grant.build()),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets connections that are no more.
+    fn prune(&mut self) {
+        self.flows.retain(|id, _| self.hub.has(*id));
+    }
+}
 
 /// A role with its connections.
 trait Role {
@@ -37,13 +105,13 @@ trait Role {
     /// So late it is, in milliseconds.
     fn tick(&mut self, now: u64);
     /// Something has happened.
-    fn event(&mut self, hub: &mut Hub<Self::Token>, event: Event<Self::Token>);
+    fn event(&mut self, hub: &mut Links<Self::Token>, event: Event<Self::Token>);
     /// Does what is to be done.
-    fn act(&mut self, hub: &mut Hub<Self::Token>);
+    fn act(&mut self, hub: &mut Links<Self::Token>);
     /// Can be read when its threads have done something.
     fn fd(&self) -> Option<RawFd>;
     /// Takes what they have done.
-    fn work(&mut self, hub: &mut Hub<Self::Token>);
+    fn work(&mut self, hub: &mut Links<Self::Token>);
     /// It is to end.
     fn shutdown(&mut self);
     /// Nothing is left to be done.
@@ -57,10 +125,10 @@ trait Role {
 /// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
 /// writes of its threads: as long as there is the hub, nobody else can listen here.
 fn run<R: Role>(
-    mut hub: Hub<R::Token>,
+    mut hub: Links<R::Token>,
     mut role: R,
     stop: &impl AsRawFd,
-) -> io::Result<(R, Hub<R::Token>)> {
+) -> io::Result<(R, Links<R::Token>)> {
     let begin = Instant::now();
     let mut end = None;
     let mut last = None;
@@ -69,6 +137,7 @@ fn run<R: Role>(
         let now = begin.elapsed().as_millis() as u64;
         if last.is_none_or(|last| now >= last + SILENCE / 12) {
             last = Some(now);
+            hub.prune();
             role.tick(now);
             role.act(&mut hub);
         }
@@ -80,7 +149,7 @@ fn run<R: Role>(
         }
         let ready = verbs::os::wait(&fds, if more { 0 } else { 100 })?;
         if end.is_none() && ready.last() == Some(&true) {
-            end = Some(Instant::now() + 5 * LEAVING);
+            end = Some(Instant::now() + ENDING);
             role.shutdown();
         }
         let mut turn = EVENTS;
@@ -120,7 +189,7 @@ impl Made {
     }
 }
 
-fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
+fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
     match hub.connect(to, PRIVATE, RECEIVES, MAX_LEN) {
         Ok(id) => {
             made.links.insert(peer, id);
@@ -145,17 +214,18 @@ fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
     }
 }
 
-fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message) -> bool {
-    let result = hub.send(id, None, &message.build());
+fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
+    hub.flows.entry(id).or_default().queue(message.build());
+    let result = hub.flush(id);
     good(hub, id, result)
 }
 
 /// Lets another role in, if it is one.
-fn accept_role<T>(hub: &mut Hub<T>, id: LinkId, data: &[u8]) -> Option<bool> {
+fn accept_role<T>(hub: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
     if !data.starts_with(PRIVATE) {
         return None;
     }
-    let result = hub.accept(id, &[], RECEIVES, MAX_LEN);
+    let result = hub.accept(id, &[], RECEIVES, MAX_LEN, usize::MAX);
     if let Err(e) = &result {
         println!("connection {id}: cannot accept it: {e}");
         hub.close(id);

@@ -6,15 +6,15 @@ use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, Hub, LinkId},
+    hub::{Event, LinkId},
     sense::Sense,
     workers::Workers,
 };
 use verbs::{Buffer, Op, Piece};
 
-use super::{accept_role, good, send, Role};
+use super::{accept_role, good, send, Links, Role};
 use crate::{
-    message::Status,
+    message::{Status, Zero},
     peer::Peer,
     rs::{Action, OpId, Store, Work},
 };
@@ -51,7 +51,10 @@ fn status(result: Result<(), Sense>) -> Status {
 /// Works on a file. The store has seen that the object and the blocks are there.
 fn execute(disks: &[Disk], job: &mut Job) -> Status {
     let object = match job.work {
-        Work::Read { object, .. } | Work::Write { object, .. } | Work::Flush { object } => object,
+        Work::Read { object, .. }
+        | Work::Write { object, .. }
+        | Work::Zero { object, .. }
+        | Work::Flush { object } => object,
     };
     let Some(disk) = disks.get(object as usize) else {
         return Status::Invalid;
@@ -67,6 +70,17 @@ fn execute(disks: &[Disk], job: &mut Job) -> Status {
         } => disk
             .write(at, &bytes[..blocks as usize * 512])
             .and_then(|()| flush(stable)),
+        Work::Zero {
+            at,
+            blocks,
+            stable,
+            how,
+            ..
+        } => match how {
+            Zero::Unmap => disk.unmap(at, blocks.into()),
+            Zero::Write => disk.fill(at, blocks.into(), &[0; 512]),
+        }
+        .and_then(|()| flush(stable)),
         Work::Flush { .. } => disk.flush(),
     })
 }
@@ -76,7 +90,7 @@ pub(super) fn role(
     disks: Vec<Disk>,
     listen: SocketAddr,
     threads: usize,
-) -> io::Result<(Rs, Hub<Token>)> {
+) -> io::Result<(Rs, Links<Token>)> {
     let blocks = disks.iter().map(Disk::blocks).collect();
     let disks = Arc::new(disks);
     let work = move |mut job: Job| {
@@ -88,11 +102,11 @@ pub(super) fn role(
         files: Workers::new(threads, work)?,
         memory: HashMap::new(),
     };
-    Ok((role, Hub::new(listen)?))
+    Ok((role, Links::new(listen)?))
 }
 
 impl Rs {
-    fn action(&mut self, hub: &mut Hub<Token>, action: Action) {
+    fn action(&mut self, hub: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Send { peer, message } => {
@@ -156,7 +170,7 @@ impl Rs {
         }
     }
 
-    fn check(&mut self, hub: &mut Hub<Token>, peer: Peer, result: io::Result<()>) {
+    fn check(&mut self, hub: &mut Links<Token>, peer: Peer, result: io::Result<()>) {
         if !good(hub, peer, result) {
             self.store.closed(peer);
         }
@@ -170,7 +184,7 @@ impl Role for Rs {
         self.store.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+    fn event(&mut self, hub: &mut Links<Token>, event: Event<Token>) {
         match event {
             Event::Login { id, data } => match accept_role(hub, id, &data) {
                 Some(true) => self.store.connected(id),
@@ -181,8 +195,11 @@ impl Role for Rs {
                 }
             },
             Event::Received { id, buffer, len } => {
-                self.store.message(id, &buffer[..len]);
-                let result = hub.receive(id, buffer);
+                let granted = hub.granted(id, &buffer[..len]);
+                if let Ok(false) = granted {
+                    self.store.message(id, &buffer[..len]);
+                }
+                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
                 self.check(hub, id, result);
             }
             Event::Done { id, token, buffer } => match token {
@@ -205,7 +222,7 @@ impl Role for Rs {
         }
     }
 
-    fn act(&mut self, hub: &mut Hub<Token>) {
+    fn act(&mut self, hub: &mut Links<Token>) {
         loop {
             let actions = self.store.actions();
             if actions.is_empty() {
@@ -221,7 +238,7 @@ impl Role for Rs {
         Some(self.files.fd())
     }
 
-    fn work(&mut self, hub: &mut Hub<Token>) {
+    fn work(&mut self, hub: &mut Links<Token>) {
         for (op, status, buffer) in self.files.done() {
             if let Some((_, place)) = self.memory.get_mut(&op) {
                 *place = buffer;

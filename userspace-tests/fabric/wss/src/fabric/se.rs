@@ -6,13 +6,13 @@ use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd};
 
 use srp_target::{
     fabric::{self, Commands, Front},
-    hub::{Event, Hub, LinkId},
+    hub::{Event, LinkId},
     target::{self, ChannelId, TaskId, Work},
     workers::{execute, Workers},
 };
 use verbs::Buffer;
 
-use super::{accept_role, connect, good, send, Made, Role};
+use super::{accept_role, connect, good, send, Links, Made, Role};
 use crate::{
     options::{Options, LINE},
     peer::Peer,
@@ -50,7 +50,7 @@ impl Front for Engine<Buffer> {
     }
 }
 
-pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Hub<fabric::Token>)> {
+pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Links<fabric::Token>)> {
     let Options::Se {
         stores,
         luns,
@@ -87,7 +87,7 @@ pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Hub<fabric::
         commands: Workers::new(1, execute)?,
         failed: None,
     };
-    Ok((role, Hub::new(listen)?))
+    Ok((role, Links::new(listen)?))
 }
 
 impl Se {
@@ -117,7 +117,7 @@ impl Role for Se {
         self.engine.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Hub<fabric::Token>, event: Event<fabric::Token>) {
+    fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
         match event {
             Event::Login { id, data } => match accept_role(hub, id, &data) {
                 Some(true) => {
@@ -137,8 +137,11 @@ impl Role for Se {
                 let Some(peer) = peer else {
                     return self.engine.received(id, buffer, len);
                 };
-                self.engine.message(peer, &buffer[..len]);
-                let result = hub.receive(id, buffer);
+                let granted = hub.granted(id, &buffer[..len]);
+                if let Ok(false) = granted {
+                    self.engine.message(peer, &buffer[..len]);
+                }
+                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
                 if !good(hub, id, result) {
                     self.closed(id);
                 }
@@ -160,7 +163,7 @@ impl Role for Se {
         }
     }
 
-    fn act(&mut self, hub: &mut Hub<fabric::Token>) {
+    fn act(&mut self, hub: &mut Links<fabric::Token>) {
         loop {
             let actions = self.engine.actions();
             if actions.is_empty() {
@@ -201,7 +204,7 @@ impl Role for Se {
         Some(self.commands.fd())
     }
 
-    fn work(&mut self, hub: &mut Hub<fabric::Token>) {
+    fn work(&mut self, hub: &mut Links<fabric::Token>) {
         for (task, done) in self.commands.done() {
             self.engine.executed(task, done);
             self.act(hub);

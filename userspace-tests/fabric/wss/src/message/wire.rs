@@ -3,7 +3,7 @@
 //! The bytes of the messages.
 
 use super::{
-    Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, EXTENTS, EXTENT_LEN, LEN,
+    Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, Zero, EXTENTS, EXTENT_LEN, LEN,
     MAX_LEN, PLACES,
 };
 use srp_target::proto::cmd::DirectBuf;
@@ -25,12 +25,16 @@ mod opcode {
     pub(super) const OPEN: u8 = 14;
     pub(super) const FLUSH: u8 = 15;
     pub(super) const ALIVE: u8 = 16;
+    pub(super) const GRANT: u8 = 17;
+    pub(super) const ZERO: u8 = 18;
 }
 
-/// Bits of byte 1 of EXEC, GET and PUT.
+/// Bits of byte 1 of EXEC, GET, PUT and ZERO.
 const WRITE: u8 = 1;
 const ANSWER: u8 = 2;
 const STABLE: u8 = 4;
+const ZERO: u8 = 8;
+const UNMAP: u8 = 16;
 
 const STATUSES: [Status; 8] = [
     Status::Good,
@@ -134,14 +138,31 @@ impl In<'_> {
     }
 }
 
-fn transfer(opcode: u8, t: &Transfer) -> Out {
-    Out::new(opcode, if t.stable { STABLE } else { 0 })
+fn transfer(opcode: u8, t: &Transfer, how: Option<Zero>) -> Out {
+    Out::new(opcode, zero_bits(how) | if t.stable { STABLE } else { 0 })
         .number(t.object)
         .id(t.id)
         .put(24, t.at.to_be_bytes())
         .put(32, t.blocks.to_be_bytes())
         .put(36, t.key.to_be_bytes())
         .put(40, t.va.to_be_bytes())
+}
+
+fn zero_bits(zero: Option<Zero>) -> u8 {
+    match zero {
+        None => 0,
+        Some(Zero::Write) => ZERO,
+        Some(Zero::Unmap) => ZERO | UNMAP,
+    }
+}
+
+fn zero(flags: u8) -> Result<Option<Zero>, Broken> {
+    match flags & (ZERO | UNMAP) {
+        0 => Ok(None),
+        ZERO => Ok(Some(Zero::Write)),
+        UNMAP => Err(Broken::Byte(1)),
+        _ => Ok(Some(Zero::Unmap)),
+    }
 }
 
 fn fence(opcode: u8, scope: Scope, member: u32, epoch: u64) -> Out {
@@ -195,11 +216,13 @@ impl Message {
                 member,
                 epoch,
             } => fence(opcode::FENCED, *scope, *member, *epoch),
-            Self::Get(t) => transfer(opcode::GET, t),
-            Self::Put(t) => transfer(opcode::PUT, t),
+            Self::Get(t) => transfer(opcode::GET, t, None),
+            Self::Put(t) => transfer(opcode::PUT, t, None),
+            Self::Zero(t, how) => transfer(opcode::ZERO, t, Some(*how)),
             Self::Open { id, object } => Out::new(opcode::OPEN, 0).number(*object).id(*id),
             Self::Flush { id, object } => Out::new(opcode::FLUSH, 0).number(*object).id(*id),
             Self::Alive => Out::new(opcode::ALIVE, 0),
+            Self::Grant { count } => Out::new(opcode::GRANT, 0).number(*count),
         };
         out.0
     }
@@ -265,8 +288,12 @@ impl Message {
                 member: r.number(),
                 epoch: r.epoch(),
             },
-            opcode::GET => Self::Get(Transfer::parse(&mut r)?),
-            opcode::PUT => Self::Put(Transfer::parse(&mut r)?),
+            opcode::GET => Self::Get(Transfer::parse(&mut r, false)?.0),
+            opcode::PUT => Self::Put(Transfer::parse(&mut r, false)?.0),
+            opcode::ZERO => match Transfer::parse(&mut r, true)? {
+                (transfer, Some(how)) => Self::Zero(transfer, how),
+                (_, None) => return Err(Broken::Byte(1)),
+            },
             opcode::OPEN => Self::Open {
                 object: r.number(),
                 id: r.id(),
@@ -276,6 +303,10 @@ impl Message {
                 id: r.id(),
             },
             opcode::ALIVE => Self::Alive,
+            opcode::GRANT => match r.number() {
+                0 => return Err(Broken::Byte(4)),
+                count => Self::Grant { count },
+            },
             other => return Err(Broken::Opcode(other)),
         };
         r.rest()?;
@@ -284,24 +315,31 @@ impl Message {
 }
 
 impl Transfer {
-    fn parse(r: &mut In<'_>) -> Result<Self, Broken> {
+    fn parse(r: &mut In<'_>, zeros: bool) -> Result<(Self, Option<Zero>), Broken> {
         let flags = r.small();
-        if flags & !STABLE != 0 {
+        let how = zero(flags)?;
+        if flags & !(STABLE | ZERO | UNMAP) != 0 || how.is_some() != zeros {
             return Err(Broken::Byte(1));
         }
+        // Nothing goes to or comes from an arena: these bytes are zeros.
+        let (va, key) = if zeros {
+            (0, 0)
+        } else {
+            (r.u64(40), r.u32(36))
+        };
         let this = Self {
             id: r.id(),
             object: r.number(),
             at: r.u64(24),
             blocks: r.u32(32),
             stable: flags & STABLE != 0,
-            va: r.u64(40),
-            key: r.u32(36),
+            va,
+            key,
         };
         if this.blocks == 0 {
             return Err(Broken::Byte(32));
         }
-        Ok(this)
+        Ok((this, how))
     }
 }
 
@@ -310,7 +348,10 @@ impl Exec {
         let (extents, places) = (self.extents.len(), self.places.len());
         assert!((1..=EXTENTS).contains(&extents) && places <= PLACES);
         let bit = |set, bit| if set { bit } else { 0 };
-        let flags = bit(self.write, WRITE) | bit(self.answer, ANSWER) | bit(self.stable, STABLE);
+        let flags = bit(self.write, WRITE)
+            | bit(self.answer, ANSWER)
+            | bit(self.stable, STABLE)
+            | zero_bits(self.zero);
         let mut bytes = Out::new(opcode::EXEC, flags)
             .put(2, [extents as u8, places as u8])
             .id(self.id)
@@ -339,13 +380,15 @@ impl Exec {
     fn parse(r: &mut In<'_>) -> Result<Self, Broken> {
         let flags = r.small();
         let [extents, places] = r.take(2).map(usize::from);
-        if flags & !(WRITE | ANSWER | STABLE) != 0 {
+        let zero = zero(flags)?;
+        let all = WRITE | ANSWER | STABLE | ZERO | UNMAP;
+        if flags & !all != 0 || zero.is_some() && flags & (WRITE | ANSWER) != WRITE {
             return Err(Broken::Byte(1));
         }
         if !(1..=EXTENTS).contains(&extents) {
             return Err(Broken::Byte(2));
         }
-        if places > PLACES {
+        if places > PLACES || zero.is_some() && places > 0 {
             return Err(Broken::Byte(3));
         }
         let behind = LEN + extents * EXTENT_LEN;
@@ -359,6 +402,7 @@ impl Exec {
             write: flags & WRITE != 0,
             answer: flags & ANSWER != 0,
             stable: flags & STABLE != 0,
+            zero,
             tag: r.u64(24),
             room: r.u32(32),
             credits: i32::from_be_bytes(r.take(36)),

@@ -14,7 +14,7 @@ use srp_target::{
 use super::{Action, Engine, Job, Member, Part, Session, Stage, What};
 use crate::{
     map::Owner,
-    message::{Exec, Extent, Message, Status, EXTENTS, PLACES},
+    message::{Exec, Extent, Message, Status, Zero, EXTENTS, PLACES},
     peer::Peer,
 };
 
@@ -56,8 +56,15 @@ impl<B: Buffer> Engine<B> {
         };
         let (unit, command) = (job.remote.unit, job.remote.command.clone());
         match command {
-            Command::Read { lba, count, fua } => self.move_blocks(task, lba, count, false, fua),
-            Command::Write { lba, count, fua } => self.move_blocks(task, lba, count, true, fua),
+            Command::Read { lba, count, fua } => self.move_blocks(task, lba, count, How::Read(fua)),
+            Command::Write { lba, count, fua } => {
+                self.move_blocks(task, lba, count, How::Write(fua));
+            }
+            Command::Verify { lba, count, .. } => self.move_blocks(task, lba, count, How::Verify),
+            Command::Zero { lba, count, unmap } => {
+                let how = if unmap { Zero::Unmap } else { Zero::Write };
+                self.move_blocks(task, lba, count, How::Zero(how));
+            }
             _ => self.flush(task, unit),
         }
     }
@@ -111,14 +118,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    pub(super) fn move_blocks(
-        &mut self,
-        task: TaskId,
-        lba: u64,
-        count: u32,
-        write: bool,
-        stable: bool,
-    ) {
+    fn move_blocks(&mut self, task: TaskId, lba: u64, count: u32, how: How) {
+        let write = matches!(how, How::Write(_) | How::Zero(_));
         let Some(job) = self.jobs.get(&task) else {
             return;
         };
@@ -194,7 +195,8 @@ impl<B: Buffer> Engine<B> {
         };
         let mut places = Places::new(&job.remote.places);
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
-        let answer = execs.len() == 1;
+        // What moves nothing is answered here.
+        let answer = execs.len() == 1 && matches!(how, How::Read(_) | How::Write(_));
         let mut made = Vec::new();
         for (member, extents, busy) in execs {
             let len = extents.iter().map(|e| u64::from(e.blocks) * 512).sum();
@@ -203,7 +205,11 @@ impl<B: Buffer> Engine<B> {
                 session: id,
                 write,
                 answer,
-                stable,
+                stable: matches!(how, How::Read(true) | How::Write(true) | How::Verify),
+                zero: match how {
+                    How::Zero(zero) => Some(zero),
+                    _ => None,
+                },
                 tag,
                 room,
                 credits: 0,
@@ -323,6 +329,16 @@ impl<B: Buffer> Engine<B> {
             self.part_over(link, exec, Status::Lost);
         }
     }
+}
+
+/// What is done with blocks. `true`: they are to be stable.
+#[derive(Clone, Copy)]
+enum How {
+    Read(bool),
+    Write(bool),
+    /// They are read from the file, and not moved.
+    Verify,
+    Zero(Zero),
 }
 
 fn outcome(parts: &[Status]) -> Outcome {

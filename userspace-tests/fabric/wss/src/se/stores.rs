@@ -335,6 +335,8 @@ impl<B: Buffer> Engine<B> {
                 blocks: map.blocks(),
                 read_only: false,
                 max_transfer: self.settings.max_transfer,
+                max_unmap: self.settings.max_transfer / 512,
+                max_ranges: 1,
             };
             self.maps.push(map);
             let name = format!("{objects:?}");

@@ -48,6 +48,10 @@ pub fn place() -> impl Strategy<Value = DirectBuf> {
         .prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
 }
 
+pub fn zero() -> impl Strategy<Value = Zero> {
+    prop::sample::select(vec![Zero::Write, Zero::Unmap])
+}
+
 pub fn exec() -> impl Strategy<Value = Exec> {
     let head = (
         any::<u64>(),
@@ -57,18 +61,19 @@ pub fn exec() -> impl Strategy<Value = Exec> {
         any::<i32>(),
     );
     let lists = (vec(extent(), 1..=EXTENTS), vec(place(), 0..=PLACES));
-    (head, any::<[bool; 3]>(), lists).prop_map(
-        |((id, session, tag, room, credits), [write, answer, stable], (extents, places))| Exec {
+    (head, any::<[bool; 3]>(), prop::option::of(zero()), lists).prop_map(
+        |((id, session, tag, room, credits), [write, answer, stable], zero, lists)| Exec {
             id,
             session,
-            write,
-            answer,
+            write: write || zero.is_some(),
+            answer: answer && zero.is_none(),
             stable,
+            zero,
             tag,
             room,
             credits,
-            extents,
-            places,
+            extents: lists.0,
+            places: if zero.is_some() { Vec::new() } else { lists.1 },
         },
     )
 }
@@ -118,8 +123,11 @@ pub fn message() -> impl Strategy<Value = Message> {
         }),
         transfer().prop_map(Message::Get),
         transfer().prop_map(Message::Put),
+        (transfer(), zero())
+            .prop_map(|(t, how)| Message::Zero(Transfer { va: 0, key: 0, ..t }, how)),
         (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Open { id, object }),
         (any::<u64>(), any::<u32>()).prop_map(|(id, object)| Message::Flush { id, object }),
         Just(Message::Alive),
+        (1u32..).prop_map(|count| Message::Grant { count }),
     ]
 }

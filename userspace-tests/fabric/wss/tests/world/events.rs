@@ -203,6 +203,10 @@ impl World {
                 let len = blocks as usize * 512;
                 disk[at as usize * 512..][..len].copy_from_slice(&bytes[..len]);
             }
+            rs::Work::Zero { at, .. } => {
+                let len = blocks as usize * 512;
+                disk[at as usize * 512..][..len].fill(0);
+            }
             rs::Work::Flush { .. } => {}
         }
     }
@@ -223,11 +227,13 @@ impl World {
         let bad = self.bad_disk > 0 && self.rng.one_in(self.bad_disk);
         self.disks_failed |= bad;
         let (blocks, status) = match work {
-            rs::Work::Write { blocks, .. } if bad => (
+            rs::Work::Write { blocks, .. } | rs::Work::Zero { blocks, .. } if bad => (
                 self.rng.below(u64::from(blocks) + 1) as u32,
                 Status::WriteError,
             ),
-            rs::Work::Write { blocks, .. } => (blocks, Status::Good),
+            rs::Work::Write { blocks, .. } | rs::Work::Zero { blocks, .. } => {
+                (blocks, Status::Good)
+            }
             rs::Work::Read { .. } if bad => (0, Status::ReadError),
             _ => (0, Status::Good),
         };

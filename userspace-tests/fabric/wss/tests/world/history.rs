@@ -9,6 +9,9 @@
 /// One write of one block.
 #[derive(Clone, Copy, Debug)]
 struct Write {
+    /// Never used twice.
+    id: u64,
+    /// The same, or 0 for zeros.
     value: u64,
     start: u64,
     /// When its initiator knew that nothing of it would happen any more.
@@ -17,7 +20,7 @@ struct Write {
     known: Option<u64>,
 }
 
-/// The writes of each block. Values are never used twice; 0 is what is there at first.
+/// The writes of each block. 0 is what is there at first, and what some writes write.
 pub struct History {
     blocks: Vec<Vec<Write>>,
     /// Blocks that have been read and judged.
@@ -27,6 +30,7 @@ pub struct History {
 impl History {
     pub fn new(blocks: usize) -> Self {
         let first = Write {
+            id: 0,
             value: 0,
             start: 0,
             end: Some(0),
@@ -38,16 +42,9 @@ impl History {
         }
     }
 
-    fn find(&mut self, block: usize, value: u64) -> &mut Write {
-        let all = self.blocks[block].iter_mut();
-        let mut found = all.filter(|w| w.value == value);
-        found
-            .next()
-            .unwrap_or_else(|| panic!("block {block}: {value:#x} was never written"))
-    }
-
-    pub fn begins(&mut self, block: usize, value: u64, now: u64) {
+    pub fn begins(&mut self, block: usize, id: u64, value: u64, now: u64) {
         self.blocks[block].push(Write {
+            id,
             value,
             start: now,
             end: None,
@@ -56,8 +53,9 @@ impl History {
     }
 
     /// It is over; `good` if it was answered with GOOD.
-    pub fn ends(&mut self, block: usize, value: u64, now: u64, good: bool) {
-        let write = self.find(block, value);
+    pub fn ends(&mut self, block: usize, id: u64, now: u64, good: bool) {
+        let mut all = self.blocks[block].iter_mut();
+        let write = all.find(|w| w.id == id).expect("it has begun");
         write.end = Some(now);
         if good {
             write.known.get_or_insert(now);
@@ -67,26 +65,40 @@ impl History {
     /// What a read got that began at `start`.
     pub fn seen(&mut self, block: usize, value: u64, start: u64, now: u64) {
         self.judged += 1;
-        let seen = *self.find(block, value);
-        if let Some(end) = seen.end {
-            let newer = |w: &&Write| {
-                w.value != value && w.start >= end && w.known.is_some_and(|k| k <= start)
-            };
-            if let Some(w) = self.blocks[block].iter().find(newer) {
-                panic!("block {block}: a read from {start} to {now} got {seen:x?}, which {w:x?} came after");
+        let all = &mut self.blocks[block];
+        let newer = |seen: &Write| {
+            let end = seen.end?;
+            let known = |w: &Write| w.known.is_some_and(|k| k <= start);
+            let after = |w: &&Write| w.id != seen.id && w.start >= end && known(w);
+            all.iter().find(after).copied()
+        };
+        let same = all.iter().enumerate().filter(|(_, w)| w.value == value);
+        // Any of those that have written it may be what was seen.
+        let (good, bad): (Vec<_>, Vec<_>) = same
+            .map(|(at, w)| (at, newer(w)))
+            .partition(|(_, newer)| newer.is_none());
+        match (&good[..], bad.last()) {
+            ([], None) => panic!("block {block}: {value:#x} was never written"),
+            ([], Some((at, w))) => panic!(
+                "block {block}: a read from {start} to {now} got {:x?}, which {w:x?} came after",
+                all[*at]
+            ),
+            // Of several nobody knows which.
+            ([(at, _)], _) => {
+                all[*at].known.get_or_insert(now);
             }
+            _ => {}
         }
-        self.find(block, value).known.get_or_insert(now);
     }
 }
 
 #[test]
 fn what_was_overwritten_is_not_seen() {
     let mut h = History::new(1);
-    h.begins(0, 1, 1);
+    h.begins(0, 1, 1, 1);
     h.seen(0, 0, 2, 3);
     h.ends(0, 1, 4, true);
-    h.begins(0, 2, 5);
+    h.begins(0, 2, 2, 5);
     h.seen(0, 1, 6, 7);
     h.seen(0, 2, 8, 9);
     for (value, start) in [(0, 5), (1, 10), (3, 10)] {
@@ -95,10 +107,18 @@ fn what_was_overwritten_is_not_seen() {
     }
     // Without an answer it may have been done, or not, until something newer is known to be there.
     h.ends(0, 2, 12, false);
-    h.begins(0, 4, 13);
+    h.begins(0, 4, 4, 13);
     h.seen(0, 2, 14, 15);
     h.ends(0, 4, 16, true);
     h.seen(0, 4, 17, 18);
     let judge = std::panic::AssertUnwindSafe(|| h.seen(0, 2, 19, 20));
+    assert!(std::panic::catch_unwind(judge).is_err());
+    // Zeros that were written are not those of the start.
+    h.begins(0, 5, 0, 21);
+    h.seen(0, 0, 22, 23);
+    h.ends(0, 5, 24, true);
+    h.begins(0, 6, 6, 25);
+    h.ends(0, 6, 26, true);
+    let judge = std::panic::AssertUnwindSafe(|| h.seen(0, 0, 27, 28));
     assert!(std::panic::catch_unwind(judge).is_err());
 }

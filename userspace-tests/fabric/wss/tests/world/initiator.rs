@@ -36,6 +36,10 @@ pub enum Kind {
     Read,
     Write,
     Flush,
+    /// Blocks become zeros.
+    Zero,
+    /// Blocks are read where they are.
+    Verify,
 }
 
 /// What somebody wants.
@@ -43,11 +47,33 @@ pub enum Kind {
 struct Op {
     kind: Kind,
     lba: u64,
+    /// What is written, or the names of what is to become zeros.
     values: Vec<u64>,
     stable: bool,
     start: u64,
     /// The command that is out for it.
     tag: Option<u64>,
+}
+
+impl Op {
+    fn writes(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Zero)
+    }
+
+    /// What is sent with the command.
+    fn data(&self) -> Vec<u8> {
+        let all = self.values.iter();
+        match self.kind {
+            Kind::Write => all.flat_map(|v| v.to_le_bytes().repeat(64)).collect(),
+            Kind::Zero if self.stable => vec![0; 512],
+            Kind::Zero => {
+                let count = self.values.len() as u32;
+                let range = [&self.lba.to_be_bytes()[..], &count.to_be_bytes(), &[0; 4]];
+                [&[0, 22, 0, 16, 0, 0, 0, 0], &range.concat()[..]].concat()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A command that is out.
@@ -310,11 +336,12 @@ pub fn tick(world: &mut World, n: usize) {
 /// Wants something.
 pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stable: bool) {
     let (clock, mut values) = (world.clock, Vec::new());
-    if kind == Kind::Write {
+    if matches!(kind, Kind::Write | Kind::Zero) {
         for block in lba..lba + count {
-            let value = world.initiators[n].number();
-            world.history.begins(block as usize, value, clock);
-            values.push(value);
+            let id = world.initiators[n].number();
+            let value = if kind == Kind::Zero { 0 } else { id };
+            world.history.begins(block as usize, id, value, clock);
+            values.push(id);
         }
     } else {
         values.resize(count as usize, 0);
@@ -345,7 +372,9 @@ pub fn want_any(world: &mut World, n: usize) {
     let lba = world.rng.below(span - count + 1);
     let kind = match world.rng.below(20) {
         0 => Kind::Flush,
-        1..=9 => Kind::Write,
+        1 => Kind::Verify,
+        2..=3 => Kind::Zero,
+        4..=10 => Kind::Write,
         _ => Kind::Read,
     };
     let stable = world.rng.one_in(8);
@@ -409,8 +438,8 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
     let len = op.values.len() as u32 * 512;
     let (direction, len) = match op.kind {
         Kind::Read => (Direction::FromDevice, len),
-        Kind::Write => (Direction::ToDevice, len),
-        Kind::Flush => (Direction::None, 0),
+        Kind::Write | Kind::Zero => (Direction::ToDevice, op.data().len() as u32),
+        Kind::Flush | Kind::Verify => (Direction::None, 0),
     };
     let outcome = rsp.outcome(len, direction).expect("a response that fits");
     if outcome.status != 0 {
@@ -436,8 +465,9 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         return submit(world, n);
     }
     assert_eq!(outcome.resid, 0);
-    // Data comes by CEs only.
+    // Data comes by CEs only, and where there is none the SE answers.
     assert!(op.kind != Kind::Read || by_ce);
+    assert!(!by_ce || matches!(op.kind, Kind::Read | Kind::Write));
     this.by_ce += u64::from(by_ce);
     let mut data = Vec::new();
     if op.kind == Kind::Read {
@@ -474,10 +504,10 @@ fn over(world: &mut World, n: usize, number: u64, good: bool) {
     let Some(op) = world.initiators[n].ops.remove(&number) else {
         return;
     };
-    if op.kind == Kind::Write {
+    if op.writes() {
         let now = world.clock;
-        for (i, value) in op.values.iter().enumerate() {
-            world.history.ends(op.lba as usize + i, *value, now, good);
+        for (i, id) in op.values.iter().enumerate() {
+            world.history.ends(op.lba as usize + i, *id, now, good);
         }
     }
 }

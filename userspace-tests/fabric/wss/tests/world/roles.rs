@@ -13,7 +13,7 @@ use srp_target::{
 use wss::{ce, message::Message, peer::Peer, rs, se};
 
 /// A target that is to end a connection ends it after so many milliseconds whatever the other side does.
-const LEAVING: u64 = 1000;
+const LEAVING: u64 = 300;
 
 impl World {
     pub fn pump(&mut self, node: Node) {

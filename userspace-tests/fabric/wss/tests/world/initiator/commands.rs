@@ -45,21 +45,33 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
         Kind::Read => (0x88, Direction::FromDevice),
         Kind::Write => (0x8a, Direction::ToDevice),
         Kind::Flush => (0x91, Direction::None),
+        Kind::Verify => (0x8f, Direction::None),
+        // WRITE SAME or UNMAP.
+        Kind::Zero if op.stable => (0x93, Direction::ToDevice),
+        Kind::Zero => (0x42, Direction::ToDevice),
     };
     let mut cdb = [0; 16];
     cdb[0] = opcode;
-    cdb[1] = if op.stable && op.kind != Kind::Flush {
-        8
+    let count = op.values.len() as u32;
+    let data = op.data();
+    if opcode == 0x42 {
+        cdb[7..9].copy_from_slice(&(data.len() as u16).to_be_bytes());
     } else {
-        0
+        // FUA, and UNMAP of WRITE SAME.
+        let flag = match op.kind {
+            Kind::Read | Kind::Write => op.stable,
+            Kind::Zero => op.lba % 2 == 0,
+            _ => false,
+        };
+        cdb[1] = if flag { 8 } else { 0 };
+        cdb[2..10].copy_from_slice(&op.lba.to_be_bytes());
+        cdb[10..14].copy_from_slice(&count.to_be_bytes());
+    }
+    // Room for what is read.
+    let bytes = match direction {
+        Direction::FromDevice => vec![0; op.values.len() * 512],
+        _ => data,
     };
-    cdb[2..10].copy_from_slice(&op.lba.to_be_bytes());
-    cdb[10..14].copy_from_slice(&(op.values.len() as u32).to_be_bytes());
-    let bytes: Vec<u8> = op
-        .values
-        .iter()
-        .flat_map(|v| v.to_le_bytes().repeat(64))
-        .collect();
 
     // Buffers of any length.
     let mut list = Vec::new();
@@ -133,11 +145,7 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     this.outs.insert(tag, out);
     world.note(|| {
         let (kind, lba, count) = (op.kind, op.lba, op.values.len());
-        let values = if kind == Kind::Write {
-            &op.values[..]
-        } else {
-            &[]
-        };
+        let values = if op.writes() { &op.values[..] } else { &[] };
         format!("Initiator({n}): {tag:x} {kind:?} {lba}+{count} {values:x?}")
     });
     world.push(conn, 0, Item::Message(message, None));

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections to the target that is tested.
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use srp_target::{
+    hub::{Event, Hub, LinkId},
+    proto::{
+        cmd::{Cmd, DirectBuf, Direction},
+        ids::{Lun, PortId},
+        login::{LoginReqRdma, MultiChannel, Requested},
+        opcode,
+    },
+};
+use verbs::{Arena, Op, Piece};
+
+/// What a case finds wrong.
+pub(crate) type Fault = String;
+
+/// Bytes of memory that the target may reach.
+pub(crate) const MEMORY: u32 = 1 << 20;
+/// The unit that all is done to.
+const UNIT: u64 = 1;
+/// The longest message of a usual login, in bytes.
+pub(crate) const IU_LEN: u32 = 256;
+/// Buffers for what the target sends.
+const RECEIVES: usize = 256;
+/// Whatever is waited for comes in this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An initiator, or many.
+pub(crate) struct Peer {
+    pub(crate) hub: Hub<()>,
+    to: SocketAddr,
+    target: PortId,
+    initiators: u64,
+    tags: u64,
+    random: u64,
+}
+
+fn fault(e: io::Error) -> Fault {
+    e.to_string()
+}
+
+/// The CDB of a READ (10) or WRITE (10).
+fn cdb10(opcode: u8, lba: u32, blocks: u16) -> [u8; 10] {
+    let (l, b) = (lba.to_be_bytes(), blocks.to_be_bytes());
+    [opcode, 0, l[0], l[1], l[2], l[3], 0, b[0], b[1], 0]
+}
+
+impl Peer {
+    pub(crate) fn new(to: SocketAddr, target: PortId) -> io::Result<Self> {
+        let mut hub = Hub::calling()?;
+        hub.share(Arena::new(MEMORY as usize)?);
+        Ok(Self {
+            hub,
+            to,
+            target,
+            initiators: u64::from(std::process::id()) << 32,
+            tags: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+        })
+    }
+
+    /// xorshift, from the same start each time.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    pub(crate) fn tag(&mut self) -> u64 {
+        self.tags += 1;
+        self.tags
+    }
+
+    /// A login that is good, of an initiator that is new.
+    pub(crate) fn requested(&mut self) -> Requested {
+        self.initiators += 1;
+        Requested {
+            tag: self.tag(),
+            max_it_iu_len: IU_LEN,
+            descriptors: 12,
+            immediate: 0,
+            multichannel: MultiChannel::Single,
+            initiator: PortId::new(
+                srp_target::proto::guid::IoClass::Rev16a,
+                self.initiators,
+                0xbad,
+            ),
+            target: self.target,
+        }
+    }
+
+    /// What happens until `found` has what it looks for.
+    pub(crate) fn until<R>(
+        &mut self,
+        what: &str,
+        mut found: impl FnMut(&mut Hub<()>, Event<()>) -> Option<R>,
+    ) -> Result<R, Fault> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            while let Some(event) = self.hub.poll().map_err(fault)? {
+                if let Some(found) = found(&mut self.hub, event) {
+                    return Ok(found);
+                }
+            }
+            if Instant::now() > end {
+                return Err(format!("waited in vain for {what}"));
+            }
+            verbs::os::wait(&self.hub.fds(), 100).map_err(fault)?;
+        }
+    }
+
+    /// Lets things happen for so long, with no interest in them; answers are taken.
+    pub(crate) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            while let Some(event) = self.hub.poll().map_err(fault)? {
+                if let Event::Received { id, buffer, .. } = event {
+                    let _ = self.hub.receive(id, buffer);
+                }
+            }
+            verbs::os::wait(&self.hub.fds(), 5).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// A connection with this private data, and buffers for so many answers; `None` if it was refused.
+    pub(crate) fn connect(
+        &mut self,
+        data: &[u8],
+        receives: usize,
+    ) -> Result<Option<LinkId>, Fault> {
+        let link = self.hub.connect(self.to, data, receives, 128);
+        let link = link.map_err(fault)?;
+        let found = self.until("a connection or its refusal", |_, event| match event {
+            Event::Connected { id } if id == link => Some(Some(id)),
+            Event::Ended { id, .. } if id == link => Some(None),
+            _ => None,
+        });
+        // siw loses the wakeup for what comes before its other side has got over its answer.
+        std::thread::sleep(Duration::from_millis(20));
+        found
+    }
+
+    /// Begins to make a connection that nobody waits for.
+    pub(crate) fn begin(&mut self) -> Result<LinkId, Fault> {
+        let data = self.requested();
+        let data = LoginReqRdma::new(&data);
+        let link = self.hub.connect(self.to, data.as_bytes(), 4, 128);
+        link.map_err(fault)
+    }
+
+    /// A login that may be refused.
+    pub(crate) fn try_login(&mut self, what: &Requested) -> Result<Option<LinkId>, Fault> {
+        self.connect(LoginReqRdma::new(what).as_bytes(), RECEIVES)
+    }
+
+    /// A login that must not be refused, as a new initiator. The unit has told that the session is new.
+    pub(crate) fn login(&mut self) -> Result<LinkId, Fault> {
+        let what = self.requested();
+        let link = self.try_login(&what)?.ok_or("a good login was refused")?;
+        let ready = self.command(&[0; 6], Direction::None, &none());
+        self.send(link, &ready)?;
+        self.answer(link)?;
+        Ok(link)
+    }
+
+    /// A command to the unit, with data in one place.
+    pub(crate) fn command(
+        &mut self,
+        cdb: &[u8],
+        direction: Direction,
+        place: &DirectBuf,
+    ) -> Vec<u8> {
+        let mut iu = vec![0; IU_LEN as usize];
+        let (tag, lun) = (self.tag(), Lun::from_int(UNIT));
+        let cmd = Cmd { tag, lun, cdb };
+        let built = match direction {
+            Direction::None => cmd.build(&mut iu),
+            _ => cmd.build_direct(&mut iu, direction, place),
+        };
+        // It has room for each of them.
+        iu.truncate(built.unwrap_or(0));
+        iu
+    }
+
+    /// READ (10) of blocks to a place, or WRITE (10) from there.
+    pub(crate) fn transfer(&mut self, write: bool, blocks: u16, place: &DirectBuf) -> Vec<u8> {
+        let lba = self.random() as u32 % 1024;
+        let (opcode, direction) = match write {
+            true => (0x2a, Direction::ToDevice),
+            false => (0x28, Direction::FromDevice),
+        };
+        self.command(&cdb10(opcode, lba, blocks), direction, place)
+    }
+
+    /// A write with a table of one entry that is not in the message.
+    pub(crate) fn with_table(&mut self, table: &DirectBuf, total: u32) -> Vec<u8> {
+        let mut iu = self.transfer(true, 1, &none());
+        // The format is indirect, with no descriptor here; the total is behind the table.
+        iu[5] = 0x20;
+        iu.truncate(48);
+        iu.extend_from_slice(&table.va().to_be_bytes());
+        iu.extend_from_slice(&table.key().to_be_bytes());
+        iu.extend_from_slice(&table.len().to_be_bytes());
+        iu.extend_from_slice(&total.to_be_bytes());
+        iu
+    }
+
+    pub(crate) fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), Fault> {
+        self.hub.send(link, None, bytes).map_err(fault)
+    }
+
+    /// The next answer, whose SCSI status is returned.
+    pub(crate) fn answer(&mut self, link: LinkId) -> Result<u8, Fault> {
+        let got = self.until("an answer", |hub, event| match event {
+            Event::Received { id, buffer, len } if id == link => {
+                let rsp = buffer[..len].to_vec();
+                let _ = hub.receive(id, buffer);
+                Some(Ok(rsp))
+            }
+            Event::Ended { id, why } if id == link => Some(Err(why)),
+            _ => None,
+        })?;
+        let rsp = got.map_err(|why| format!("the connection ended: {why:?}"))?;
+        match rsp.first() {
+            Some(&opcode::RSP) if rsp.len() >= 36 => Ok(rsp[19]),
+            _ => Err(format!("no response: {rsp:02x?}")),
+        }
+    }
+
+    /// The target ends a connection, with `SRP_T_LOGOUT` for an invalid message if `told`.
+    pub(crate) fn ends(&mut self, link: LinkId, told: bool) -> Result<(), Fault> {
+        let mut logout = None;
+        self.until("the end of a connection", |hub, event| match event {
+            Event::Received { id, buffer, len } if id == link => {
+                if buffer[0] == opcode::T_LOGOUT && len >= 8 {
+                    logout = Some(buffer[7]);
+                }
+                let _ = hub.receive(id, buffer);
+                None
+            }
+            // A write to the target's memory.
+            Event::Done { id, .. } if id == link => Some(Err("it was done".to_string())),
+            Event::Ended { id, .. } if id == link => Some(Ok(())),
+            _ => None,
+        })??;
+        if told && logout != Some(2) {
+            return Err(format!("the last word is {logout:?}"));
+        }
+        Ok(())
+    }
+
+    /// Begins to write to the target's memory.
+    pub(crate) fn reach(&mut self, link: LinkId, va: u64, key: u32) -> Result<(), Fault> {
+        let buffer = self.hub.take(link, 4096).map_err(fault)?;
+        let piece = Piece { va, key, len: 4096 };
+        let queued = self
+            .hub
+            .queue(link, Some(()), Op::Write, buffer, vec![piece]);
+        queued.map_err(fault)
+    }
+
+    /// Memory that the target may reach through a connection.
+    pub(crate) fn memory(&self, link: LinkId) -> Result<DirectBuf, Fault> {
+        let (va, key) = self.hub.arena(link).ok_or("no memory")?;
+        Ok(DirectBuf::new(va, key, MEMORY))
+    }
+
+    /// A session that does nothing wrong: a block is written and read.
+    pub(crate) fn honest(&mut self) -> Result<(), Fault> {
+        let link = self.login()?;
+        let memory = self.memory(link)?;
+        let block = DirectBuf::new(memory.va(), memory.key(), 512);
+        for write in [true, false] {
+            let command = self.transfer(write, 1, &block);
+            self.send(link, &command)?;
+            match self.answer(link)? {
+                0 => {}
+                status => return Err(format!("status {status:#x}")),
+            }
+        }
+        self.hub.close(link);
+        Ok(())
+    }
+}
+
+/// No place.
+pub(crate) fn none() -> DirectBuf {
+    DirectBuf::new(0, 0, 0)
+}

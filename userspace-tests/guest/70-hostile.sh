@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Initiators that break the rules at the target in user space, over real RDMA (userspace-tests/fabric/hostile). It neither
+# crashes nor hangs, keeps nothing of theirs, and serves our driver's session beside them all the time.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 500
+[ -n "$user" ] || skip "it is about the target in user space"
+target_bad=panicked
+hostile=$here/../srp-hostile
+[ -f "$hostile" ] || skip "srp-hostile is not in this guest"
+chmod +x "$hostile"
+rig
+attach 0
+from 0
+quiet $dev
+quiet $dev2
+read -r pid <$tmp/target0.pid
+descriptors() { set -- /proc/$pid/fd/*; echo $#; }
+queue_pairs() { resources qp | grep -c "pid $pid "; }
+before="$(descriptors) descriptors, $(queue_pairs) queue pairs"
+as_before() { [ "$(descriptors) descriptors, $(queue_pairs) queue pairs" = "$before" ]; }
+
+journal $dev --rport port-${host#host}:1
+alive 1
+clock; t0=$now
+# run CASE...: by hostile initiators; what they say of each case is told.
+run() {
+	timeout 300 $([ $kind = siw ] || echo "${in_ns[@]}") "$hostile" "$dest:$port" ab ab "$@" >$tmp/hostile 2>&1
+	status=$?
+	while read -r line; do say "$line"; done <$tmp/hostile
+}
+run
+[ $status = 0 ] || fail "srp-hostile ended with status $status"
+# They are killed while their data moves.
+for n in 1 2 3; do
+	$([ $kind = siw ] || echo "${in_ns[@]}") "$hostile" "$dest:$port" ab ab endless >$tmp/hostile 2>&1 &
+	endless=$!
+	within 20 "the first transfers" grep -q begins $tmp/hostile
+	sleep 1.$n
+	kill -KILL $endless
+	wait $endless 2>/dev/null
+done
+run logins
+[ $status = 0 ] || fail "srp-hostile ended with status $status"
+alive 1
+errors $t0
+[ $errors = 0 ] || fail "$errors errors in the honest session"
+! log_has 'connection lost|abort of a command' || fail "the honest session was disturbed"
+settle
+within 20 "nothing of theirs at the target: $before before, $(descriptors), $(queue_pairs)" as_before
+read -r _ rss _ </proc/$pid/statm
+say "$before, $((rss / 256)) MiB"
+logout $host
+ok "$kind"

@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# An hour (HOUR seconds; 60 as a rule) of verified I/O: fio on one disk, the journal on another one. No error, no abort, no
+# lost connection; what the back end has in the end is right. ci/fabric-hour.sh runs it for an hour.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+begin 4500
+seconds=${HOUR:-60}
+rig
+attach 0 ,ch_count=2
+quiet $dev
+quiet $dev2
+trace $host
+journal $dev --rport port-${host#host}:1
+clock; t0=$now
+start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds
+fio=$!
+within $((seconds + 120)) "the end of fio" or_ended $journal ended $fio
+kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
+wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors"; }
+clock
+[ $((now - t0)) -ge ${seconds}000000 ] || fail "fio ended after $(ms $((now - t0)))"
+errors $t0
+[ $errors = 0 ] || fail "the journal saw $errors errors"
+! log_has 'connection lost|abort of a command|ABORT_TASK|Aborted' || fail "it did not go smoothly"
+settle
+once
+amount=$(sed -n 's/^ *\(READ\|WRITE\): .*io=\([^ ]*\) .*/\1 \2/p' $tmp/fio | paste -sd' ')
+logout $host
+ok "$(driver), $kind$user, $seconds s: $amount"
