@@ -235,6 +235,12 @@ impl Client {
         self.open && self.map.as_ref().is_some_and(|m| !m.new)
     }
 
+    /// All five nodes have all their cells, and answer.
+    pub fn whole(&self) -> bool {
+        let map = self.map.as_ref().filter(|_| self.open());
+        map.is_some_and(|m| (0..NODES).all(|n| m.states[n] == State::Up && self.partners[n].settled == m.epoch))
+    }
+
     /// The map that counts.
     pub fn map(&self) -> Option<&Map> {
         self.map.as_ref()
@@ -430,6 +436,16 @@ impl Client {
             if map.since[n] != before {
                 partner.built = 0;
             }
+        }
+        // Whoever is not as before begins anew.
+        let partners = &self.partners;
+        let over = |p: &Part| match p.kind {
+            Kind::Rebuild(n) => map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe,
+            _ => false,
+        };
+        let over: Vec<_> = self.parts.iter().filter(|(_, p)| over(p)).map(|(n, _)| *n).collect();
+        for number in over {
+            self.part_over(number);
         }
         self.map = Some(map);
         for part in self.parts.values_mut() {

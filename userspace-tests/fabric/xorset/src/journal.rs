@@ -345,7 +345,10 @@ impl<M: Media> Journal<M> {
             let name = (entry.owner, entry.seq);
             match entry.kind {
                 STATE => (self.epoch, self.since) = (entry.seq, entry.stripe),
-                FLOOR => self.floors[usize::from(entry.owner)] = entry.seq,
+                FLOOR => {
+                    self.floors[usize::from(entry.owner)] = entry.seq;
+                    self.records.retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
+                }
                 WRITE => {
                     if entry.content {
                         let place = span.of(own).place(&self.size);
@@ -439,7 +442,7 @@ impl<M: Media> Journal<M> {
                 blocks: record.span.blocks,
                 ..Entry::new(WRITE, owner, seq, record.span.stripe)
             };
-            if self.at + (RECORD + entry.len()) as u64 > self.half_len / 2 {
+            if self.at + (2 * RECORD + entry.len()) as u64 > self.half_len {
                 return Err(bad("its log is full of what other nodes may need"));
             }
             self.append(entry, &[&record.delta])?;
@@ -530,14 +533,20 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// Another node sends nothing with a smaller number any more. It needs no record: with the log as it is the writes
-    /// are known, and without them the floor is.
-    pub fn raise(&mut self, owner: u8, floor: u64) {
+    /// Another node sends nothing with a smaller number any more, nor does anybody for it. If that is lost with the power
+    /// the writes are known, which is as good.
+    pub fn raise(&mut self, owner: u8, floor: u64) -> io::Result<()> {
         let place = &mut self.floors[usize::from(owner)];
-        if floor > *place {
-            *place = floor;
-            self.records.retain(|(o, seq), _| *o != owner || *seq >= floor);
+        if floor <= *place {
+            return Ok(());
         }
+        *place = floor;
+        let all = self.records.len();
+        self.records.retain(|(o, seq), _| *o != owner || *seq >= floor);
+        if self.records.len() == all {
+            return Ok(());
+        }
+        self.append(Entry::new(FLOOR, owner, floor, 0), &[])
     }
 
     /// Logs an epoch, and waits until that is stable. Numbers of this node begin there at least.

@@ -128,6 +128,8 @@ pub struct Node<M> {
     client: Option<Peer>,
     /// It waits for SETTLED.
     telling: bool,
+    /// All nodes have settled.
+    opened: bool,
     relays: BTreeMap<Name, Relay>,
     /// Who waits for a write.
     writes: BTreeMap<u64, (Peer, u64)>,
@@ -165,6 +167,7 @@ impl<M: Media> Node<M> {
             incoming: BTreeMap::new(),
             client: None,
             telling: false,
+            opened: false,
             relays: BTreeMap::new(),
             writes: BTreeMap::new(),
             rebuilds: Vec::new(),
@@ -393,7 +396,7 @@ impl<M: Media> Node<M> {
     fn answer(&mut self, n: usize, peer: Peer, message: Message, payload: &[u8]) -> io::Result<()> {
         match message {
             Message::Alive { floor } if self.links[n].up() => {
-                self.raise(n, floor);
+                self.raise(n, floor)?;
             }
             Message::Attached { number, .. } if usize::from(number) == n && !self.links[n].up() => {
                 self.links[n].attached(self.now);
@@ -430,9 +433,14 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// A node says what it will not send any more.
-    fn raise(&mut self, n: usize, floor: u64) {
-        self.journal.raise(n as u8, floor);
+    /// A node says what it will not send any more. As long as not all have settled, somebody may send what it had begun
+    /// before it was let in.
+    fn raise(&mut self, n: usize, floor: u64) -> io::Result<()> {
+        let counts = |m: &Map| m.states[n] != State::Out && m.since[n] <= floor >> 32;
+        if self.opened && self.map.as_ref().is_some_and(counts) {
+            self.journal.raise(n as u8, floor)?;
+        }
+        Ok(())
     }
 
     /// From whoever is connected to this node.
@@ -458,13 +466,13 @@ impl<M: Media> Node<M> {
             }
             Message::Alive { floor } => {
                 if let Some(Role::Node(n)) = who {
-                    self.raise(usize::from(n), floor);
+                    self.raise(usize::from(n), floor)?;
                 }
             }
             Message::Epoch { epoch } if is_client => self.epoch(peer, epoch, payload)?,
             Message::Open { epoch } if is_client => {
                 if ready(epoch) {
-                    self.open();
+                    self.open()?;
                 }
             }
             Message::Read {
@@ -540,7 +548,7 @@ impl<M: Media> Node<M> {
                     self.tell(peer, Message::Ack { status, owner, seq });
                     return Ok(());
                 }
-                self.raise(usize::from(sender), floor);
+                self.raise(usize::from(sender), floor)?;
                 self.delta(peer, (owner, seq), span, lost, payload)?;
             }
             other => self.close(peer, &format!("nobody sends {other:?} here")),
@@ -617,6 +625,7 @@ impl<M: Media> Node<M> {
         self.forget_client();
         self.client = Some(peer);
         self.telling = true;
+        self.opened = false;
         self.map = Some(map.clone());
         let me = self.number as u8;
         let ours = |name: &Name| name.0 == me || !Self::lives(&map, *name);
@@ -649,17 +658,19 @@ impl<M: Media> Node<M> {
     }
 
     /// All nodes have settled: what a node that is out has passed on is not needed any more.
-    fn open(&mut self) {
+    fn open(&mut self) -> io::Result<()> {
         let Some(map) = self.map.clone() else {
-            return;
+            return Ok(());
         };
+        self.opened = true;
         for owner in (0..NODES).filter(|n| *n != self.number) {
             let floor = match map.states[owner] {
                 State::Out => map.epoch << 32,
                 _ => map.since[owner] << 32,
             };
-            self.journal.raise(owner as u8, floor);
+            self.journal.raise(owner as u8, floor)?;
         }
+        Ok(())
     }
 
     fn delta(&mut self, peer: Peer, name: Name, span: Span, lost: Mask, payload: &[u8]) -> io::Result<()> {

@@ -721,13 +721,13 @@ impl World {
         if !self.seats.iter().any(|s| s.client.is_some()) {
             self.add_client();
         }
-        self.until("all nodes are up", 200_000, |w| {
-            w.states().is_some_and(|s| s == [State::Up; NODES]) || !w.seats.iter().any(|s| s.client.is_some())
-        });
-        // The last one may have given up its place to one that had lost it.
-        if self.seat().is_none() {
+        let whole = |w: &Self| w.seats.iter().any(|s| s.client.as_ref().is_some_and(|c| c.whole()));
+        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
+        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
+        // A client that was away too long ends.
+        if nobody(self) {
             self.add_client();
-            self.until("all nodes are up", 200_000, |w| w.states().is_some_and(|s| s == [State::Up; NODES]));
+            self.until("all nodes are up", 200_000, whole);
         }
         self.quiet();
     }
