@@ -344,7 +344,10 @@ impl<M: Media> Journal<M> {
             };
             let name = (entry.owner, entry.seq);
             match entry.kind {
-                STATE => (self.epoch, self.since) = (entry.seq, entry.stripe),
+                STATE => {
+                    (self.epoch, self.since) = (entry.seq, entry.stripe);
+                    self.begin_numbers();
+                }
                 FLOOR => {
                     self.floors[usize::from(entry.owner)] = entry.seq;
                     self.records.retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
@@ -382,6 +385,12 @@ impl<M: Media> Journal<M> {
             let next = &mut self.floors[usize::from(owner)];
             *next = (*next).max(seq + 1);
         }
+    }
+
+    /// Numbers tell the epoch in which they were given.
+    fn begin_numbers(&mut self) {
+        let next = &mut self.floors[usize::from(self.number)];
+        *next = (*next).max(self.epoch << 32);
     }
 
     fn in_place(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
@@ -552,8 +561,7 @@ impl<M: Media> Journal<M> {
     /// Logs an epoch, and waits until that is stable. Numbers of this node begin there at least.
     pub fn enter(&mut self, epoch: u64) -> io::Result<()> {
         self.epoch = epoch;
-        let next = &mut self.floors[usize::from(self.number)];
-        *next = (*next).max(epoch << 32);
+        self.begin_numbers();
         self.append(Entry::new(STATE, 0, epoch, self.since), &[])?;
         self.flush()
     }
@@ -563,8 +571,8 @@ impl<M: Media> Journal<M> {
         self.flush()?;
         self.records.clear();
         self.floors = [0; NODES];
-        self.floors[usize::from(self.number)] = epoch << 32;
         (self.epoch, self.since) = (epoch, since);
+        self.begin_numbers();
         self.turn()
     }
 }
