@@ -721,6 +721,9 @@ impl World {
         if !self.seats.iter().any(|s| s.client.is_some()) {
             self.add_client();
         }
+        // Until then nobody may have heard of the last deaths.
+        let end = self.now + 10_000;
+        self.until("a while is over", 20_000, |w| w.now >= end);
         let whole = |w: &Self| w.seats.iter().any(|s| s.client.as_ref().is_some_and(|c| c.whole()));
         let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
         self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
