@@ -381,8 +381,13 @@ impl Client {
         let partner = &self.partners[n];
         let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
         let down = partner.link.down(self.now);
+        down >= GRACE || (down > 0 && vanished) || partner.complained || self.other_file(n, map)
+    }
+
+    /// A node has not the file that the map means.
+    fn other_file(&self, n: usize, map: &Map) -> bool {
         let other = |a: Attached| a.since != map.since[n] && map.states[n] == State::Up && !map.new;
-        down >= GRACE || (down > 0 && vanished) || partner.complained || partner.attached.is_some_and(other)
+        self.partners[n].attached.is_some_and(other)
     }
 
     /// The map as it should be, if it is not so.
@@ -464,7 +469,8 @@ impl Client {
         let Some(map) = self.map.clone() else {
             return;
         };
-        if map.states[n] != State::Out && self.partners[n].link.up() && !self.ended {
+        let may = map.states[n] != State::Out && !self.other_file(n, &map);
+        if may && self.partners[n].link.up() && !self.ended {
             let epoch = map.epoch;
             self.send(n, Message::Epoch { epoch }, map.text().as_bytes().into());
         }

@@ -19,13 +19,42 @@ struct Faults {
     blanks: bool,
 }
 
+/// Files are lost for good in schedules in which all else happens to two nodes at most, as more cannot be made up for.
+fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
+    let n = pair[world.rng.below(2) as usize];
+    let node = Who::Node(n);
+    match world.rng.below(5) {
+        0 if faults.kills => world.kill(node),
+        1 if faults.freezes => {
+            world.frozen.insert(node);
+        }
+        2 if faults.cuts => {
+            let other = world.rng.below(5) as usize;
+            if other != n {
+                world.cut(node, Who::Node(other));
+            }
+        }
+        3 if faults.clients => {
+            let seat = world.rng.below(world.seats.len() as u64) as usize;
+            world.kill(Who::Client(seat));
+        }
+        // A set that nobody has used yet needs all of its files.
+        4 if world.etcd.map.as_ref().is_some_and(|(_, map)| map.contains("used")) => {
+            world.note(|| format!("blank {n}"));
+            world.kill(node);
+            world.places[n].disk = world.blank(n);
+        }
+        _ => {}
+    }
+}
+
 fn fault(world: &mut World, faults: &Faults) {
     let n = world.rng.below(5) as usize;
     let node = Who::Node(n);
     let all = world.everybody();
     let one = all[world.rng.below(all.len() as u64) as usize];
     let other = all[world.rng.below(all.len() as u64) as usize];
-    match world.rng.below(10) {
+    match world.rng.below(9) {
         0 | 1 if faults.kills => world.kill(node),
         2 if faults.clients => {
             let seat = world.rng.below(world.seats.len() as u64) as usize;
@@ -48,17 +77,7 @@ fn fault(world: &mut World, faults: &Faults) {
                 world.cancel(id);
             }
         }
-        // A file is lost for good: only where that is not one too many.
-        8 if faults.blanks => {
-            use xorset::map::State;
-            let good = world.states().is_some_and(|s| s.iter().filter(|s| **s == State::Up).count() == 5);
-            if good && world.places.iter().all(|p| p.node.is_some()) {
-                world.kill(node);
-                world.places[n].disk = world.blank(n);
-                world.note(|| format!("blank {n}"));
-            }
-        }
-        9 if faults.clients => {
+        8 if faults.clients => {
             let alive = world.seats.iter().filter(|s| s.client.is_some()).count();
             if alive < 2 {
                 world.add_client();
@@ -105,6 +124,8 @@ fn schedule(seed: u64) -> Sum {
         cancels: rng.one_in(2),
         blanks: rng.one_in(4),
     };
+    let first = rng.below(5) as usize;
+    let pair = [first, (first + 1 + rng.below(4) as usize) % 5];
     let rate = 60 + rng.below(600);
     let mut world = world::up(seed, 1 + rng.below(5));
     let span = [6, 12, 48, 240][rng.below(4) as usize];
@@ -117,7 +138,11 @@ fn schedule(seed: u64) -> Sum {
         for _ in 0..120 {
             world.step();
             if world.rng.one_in(rate) {
-                fault(&mut world, &faults);
+                if faults.blanks {
+                    fault_of_two(&mut world, &faults, pair);
+                } else {
+                    fault(&mut world, &faults);
+                }
             }
             if world.rng.one_in(250) {
                 repair(&mut world);
