@@ -115,6 +115,8 @@ struct Partner {
     attached: Option<Attached>,
     /// The epoch that it has settled in, over this connection.
     settled: u64,
+    /// The epoch that it was let in with the last time.
+    let_in: u64,
     /// Others say that it does not answer.
     complained: bool,
     /// It is not let in before.
@@ -196,6 +198,7 @@ impl Client {
             link: Link::new(now),
             attached: None,
             settled: 0,
+            let_in: 0,
             complained: false,
             rest: 0,
             built: 0,
@@ -285,13 +288,18 @@ impl Client {
         id
     }
 
-    /// So late it is, in milliseconds. To be called every 100 ms or more often, and before any other call that brings
-    /// something, as an answer may only be given as long as the key is held.
-    pub fn tick(&mut self, now: u64) {
+    /// So late it is, in milliseconds. To be called before any other call that brings something, as an answer may only be
+    /// given as long as the key is held.
+    pub fn clock(&mut self, now: u64) {
         self.now = now;
         if self.held.is_some_and(|until| now >= until) {
             self.end("etcd does not answer, so the key of the client may be another's");
         }
+    }
+
+    /// The same. To be called every 300 ms or more often.
+    pub fn tick(&mut self, now: u64) {
+        self.clock(now);
         if self.ended {
             return;
         }
@@ -386,8 +394,13 @@ impl Client {
 
     /// A node has not the file that the map means.
     fn other_file(&self, n: usize, map: &Map) -> bool {
-        let other = |a: Attached| a.since != map.since[n] && map.states[n] == State::Up && !map.new;
-        self.partners[n].attached.is_some_and(other)
+        let partner = &self.partners[n];
+        let had = match map.states[n] {
+            State::Up => !map.new,
+            State::Rebuilding => partner.let_in == map.since[n],
+            State::Out => false,
+        };
+        had && partner.attached.is_some_and(|a| a.since != map.since[n])
     }
 
     /// The map as it should be, if it is not so.
@@ -575,6 +588,7 @@ impl Client {
         };
         let partner = &mut self.partners[n];
         partner.settled = epoch;
+        partner.let_in = map.since[n];
         if let Some(attached) = &mut partner.attached {
             attached.since = map.since[n];
         }

@@ -152,6 +152,8 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
+type Found = (u64, u64, Entry, Vec<u8>);
+
 /// The cells and the log of a node.
 pub struct Journal<M> {
     media: M,
@@ -285,7 +287,8 @@ impl<M: Media> Journal<M> {
         HEADER + half * self.half_len
     }
 
-    fn entry(&mut self, half: u64, at: u64) -> io::Result<Option<(u64, u64, Entry, Vec<u8>)>> {
+    /// The record there: generation, number, itself and its bytes.
+    fn entry(&mut self, half: u64, at: u64) -> io::Result<Option<Found>> {
         if at + RECORD as u64 > self.half_len {
             return Ok(None);
         }

@@ -28,12 +28,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
         1 if faults.freezes => {
             world.frozen.insert(node);
         }
-        2 if faults.cuts => {
-            let other = world.rng.below(5) as usize;
-            if other != n {
-                world.cut(node, Who::Node(other));
-            }
-        }
+        2 if faults.cuts => world.cut(Who::Node(pair[0]), Who::Node(pair[1])),
         3 if faults.clients => {
             let seat = world.rng.below(world.seats.len() as u64) as usize;
             world.kill(Who::Client(seat));

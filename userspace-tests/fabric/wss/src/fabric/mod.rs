@@ -31,7 +31,7 @@ const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
 const RECEIVES: usize = 1024;
 
 /// A role with its connections.
-trait Role {
+pub trait Role {
     /// What a completion is for.
     type Token;
     /// So late it is, in milliseconds.
@@ -56,7 +56,7 @@ trait Role {
 
 /// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
 /// writes of its threads: as long as there is the hub, nobody else can listen here.
-fn run<R: Role>(
+pub fn run<R: Role>(
     mut hub: Hub<R::Token>,
     mut role: R,
     stop: &impl AsRawFd,
@@ -107,12 +107,14 @@ fn run<R: Role>(
 
 /// Connections that the role makes itself and numbers itself.
 #[derive(Default)]
-struct Made {
-    links: HashMap<Peer, LinkId>,
+pub struct Made {
+    /// Those that there are.
+    pub links: HashMap<Peer, LinkId>,
 }
 
 impl Made {
-    fn peer(&self, id: LinkId) -> Option<Peer> {
+    /// Its own number of a connection.
+    pub fn peer(&self, id: LinkId) -> Option<Peer> {
         self.links
             .iter()
             .find(|(_, link)| **link == id)
@@ -134,7 +136,7 @@ fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> 
 }
 
 /// False if a connection has failed, which is closed.
-fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
+pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
             println!("connection {id}: {e}");
