@@ -241,7 +241,9 @@ impl Client {
     /// All five nodes have all their cells, and answer.
     pub fn whole(&self) -> bool {
         let map = self.map.as_ref().filter(|_| self.open());
-        map.is_some_and(|m| (0..NODES).all(|n| m.states[n] == State::Up && self.partners[n].settled == m.epoch))
+        map.is_some_and(|m| {
+            (0..NODES).all(|n| m.states[n] == State::Up && self.partners[n].settled == m.epoch)
+        })
     }
 
     /// The map that counts.
@@ -339,7 +341,9 @@ impl Client {
                     self.held = Some(asked + TTL - MARGIN);
                     self.hold_at = asked + HOLD;
                 }
-                Answer::Held(false) if self.held.is_some() => self.end("another client has its place"),
+                Answer::Held(false) if self.held.is_some() => {
+                    self.end("another client has its place")
+                }
                 _ => self.hold_at = self.now + HOLD,
             }
             return;
@@ -368,7 +372,10 @@ impl Client {
         let revision = view.map.as_ref().map_or(0, |(r, _)| *r);
         self.view = Some(view);
         let known = self.map.as_ref().map_or(0, |m| m.epoch);
-        if let Some(map) = map.as_ref().filter(|m| m.client == self.settings.id && m.epoch > known) {
+        if let Some(map) = map
+            .as_ref()
+            .filter(|m| m.client == self.settings.id && m.epoch > known)
+        {
             self.adopt(map.clone());
         } else if known > 0 && map.as_ref().is_none_or(|m| m.epoch != known) {
             return self.end("another client has changed the map");
@@ -407,7 +414,11 @@ impl Client {
     fn wanted(&self, map: Option<Map>) -> Option<Map> {
         let Some(map) = map else {
             let attached = |p: &Partner| p.link.up() && p.attached.is_some_and(|a| a.since == 0);
-            return self.partners.iter().all(attached).then(|| Map::first(self.settings.id));
+            return self
+                .partners
+                .iter()
+                .all(attached)
+                .then(|| Map::first(self.settings.id));
         };
         let mut next = map.clone();
         next.client = self.settings.id;
@@ -424,7 +435,9 @@ impl Client {
             let partner = &self.partners[n];
             match map.states[n] {
                 State::Rebuilding if self.lost(n, &map) => next.states[n] = State::Out,
-                State::Rebuilding if self.open && self.size.is_some_and(|s| partner.built == s.stripes) => {
+                State::Rebuilding
+                    if self.open && self.size.is_some_and(|s| partner.built == s.stripes) =>
+                {
                     next.states[n] = State::Up;
                 }
                 // Two may be lost. A third one has to come back as it was.
@@ -458,10 +471,17 @@ impl Client {
         // Whoever is not as before begins anew.
         let partners = &self.partners;
         let over = |p: &Part| match p.kind {
-            Kind::Rebuild(n) => map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe,
+            Kind::Rebuild(n) => {
+                map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe
+            }
             _ => false,
         };
-        let over: Vec<_> = self.parts.iter().filter(|(_, p)| over(p)).map(|(n, _)| *n).collect();
+        let over: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(_, p)| over(p))
+            .map(|(n, _)| *n)
+            .collect();
         for number in over {
             self.part_over(number);
         }
@@ -597,7 +617,8 @@ impl Client {
             self.tell(n, Message::Open { epoch });
             return self.resolved(Some(n));
         }
-        let settled = |n: &usize| map.states[*n] == State::Out || self.partners[*n].settled == epoch;
+        let settled =
+            |n: &usize| map.states[*n] == State::Out || self.partners[*n].settled == epoch;
         if !(0..NODES).all(|n| settled(&n)) {
             return;
         }
@@ -663,7 +684,11 @@ impl Client {
         let command = Command {
             since: self.now,
             parts: list.len(),
-            data: if write { Vec::new() } else { vec![0; count as usize * BLOCK] },
+            data: if write {
+                Vec::new()
+            } else {
+                vec![0; count as usize * BLOCK]
+            },
             failed: false,
             dead: false,
             cancelled: false,
@@ -671,7 +696,11 @@ impl Client {
         self.commands.insert(id, command);
         let mut at = 0;
         for span in list {
-            let data: Arc<[u8]> = if write { bytes[at..at + span.len()].into() } else { Arc::new([]) };
+            let data: Arc<[u8]> = if write {
+                bytes[at..at + span.len()].into()
+            } else {
+                Arc::new([])
+            };
             self.part(Part {
                 kind: if write { Kind::Write } else { Kind::Read },
                 span,
@@ -708,7 +737,8 @@ impl Client {
         };
         command.dead = true;
         let parts = self.parts.iter();
-        let mine = parts.filter(|(_, p)| p.command == Some(id) && matches!(p.stage, Stage::Waiting(_, None)));
+        let mine = parts
+            .filter(|(_, p)| p.command == Some(id) && matches!(p.stage, Stage::Waiting(_, None)));
         let over: Vec<_> = mine.map(|(n, _)| *n).collect();
         for number in over {
             self.part_over(number);
@@ -775,7 +805,11 @@ impl Client {
             Some(number) => *number,
             None => return,
         };
-        let Some(part) = self.parts.get_mut(&number).filter(|p| p.stage == Stage::Sent(id, n)) else {
+        let Some(part) = self
+            .parts
+            .get_mut(&number)
+            .filter(|p| p.stage == Stage::Sent(id, n))
+        else {
             return;
         };
         let read = part.kind == Kind::Read;
@@ -873,7 +907,12 @@ impl Client {
             }
         }
         let ready = |p: &Part| matches!(p.stage, Stage::Waiting(at, None) if at <= self.now);
-        let list: Vec<_> = self.parts.iter().filter(|(_, p)| ready(p)).map(|(n, _)| *n).collect();
+        let list: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(_, p)| ready(p))
+            .map(|(n, _)| *n)
+            .collect();
         for number in list {
             let Some(part) = self.parts.get(&number) else {
                 continue;
@@ -894,7 +933,8 @@ impl Client {
                     nodes.into_iter().find(|n| !has(lost, *n))
                 }
             };
-            let Some(n) = n.filter(|n| self.partners[*n].settled == epoch && busy[*n] < DEPTH) else {
+            let Some(n) = n.filter(|n| self.partners[*n].settled == epoch && busy[*n] < DEPTH)
+            else {
                 continue;
             };
             busy[n] += 1;

@@ -140,7 +140,10 @@ impl Etcd {
             return Ok(lives);
         }
         let answer = self.post("lease/grant", &format!("{{\"TTL\":\"{}\"}}", TTL / 1000))?;
-        let lease = fields(&answer, "ID").first().ok_or_else(|| bad("a lease without a number"))?.to_string();
+        let lease = fields(&answer, "ID")
+            .first()
+            .ok_or_else(|| bad("a lease without a number"))?
+            .to_string();
         let (key_text, value) = (self.key(key), encode(value.to_string().as_bytes()));
         let body = format!(
             "{{\"compare\":[{{\"key\":\"{key_text}\",\"target\":\"CREATE\",\"result\":\"EQUAL\",\"createRevision\":\"0\"}}],\
@@ -157,13 +160,20 @@ impl Etcd {
     fn look(&mut self) -> io::Result<View> {
         let end = format!("{}0", self.prefix.trim_end_matches('/'));
         let (from, to) = (encode(self.prefix.as_bytes()), encode(end.as_bytes()));
-        let answer = self.post("kv/range", &format!("{{\"key\":\"{from}\",\"range_end\":\"{to}\"}}"))?;
+        let answer = self.post(
+            "kv/range",
+            &format!("{{\"key\":\"{from}\",\"range_end\":\"{to}\"}}"),
+        )?;
         let (keys, values) = (fields(&answer, "key"), fields(&answer, "value"));
         let revisions = fields(&answer, "mod_revision");
         if keys.len() != values.len() || keys.len() != revisions.len() {
             return Err(bad("keys without values"));
         }
-        let text = |text: &str| decode(text).and_then(|b| String::from_utf8(b).ok()).ok_or_else(|| bad("what it has"));
+        let text = |text: &str| {
+            decode(text)
+                .and_then(|b| String::from_utf8(b).ok())
+                .ok_or_else(|| bad("what it has"))
+        };
         let number = |text: &str| text.parse::<u64>().map_err(|_| bad("no number"));
         let mut view = View::default();
         for ((key, value), revision) in keys.iter().zip(values).zip(revisions) {
@@ -218,7 +228,13 @@ mod tests {
 
     #[test]
     fn base_64() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(encode(bytes.as_bytes()), text);
             assert_eq!(decode(text).unwrap(), bytes.as_bytes());
         }

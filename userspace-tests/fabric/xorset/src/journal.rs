@@ -138,13 +138,18 @@ impl Entry {
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+    bytes[at..at + 8]
+        .iter()
+        .rev()
+        .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
 /// A checksum that a torn record does not have. Bytes are a multiple of 8.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |h: u64, w| {
-        (h ^ word(w, 0)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        (h ^ word(w, 0))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
     })
 }
 
@@ -305,7 +310,12 @@ impl<M: Media> Journal<M> {
         if sum(&all[8..]) != word(&all, 0) {
             return Ok(None);
         }
-        Ok(Some((word(&all, 8), word(&all, 16), entry, all.split_off(RECORD))))
+        Ok(Some((
+            word(&all, 8),
+            word(&all, 16),
+            entry,
+            all.split_off(RECORD),
+        )))
     }
 
     /// The generation of a half, 0 if it is not whole.
@@ -337,7 +347,8 @@ impl<M: Media> Journal<M> {
             let len = usize::from(entry.blocks) * BLOCK;
             let span = Span {
                 stripe: entry.stripe,
-                cell: Cell::from_number(entry.cell).ok_or_else(|| bad("a record of its log is wrong"))?,
+                cell: Cell::from_number(entry.cell)
+                    .ok_or_else(|| bad("a record of its log is wrong"))?,
                 block: entry.block,
                 blocks: entry.blocks,
             };
@@ -353,7 +364,8 @@ impl<M: Media> Journal<M> {
                 }
                 FLOOR => {
                     self.floors[usize::from(entry.owner)] = entry.seq;
-                    self.records.retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
+                    self.records
+                        .retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
                 }
                 WRITE => {
                     if entry.content {
@@ -407,7 +419,8 @@ impl<M: Media> Journal<M> {
         let mut bytes = vec![0; span.len()];
         let at = self.base(2) + place * BLOCK as u64;
         self.media.read(at, &mut bytes)?;
-        for (block, (_, from, offset)) in self.overlay.range(place..place + u64::from(span.blocks)) {
+        for (block, (_, from, offset)) in self.overlay.range(place..place + u64::from(span.blocks))
+        {
             let to = (block - place) as usize * BLOCK;
             bytes[to..to + BLOCK].copy_from_slice(&from[*offset..offset + BLOCK]);
         }
@@ -468,13 +481,21 @@ impl<M: Media> Journal<M> {
     /// The log is stable up to this record, so cells may get their content.
     pub fn synced(&mut self, lsn: u64) -> io::Result<()> {
         self.durable = self.durable.max(lsn);
-        while self.pending.front().is_some_and(|(end, _, _)| *end <= self.durable) {
+        while self
+            .pending
+            .front()
+            .is_some_and(|(end, _, _)| *end <= self.durable)
+        {
             let Some((end, place, bytes)) = self.pending.pop_front() else {
                 break;
             };
             self.in_place(place, &bytes)?;
             for block in place..place + (bytes.len() / BLOCK) as u64 {
-                if self.overlay.get(&block).is_some_and(|(last, _, _)| *last == end) {
+                if self
+                    .overlay
+                    .get(&block)
+                    .is_some_and(|(last, _, _)| *last == end)
+                {
                     self.overlay.remove(&block);
                 }
             }
@@ -498,7 +519,14 @@ impl<M: Media> Journal<M> {
 
     /// Logs a write: `delta` is about `span`, a data cell, and `row` is the row of this node's cell that has a part in it,
     /// whose blocks are XORed with it.
-    pub fn write(&mut self, name: Name, span: Span, lost: Mask, row: u8, delta: Arc<[u8]>) -> io::Result<()> {
+    pub fn write(
+        &mut self,
+        name: Name,
+        span: Span,
+        lost: Mask,
+        row: u8,
+        delta: Arc<[u8]>,
+    ) -> io::Result<()> {
         let own = span.of(Cell { row, column: 0 });
         let mut new = self.read(own)?;
         xor(&mut new, &delta);
@@ -554,7 +582,8 @@ impl<M: Media> Journal<M> {
         }
         *place = floor;
         let all = self.records.len();
-        self.records.retain(|(o, seq), _| *o != owner || *seq >= floor);
+        self.records
+            .retain(|(o, seq), _| *o != owner || *seq >= floor);
         if self.records.len() == all {
             return Ok(());
         }

@@ -92,7 +92,11 @@ pub fn column(stripe: u64, node: usize) -> u8 {
 fn equations() -> [u32; 8] {
     let mut all = [0; 8];
     for row in 0..ROWS as u8 {
-        all[usize::from(row)] = Cell { row, column: 3 - row }.bit();
+        all[usize::from(row)] = Cell {
+            row,
+            column: 3 - row,
+        }
+        .bit();
         all[ROWS + usize::from(row)] = Cell { row, column: 4 }.bit();
     }
     for number in 0..DATA as u8 {
@@ -116,7 +120,10 @@ pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
     let equations = equations();
     let mut best: Option<u32> = None;
     for choice in 1u32..1 << equations.len() {
-        let chosen = equations.iter().enumerate().filter(|(i, _)| choice >> i & 1 != 0);
+        let chosen = equations
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| choice >> i & 1 != 0);
         let sum = chosen.fold(0, |sum, (_, e)| sum ^ e);
         if sum & unknown == cell.bit() && best.is_none_or(|b| sum.count_ones() < b.count_ones()) {
             best = Some(sum);
@@ -249,7 +256,9 @@ mod tests {
         }
         for (row, diagonal) in [(0, 0), (1, 1), (2, 2), (3, 4)] {
             let on = |c: &Cell| c.is_data() && (c.row + c.column) % 5 == diagonal;
-            let parity = all().filter(on).fold(0, |sum, c| sum ^ cells[c.number() as usize]);
+            let parity = all()
+                .filter(on)
+                .fold(0, |sum, c| sum ^ cells[c.number() as usize]);
             cells[row * 5 + 4] = parity;
         }
         cells
@@ -281,7 +290,9 @@ mod tests {
                         continue;
                     };
                     assert!(plan.iter().all(|p| !has(lost, node(s, p.column))));
-                    let sum = plan.iter().fold(0, |sum, p| sum ^ cells[p.number() as usize]);
+                    let sum = plan
+                        .iter()
+                        .fold(0, |sum, p| sum ^ cells[p.number() as usize]);
                     assert_eq!(sum, cells[c.number() as usize], "{lost:05b} {c:?}");
                 }
                 // No code on five equal nodes does it with three.
@@ -302,7 +313,10 @@ mod tests {
 
     #[test]
     fn spans_are_all_blocks_once() {
-        let size = Size { cell: 4, stripes: 2 };
+        let size = Size {
+            cell: 4,
+            stripes: 2,
+        };
         assert_eq!(size.blocks(), 96);
         let mut places = std::collections::BTreeSet::new();
         for lba in 0..96 {

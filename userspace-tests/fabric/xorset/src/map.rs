@@ -50,7 +50,12 @@ impl Map {
 
     /// As text: `EPOCH CLIENT new|used` and, for each node, its state (`u`, `o`, `r`) with the epoch behind it.
     pub fn text(&self) -> String {
-        let mut text = format!("{} {} {}", self.epoch, self.client, if self.new { "new" } else { "used" });
+        let mut text = format!(
+            "{} {} {}",
+            self.epoch,
+            self.client,
+            if self.new { "new" } else { "used" }
+        );
         for (state, since) in self.states.iter().zip(self.since) {
             let letter = match state {
                 State::Up => 'u',
@@ -101,7 +106,14 @@ mod tests {
         map.since[4] = 8;
         assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8");
         assert_eq!(Map::parse(&map.text()), Some(map));
-        for bad in ["", "9 77 used u1 u1 o1 u1", "9 77 used u1 u1 o1 u1 r8 ", "9 77 odd u1 u1 o1 u1 r8", "9 77 new u1 u1 x1 u1 r8", "9 77 new u1 u1 o1 u1 r08"] {
+        for bad in [
+            "",
+            "9 77 used u1 u1 o1 u1",
+            "9 77 used u1 u1 o1 u1 r8 ",
+            "9 77 odd u1 u1 o1 u1 r8",
+            "9 77 new u1 u1 x1 u1 r8",
+            "9 77 new u1 u1 o1 u1 r08",
+        ] {
             assert_eq!(Map::parse(bad), None, "{bad}");
         }
     }

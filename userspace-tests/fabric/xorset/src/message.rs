@@ -217,11 +217,15 @@ fn half(bytes: &[u8; LEN], at: usize) -> u16 {
 }
 
 fn word(bytes: &[u8; LEN], at: usize) -> u64 {
-    bytes[at..at + 8].iter().fold(0, |n, b| n << 8 | u64::from(*b))
+    bytes[at..at + 8]
+        .iter()
+        .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
 fn status(value: u8) -> Option<Status> {
-    [Status::Good, Status::Stale, Status::Failed, Status::Invalid].get(usize::from(value)).copied()
+    [Status::Good, Status::Stale, Status::Failed, Status::Invalid]
+        .get(usize::from(value))
+        .copied()
 }
 
 impl Message {
@@ -298,7 +302,12 @@ impl Message {
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Broken::Len(bytes.len()))?;
         let number = bytes[2];
-        let (epoch, id, stripe, floor) = (word(bytes, 16), word(bytes, 24), word(bytes, 32), word(bytes, 40));
+        let (epoch, id, stripe, floor) = (
+            word(bytes, 16),
+            word(bytes, 24),
+            word(bytes, 32),
+            word(bytes, 40),
+        );
         let lost = bytes[3];
         let status = status(bytes[1]).ok_or(Broken::Field)?;
         let cell = Cell::from_number(bytes[4]).ok_or(Broken::Field)?;
@@ -488,7 +497,14 @@ mod tests {
     #[test]
     fn what_nobody_sends_is_refused() {
         let parity = Cell { row: 0, column: 3 };
-        for (n, at, value) in [(8, 4, parity.number()), (11, 4, 4), (11, 2, 5), (8, 3, 0x20), (6, 4, 20), (0, 1, 3)] {
+        for (n, at, value) in [
+            (8, 4, parity.number()),
+            (11, 4, 4),
+            (11, 2, 5),
+            (8, 3, 0x20),
+            (6, 4, 20),
+            (0, 1, 3),
+        ] {
             let mut bytes = all()[n].build();
             bytes[at] = value;
             assert_eq!(Message::parse(&bytes), Err(Broken::Field), "{n} {at}");

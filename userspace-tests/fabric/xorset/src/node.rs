@@ -296,7 +296,10 @@ impl<M: Media> Node<M> {
             return;
         };
         let epoch = map.epoch;
-        let wanted: Vec<_> = list.into_iter().filter(|n| map.states[*n] != State::Out).collect();
+        let wanted: Vec<_> = list
+            .into_iter()
+            .filter(|n| map.states[*n] != State::Out)
+            .collect();
         for n in wanted {
             self.complained = self.now;
             let number = n as u8;
@@ -339,7 +342,12 @@ impl<M: Media> Node<M> {
             return;
         };
         self.links[n].closed(now);
-        let lost: BTreeSet<_> = self.reads.values().filter(|(_, to)| *to == n).map(|(g, _)| *g).collect();
+        let lost: BTreeSet<_> = self
+            .reads
+            .values()
+            .filter(|(_, to)| *to == n)
+            .map(|(g, _)| *g)
+            .collect();
         for gather in lost {
             self.fail(gather, Status::Failed);
         }
@@ -444,7 +452,13 @@ impl<M: Media> Node<M> {
     }
 
     /// From whoever is connected to this node.
-    fn request(&mut self, peer: Peer, who: Option<Role>, message: Message, payload: &[u8]) -> io::Result<()> {
+    fn request(
+        &mut self,
+        peer: Peer,
+        who: Option<Role>,
+        message: Message,
+        payload: &[u8],
+    ) -> io::Result<()> {
         let counts = |epoch| self.map.as_ref().is_some_and(|m| m.epoch == epoch);
         let is_client = who == Some(Role::Client);
         let ready = |epoch| self.client == Some(peer) && !self.telling && counts(epoch);
@@ -482,7 +496,11 @@ impl<M: Media> Node<M> {
                 lost,
             } => {
                 let data = |status| Message::Data { status, id };
-                let may = if is_client { ready(epoch) } else { counts(epoch) };
+                let may = if is_client {
+                    ready(epoch)
+                } else {
+                    counts(epoch)
+                };
                 if !may {
                     self.tell(peer, data(Status::Stale));
                 } else if !span.fits(&self.journal.size()) {
@@ -584,7 +602,10 @@ impl<M: Media> Node<M> {
             // Who was let in later makes its cells anew.
             part && map.states[*n] != State::Out && map.since[*n] <= seq >> 32
         };
-        nodes.into_iter().filter(wanted).fold(0, |mask, n| mask | 1 << n)
+        nodes
+            .into_iter()
+            .filter(wanted)
+            .fold(0, |mask, n| mask | 1 << n)
     }
 
     /// A node that can send again what it has to pass on.
@@ -601,7 +622,10 @@ impl<M: Media> Node<M> {
         };
         let state = map.states[self.number];
         if epoch < self.journal.epoch() || state == State::Out {
-            self.close(peer, &format!("its map of epoch {epoch} is old, or leaves this node out"));
+            self.close(
+                peer,
+                &format!("its map of epoch {epoch} is old, or leaves this node out"),
+            );
             return Ok(());
         }
         let (since, mine) = (map.since[self.number], self.journal.since());
@@ -652,8 +676,12 @@ impl<M: Media> Node<M> {
         }
         // Of a node that lives again somebody has passed on writes.
         let records = self.journal.records();
-        self.relays.retain(|name, _| ours(name) && records.contains_key(name));
-        self.say(format!("epoch {epoch}, {} writes to be passed on", self.relays.len()));
+        self.relays
+            .retain(|name, _| ours(name) && records.contains_key(name));
+        self.say(format!(
+            "epoch {epoch}, {} writes to be passed on",
+            self.relays.len()
+        ));
         Ok(())
     }
 
@@ -673,7 +701,14 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    fn delta(&mut self, peer: Peer, name: Name, span: Span, lost: Mask, payload: &[u8]) -> io::Result<()> {
+    fn delta(
+        &mut self,
+        peer: Peer,
+        name: Name,
+        span: Span,
+        lost: Mask,
+        payload: &[u8],
+    ) -> io::Result<()> {
         let (owner, seq) = name;
         let known = self.journal.records().get(&name).map(|r| r.lsn);
         let old = seq < self.journal.floor(owner) || seq >> 32 < self.journal.since();
@@ -704,7 +739,15 @@ impl<M: Media> Node<M> {
     }
 
     /// The old content is known.
-    fn commit(&mut self, peer: Peer, id: u64, span: Span, lost: Mask, mut old: Vec<u8>, new: Vec<u8>) -> io::Result<()> {
+    fn commit(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        span: Span,
+        lost: Mask,
+        mut old: Vec<u8>,
+        new: Vec<u8>,
+    ) -> io::Result<()> {
         let Some(row) = self.own_row(&span, lost) else {
             return Ok(());
         };
@@ -742,7 +785,14 @@ impl<M: Media> Node<M> {
         self.gather(peer, id, span, lost, Goal::Rebuild)
     }
 
-    fn gather(&mut self, peer: Peer, id: u64, span: Span, lost: Mask, goal: Goal) -> io::Result<()> {
+    fn gather(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        span: Span,
+        lost: Mask,
+        goal: Goal,
+    ) -> io::Result<()> {
         let number = self.next;
         self.next += 1;
         let mut gather = Gather {
@@ -755,7 +805,11 @@ impl<M: Media> Node<M> {
             waits: BTreeSet::new(),
         };
         let cells = plan(span.stripe, lost, span.cell);
-        let status = if cells.is_none() { Status::Invalid } else { Status::Failed };
+        let status = if cells.is_none() {
+            Status::Invalid
+        } else {
+            Status::Failed
+        };
         let (mut ask, mut down) = (Vec::new(), cells.is_none());
         for cell in cells.unwrap_or_default() {
             let span = span.of(cell);
@@ -803,7 +857,11 @@ impl<M: Media> Node<M> {
 
     /// If all cells of a gather are here it goes on.
     fn gathered(&mut self, gather: u64) -> io::Result<()> {
-        if self.gathers.get(&gather).is_none_or(|g| !g.waits.is_empty()) {
+        if self
+            .gathers
+            .get(&gather)
+            .is_none_or(|g| !g.waits.is_empty())
+        {
             return Ok(());
         }
         let Some(g) = self.gathers.remove(&gather) else {
@@ -848,7 +906,12 @@ impl<M: Media> Node<M> {
             self.relay();
             let durable = self.journal.durable();
             let over = |r: &Relay| r.waits == 0 && r.lsn <= durable;
-            let over: Vec<_> = self.relays.iter().filter(|(_, r)| over(r)).map(|(n, _)| *n).collect();
+            let over: Vec<_> = self
+                .relays
+                .iter()
+                .filter(|(_, r)| over(r))
+                .map(|(n, _)| *n)
+                .collect();
             for name in over {
                 self.relays.remove(&name);
                 if name.0 != me {
@@ -868,13 +931,17 @@ impl<M: Media> Node<M> {
             }
         }
         let durable = self.journal.durable();
-        let (now, later) = std::mem::take(&mut self.acks).into_iter().partition(|(lsn, _, _)| *lsn <= durable);
+        let (now, later) = std::mem::take(&mut self.acks)
+            .into_iter()
+            .partition(|(lsn, _, _)| *lsn <= durable);
         self.acks = later;
         for (_, peer, (owner, seq)) in now {
             let status = Status::Good;
             self.tell(peer, Message::Ack { status, owner, seq });
         }
-        let (now, later) = std::mem::take(&mut self.rebuilds).into_iter().partition(|(lsn, _, _)| *lsn <= durable);
+        let (now, later) = std::mem::take(&mut self.rebuilds)
+            .into_iter()
+            .partition(|(lsn, _, _)| *lsn <= durable);
         self.rebuilds = later;
         for (_, peer, id) in now {
             let status = Status::Good;
@@ -886,7 +953,9 @@ impl<M: Media> Node<M> {
             self.tell(client, Message::Settled { epoch });
         }
         // That writes are done has time.
-        let urgent = self.relays.values().any(|r| r.lsn > durable) || !self.acks.is_empty() || !self.rebuilds.is_empty();
+        let urgent = self.relays.values().any(|r| r.lsn > durable)
+            || !self.acks.is_empty()
+            || !self.rebuilds.is_empty();
         let full = self.undone.len() >= WINDOW / 2;
         let lsn = self.journal.lsn();
         if !self.syncing && lsn > durable && (urgent || full || all) {

@@ -116,7 +116,8 @@ impl Options {
             ],
             _ => return Err(format!("unknown role '{role}'")),
         };
-        let (mut number, mut file, mut stripes, mut cell, mut log) = (None, None, None, 64u16, 32u64);
+        let (mut number, mut file, mut stripes, mut cell, mut log) =
+            (None, None, None, 64u16, 32u64);
         let (mut nodes, mut etcd, mut name) = (Vec::new(), Vec::new(), "xorset".to_string());
         let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
         let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
@@ -125,11 +126,14 @@ impl Options {
             if !names.contains(&option.as_str()) {
                 return Err(format!("unknown option '{option}' of {role}"));
             }
-            let next = args.next().ok_or_else(|| format!("{option} has no value"))?;
+            let next = args
+                .next()
+                .ok_or_else(|| format!("{option} has no value"))?;
             let text = next.to_string_lossy().into_owned();
             let hex = || {
                 let digits = text.strip_prefix("0x").unwrap_or(&text);
-                u64::from_str_radix(digits, 16).map_err(|_| format!("{option}: '{text}' is no GUID"))
+                u64::from_str_radix(digits, 16)
+                    .map_err(|_| format!("{option}: '{text}' is no GUID"))
             };
             match option.as_str() {
                 "--number" => number = Some(value(&option, &text, |n| usize::from(*n) < NODES)?),
@@ -141,7 +145,9 @@ impl Options {
                 "--etcd" => etcd.push(value(&option, &text, |_| true)?),
                 "--set" => {
                     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-                    name = value(&option, &text, |n: &String| !n.is_empty() && n.chars().all(good))?;
+                    name = value(&option, &text, |n: &String| {
+                        !n.is_empty() && n.chars().all(good)
+                    })?;
                 }
                 "--listen" => listen = value(&option, &text, |_| true)?,
                 "--id-ext" => id_ext = hex()?,
@@ -158,7 +164,10 @@ impl Options {
             };
             let (log, least) = (log << 20, least_log(&size));
             if log < least {
-                return Err(format!("--log: cells of {cell} KiB need {} MiB", least.div_ceil(1 << 20)));
+                return Err(format!(
+                    "--log: cells of {cell} KiB need {} MiB",
+                    least.div_ceil(1 << 20)
+                ));
             }
             return Ok(Self::Format {
                 number: number.ok_or("there is no --number")?,
@@ -169,7 +178,9 @@ impl Options {
         }
         let count = nodes.len();
         let set = Set {
-            nodes: nodes.try_into().map_err(|_| format!("there are {count} --node, not {NODES}"))?,
+            nodes: nodes
+                .try_into()
+                .map_err(|_| format!("there are {count} --node, not {NODES}"))?,
             etcd,
             name,
         };
@@ -207,26 +218,37 @@ mod tests {
         let Options::Client { set, listen, .. } = client else {
             panic!()
         };
-        assert_eq!((set.name.as_str(), set.nodes[4].port(), listen.port()), ("a-b", 5560, 5555));
+        assert_eq!(
+            (set.name.as_str(), set.nodes[4].port(), listen.port()),
+            ("a-b", 5560, 5555)
+        );
         assert!(parse(&format!("node --file f {nodes} --etcd 10.0.0.2:2379")).is_ok());
         let format = parse("format --number 4 --file f --stripes 10 --cell 4 --log 2").unwrap();
         let size = Size {
             cell: 8,
             stripes: 10,
         };
-        assert!(matches!(format, Options::Format { number: 4, log, size: s, .. } if log == 2 << 20 && s == size));
+        assert!(
+            matches!(format, Options::Format { number: 4, log, size: s, .. } if log == 2 << 20 && s == size)
+        );
         for (line, why) in [
             ("", "there is no role"),
             ("disk", "unknown role 'disk'"),
             ("node --listen x", "unknown option '--listen' of node"),
             ("node --file", "--file has no value"),
             ("format --number 5", "--number: '5' is not what it can be"),
-            ("format --number 1 --file f --stripes 1 --log 4", "--log: cells of 64 KiB need 21 MiB"),
+            (
+                "format --number 1 --file f --stripes 1 --log 4",
+                "--log: cells of 64 KiB need 21 MiB",
+            ),
             ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
             ("client --set a/b", "--set: 'a/b' is not what it can be"),
         ] {
             assert_eq!(parse(line), Err(why.to_string()), "{line}");
         }
-        assert_eq!(parse(&format!("client {nodes}")), Err("there is no --etcd".to_string()));
+        assert_eq!(
+            parse(&format!("client {nodes}")),
+            Err("there is no --etcd".to_string())
+        );
     }
 }

@@ -63,7 +63,8 @@ fn pair(seed: u64, nodes: &[usize], phase: u64) {
     world.quiet();
     assert_eq!(world.failed, 0);
     world.until("both are out", 30_000, |w| {
-        w.states().is_some_and(|s| nodes.iter().all(|n| s[*n] == State::Out))
+        w.states()
+            .is_some_and(|s| nodes.iter().all(|n| s[*n] == State::Out))
     });
     let before = world.degraded;
     some_commands(&mut world, 20);
@@ -87,7 +88,11 @@ fn any_two_nodes_die_before_in_and_after_writes() {
     for (i, nodes) in sets(2).iter().enumerate() {
         for phase in 0..3 {
             for turn in 0..4 {
-                let order = if turn % 2 == 0 { nodes.clone() } else { vec![nodes[1], nodes[0]] };
+                let order = if turn % 2 == 0 {
+                    nodes.clone()
+                } else {
+                    vec![nodes[1], nodes[0]]
+                };
                 pair(i as u64 * 100 + phase * 10 + turn, &order, phase);
             }
         }
@@ -151,7 +156,10 @@ fn a_third_loss_is_refused() {
                 }
             }
             for _ in 0..12 {
-                let (lba, write) = (world.rng.below(world.size.blocks() - 8), world.rng.one_in(2));
+                let (lba, write) = (
+                    world.rng.below(world.size.blocks() - 8),
+                    world.rng.one_in(2),
+                );
                 world.command(0, lba, 8, write);
             }
             let end = world.now + 30_000;
@@ -304,7 +312,9 @@ fn another_client() {
 fn a_client_that_is_cut_off_ends() {
     for n in 0..NODES {
         let mut world = up(7000 + n as u64, 2);
-        let lba = (0..96).find(|lba| spans(&world.size, *lba, 1)[0].node() == n).unwrap();
+        let lba = (0..96)
+            .find(|lba| spans(&world.size, *lba, 1)[0].node() == n)
+            .unwrap();
         world.command(0, lba, 1, true);
         world.quiet();
         world.partition(&[Who::Client(0), Who::Node(n)]);
@@ -337,7 +347,9 @@ fn a_node_sleeps_with_a_write() {
         let n = world.rng.below(5) as usize;
         world.frozen.insert(Who::Node(n));
         world.quiet();
-        world.until("it is out", 30_000, |w| w.states().is_some_and(|s| s[n] == State::Out));
+        world.until("it is out", 30_000, |w| {
+            w.states().is_some_and(|s| s[n] == State::Out)
+        });
         some_commands(&mut world, 10);
         world.quiet();
         world.frozen.clear();

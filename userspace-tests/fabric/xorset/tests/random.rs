@@ -34,7 +34,12 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
             world.kill(Who::Client(seat));
         }
         // A set that nobody has used yet needs all of its files.
-        4 if world.etcd.map.as_ref().is_some_and(|(_, map)| map.contains("used")) => {
+        4 if world
+            .etcd
+            .map
+            .as_ref()
+            .is_some_and(|(_, map)| map.contains("used")) =>
+        {
             world.note(|| format!("blank {n}"));
             world.kill(node);
             world.places[n].disk = world.blank(n);
@@ -159,7 +164,9 @@ fn schedule(seed: u64) -> Sum {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect(name))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect(name))
 }
 
 #[test]
@@ -188,7 +195,11 @@ fn schedules() {
         "{seeds} schedules: {} commands answered, {} failed, {} cancelled, {} requests without a node, {} deltas, {} epochs, {} blocks judged",
         all.answered, all.failed, all.cancelled, all.degraded, all.relayed, all.epochs, all.judged
     );
-    assert!(bad.is_empty(), "{} of {seeds} schedules failed: {bad:?}", bad.len());
+    assert!(
+        bad.is_empty(),
+        "{} of {seeds} schedules failed: {bad:?}",
+        bad.len()
+    );
     // It happened what is to be tested.
     assert!(all.answered > 30 * seeds && all.judged > 150 * seeds && all.relayed > 50 * seeds);
     assert!(all.degraded > 5 * seeds && all.epochs > 4 * seeds && all.cancelled > 0);

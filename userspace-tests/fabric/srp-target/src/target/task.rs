@@ -202,9 +202,10 @@ impl<B: Buffer> Target<B> {
                 command: task.command.clone(),
                 room: list.total,
                 places: first(&list.entries, if out > 0 { out } else { into }),
-                data: task.out.as_ref().map_or(Vec::new(), |o| {
-                    o.buffer[o.at..o.at + out as usize].to_vec()
-                }),
+                data: task
+                    .out
+                    .as_ref()
+                    .map_or(Vec::new(), |o| o.buffer[o.at..o.at + out as usize].to_vec()),
             };
             return self.actions.push(Action::Dispatch { task: id, remote });
         }

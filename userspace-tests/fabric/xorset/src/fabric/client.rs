@@ -152,11 +152,15 @@ impl Gate {
         if !write || !remote.data.is_empty() {
             task.given = true;
             self.tasks.insert(id, task);
-            return self.client.command(id, lba, count, write.then_some(remote.data));
+            return self
+                .client
+                .command(id, lba, count, write.then_some(remote.data));
         }
         let moved: usize = task.places.iter().map(|p| p.len() as usize).sum();
         let Some(link) = self.target.channel(id).filter(|_| moved == len) else {
-            return self.target.dispatched(id, target::Outcome::Failed(Sense::FIELD));
+            return self
+                .target
+                .dispatched(id, target::Outcome::Failed(Sense::FIELD));
         };
         let list = pieces(&task.places);
         match hub.take(link, len) {
@@ -208,7 +212,13 @@ impl Gate {
     }
 
     /// Writes to memory of the initiator, as far as there is some. The response goes the same way behind it.
-    fn deliver(&mut self, hub: &mut Hub<Token>, id: TaskId, places: &[DirectBuf], bytes: &[u8]) -> target::Outcome {
+    fn deliver(
+        &mut self,
+        hub: &mut Hub<Token>,
+        id: TaskId,
+        places: &[DirectBuf],
+        bytes: &[u8],
+    ) -> target::Outcome {
         let moved: usize = places.iter().map(|p| p.len() as usize).sum();
         let Some(link) = self.target.channel(id) else {
             return target::Outcome::Over;
@@ -305,7 +315,9 @@ impl Role for Gate {
                     self.fetched(task, &buffer);
                     hub.give(id, Some(buffer));
                 }
-                (Token::Target(fabric::Token::Fetch(task)), Some(buffer)) => self.target.fetched(task, buffer),
+                (Token::Target(fabric::Token::Fetch(task)), Some(buffer)) => {
+                    self.target.fetched(task, buffer)
+                }
                 (Token::Target(fabric::Token::Answer(task)), buffer) => {
                     hub.give(id, buffer);
                     self.target.sent(task);

@@ -50,7 +50,9 @@ impl Media for Disk {
 
 /// Names a process as no other one is named, as none begins in the same nanosecond with the same number.
 fn name() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     since.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
 }
 
@@ -85,7 +87,8 @@ fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> b
 
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
-    let named = |file: &std::path::Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
+    let named =
+        |file: &std::path::Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
     // Before there is a thread.
     let stop = verbs::os::signals()?;
     match options {
@@ -95,13 +98,22 @@ pub fn serve(options: Options) -> io::Result<()> {
             size,
             log,
         } => {
-            let open = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&file);
+            let open = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&file);
             let result = open.and_then(|f| {
                 f.set_len(Journal::<Disk>::file_len(&size, log))?;
                 Journal::format(Disk(f), number, size, log)
             });
             result.map_err(|e| named(&file, e))?;
-            println!("{}: node {number}, {} blocks in the set", file.display(), size.blocks());
+            println!(
+                "{}: node {number}, {} blocks in the set",
+                file.display(),
+                size.blocks()
+            );
             return Ok(());
         }
         Options::Node { file, set } => {

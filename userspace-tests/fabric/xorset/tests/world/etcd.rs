@@ -18,7 +18,10 @@ pub struct Etcd {
 
 impl Etcd {
     pub fn holder(&self, key: Key) -> Option<u64> {
-        self.keys.get(&key).filter(|(_, until)| *until > self.now).map(|(v, _)| *v)
+        self.keys
+            .get(&key)
+            .filter(|(_, until)| *until > self.now)
+            .map(|(v, _)| *v)
     }
 }
 

@@ -230,7 +230,9 @@ impl World {
                 }
                 self.seats[c].asks.clear();
                 self.seats[c].ready = false;
-                let (gone, left) = std::mem::take(&mut self.commands).into_iter().partition(|(_, o)| o.seat == c);
+                let (gone, left) = std::mem::take(&mut self.commands)
+                    .into_iter()
+                    .partition(|(_, o)| o.seat == c);
                 self.commands = left;
                 let gone: BTreeMap<u64, Command> = gone;
                 self.orphans.extend(gone.into_values());
@@ -287,7 +289,10 @@ impl World {
     pub fn everybody(&self) -> Vec<Who> {
         let clients = (0..self.seats.len()).filter(|c| self.seats[*c].client.is_some());
         let nodes = (0..NODES).map(Who::Node);
-        nodes.chain(clients.map(Who::Client)).chain([Who::Etcd]).collect()
+        nodes
+            .chain(clients.map(Who::Client))
+            .chain([Who::Etcd])
+            .collect()
     }
 
     /// These are on one side of a cut, all others on the other one.
@@ -325,7 +330,11 @@ impl World {
         if let Some((id, side)) = self.find(who, peer) {
             self.note(|| {
                 let conn = &self.conns[&id];
-                format!("{who:?} -> {:?} {message:?} +{}", conn.ends[1 - side].0, payload.len())
+                format!(
+                    "{who:?} -> {:?} {message:?} +{}",
+                    conn.ends[1 - side].0,
+                    payload.len()
+                )
             });
             let conn = self.conns.get_mut(&id).unwrap();
             if conn.open[1 - side] {
@@ -399,7 +408,9 @@ impl World {
                         message,
                         payload,
                     } => {
-                        if let Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. } = message {
+                        if let Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. } =
+                            message
+                        {
                             self.degraded += 1;
                         }
                         self.put(who, peer, message, payload);
@@ -409,7 +420,9 @@ impl World {
                             self.hang_up(id, side, false);
                         }
                     }
-                    client::Action::Ask { id, request } => self.seats[c].asks.push_back((id, request)),
+                    client::Action::Ask { id, request } => {
+                        self.seats[c].asks.push_back((id, request))
+                    }
                     client::Action::Ready(size) => {
                         assert_eq!(size, self.size);
                         self.seats[c].ready = true;
@@ -435,7 +448,8 @@ impl World {
     fn ends(&mut self, command: &Command, good: bool) {
         self.events += 1;
         for (i, value) in command.values.iter().enumerate() {
-            self.history.ends(command.lba as usize + i, *value, self.events, good);
+            self.history
+                .ends(command.lba as usize + i, *value, self.events, good);
         }
     }
 
@@ -466,8 +480,10 @@ impl World {
                 self.answered += 1;
                 self.events += 1;
                 for (i, block) in bytes.chunks(BLOCK).enumerate() {
-                    let value = value(block).unwrap_or_else(|| panic!("block {} is mixed", command.lba + i as u64));
-                    self.history.seen(command.lba as usize + i, value, command.start, self.events);
+                    let value = value(block)
+                        .unwrap_or_else(|| panic!("block {} is mixed", command.lba + i as u64));
+                    self.history
+                        .seen(command.lba as usize + i, value, command.start, self.events);
                 }
             }
             Outcome::Good(_) => {
@@ -491,7 +507,12 @@ impl World {
             }
         }
         self.note(|| format!("command {id} to Client({seat}): {lba}+{count} {values:x?}"));
-        let data = write.then(|| values.iter().flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8)).collect());
+        let data = write.then(|| {
+            values
+                .iter()
+                .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
+                .collect()
+        });
         let command = Command {
             seat,
             lba,
@@ -523,7 +544,8 @@ impl World {
 
     /// Any command, to any client that takes some, but to one that sleeps.
     pub fn command_any(&mut self, span: u64) {
-        let seats = (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
+        let seats =
+            (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
         let seats: Vec<_> = seats.collect();
         if seats.is_empty() {
             return;
@@ -590,7 +612,10 @@ impl World {
         }
         for c in 0..self.seats.len() {
             let who = Who::Client(c);
-            if !self.seats[c].asks.is_empty() && self.runs(who) && !self.cuts.contains(&(who, Who::Etcd)) {
+            if !self.seats[c].asks.is_empty()
+                && self.runs(who)
+                && !self.cuts.contains(&(who, Who::Etcd))
+            {
                 list.push(Event::Ask(c));
             }
         }
@@ -606,7 +631,11 @@ impl World {
     pub fn step(&mut self) {
         let mut list = self.possible();
         if list.is_empty() || self.rng.one_in(12) {
-            let by = if list.is_empty() { 10 + self.rng.below(40) } else { 1 + self.rng.below(8) };
+            let by = if list.is_empty() {
+                10 + self.rng.below(40)
+            } else {
+                1 + self.rng.below(8)
+            };
             return self.advance(by);
         }
         let event = list.swap_remove(self.rng.below(list.len() as u64) as usize);
@@ -652,7 +681,12 @@ impl World {
         }
     }
 
-    fn told(&mut self, who: Who, node: impl FnOnce(&mut Node<Disk>), client: impl FnOnce(&mut Client)) {
+    fn told(
+        &mut self,
+        who: Who,
+        node: impl FnOnce(&mut Node<Disk>),
+        client: impl FnOnce(&mut Client),
+    ) {
         match who {
             Who::Node(n) => {
                 if let Some(n) = &mut self.places[n].node {
@@ -697,12 +731,19 @@ impl World {
 
     /// A client that is ready.
     pub fn seat(&self) -> Option<usize> {
-        let good = |c: &usize| self.seats[*c].client.as_ref().is_some_and(|k| k.open() && self.seats[*c].ready);
+        let good = |c: &usize| {
+            self.seats[*c]
+                .client
+                .as_ref()
+                .is_some_and(|k| k.open() && self.seats[*c].ready)
+        };
         (0..self.seats.len()).find(good)
     }
 
     pub fn quiet(&mut self) {
-        self.until("all commands are answered", 60_000, |w| w.commands.is_empty());
+        self.until("all commands are answered", 60_000, |w| {
+            w.commands.is_empty()
+        });
     }
 
     pub fn states(&self) -> Option<[State; NODES]> {
@@ -724,7 +765,11 @@ impl World {
         // Until then nobody may have heard of the last deaths.
         let end = self.now + 10_000;
         self.until("a while is over", 20_000, |w| w.now >= end);
-        let whole = |w: &Self| w.seats.iter().any(|s| s.client.as_ref().is_some_and(|c| c.whole()));
+        let whole = |w: &Self| {
+            w.seats
+                .iter()
+                .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
+        };
         let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
         self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
         // A client that was away too long ends.
@@ -748,7 +793,9 @@ impl World {
         self.quiet();
         assert_eq!(self.failed, failed);
         self.until("nodes are idle", 20_000, |w| {
-            w.places.iter().all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
+            w.places
+                .iter()
+                .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
         });
         for stripe in 0..self.size.stripes {
             for number in 0..20 {
@@ -761,7 +808,10 @@ impl World {
                     for c in cells {
                         xorset::layout::xor(&mut sum, &self.content(stripe, c));
                     }
-                    assert!(sum.iter().all(|b| *b == 0), "stripe {stripe}, {cell:?} without {home} and {other}");
+                    assert!(
+                        sum.iter().all(|b| *b == 0),
+                        "stripe {stripe}, {cell:?} without {home} and {other}"
+                    );
                 }
             }
         }
@@ -782,7 +832,10 @@ impl World {
 /// The value that a whole block has.
 fn value(block: &[u8]) -> Option<u64> {
     let first = u64::from_le_bytes(block[..8].try_into().unwrap());
-    block.chunks(8).all(|w| w == first.to_le_bytes()).then_some(first)
+    block
+        .chunks(8)
+        .all(|w| w == first.to_le_bytes())
+        .then_some(first)
 }
 
 /// A set that can be used.
