@@ -68,12 +68,20 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The values of all fields with this name. They are numbers and base 64 in strings, which have no quotes in them, and no
-/// value can look like a name.
+/// The values of all fields with this name, without the quotes. They are numbers, base 64 and words, which have no quotes in
+/// them, so no value can look like a name. There may be spaces anywhere between.
 fn fields<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
-    let name = format!("\"{name}\":\"");
+    let name = format!("\"{name}\"");
     let parts = text.split(name.as_str()).skip(1);
-    parts.filter_map(|rest| rest.split('"').next()).collect()
+    let values = parts.filter_map(|rest| rest.trim_start().strip_prefix(':'));
+    let end = |c| matches!(c, '"' | ',' | '}' | ']') || char::is_whitespace(c);
+    let value = |rest: &'a str| rest.trim_start().trim_start_matches('"').split(end).next();
+    values.filter_map(value).collect()
+}
+
+/// A transaction was carried out.
+fn succeeded(answer: &str) -> bool {
+    fields(answer, "succeeded") == ["true"]
 }
 
 impl Etcd {
@@ -150,7 +158,7 @@ impl Etcd {
              \"success\":[{{\"requestPut\":{{\"key\":\"{key_text}\",\"value\":\"{value}\",\"lease\":\"{lease}\"}}}}]}}"
         );
         let answer = self.post("kv/txn", &body)?;
-        let held = answer.contains("\"succeeded\":true");
+        let held = succeeded(&answer);
         if held {
             self.lease = Some((key, lease));
         }
@@ -200,7 +208,7 @@ impl Etcd {
              {{\"key\":\"{holder}\",\"target\":\"VALUE\",\"result\":\"EQUAL\",\"value\":\"{value}\"}}],\
              \"success\":[{{\"requestPut\":{{\"key\":\"{key}\",\"value\":\"{map}\"}}}}]}}"
         );
-        Ok(self.post("kv/txn", &body)?.contains("\"succeeded\":true"))
+        Ok(succeeded(&self.post("kv/txn", &body)?))
     }
 }
 
@@ -245,10 +253,11 @@ mod tests {
 
     #[test]
     fn fields_of_an_answer() {
-        let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"YQ==","mod_revision":"5","value":"MQ=="},{"key":"Yg==","mod_revision":"6","value":"Mg=="}]}"#;
+        let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"YQ==", "mod_revision":"5","value" : "MQ=="},{"key":"Yg==","mod_revision": "6","value":"Mg=="}], "succeeded": true}"#;
         assert_eq!(fields(answer, "key"), ["YQ==", "Yg=="]);
         assert_eq!(fields(answer, "mod_revision"), ["5", "6"]);
         assert_eq!(fields(answer, "value"), ["MQ==", "Mg=="]);
         assert!(fields(answer, "lease").is_empty());
+        assert!(succeeded(answer) && !succeeded("{\"succeeded\":false}"));
     }
 }
