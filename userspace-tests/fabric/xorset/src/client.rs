@@ -30,6 +30,8 @@ const LOOK: u64 = 300;
 const PATIENCE: u64 = 12_000;
 /// Nodes that do not answer others come back so much later.
 const REST: u64 = 10_000;
+/// A complaint, which comes again each second, counts for so long.
+const COMPLAINT: u64 = 3000;
 /// A part that was not done is tried again so much later.
 const AGAIN: u64 = 200;
 /// Most parts at one node.
@@ -117,8 +119,8 @@ struct Partner {
     settled: u64,
     /// The epoch that it was let in with the last time.
     let_in: u64,
-    /// Others say that it does not answer.
-    complained: bool,
+    /// Until when it counts that others have said that it does not answer.
+    complained: u64,
     /// It is not let in before.
     rest: u64,
     /// Stripes that were made again.
@@ -199,7 +201,7 @@ impl Client {
             attached: None,
             settled: 0,
             let_in: 0,
-            complained: false,
+            complained: 0,
             rest: 0,
             built: 0,
             next: 0,
@@ -396,7 +398,7 @@ impl Client {
         let partner = &self.partners[n];
         let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
         let down = partner.link.down(self.now);
-        down >= GRACE || (down > 0 && vanished) || partner.complained || self.other_file(n, map)
+        down >= GRACE || (down > 0 && vanished) || partner.complained > self.now || self.other_file(n, map)
     }
 
     /// A node has not the file that the map means.
@@ -458,10 +460,10 @@ impl Client {
         self.say(format!("map {}", map.text()));
         self.open = false;
         for (n, partner) in self.partners.iter_mut().enumerate() {
-            if partner.complained {
+            if partner.complained > self.now {
                 partner.rest = self.now + REST;
             }
-            partner.complained = false;
+            partner.complained = 0;
             partner.settled = 0;
             let before = self.map.as_ref().map_or(0, |m| m.since[n]);
             if map.since[n] != before {
@@ -589,10 +591,11 @@ impl Client {
             Message::Complain { epoch, number } => {
                 let counts = self.map.as_ref().is_some_and(|m| m.epoch == epoch);
                 // Of two who do not reach each other one is enough.
-                let first = self.partners.iter().all(|p| !p.complained);
-                if counts && first {
+                let now = self.now;
+                let other = |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
+                if counts && !self.partners.iter().enumerate().any(other) {
                     self.say(format!("node {n} does not reach node {number}"));
-                    self.partners[usize::from(number)].complained = true;
+                    self.partners[usize::from(number)].complained = now + COMPLAINT;
                 }
             }
             Message::Data { status, id } => self.done(n, id, status, Some(payload)),
@@ -914,6 +917,9 @@ impl Client {
             .map(|(n, _)| *n)
             .collect();
         for number in list {
+            if busy.iter().all(|b| *b >= DEPTH) {
+                break;
+            }
             let Some(part) = self.parts.get(&number) else {
                 continue;
             };

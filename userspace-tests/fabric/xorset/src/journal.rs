@@ -213,7 +213,7 @@ impl<M: Media> Journal<M> {
         let mut header = [0; 48];
         media.read(0, &mut header)?;
         if &header[..8] != MAGIC || sum(&header[..40]) != word(&header, 40) {
-            return Err(bad("it is no file of a node: see --format"));
+            return Err(bad("it is no file of a node: see xorset format"));
         }
         let (number, cell) = (word(&header, 8), word(&header, 16));
         let size = Size {
