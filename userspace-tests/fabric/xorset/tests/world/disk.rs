@@ -15,6 +15,21 @@ struct State {
     /// Writes that are not stable, and how many there were before.
     dirty: Vec<(u64, Vec<u8>)>,
     before: u64,
+    /// So many writes and syncs from now on nothing is done any more.
+    left: Option<u64>,
+}
+
+impl State {
+    fn step(&mut self) -> io::Result<()> {
+        match &mut self.left {
+            Some(0) => Err(io::ErrorKind::BrokenPipe.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -45,6 +60,11 @@ impl Disk {
         }
     }
 
+    /// It fails after so many writes and syncs, until the power is lost.
+    pub fn fails_after(&self, count: u64) {
+        self.0.borrow_mut().left = Some(count);
+    }
+
     /// The power is lost: any sectors of what was not stable are written.
     pub fn power(&self, rng: &mut Rng) {
         let state = &mut *self.0.borrow_mut();
@@ -63,6 +83,7 @@ impl Disk {
             }
         }
         state.cache.clone_from(&state.durable);
+        state.left = None;
     }
 }
 
@@ -74,12 +95,14 @@ impl Media for Disk {
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
+        state.step()?;
         state.cache[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         state.dirty.push((at, bytes.to_vec()));
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().step()?;
         self.stable(self.written());
         Ok(())
     }
