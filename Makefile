@@ -20,7 +20,7 @@ MODULE = $(out)/rust/ib_srp.ko
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-scale papers demo demo-wss shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -127,6 +127,8 @@ demo:
 	@ci/demo.sh
 demo-wss:
 	@ci/demo.sh wss
+demo-xorset:
+	@ci/demo.sh xorset
 
 shell:
 	@ci/shell.sh $(KERNEL)
@@ -156,6 +158,7 @@ help:
 	@echo 'make papers     what the papers measured, with our code'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
 	@echo 'make demo-wss   the same with a storage system of five nodes, whose caches answer (docs/fabric.md)'
+	@echo 'make demo-xorset  the same with a set of five nodes, of which any two may be lost (docs/fabric.md)'
 	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'
 	@echo 'make clean      removes build/; kernels and tools stay in the cache'
 

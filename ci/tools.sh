@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with what the guest tests need in compiled form: fake-umad.so, target, srpctl, srp-target, srp-hostile, wss.
+# Prints the folder with what the guest tests need in compiled form: fake-umad.so, target, srpctl, srp-target, srp-hostile, wss, xorset.
 . "$(dirname "$0")/lib.sh"
 
 build() {

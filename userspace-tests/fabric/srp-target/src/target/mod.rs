@@ -83,6 +83,8 @@ pub struct Remote {
     pub room: u32,
     /// Where the data is, or goes to: as many bytes as are to be moved.
     pub places: Vec<DirectBuf>,
+    /// Data that has come with the command (immediate data); else empty.
+    pub data: Vec<u8>,
 }
 
 /// What came of a command whose blocks are elsewhere.

@@ -215,6 +215,10 @@ impl<B: Buffer> Target<B> {
                 command,
                 room: list.total,
                 places: first(&list.entries, moved),
+                data: match (&task.command, &task.out) {
+                    (Command::Write { .. }, Some(o)) => o.buffer[o.at..o.at + out as usize].to_vec(),
+                    _ => Vec::new(),
+                },
             };
             return self.actions.push(Action::Dispatch { task: id, remote });
         }

@@ -175,6 +175,7 @@ impl Ce {
 
 impl Role for Ce {
     type Token = Token;
+    type Links = Links<Token>;
 
     fn tick(&mut self, now: u64) {
         self.engine.tick(now);

@@ -91,27 +91,54 @@ impl<T> Links<T> {
             None => Ok(()),
         }
     }
+}
 
-    /// Forgets connections that are no more.
+/// All connections of a role.
+pub trait Connections {
+    /// What a completion is for.
+    type Token;
+    /// As they are, without what the role adds.
+    fn hub(&mut self) -> &mut Hub<Self::Token>;
+    /// Forgets those that are no more.
+    fn prune(&mut self) {}
+}
+
+impl<T> Connections for Hub<T> {
+    type Token = T;
+
+    fn hub(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl<T> Connections for Links<T> {
+    type Token = T;
+
+    fn hub(&mut self) -> &mut Hub<T> {
+        &mut self.hub
+    }
+
     fn prune(&mut self) {
         self.flows.retain(|id, _| self.hub.has(*id));
     }
 }
 
 /// A role with its connections.
-trait Role {
+pub trait Role {
     /// What a completion is for.
     type Token;
+    /// Its connections.
+    type Links: Connections<Token = Self::Token>;
     /// So late it is, in milliseconds.
     fn tick(&mut self, now: u64);
     /// Something has happened.
-    fn event(&mut self, hub: &mut Links<Self::Token>, event: Event<Self::Token>);
+    fn event(&mut self, hub: &mut Self::Links, event: Event<Self::Token>);
     /// Does what is to be done.
-    fn act(&mut self, hub: &mut Links<Self::Token>);
+    fn act(&mut self, hub: &mut Self::Links);
     /// Can be read when its threads have done something.
     fn fd(&self) -> Option<RawFd>;
     /// Takes what they have done.
-    fn work(&mut self, hub: &mut Links<Self::Token>);
+    fn work(&mut self, hub: &mut Self::Links);
     /// It is to end.
     fn shutdown(&mut self);
     /// Nothing is left to be done.
@@ -124,11 +151,11 @@ trait Role {
 
 /// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
 /// writes of its threads: as long as there is the hub, nobody else can listen here.
-fn run<R: Role>(
-    mut hub: Links<R::Token>,
+pub fn run<R: Role>(
+    mut hub: R::Links,
     mut role: R,
     stop: &impl AsRawFd,
-) -> io::Result<(R, Links<R::Token>)> {
+) -> io::Result<(R, R::Links)> {
     let begin = Instant::now();
     let mut end = None;
     let mut last = None;
@@ -141,7 +168,7 @@ fn run<R: Role>(
             role.tick(now);
             role.act(&mut hub);
         }
-        let mut fds = hub.fds();
+        let mut fds = hub.hub().fds();
         fds.extend(role.fd());
         // Once it is told to stop, the descriptor stays readable.
         if end.is_none() {
@@ -154,14 +181,14 @@ fn run<R: Role>(
         }
         let mut turn = EVENTS;
         while turn > 0 {
-            let Some(event) = hub.poll()? else { break };
+            let Some(event) = hub.hub().poll()? else { break };
             turn -= 1;
             role.event(&mut hub, event);
             role.act(&mut hub);
         }
         more = turn == 0;
         role.work(&mut hub);
-        for id in hub.late() {
+        for id in hub.hub().late() {
             role.event(&mut hub, Event::Ended { id, why: None });
         }
         role.act(&mut hub);
@@ -176,12 +203,14 @@ fn run<R: Role>(
 
 /// Connections that the role makes itself and numbers itself.
 #[derive(Default)]
-struct Made {
-    links: HashMap<Peer, LinkId>,
+pub struct Made {
+    /// Those that there are.
+    pub links: HashMap<Peer, LinkId>,
 }
 
 impl Made {
-    fn peer(&self, id: LinkId) -> Option<Peer> {
+    /// Its own number of a connection.
+    pub fn peer(&self, id: LinkId) -> Option<Peer> {
         self.links
             .iter()
             .find(|(_, link)| **link == id)
@@ -203,7 +232,7 @@ fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -
 }
 
 /// False if a connection has failed, which is closed.
-fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
+pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
             println!("connection {id}: {e}");

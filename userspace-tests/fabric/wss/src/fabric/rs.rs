@@ -179,6 +179,7 @@ impl Rs {
 
 impl Role for Rs {
     type Token = Token;
+    type Links = Links<Token>;
 
     fn tick(&mut self, now: u64) {
         self.store.tick(now);

@@ -112,6 +112,7 @@ impl Se {
 
 impl Role for Se {
     type Token = fabric::Token;
+    type Links = Links<fabric::Token>;
 
     fn tick(&mut self, now: u64) {
         self.engine.tick(now);

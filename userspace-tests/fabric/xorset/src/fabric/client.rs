@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client on RDMA devices: an SRP target whose blocks are those of the set.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::RawFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use srp_target::{
+    fabric::{self, Commands},
+    hub::{pieces, Event, Hub, LinkId},
+    proto::cmd::DirectBuf,
+    scsi::{Command, Geometry, Unit},
+    sense::Sense,
+    target::{self, Target, TaskId},
+    workers::{execute, Workers},
+};
+use verbs::{Buffer, Op};
+use wss::fabric::{good, Made, Role};
+
+use super::{connect, name, send};
+use crate::{
+    client::{Action, Client, Outcome, Settings},
+    coordinator::{Answer, Coordinator, Request},
+    etcd::Etcd,
+    layout::{Size, BLOCK},
+    message::LEN,
+    options::{Options, Set},
+};
+
+/// Most bytes of a command.
+const MAX_TRANSFER: u64 = 4 << 20;
+
+/// What a completion is for.
+#[derive(Clone, Copy)]
+pub(super) enum Token {
+    Target(fabric::Token),
+    /// The data of a write is here.
+    Fetched(TaskId),
+}
+
+/// A command that the set carries out.
+struct Task {
+    lba: u64,
+    count: u32,
+    write: bool,
+    places: Vec<DirectBuf>,
+    /// The client has it.
+    given: bool,
+}
+
+pub(super) struct Gate {
+    begin: Instant,
+    client: Client,
+    target: Target<Buffer>,
+    set: Set,
+    guid: u64,
+    made: Made,
+    commands: Commands,
+    etcd: Workers<(u64, Request), (u64, Answer)>,
+    tasks: HashMap<TaskId, Task>,
+    failed: Option<String>,
+}
+
+pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
+    let Options::Client {
+        set,
+        listen,
+        id,
+        guid,
+        queue_depth,
+        channels,
+        pause,
+    } = options
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let etcd = Arc::new(Mutex::new(Etcd::new(set.etcd.clone(), &set.name)));
+    let ask = move |(id, request)| {
+        let mut etcd = etcd.lock().unwrap_or_else(PoisonError::into_inner);
+        (id, etcd.ask(&request))
+    };
+    let role = Gate {
+        begin: Instant::now(),
+        client: Client::new(Settings { id: name(), pause }, 0),
+        target: Target::closed(target::Settings {
+            id,
+            queue_depth,
+            channels,
+        }),
+        set,
+        guid,
+        made: Made::default(),
+        // Only what has no data is done here.
+        commands: Workers::new(1, execute)?,
+        etcd: Workers::new(1, ask)?,
+        tasks: HashMap::new(),
+        failed: None,
+    };
+    Ok((role, Hub::new(listen)?))
+}
+
+impl Gate {
+    fn clock(&mut self) {
+        self.client.clock(self.begin.elapsed().as_millis() as u64);
+    }
+
+    fn closed(&mut self, id: LinkId) {
+        match self.made.peer(id) {
+            Some(peer) => {
+                self.made.links.remove(&peer);
+                self.client.closed(peer);
+            }
+            None => self.target.ended(id),
+        }
+    }
+
+    /// The set can be used.
+    fn ready(&mut self, size: Size) {
+        let geometry = Geometry {
+            blocks: size.blocks(),
+            read_only: false,
+            max_transfer: MAX_TRANSFER,
+            max_unmap: MAX_TRANSFER / BLOCK as u64,
+            max_ranges: 1,
+        };
+        let unit = Unit::elsewhere(geometry, self.set.name.as_bytes(), self.guid);
+        println!("the set has {} blocks", size.blocks());
+        self.target.open(vec![Arc::new(unit)]);
+    }
+
+    fn dispatch(&mut self, hub: &mut Hub<Token>, id: TaskId, mut remote: target::Remote) {
+        let (lba, count, write) = match remote.command {
+            Command::Read { lba, count, .. } => (lba, count, false),
+            Command::Write { lba, count, .. } => (lba, count, true),
+            Command::Zero { lba, count, .. } => {
+                remote.data = vec![0; count as usize * BLOCK];
+                (lba, count, true)
+            }
+            // What is answered is stable, and nothing is compared.
+            Command::Flush | Command::Verify { .. } | Command::Start(_) => {
+                return self.target.dispatched(id, target::Outcome::Good);
+            }
+            _ => {
+                return self
+                    .target
+                    .dispatched(id, target::Outcome::Failed(Sense::FIELD));
+            }
+        };
+        let mut task = Task {
+            lba,
+            count,
+            write,
+            places: remote.places,
+            given: false,
+        };
+        let len = count as usize * BLOCK;
+        if len == 0 {
+            return self.target.dispatched(id, target::Outcome::Good);
+        }
+        if !write || !remote.data.is_empty() {
+            task.given = true;
+            self.tasks.insert(id, task);
+            return self
+                .client
+                .command(id, lba, count, write.then_some(remote.data));
+        }
+        let moved: usize = task.places.iter().map(|p| p.len() as usize).sum();
+        let Some(link) = self.target.channel(id).filter(|_| moved == len) else {
+            return self
+                .target
+                .dispatched(id, target::Outcome::Failed(Sense::FIELD));
+        };
+        let list = pieces(&task.places);
+        match hub.take(link, len) {
+            Ok(buffer) => {
+                self.tasks.insert(id, task);
+                let result = hub.queue(link, Some(Token::Fetched(id)), Op::Read, buffer, list);
+                self.check(hub, link, result);
+            }
+            Err(_) => self.target.dispatched(id, target::Outcome::Busy),
+        }
+    }
+
+    fn check(&mut self, hub: &mut Hub<Token>, id: LinkId, result: io::Result<()>) {
+        if !good(hub, id, result) {
+            self.closed(id);
+        }
+    }
+
+    fn fetched(&mut self, id: TaskId, buffer: &Buffer) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.given = true;
+            let data = buffer[..task.count as usize * BLOCK].to_vec();
+            self.client.command(id, task.lba, task.count, Some(data));
+        }
+    }
+
+    /// A command gets no response.
+    fn cancel(&mut self, id: TaskId) {
+        if self.tasks.get(&id).is_some_and(|t| t.given) {
+            return self.client.cancel(id);
+        }
+        // Its data may still come, to memory that nobody looks at.
+        self.tasks.remove(&id);
+        self.target.dispatched(id, target::Outcome::Over);
+    }
+
+    fn answer(&mut self, hub: &mut Hub<Token>, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.remove(&id) else {
+            return;
+        };
+        let outcome = match outcome {
+            Outcome::Over => target::Outcome::Over,
+            Outcome::Failed if task.write => target::Outcome::Failed(Sense::WRITE_ERROR),
+            Outcome::Failed => target::Outcome::Failed(Sense::READ_ERROR),
+            Outcome::Good(_) if task.write => target::Outcome::Good,
+            Outcome::Good(bytes) => self.deliver(hub, id, &task.places, &bytes),
+        };
+        self.target.dispatched(id, outcome);
+    }
+
+    /// Writes to memory of the initiator, as far as there is some. The response goes the same way behind it.
+    fn deliver(
+        &mut self,
+        hub: &mut Hub<Token>,
+        id: TaskId,
+        places: &[DirectBuf],
+        bytes: &[u8],
+    ) -> target::Outcome {
+        let moved: usize = places.iter().map(|p| p.len() as usize).sum();
+        let Some(link) = self.target.channel(id) else {
+            return target::Outcome::Over;
+        };
+        if moved == 0 {
+            return target::Outcome::Good;
+        }
+        let Some(mut buffer) = hub.take(link, moved).ok().filter(|_| moved <= bytes.len()) else {
+            return target::Outcome::Busy;
+        };
+        buffer[..moved].copy_from_slice(&bytes[..moved]);
+        let result = hub.queue(link, None, Op::Write, buffer, pieces(places));
+        self.check(hub, link, result);
+        target::Outcome::Good
+    }
+
+    fn target_actions(&mut self, hub: &mut Hub<Token>) -> bool {
+        let actions = self.target.actions();
+        let some = !actions.is_empty();
+        for action in actions {
+            match action {
+                target::Action::Dispatch { task, remote } => self.dispatch(hub, task, remote),
+                target::Action::Cancel { task } => self.cancel(task),
+                action => fabric::act(hub, &mut self.target, &self.commands, action, Token::Target),
+            }
+        }
+        some
+    }
+
+    fn client_actions(&mut self, hub: &mut Hub<Token>) -> bool {
+        let actions = self.client.actions();
+        let some = !actions.is_empty();
+        for action in actions {
+            match action {
+                Action::Say(what) => println!("{what}"),
+                Action::Connect { peer, to } => {
+                    if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
+                        self.client.closed(peer);
+                    }
+                }
+                Action::Send {
+                    peer,
+                    message,
+                    payload,
+                } => {
+                    if let Some(id) = self.made.links.get(&peer).copied() {
+                        if !send(hub, id, &message, &payload) {
+                            self.closed(id);
+                        }
+                    }
+                }
+                Action::Close { peer } => {
+                    if let Some(id) = self.made.links.remove(&peer) {
+                        hub.close(id);
+                    }
+                }
+                Action::Ask { id, request } => self.etcd.give((id, request)),
+                Action::Ready(size) => self.ready(size),
+                Action::Answer { command, outcome } => self.answer(hub, command, outcome),
+                Action::End(why) => self.failed = Some(why),
+            }
+        }
+        some
+    }
+}
+
+impl Role for Gate {
+    type Token = Token;
+    type Links = Hub<Token>;
+
+    fn tick(&mut self, _now: u64) {
+        self.client.tick(self.begin.elapsed().as_millis() as u64);
+    }
+
+    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+        self.clock();
+        match event {
+            Event::Login { id, data } => self.target.login(id, &data),
+            Event::Connected { id } => {
+                if let Some(peer) = self.made.peer(id) {
+                    self.client.connected(peer);
+                }
+            }
+            Event::Received { id, buffer, len } => {
+                let Some(peer) = self.made.peer(id) else {
+                    return self.target.received(id, buffer, len);
+                };
+                let (message, payload) = buffer[..len].split_at(len.min(LEN));
+                self.client.message(peer, message, payload);
+                let result = hub.receive(id, buffer);
+                self.check(hub, id, result);
+            }
+            Event::Done { id, token, buffer } => match (token, buffer) {
+                (Token::Fetched(task), Some(buffer)) => {
+                    self.fetched(task, &buffer);
+                    hub.give(id, Some(buffer));
+                }
+                (Token::Target(fabric::Token::Fetch(task)), Some(buffer)) => {
+                    self.target.fetched(task, buffer)
+                }
+                (Token::Target(fabric::Token::Answer(task)), buffer) => {
+                    hub.give(id, buffer);
+                    self.target.sent(task);
+                }
+                (_, None) => {}
+            },
+            Event::Ended { id, why } => {
+                if let Some(why) = why {
+                    println!("connection {id} lost: {why}");
+                }
+                self.closed(id);
+            }
+        }
+    }
+
+    fn act(&mut self, hub: &mut Hub<Token>) {
+        while self.client_actions(hub) | self.target_actions(hub) {}
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.commands.fd())
+    }
+
+    fn work(&mut self, hub: &mut Hub<Token>) {
+        self.clock();
+        for (task, done) in self.commands.done() {
+            self.target.executed(task, done);
+            self.act(hub);
+        }
+        for (id, answer) in self.etcd.done() {
+            self.client.answered(id, answer);
+            self.act(hub);
+        }
+    }
+
+    fn shutdown(&mut self) {
+        self.target.shutdown();
+    }
+
+    fn idle(&self) -> bool {
+        self.target.idle()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failed.clone()
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Does on RDMA devices what the roles want to be done.
+
+mod client;
+mod node;
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    net::SocketAddr,
+    os::unix::fs::FileExt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use srp_target::hub::{Hub, LinkId};
+use verbs::{Op, Piece};
+use wss::{
+    fabric::{good, run, Made},
+    peer::Peer,
+};
+
+use crate::{
+    journal::{Journal, Media},
+    message::{Message, LEN, PAYLOAD},
+    options::Options,
+};
+
+/// Private data of connections between roles. A login of SRP has 0 in the twelfth byte.
+const PRIVATE: &[u8; 16] = b"xorset-role-001 ";
+/// Messages, with their payloads, that a role may get at once from another one. More wait at the sender.
+const RECEIVES: usize = 48;
+
+/// The file of a node.
+struct Disk(File);
+
+impl Media for Disk {
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, at)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Names a process as no other one is named, as none begins in the same nanosecond with the same number.
+fn name() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    since.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
+}
+
+fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
+    match hub.connect(to, PRIVATE, RECEIVES, LEN + PAYLOAD) {
+        Ok(id) => {
+            made.links.insert(peer, id);
+            true
+        }
+        Err(e) => {
+            println!("{to}: {e}");
+            false
+        }
+    }
+}
+
+/// Sends a message with its payload. False if the connection has failed, which is closed.
+fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> bool {
+    let len = LEN + payload.len();
+    let result = hub.take(id, len).and_then(|mut buffer| {
+        buffer[..LEN].copy_from_slice(&message.build());
+        buffer[LEN..len].copy_from_slice(payload);
+        let piece = Piece {
+            va: 0,
+            key: 0,
+            len: len as u32,
+        };
+        hub.queue(id, None, Op::Send, buffer, vec![piece])
+    });
+    good(hub, id, result)
+}
+
+/// Runs a role until SIGTERM.
+pub fn serve(options: Options) -> io::Result<()> {
+    let named =
+        |file: &std::path::Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
+    // Before there is a thread.
+    let stop = verbs::os::signals()?;
+    match options {
+        Options::Format {
+            number,
+            file,
+            size,
+            log,
+        } => {
+            let open = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&file);
+            let result = open.and_then(|f| {
+                f.set_len(Journal::<Disk>::file_len(&size, log))?;
+                Journal::format(Disk(f), number, size, log)
+            });
+            result.map_err(|e| named(&file, e))?;
+            println!(
+                "{}: node {number}, {} blocks in the set",
+                file.display(),
+                size.blocks()
+            );
+            return Ok(());
+        }
+        Options::Node { file, set } => {
+            let open = OpenOptions::new().read(true).write(true).open(&file);
+            let media = open.map_err(|e| named(&file, e))?;
+            let other = media.try_clone()?;
+            let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
+            let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);
+            let (role, hub) = node::role(journal, other, set)?;
+            println!("node {number} listens at {listen}");
+            run(hub, role, &stop)?;
+        }
+        Options::Client { listen, .. } => {
+            let (role, hub) = client::role(options)?;
+            println!("listens at {listen}");
+            run(hub, role, &stop)?;
+        }
+    }
+    println!("ended");
+    Ok(())
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A node on RDMA devices.
+
+use std::{collections::HashSet, fs::File, io, os::fd::RawFd, thread, time::Duration};
+
+use srp_target::{
+    hub::{Event, Hub, LinkId},
+    workers::Workers,
+};
+use wss::{
+    fabric::{good, Made, Role},
+    peer::Peer,
+};
+
+use super::{connect, name, send, Disk, PRIVATE, RECEIVES};
+use crate::{
+    coordinator::{Coordinator, Key, Request, TTL},
+    etcd::Etcd,
+    journal::Journal,
+    message::{LEN, PAYLOAD},
+    node::{Action, Node, OUTGOING},
+    options::Set,
+};
+
+pub(super) struct Place {
+    node: Node<Disk>,
+    set: Set,
+    made: Made,
+    /// Connections of others.
+    others: HashSet<LinkId>,
+    sync: Workers<u64, (u64, io::Result<()>)>,
+    stopping: bool,
+    failed: Option<String>,
+}
+
+pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(Place, Hub<()>)> {
+    let number = journal.number();
+    let listen = set.nodes[usize::from(number)];
+    let file = std::sync::Arc::new(file);
+    let hub = Hub::new(listen)?;
+    let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name), name());
+    // That the node lives. It ends with the process.
+    thread::spawn(move || loop {
+        let key = Key::Node(number);
+        etcd.ask(&Request::Hold { key, value });
+        thread::sleep(Duration::from_millis(TTL / 4));
+    });
+    let role = Place {
+        node: Node::new(journal, 0),
+        set,
+        made: Made::default(),
+        others: HashSet::new(),
+        sync: Workers::new(1, move |lsn| (lsn, file.sync_data()))?,
+        stopping: false,
+        failed: None,
+    };
+    Ok((role, hub))
+}
+
+impl Place {
+    fn link(&self, peer: Peer) -> Option<LinkId> {
+        if peer & OUTGOING == 0 {
+            return Some(peer);
+        }
+        self.made.links.get(&peer).copied()
+    }
+
+    fn closed(&mut self, id: LinkId) {
+        match self.made.peer(id) {
+            Some(peer) => {
+                self.made.links.remove(&peer);
+                self.node.closed(peer);
+            }
+            None => {
+                self.others.remove(&id);
+                self.node.closed(id);
+            }
+        }
+    }
+
+    fn action(&mut self, hub: &mut Hub<()>, action: Action) {
+        match action {
+            Action::Say(what) => println!("{what}"),
+            Action::Connect { peer, to } => {
+                if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
+                    self.node.closed(peer);
+                }
+            }
+            Action::Send {
+                peer,
+                message,
+                payload,
+            } => {
+                if let Some(id) = self.link(peer) {
+                    if !send(hub, id, &message, &payload) {
+                        self.closed(id);
+                    }
+                }
+            }
+            Action::Close { peer } => {
+                if let Some(id) = self.link(peer) {
+                    hub.close(id);
+                    self.others.remove(&id);
+                    self.made.links.remove(&peer);
+                }
+            }
+            Action::Sync { lsn } => self.sync.give(lsn),
+            Action::End(why) => self.failed = Some(why),
+        }
+    }
+}
+
+impl Role for Place {
+    type Token = ();
+    type Links = Hub<()>;
+
+    fn tick(&mut self, now: u64) {
+        self.node.tick(now);
+    }
+
+    fn event(&mut self, hub: &mut Hub<()>, event: Event<()>) {
+        match event {
+            Event::Login { id, data } => {
+                if !data.starts_with(PRIVATE) {
+                    println!("connection {id} is refused: it is of no role");
+                    return hub.close(id);
+                }
+                match hub.accept(id, &[], RECEIVES, LEN + PAYLOAD) {
+                    Ok(()) => {
+                        self.others.insert(id);
+                        self.node.connected(id);
+                    }
+                    Err(e) => {
+                        println!("connection {id}: cannot accept it: {e}");
+                        hub.close(id);
+                    }
+                }
+            }
+            Event::Connected { id } => {
+                if let Some(peer) = self.made.peer(id) {
+                    self.node.connected(peer);
+                }
+            }
+            Event::Received { id, buffer, len } => {
+                let peer = self.made.peer(id).unwrap_or(id);
+                let (message, payload) = buffer[..len].split_at(len.min(LEN));
+                self.node.message(peer, message, payload);
+                let result = hub.receive(id, buffer);
+                if !good(hub, id, result) {
+                    self.closed(id);
+                }
+            }
+            Event::Done { id, buffer, .. } => hub.give(id, buffer),
+            Event::Ended { id, why } => {
+                if let Some(why) = why {
+                    println!("connection {id} lost: {why}");
+                }
+                self.closed(id);
+            }
+        }
+    }
+
+    fn act(&mut self, hub: &mut Hub<()>) {
+        loop {
+            let actions = self.node.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.action(hub, action);
+            }
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.sync.fd())
+    }
+
+    fn work(&mut self, hub: &mut Hub<()>) {
+        for (lsn, result) in self.sync.done() {
+            match result {
+                Ok(()) => self.node.synced(lsn),
+                Err(e) => self.failed = Some(format!("its file: {e}")),
+            }
+            self.act(hub);
+        }
+    }
+
+    fn shutdown(&mut self) {
+        self.stopping = true;
+    }
+
+    fn idle(&self) -> bool {
+        self.stopping && self.node.idle()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failed.clone()
+    }
+}

@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a node keeps: its cells, and a log in front of them. Whatever is to be in a cell is in the log first, and stable,
+//! so a cell is never half old and half new after a loss of power.
+//!
+//! The file: a header of 4096 bytes, two halves of the log, the cells. One half is written from its begin on; when it is
+//! full, what is still needed of it goes to the other one, which counts from then on. Each start of the node does so, too.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::Arc,
+};
+
+use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES, ROWS};
+
+/// A file, or what stands for one. All calls wait.
+pub trait Media {
+    /// Reads bytes.
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
+    /// Writes bytes, which may be lost with the power, each sector by itself.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// All that was written is stable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Bytes of the header.
+const HEADER: u64 = 4096;
+const MAGIC: &[u8; 8] = b"xorset-1";
+/// Bytes of a record without its bytes.
+pub(crate) const RECORD: usize = 64;
+
+/// A write that some node may still need.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The data cell.
+    pub span: Span,
+    /// Nodes that had no part in it.
+    pub lost: Mask,
+    /// Old XOR new.
+    pub delta: Arc<[u8]>,
+    /// Where in the log it ends.
+    pub lsn: u64,
+}
+
+/// Names a write: its owner and the owner's number.
+pub type Name = (u8, u64);
+
+const STATE: u8 = 1;
+const WRITE: u8 = 2;
+const DONE: u8 = 3;
+const CONTENT: u8 = 4;
+const FLOOR: u8 = 5;
+const WHOLE: u8 = 6;
+
+/// The fixed part of a record of the log.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    kind: u8,
+    owner: u8,
+    lost: Mask,
+    /// Its bytes have the content of a cell behind the delta.
+    content: bool,
+    /// The row of that cell.
+    row: u8,
+    cell: u8,
+    block: u16,
+    blocks: u16,
+    seq: u64,
+    stripe: u64,
+}
+
+impl Entry {
+    fn new(kind: u8, owner: u8, seq: u64, stripe: u64) -> Self {
+        Self {
+            kind,
+            owner,
+            lost: 0,
+            content: false,
+            row: 0,
+            cell: 0,
+            block: 0,
+            blocks: 0,
+            seq,
+            stripe,
+        }
+    }
+
+    fn len(&self) -> usize {
+        let parts = match self.kind {
+            WRITE => 1 + usize::from(self.content),
+            CONTENT => 1,
+            _ => 0,
+        };
+        parts * usize::from(self.blocks) * BLOCK
+    }
+
+    fn build(&self, generation: u64, lsn: u64, bytes: &[&[u8]]) -> Vec<u8> {
+        let mut out = vec![0; RECORD];
+        out[8..16].copy_from_slice(&generation.to_le_bytes());
+        out[16..24].copy_from_slice(&lsn.to_le_bytes());
+        let small = [
+            self.kind,
+            self.owner,
+            self.lost,
+            self.content.into(),
+            self.row,
+            self.cell,
+        ];
+        out[24..30].copy_from_slice(&small);
+        out[30..32].copy_from_slice(&self.block.to_le_bytes());
+        out[32..34].copy_from_slice(&self.blocks.to_le_bytes());
+        out[40..48].copy_from_slice(&self.seq.to_le_bytes());
+        out[48..56].copy_from_slice(&self.stripe.to_le_bytes());
+        for part in bytes {
+            out.extend_from_slice(part);
+        }
+        let sum = sum(&out[8..]);
+        out[..8].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn parse(head: &[u8; RECORD]) -> Self {
+        let half = |at| u16::from_le_bytes([head[at], head[at + 1]]);
+        Self {
+            kind: head[24],
+            owner: head[25],
+            lost: head[26],
+            content: head[27] != 0,
+            row: head[28],
+            cell: head[29],
+            block: half(30),
+            blocks: half(32),
+            seq: word(head, 40),
+            stripe: word(head, 48),
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8]
+        .iter()
+        .rev()
+        .fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+/// A checksum that a torn record does not have. Bytes are a multiple of 8.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |h: u64, w| {
+        (h ^ word(w, 0))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    })
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+type Found = (u64, u64, Entry, Vec<u8>);
+
+/// The cells and the log of a node.
+pub struct Journal<M> {
+    media: M,
+    number: u8,
+    size: Size,
+    half_len: u64,
+    half: u64,
+    generation: u64,
+    /// Where the next record goes.
+    at: u64,
+    /// Counts records.
+    lsn: u64,
+    durable: u64,
+    epoch: u64,
+    since: u64,
+    /// Content that waits until the log is stable: end in the log, place on the node, bytes.
+    pending: VecDeque<(u64, u64, Arc<[u8]>)>,
+    /// Blocks of it, by place, and the number of the last record.
+    overlay: BTreeMap<u64, (u64, Arc<[u8]>, usize)>,
+    records: BTreeMap<Name, Record>,
+    /// For each node: nothing with a smaller number of it comes. That of this node is its next number.
+    floors: [u64; NODES],
+}
+
+impl<M: Media> Journal<M> {
+    /// Bytes of a file for a node.
+    pub fn file_len(size: &Size, half: u64) -> u64 {
+        HEADER + 2 * half + size.stripes * (ROWS * size.cell_bytes()) as u64
+    }
+
+    /// Makes a file the one of a node that has had no part in any set. The media is as long as [`Journal::file_len`] and
+    /// zeros; `half` is how many bytes half of the log has, a multiple of 512.
+    pub fn format(mut media: M, number: u8, size: Size, half: u64) -> io::Result<()> {
+        let mut header = [0; HEADER as usize];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..16].copy_from_slice(&u64::from(number).to_le_bytes());
+        header[16..24].copy_from_slice(&u64::from(size.cell).to_le_bytes());
+        header[24..32].copy_from_slice(&size.stripes.to_le_bytes());
+        header[32..40].copy_from_slice(&half.to_le_bytes());
+        let sum = sum(&header[..40]);
+        header[40..48].copy_from_slice(&sum.to_le_bytes());
+        // The header is last: a file with it is whole.
+        media.write(HEADER, &[0; BLOCK])?;
+        media.write(HEADER + half, &[0; BLOCK])?;
+        media.sync()?;
+        media.write(0, &header)?;
+        media.sync()
+    }
+
+    /// Reads a file, and does what its log says.
+    pub fn open(mut media: M) -> io::Result<Self> {
+        let mut header = [0; 48];
+        media.read(0, &mut header)?;
+        if &header[..8] != MAGIC || sum(&header[..40]) != word(&header, 40) {
+            return Err(bad("it is no file of a node: see xorset format"));
+        }
+        let (number, cell) = (word(&header, 8), word(&header, 16));
+        let size = Size {
+            cell: u16::try_from(cell).map_err(|_| bad("its header is wrong"))?,
+            stripes: word(&header, 24),
+        };
+        let mut this = Self {
+            media,
+            number: u8::try_from(number).map_err(|_| bad("its header is wrong"))?,
+            size,
+            half_len: word(&header, 32),
+            half: 0,
+            generation: 0,
+            at: 0,
+            lsn: 0,
+            durable: 0,
+            epoch: 0,
+            since: 0,
+            pending: VecDeque::new(),
+            overlay: BTreeMap::new(),
+            records: BTreeMap::new(),
+            floors: [0; NODES],
+        };
+        let (first, second) = (this.begin(0)?, this.begin(1)?);
+        this.half = u64::from(second > first);
+        this.generation = first.max(second);
+        if this.generation > 0 {
+            this.replay()?;
+        }
+        // A record that comes to where the log ends now could make one behind it good that is not: so it ends here.
+        this.turn()?;
+        Ok(this)
+    }
+
+    /// Its number in the set.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// How large the set is.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The last epoch that was logged.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The epoch in which the node was let in, or 0.
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Writes that some node may still need.
+    pub fn records(&self) -> &BTreeMap<Name, Record> {
+        &self.records
+    }
+
+    /// Nothing with a smaller number of this owner is to be done.
+    pub fn floor(&self, owner: u8) -> u64 {
+        self.floors[usize::from(owner)]
+    }
+
+    /// The number of the last record.
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
+    /// Up to which record the log is stable.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    fn base(&self, half: u64) -> u64 {
+        HEADER + half * self.half_len
+    }
+
+    /// The record there: generation, number, itself and its bytes.
+    fn entry(&mut self, half: u64, at: u64) -> io::Result<Option<Found>> {
+        if at + RECORD as u64 > self.half_len {
+            return Ok(None);
+        }
+        let mut head = [0; RECORD];
+        let place = self.base(half) + at;
+        self.media.read(place, &mut head)?;
+        let entry = Entry::parse(&head);
+        let len = entry.len();
+        if entry.blocks > self.size.cell || at + (RECORD + len) as u64 > self.half_len {
+            return Ok(None);
+        }
+        let mut all = vec![0; RECORD + len];
+        self.media.read(place, &mut all)?;
+        if sum(&all[8..]) != word(&all, 0) {
+            return Ok(None);
+        }
+        Ok(Some((
+            word(&all, 8),
+            word(&all, 16),
+            entry,
+            all.split_off(RECORD),
+        )))
+    }
+
+    /// The generation of a half, 0 if it is not whole.
+    fn begin(&mut self, half: u64) -> io::Result<u64> {
+        let (mut at, mut expected) = (0, None);
+        while let Some((generation, lsn, entry, bytes)) = self.entry(half, at)? {
+            if expected.is_some_and(|e| e != (generation, lsn)) {
+                break;
+            }
+            if entry.kind == WHOLE {
+                return Ok(generation);
+            }
+            expected = Some((generation, lsn + 1));
+            at += (RECORD + bytes.len()) as u64;
+        }
+        Ok(0)
+    }
+
+    fn replay(&mut self) -> io::Result<()> {
+        let half = self.half;
+        let mut expected = None;
+        while let Some((generation, lsn, entry, bytes)) = self.entry(half, self.at)? {
+            if generation != self.generation || expected.is_some_and(|e| e != lsn) {
+                break;
+            }
+            expected = Some(lsn + 1);
+            self.lsn = lsn;
+            self.at += (RECORD + bytes.len()) as u64;
+            let len = usize::from(entry.blocks) * BLOCK;
+            let span = Span {
+                stripe: entry.stripe,
+                cell: Cell::from_number(entry.cell)
+                    .ok_or_else(|| bad("a record of its log is wrong"))?,
+                block: entry.block,
+                blocks: entry.blocks,
+            };
+            let own = Cell {
+                row: entry.row,
+                column: 0,
+            };
+            let name = (entry.owner, entry.seq);
+            match entry.kind {
+                STATE => {
+                    (self.epoch, self.since) = (entry.seq, entry.stripe);
+                    self.begin_numbers();
+                }
+                FLOOR => {
+                    self.floors[usize::from(entry.owner)] = entry.seq;
+                    self.records
+                        .retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
+                }
+                WRITE => {
+                    if entry.content {
+                        let place = span.of(own).place(&self.size);
+                        self.in_place(place, &bytes[len..])?;
+                    }
+                    let record = Record {
+                        span,
+                        lost: entry.lost,
+                        delta: bytes[..len].into(),
+                        lsn,
+                    };
+                    self.records.insert(name, record);
+                    self.used(name);
+                }
+                DONE => {
+                    self.records.remove(&name);
+                }
+                CONTENT => {
+                    let place = span.of(own).place(&self.size);
+                    self.in_place(place, &bytes)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A number of this node's own is used.
+    fn used(&mut self, (owner, seq): Name) {
+        if owner == self.number {
+            let next = &mut self.floors[usize::from(owner)];
+            *next = (*next).max(seq + 1);
+        }
+    }
+
+    /// Numbers tell the epoch in which they were given.
+    fn begin_numbers(&mut self) {
+        let next = &mut self.floors[usize::from(self.number)];
+        *next = (*next).max(self.epoch << 32);
+    }
+
+    fn in_place(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = self.base(2) + place * BLOCK as u64;
+        self.media.write(at, bytes)
+    }
+
+    /// What blocks of this node have, with what is only in the log so far. The column of the span is of no meaning.
+    pub fn read(&mut self, span: Span) -> io::Result<Vec<u8>> {
+        let place = span.place(&self.size);
+        let mut bytes = vec![0; span.len()];
+        let at = self.base(2) + place * BLOCK as u64;
+        self.media.read(at, &mut bytes)?;
+        for (block, (_, from, offset)) in self.overlay.range(place..place + u64::from(span.blocks))
+        {
+            let to = (block - place) as usize * BLOCK;
+            bytes[to..to + BLOCK].copy_from_slice(&from[*offset..offset + BLOCK]);
+        }
+        Ok(bytes)
+    }
+
+    fn append(&mut self, entry: Entry, bytes: &[&[u8]]) -> io::Result<()> {
+        let len = (RECORD + entry.len()) as u64;
+        if self.at + len > self.half_len {
+            self.turn()?;
+            if self.at + len > self.half_len {
+                return Err(bad("its log is full"));
+            }
+        }
+        self.lsn += 1;
+        let record = entry.build(self.generation, self.lsn, bytes);
+        self.media.write(self.base(self.half) + self.at, &record)?;
+        self.at += len;
+        Ok(())
+    }
+
+    /// What is still needed of the log goes to the other half.
+    fn turn(&mut self) -> io::Result<()> {
+        self.media.sync()?;
+        self.synced(self.lsn)?;
+        // Cells are stable before the records are gone that could make them so.
+        self.media.sync()?;
+        self.half ^= 1;
+        self.generation += 1;
+        self.at = 0;
+        self.append(Entry::new(STATE, 0, self.epoch, self.since), &[])?;
+        for owner in 0..NODES {
+            self.append(Entry::new(FLOOR, owner as u8, self.floors[owner], 0), &[])?;
+        }
+        let names: Vec<_> = self.records.keys().copied().collect();
+        for (owner, seq) in names {
+            let Some(record) = self.records.get(&(owner, seq)).cloned() else {
+                continue;
+            };
+            let entry = Entry {
+                lost: record.lost,
+                cell: record.span.cell.number(),
+                block: record.span.block,
+                blocks: record.span.blocks,
+                ..Entry::new(WRITE, owner, seq, record.span.stripe)
+            };
+            if self.at + (2 * RECORD + entry.len()) as u64 > self.half_len {
+                return Err(bad("its log is full of what other nodes may need"));
+            }
+            self.append(entry, &[&record.delta])?;
+        }
+        self.append(Entry::new(WHOLE, 0, 0, 0), &[])?;
+        self.media.sync()?;
+        self.durable = self.lsn;
+        Ok(())
+    }
+
+    /// The log is stable up to this record, so cells may get their content.
+    pub fn synced(&mut self, lsn: u64) -> io::Result<()> {
+        self.durable = self.durable.max(lsn);
+        while self
+            .pending
+            .front()
+            .is_some_and(|(end, _, _)| *end <= self.durable)
+        {
+            let Some((end, place, bytes)) = self.pending.pop_front() else {
+                break;
+            };
+            self.in_place(place, &bytes)?;
+            for block in place..place + (bytes.len() / BLOCK) as u64 {
+                if self
+                    .overlay
+                    .get(&block)
+                    .is_some_and(|(last, _, _)| *last == end)
+                {
+                    self.overlay.remove(&block);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of the log is stable.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.media.sync()?;
+        self.synced(self.lsn)
+    }
+
+    fn content(&mut self, place: u64, bytes: Arc<[u8]>) {
+        for n in 0..bytes.len() / BLOCK {
+            let block = (self.lsn, bytes.clone(), n * BLOCK);
+            self.overlay.insert(place + n as u64, block);
+        }
+        self.pending.push_back((self.lsn, place, bytes));
+    }
+
+    /// Logs a write: `delta` is about `span`, a data cell, and `row` is the row of this node's cell that has a part in it,
+    /// whose blocks are XORed with it.
+    pub fn write(
+        &mut self,
+        name: Name,
+        span: Span,
+        lost: Mask,
+        row: u8,
+        delta: Arc<[u8]>,
+    ) -> io::Result<()> {
+        let own = span.of(Cell { row, column: 0 });
+        let mut new = self.read(own)?;
+        xor(&mut new, &delta);
+        let entry = Entry {
+            lost,
+            content: true,
+            row,
+            cell: span.cell.number(),
+            block: span.block,
+            blocks: span.blocks,
+            ..Entry::new(WRITE, name.0, name.1, span.stripe)
+        };
+        self.append(entry, &[&delta, &new])?;
+        let record = Record {
+            span,
+            lost,
+            delta,
+            lsn: self.lsn,
+        };
+        self.records.insert(name, record);
+        self.used(name);
+        self.content(own.place(&self.size), new.into());
+        Ok(())
+    }
+
+    /// Logs new content of a cell of this node.
+    pub fn rebuilt(&mut self, span: Span, bytes: Vec<u8>) -> io::Result<()> {
+        let entry = Entry {
+            row: span.cell.row,
+            cell: span.cell.number(),
+            block: span.block,
+            blocks: span.blocks,
+            ..Entry::new(CONTENT, 0, 0, span.stripe)
+        };
+        self.append(entry, &[&bytes])?;
+        self.content(span.place(&self.size), bytes.into());
+        Ok(())
+    }
+
+    /// Logs that no node needs a write of this node any more.
+    pub fn done(&mut self, seq: u64) -> io::Result<()> {
+        self.append(Entry::new(DONE, self.number, seq, 0), &[])?;
+        self.records.remove(&(self.number, seq));
+        Ok(())
+    }
+
+    /// Another node sends nothing with a smaller number any more, nor does anybody for it. If that is lost with the power
+    /// the writes are known, which is as good.
+    pub fn raise(&mut self, owner: u8, floor: u64) -> io::Result<()> {
+        let place = &mut self.floors[usize::from(owner)];
+        if floor <= *place {
+            return Ok(());
+        }
+        *place = floor;
+        let all = self.records.len();
+        self.records
+            .retain(|(o, seq), _| *o != owner || *seq >= floor);
+        if self.records.len() == all {
+            return Ok(());
+        }
+        self.append(Entry::new(FLOOR, owner, floor, 0), &[])
+    }
+
+    /// Logs an epoch, and waits until that is stable. Numbers of this node begin there at least.
+    pub fn enter(&mut self, epoch: u64) -> io::Result<()> {
+        self.epoch = epoch;
+        self.begin_numbers();
+        self.append(Entry::new(STATE, 0, epoch, self.since), &[])?;
+        self.flush()
+    }
+
+    /// Forgets all writes, as the cells are of no use, and is let in, `since` an epoch that is not later than this one.
+    pub fn wipe(&mut self, epoch: u64, since: u64) -> io::Result<()> {
+        self.flush()?;
+        self.records.clear();
+        self.floors = [0; NODES];
+        (self.epoch, self.since) = (epoch, since);
+        self.begin_numbers();
+        self.turn()
+    }
+}

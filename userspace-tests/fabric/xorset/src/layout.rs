@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The code of the fourth paper, figure 3, and where its cells are.
+//!
+//! A stripe has four rows and five columns, one column on each node. In the first four columns each row has three data
+//! cells and their XOR, the row's parity, which is in column 3 - row. A cell of row r and column c is on diagonal
+//! (r + c) mod 5. The last column has the XOR of the data cells of each diagonal but that of the row parities. So a data
+//! cell has a part in two parities, on two other nodes. Columns go round: column c of stripe s is on node (c + s) mod 5.
+
+/// Nodes of a set, and columns of a stripe.
+pub const NODES: usize = 5;
+/// Rows of a stripe: cells that a node has of it.
+pub const ROWS: usize = 4;
+/// Data cells of a stripe.
+pub const DATA: usize = 12;
+/// Bytes of a block.
+pub const BLOCK: usize = 512;
+/// The diagonal of each row of the last column.
+const DIAGONALS: [u8; ROWS] = [0, 1, 2, 4];
+
+/// A cell of a stripe.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Cell {
+    /// 0 to 3.
+    pub row: u8,
+    /// 0 to 4.
+    pub column: u8,
+}
+
+impl Cell {
+    /// From its number, 0 to 19.
+    pub fn from_number(number: u8) -> Option<Self> {
+        let (row, column) = (number / NODES as u8, number % NODES as u8);
+        (usize::from(row) < ROWS).then_some(Self { row, column })
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.row * NODES as u8 + self.column
+    }
+
+    /// The data cell with this number in the stripe, 0 to 11.
+    pub fn data(number: u8) -> Self {
+        let (row, place) = (number / 3, number % 3);
+        let parity = 3 - row;
+        let column = if place < parity { place } else { place + 1 };
+        Self { row, column }
+    }
+
+    /// It is a data cell.
+    pub fn is_data(self) -> bool {
+        self.column != 4 && self.column != 3 - self.row
+    }
+
+    /// The two cells that a data cell has a part in: the parities of its row and of its diagonal.
+    pub fn parities(self) -> [Self; 2] {
+        let diagonal = (self.row + self.column) % NODES as u8;
+        let row = DIAGONALS.iter().position(|d| *d == diagonal).unwrap_or(0) as u8;
+        [
+            Self {
+                row: self.row,
+                column: 3 - self.row,
+            },
+            Self { row, column: 4 },
+        ]
+    }
+
+    fn bit(self) -> u32 {
+        1 << self.number()
+    }
+}
+
+/// Nodes, as bits.
+pub type Mask = u8;
+
+/// True if the mask has the node.
+pub fn has(mask: Mask, node: usize) -> bool {
+    mask >> node & 1 != 0
+}
+
+/// The node of a column in a stripe.
+pub fn node(stripe: u64, column: u8) -> usize {
+    ((stripe % NODES as u64) as usize + usize::from(column)) % NODES
+}
+
+/// The column of a node in a stripe.
+pub fn column(stripe: u64, node: usize) -> u8 {
+    ((node + NODES - (stripe % NODES as u64) as usize) % NODES) as u8
+}
+
+/// Sets of cells whose XOR is zero.
+fn equations() -> [u32; 8] {
+    let mut all = [0; 8];
+    for row in 0..ROWS as u8 {
+        all[usize::from(row)] = Cell {
+            row,
+            column: 3 - row,
+        }
+        .bit();
+        all[ROWS + usize::from(row)] = Cell { row, column: 4 }.bit();
+    }
+    for number in 0..DATA as u8 {
+        let cell = Cell::data(number);
+        let [row, diagonal] = cell.parities();
+        all[usize::from(row.row)] |= cell.bit();
+        all[ROWS + usize::from(diagonal.row)] |= cell.bit();
+    }
+    all
+}
+
+/// The fewest cells whose XOR is this one, none of them on a lost node; `None` if there are none. If the cell itself is
+/// not lost, it is the plan.
+pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
+    let gone = |c: Cell| has(lost, node(stripe, c.column));
+    if !gone(cell) {
+        return Some(vec![cell]);
+    }
+    let cells = (0..(NODES * ROWS) as u8).filter_map(Cell::from_number);
+    let unknown: u32 = cells.clone().filter(|c| gone(*c)).map(Cell::bit).sum();
+    let equations = equations();
+    let mut best: Option<u32> = None;
+    for choice in 1u32..1 << equations.len() {
+        let chosen = equations
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| choice >> i & 1 != 0);
+        let sum = chosen.fold(0, |sum, (_, e)| sum ^ e);
+        if sum & unknown == cell.bit() && best.is_none_or(|b| sum.count_ones() < b.count_ones()) {
+            best = Some(sum);
+        }
+    }
+    let others = best? ^ cell.bit();
+    Some(cells.filter(|c| others & c.bit() != 0).collect())
+}
+
+/// How large a set is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Size {
+    /// Blocks of a cell, 1 to 128.
+    pub cell: u16,
+    /// Stripes.
+    pub stripes: u64,
+}
+
+impl Size {
+    /// Blocks of user data.
+    pub fn blocks(&self) -> u64 {
+        self.stripes * DATA as u64 * u64::from(self.cell)
+    }
+
+    /// Bytes of a cell.
+    pub fn cell_bytes(&self) -> usize {
+        usize::from(self.cell) * BLOCK
+    }
+}
+
+/// Blocks of one cell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Span {
+    /// The stripe.
+    pub stripe: u64,
+    /// The cell.
+    pub cell: Cell,
+    /// The first block in it.
+    pub block: u16,
+    /// How many.
+    pub blocks: u16,
+}
+
+impl Span {
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        usize::from(self.blocks) * BLOCK
+    }
+
+    /// It has no block, which no message has.
+    pub fn is_empty(&self) -> bool {
+        self.blocks == 0
+    }
+
+    /// The same blocks of another cell of the stripe.
+    pub fn of(&self, cell: Cell) -> Self {
+        Self { cell, ..*self }
+    }
+
+    /// Its node.
+    pub fn node(&self) -> usize {
+        node(self.stripe, self.cell.column)
+    }
+
+    /// It is in a set of this size.
+    pub fn fits(&self, size: &Size) -> bool {
+        let end = u32::from(self.block) + u32::from(self.blocks);
+        self.stripe < size.stripes && self.blocks > 0 && end <= u32::from(size.cell)
+    }
+
+    /// The first block on its node, counted in blocks of all cells there.
+    pub fn place(&self, size: &Size) -> u64 {
+        let cell = self.stripe * ROWS as u64 + u64::from(self.cell.row);
+        cell * u64::from(size.cell) + u64::from(self.block)
+    }
+
+    /// Both have the same block number of some cell of the same stripe.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.stripe == other.stripe
+            && self.block < other.block + other.blocks
+            && other.block < self.block + self.blocks
+    }
+}
+
+/// Blocks of user data, cut where cells end.
+pub fn spans(size: &Size, lba: u64, count: u64) -> Vec<Span> {
+    let cell = u64::from(size.cell);
+    let (mut at, end, mut list) = (lba, lba + count, Vec::new());
+    while at < end {
+        let blocks = (cell - at % cell).min(end - at);
+        let number = at / cell;
+        list.push(Span {
+            stripe: number / DATA as u64,
+            cell: Cell::data((number % DATA as u64) as u8),
+            block: (at % cell) as u16,
+            blocks: blocks as u16,
+        });
+        at += blocks;
+    }
+    list
+}
+
+/// `into` ^= `other`.
+pub fn xor(into: &mut [u8], other: &[u8]) {
+    for (a, b) in into.iter_mut().zip(other) {
+        *a ^= b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = Cell> {
+        (0..20).filter_map(Cell::from_number)
+    }
+
+    /// A stripe of numbers, its parities made from the paper's words.
+    fn stripe(seed: u64) -> [u64; 20] {
+        let mut cells = [0; 20];
+        let mut state = seed;
+        for c in all().filter(|c| c.is_data()) {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            cells[c.number() as usize] = state >> 7;
+        }
+        for row in 0..4u8 {
+            let data = all().filter(|c| c.row == row && c.is_data());
+            let parity = data.fold(0, |sum, c| sum ^ cells[c.number() as usize]);
+            cells[(row * 5 + 3 - row) as usize] = parity;
+        }
+        for (row, diagonal) in [(0, 0), (1, 1), (2, 2), (3, 4)] {
+            let on = |c: &Cell| c.is_data() && (c.row + c.column) % 5 == diagonal;
+            let parity = all()
+                .filter(on)
+                .fold(0, |sum, c| sum ^ cells[c.number() as usize]);
+            cells[row * 5 + 4] = parity;
+        }
+        cells
+    }
+
+    #[test]
+    fn cells_are_where_the_paper_has_them() {
+        let data: Vec<_> = (0..12).map(Cell::data).collect();
+        assert!(data.iter().all(|c| c.is_data()) && data.is_sorted());
+        assert_eq!(all().filter(|c| c.is_data()).count(), 12);
+        for c in data {
+            let [row, diagonal] = c.parities();
+            assert!(row.row == c.row && row.column == 3 - c.row && row.column != c.column);
+            assert_eq!(diagonal.column, 4);
+            assert_eq!([0, 1, 2, 4][diagonal.row as usize], (c.row + c.column) % 5);
+        }
+    }
+
+    #[test]
+    fn any_two_nodes_may_be_lost() {
+        for s in 0..5 {
+            let cells = stripe(s + 1);
+            for lost in 0..32u8 {
+                let lose = lost.count_ones();
+                let mut all_found = true;
+                for c in all() {
+                    let Some(plan) = plan(s, lost, c) else {
+                        all_found = false;
+                        continue;
+                    };
+                    assert!(plan.iter().all(|p| !has(lost, node(s, p.column))));
+                    let sum = plan
+                        .iter()
+                        .fold(0, |sum, p| sum ^ cells[p.number() as usize]);
+                    assert_eq!(sum, cells[c.number() as usize], "{lost:05b} {c:?}");
+                }
+                // No code on five equal nodes does it with three.
+                assert_eq!(all_found, lose <= 2, "{lost:05b}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_go_round() {
+        for s in 0..10 {
+            for c in 0..5 {
+                assert_eq!(column(s, node(s, c)), c);
+            }
+        }
+        assert_eq!((node(0, 4), node(1, 4), node(3, 4)), (4, 0, 2));
+    }
+
+    #[test]
+    fn spans_are_all_blocks_once() {
+        let size = Size {
+            cell: 4,
+            stripes: 2,
+        };
+        assert_eq!(size.blocks(), 96);
+        let mut places = std::collections::BTreeSet::new();
+        for lba in 0..96 {
+            let [one] = spans(&size, lba, 1)[..] else {
+                panic!("{lba}")
+            };
+            assert!(one.fits(&size) && one.cell.is_data());
+            assert!(places.insert((one.node(), one.place(&size))));
+            for count in 1..=96 - lba {
+                let mut at = lba;
+                for span in spans(&size, lba, count) {
+                    assert_eq!(spans(&size, at, 1)[0].place(&size), span.place(&size));
+                    at += u64::from(span.blocks);
+                }
+                assert_eq!(at, lba + count);
+            }
+        }
+        assert!(places.iter().all(|(_, place)| *place < 32));
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who has a part in the set. There is one map, in etcd; whoever changes it makes a new epoch.
+
+use crate::layout::{Mask, NODES};
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// It has its cells.
+    Up,
+    /// It has nothing, and gets nothing.
+    Out,
+    /// Its cells are being made again. Those that are made are kept up.
+    Rebuilding,
+}
+
+/// A map.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Map {
+    /// Larger than all before.
+    pub epoch: u64,
+    /// Who has made it.
+    pub client: u64,
+    /// No node had any cells before, so all are zeros.
+    pub new: bool,
+    /// What each node is.
+    pub states: [State; NODES],
+    /// The epoch in which each node was let in the last time.
+    pub since: [u64; NODES],
+}
+
+impl Map {
+    /// That of a set that nobody has used.
+    pub fn first(client: u64) -> Self {
+        Self {
+            epoch: 1,
+            client,
+            new: true,
+            states: [State::Up; NODES],
+            since: [1; NODES],
+        }
+    }
+
+    /// Nodes with this state.
+    pub fn mask(&self, state: State) -> Mask {
+        let nodes = self.states.iter().enumerate().filter(|(_, s)| **s == state);
+        nodes.fold(0, |mask, (n, _)| mask | 1 << n)
+    }
+
+    /// As text: `EPOCH CLIENT new|used` and, for each node, its state (`u`, `o`, `r`) with the epoch behind it.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{} {} {}",
+            self.epoch,
+            self.client,
+            if self.new { "new" } else { "used" }
+        );
+        for (state, since) in self.states.iter().zip(self.since) {
+            let letter = match state {
+                State::Up => 'u',
+                State::Out => 'o',
+                State::Rebuilding => 'r',
+            };
+            text.push_str(&format!(" {letter}{since}"));
+        }
+        text
+    }
+
+    /// From such a text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut map = Self::first(0);
+        map.epoch = words.next()?.parse().ok()?;
+        map.client = words.next()?.parse().ok()?;
+        map.new = match words.next()? {
+            "new" => true,
+            "used" => false,
+            _ => return None,
+        };
+        for (state, since) in map.states.iter_mut().zip(&mut map.since) {
+            let word = words.next()?;
+            *state = match word.get(..1)? {
+                "u" => State::Up,
+                "o" => State::Out,
+                "r" => State::Rebuilding,
+                _ => return None,
+            };
+            *since = word.get(1..)?.parse().ok()?;
+        }
+        (words.next().is_none() && map.text() == text).then_some(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let mut map = Map::first(77);
+        map.new = false;
+        map.epoch = 9;
+        map.states[2] = State::Out;
+        map.states[4] = State::Rebuilding;
+        map.since[4] = 8;
+        assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8");
+        assert_eq!(Map::parse(&map.text()), Some(map));
+        for bad in [
+            "",
+            "9 77 used u1 u1 o1 u1",
+            "9 77 used u1 u1 o1 u1 r8 ",
+            "9 77 odd u1 u1 o1 u1 r8",
+            "9 77 new u1 u1 x1 u1 r8",
+            "9 77 new u1 u1 o1 u1 r08",
+        ] {
+            assert_eq!(Map::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The messages between client and nodes, byte by byte; docs/fabric.md has the same table.
+//!
+//! A message is 64 bytes, some have a payload. Numbers are big-endian. Bytes without a meaning are zero, and a message in
+//! which one is not is refused, as is everything else that nobody sends. So each message has one form.
+
+use crate::layout::{Cell, Mask, Span, NODES};
+
+/// Bytes of a message.
+pub const LEN: usize = 64;
+/// Most bytes of a payload.
+pub const PAYLOAD: usize = 128 * 512;
+
+/// Who somebody is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// Has the sessions.
+    Client,
+    /// Has this node's cells.
+    Node(u8),
+}
+
+/// What came of something.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Status {
+    /// It was done.
+    Good = 0,
+    /// Of another epoch. Nothing was done.
+    Stale = 1,
+    /// A node that is needed does not answer. Nothing was done.
+    Failed = 2,
+    /// The request is not one that can be carried out.
+    Invalid = 3,
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Message {
+    /// The first message of a connection, by whoever has made it.
+    Attach {
+        /// Of the sender.
+        role: Role,
+    },
+    /// The answer to it, by a node.
+    Attached {
+        /// Its number.
+        number: u8,
+        /// Since which epoch its cells are of the set; 0: never.
+        since: u64,
+        /// The last one that it was told.
+        epoch: u64,
+        /// Blocks of a cell.
+        cell: u16,
+        /// Stripes.
+        stripes: u64,
+    },
+    /// Client to node: this map counts from now on. It is the payload.
+    Epoch {
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// Nothing of an older epoch is under way at this node, nor what this node had to pass on.
+    Settled {
+        /// Which.
+        epoch: u64,
+    },
+    /// Client to node: all nodes have settled.
+    Open {
+        /// Which.
+        epoch: u64,
+    },
+    /// Client to node, node to node: what is in these blocks?
+    Read {
+        /// Of the sender.
+        epoch: u64,
+        /// Names the request among those of a connection.
+        id: u64,
+        /// Where.
+        span: Span,
+        /// Nodes without these blocks.
+        lost: Mask,
+    },
+    /// The answer, with the blocks as payload if they are there.
+    Data {
+        /// How.
+        status: Status,
+        /// Which.
+        id: u64,
+    },
+    /// Client to node: write the payload to these blocks of a data cell.
+    Write {
+        /// Of the sender.
+        epoch: u64,
+        /// Names the request.
+        id: u64,
+        /// Where.
+        span: Span,
+        /// Nodes without these blocks.
+        lost: Mask,
+    },
+    /// Client to node: make all of your cells of a stripe from those of others.
+    Rebuild {
+        /// Of the sender.
+        epoch: u64,
+        /// Names the request.
+        id: u64,
+        /// Which.
+        stripe: u64,
+        /// Nodes without it.
+        lost: Mask,
+    },
+    /// WRITE or REBUILD is over.
+    Done {
+        /// How.
+        status: Status,
+        /// Which.
+        id: u64,
+    },
+    /// Node to node: the payload is old XOR new of these blocks of a data cell, for your parity.
+    Delta {
+        /// Of the sender.
+        epoch: u64,
+        /// Who has taken the write.
+        owner: u8,
+        /// Names it among all of the owner.
+        seq: u64,
+        /// Where.
+        span: Span,
+        /// Nodes without these blocks when it was written.
+        lost: Mask,
+        /// The sender sends nothing with a smaller `seq` of its own any more.
+        floor: u64,
+    },
+    /// The delta will not be lost with the power.
+    Ack {
+        /// `Good` or `Stale`.
+        status: Status,
+        /// As it was.
+        owner: u8,
+        /// As it was.
+        seq: u64,
+    },
+    /// Node to client: a node does not answer me.
+    Complain {
+        /// Of the sender.
+        epoch: u64,
+        /// Which.
+        number: u8,
+    },
+    /// The sender lives.
+    Alive {
+        /// As in [`Message::Delta`]; 0 by a client.
+        floor: u64,
+    },
+}
+
+/// What is no message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Broken {
+    /// So many bytes are not as many as it must have.
+    Len(usize),
+    /// The operation code.
+    Opcode(u8),
+    /// Some byte has a value that nobody sends.
+    Field,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Len(len) => write!(f, "a message of {len} bytes"),
+            Self::Opcode(code) => write!(f, "operation code {code:#04x}"),
+            Self::Field => write!(f, "a byte of a message is wrong"),
+        }
+    }
+}
+
+/// A message as it is sent. 0: operation code; 1: status, role; 2: node; 3: nodes that are lost; 4: cell; 6, 7: first block;
+/// 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47: floor.
+struct Form([u8; LEN]);
+
+impl Form {
+    fn new(opcode: u8) -> Self {
+        let mut bytes = [0; LEN];
+        bytes[0] = opcode;
+        Self(bytes)
+    }
+
+    fn byte(mut self, at: usize, value: u8) -> Self {
+        self.0[at] = value;
+        self
+    }
+
+    fn half(mut self, at: usize, value: u16) -> Self {
+        self.0[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    fn word(mut self, at: usize, value: u64) -> Self {
+        self.0[at..at + 8].copy_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    fn span(self, span: Span, lost: Mask) -> Self {
+        self.byte(3, lost)
+            .byte(4, span.cell.number())
+            .half(6, span.block)
+            .half(8, span.blocks)
+            .word(32, span.stripe)
+    }
+}
+
+fn half(bytes: &[u8; LEN], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn word(bytes: &[u8; LEN], at: usize) -> u64 {
+    bytes[at..at + 8]
+        .iter()
+        .fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+fn status(value: u8) -> Option<Status> {
+    [Status::Good, Status::Stale, Status::Failed, Status::Invalid]
+        .get(usize::from(value))
+        .copied()
+}
+
+impl Message {
+    /// Its bytes.
+    pub fn build(&self) -> [u8; LEN] {
+        let form = match *self {
+            Self::Attach { role } => match role {
+                Role::Client => Form::new(1).byte(1, 1),
+                Role::Node(number) => Form::new(1).byte(1, 2).byte(2, number),
+            },
+            Self::Attached {
+                number,
+                since,
+                epoch,
+                cell,
+                stripes,
+            } => Form::new(2)
+                .byte(2, number)
+                .half(8, cell)
+                .word(16, epoch)
+                .word(24, since)
+                .word(32, stripes),
+            Self::Epoch { epoch } => Form::new(3).word(16, epoch),
+            Self::Settled { epoch } => Form::new(4).word(16, epoch),
+            Self::Open { epoch } => Form::new(5).word(16, epoch),
+            Self::Read {
+                epoch,
+                id,
+                span,
+                lost,
+            } => Form::new(6).span(span, lost).word(16, epoch).word(24, id),
+            Self::Data { status, id } => Form::new(7).byte(1, status as u8).word(24, id),
+            Self::Write {
+                epoch,
+                id,
+                span,
+                lost,
+            } => Form::new(8).span(span, lost).word(16, epoch).word(24, id),
+            Self::Rebuild {
+                epoch,
+                id,
+                stripe,
+                lost,
+            } => Form::new(9)
+                .byte(3, lost)
+                .word(16, epoch)
+                .word(24, id)
+                .word(32, stripe),
+            Self::Done { status, id } => Form::new(10).byte(1, status as u8).word(24, id),
+            Self::Delta {
+                epoch,
+                owner,
+                seq,
+                span,
+                lost,
+                floor,
+            } => Form::new(11)
+                .byte(2, owner)
+                .span(span, lost)
+                .word(16, epoch)
+                .word(24, seq)
+                .word(40, floor),
+            Self::Ack { status, owner, seq } => Form::new(12)
+                .byte(1, status as u8)
+                .byte(2, owner)
+                .word(24, seq),
+            Self::Complain { epoch, number } => Form::new(13).byte(2, number).word(16, epoch),
+            Self::Alive { floor } => Form::new(14).word(40, floor),
+        };
+        form.0
+    }
+
+    /// Reads a message.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Broken::Len(bytes.len()))?;
+        let number = bytes[2];
+        let (epoch, id, stripe, floor) = (
+            word(bytes, 16),
+            word(bytes, 24),
+            word(bytes, 32),
+            word(bytes, 40),
+        );
+        let lost = bytes[3];
+        let status = status(bytes[1]).ok_or(Broken::Field)?;
+        let cell = Cell::from_number(bytes[4]).ok_or(Broken::Field)?;
+        let span = Span {
+            stripe,
+            cell,
+            block: half(bytes, 6),
+            blocks: half(bytes, 8),
+        };
+        let message = match bytes[0] {
+            1 => Self::Attach {
+                role: match bytes[1] {
+                    1 => Role::Client,
+                    2 => Role::Node(number),
+                    _ => return Err(Broken::Field),
+                },
+            },
+            2 => Self::Attached {
+                number,
+                since: id,
+                epoch,
+                cell: half(bytes, 8),
+                stripes: stripe,
+            },
+            3 => Self::Epoch { epoch },
+            4 => Self::Settled { epoch },
+            5 => Self::Open { epoch },
+            6 => Self::Read {
+                epoch,
+                id,
+                span,
+                lost,
+            },
+            7 => Self::Data { status, id },
+            8 if cell.is_data() => Self::Write {
+                epoch,
+                id,
+                span,
+                lost,
+            },
+            9 => Self::Rebuild {
+                epoch,
+                id,
+                stripe,
+                lost,
+            },
+            10 => Self::Done { status, id },
+            11 if cell.is_data() => Self::Delta {
+                epoch,
+                owner: number,
+                seq: id,
+                span,
+                lost,
+                floor,
+            },
+            12 => Self::Ack {
+                status,
+                owner: number,
+                seq: id,
+            },
+            13 => Self::Complain { epoch, number },
+            14 => Self::Alive { floor },
+            8 | 11 => return Err(Broken::Field),
+            code => return Err(Broken::Opcode(code)),
+        };
+        // Whatever has no meaning is zero, and a node and a mask are of the set.
+        let form = message.build() == *bytes;
+        let within = usize::from(number) < NODES && usize::from(lost) < 1 << NODES;
+        if !form || !within {
+            return Err(Broken::Field);
+        }
+        Ok(message)
+    }
+
+    /// It has a payload: `None` if it must not have one, else how many bytes. That of EPOCH has any length.
+    pub fn payload(&self) -> Option<usize> {
+        match self {
+            Self::Epoch { .. } => Some(0),
+            Self::Write { span, .. } | Self::Delta { span, .. } => Some(span.len()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Message> {
+        let span = Span {
+            stripe: 0x0102_0304_0506_0708,
+            cell: Cell::data(7),
+            block: 0x61,
+            blocks: 0x1f,
+        };
+        let (epoch, id, lost) = (0xa1a2_a3a4_a5a6_a7a8, 0xb1b2_b3b4_b5b6_b7b8, 0x11);
+        let (number, owner, seq, floor, stripe) = (3, 4, id, 0xc1c2_c3c4_c5c6_c7c8, span.stripe);
+        vec![
+            Message::Attach { role: Role::Client },
+            Message::Attach {
+                role: Role::Node(4),
+            },
+            Message::Attached {
+                number,
+                since: id,
+                epoch,
+                cell: 128,
+                stripes: stripe,
+            },
+            Message::Epoch { epoch },
+            Message::Settled { epoch },
+            Message::Open { epoch },
+            Message::Read {
+                epoch,
+                id,
+                span,
+                lost,
+            },
+            Message::Data {
+                status: Status::Failed,
+                id,
+            },
+            Message::Write {
+                epoch,
+                id,
+                span,
+                lost,
+            },
+            Message::Rebuild {
+                epoch,
+                id,
+                stripe,
+                lost,
+            },
+            Message::Done {
+                status: Status::Invalid,
+                id,
+            },
+            Message::Delta {
+                epoch,
+                owner,
+                seq,
+                span,
+                lost,
+                floor,
+            },
+            Message::Ack {
+                status: Status::Stale,
+                owner,
+                seq,
+            },
+            Message::Complain { epoch, number },
+            Message::Alive { floor },
+        ]
+    }
+
+    #[test]
+    fn each_has_one_form() {
+        for message in all() {
+            let bytes = message.build();
+            assert_eq!(Message::parse(&bytes), Ok(message));
+            // Any other byte makes another message, or none.
+            for at in 0..LEN {
+                for value in 0..=255 {
+                    let mut other = bytes;
+                    other[at] = value;
+                    if let Ok(m) = Message::parse(&other) {
+                        assert_eq!(m.build(), other);
+                    }
+                }
+            }
+            assert_eq!(Message::parse(&bytes[1..]), Err(Broken::Len(63)));
+        }
+        assert_eq!(Message::parse(&[0; 64]), Err(Broken::Opcode(0)));
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_table() {
+        let bytes = all()[11].build();
+        assert_eq!(bytes[..10], [11, 0, 4, 0x11, 12, 0, 0, 0x61, 0, 0x1f]);
+        assert_eq!(bytes[16..18], [0xa1, 0xa2]);
+        assert_eq!(bytes[24..26], [0xb1, 0xb2]);
+        assert_eq!(bytes[32..40], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes[40..42], [0xc1, 0xc2]);
+    }
+
+    #[test]
+    fn what_nobody_sends_is_refused() {
+        let parity = Cell { row: 0, column: 3 };
+        for (n, at, value) in [
+            (8, 4, parity.number()),
+            (11, 4, 4),
+            (11, 2, 5),
+            (8, 3, 0x20),
+            (6, 4, 20),
+            (0, 1, 3),
+        ] {
+            let mut bytes = all()[n].build();
+            bytes[at] = value;
+            assert_eq!(Message::parse(&bytes), Err(Broken::Field), "{n} {at}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+
+use srp_target::{
+    options::value,
+    proto::{guid::IoClass, ids::PortId},
+};
+
+use crate::{
+    layout::{Size, NODES},
+    node::least_log,
+};
+
+/// What `--help` says.
+pub const HELP: &str = "\
+xorset ROLE [OPTION]... runs one role of a set of five nodes that any two may be lost of, until SIGTERM.
+
+xorset format --number N --file FILE --stripes N [OPTION]...
+makes a new file for a node. What it had is lost.
+  --number N             of the node, 0 to 4
+  --file FILE            it
+  --stripes N            of the set; each has twelve cells of data, four on each node
+  --cell KIB             of a cell, 1 to 64 (default 64)
+  --log MIB              of half of the node's log, 1 to 4096 (default 32)
+
+xorset node --file FILE --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
+has the cells of one node.
+  --node ADDRESS:PORT    where a node listens; in the order of their numbers, with this one, which listens there
+  --etcd ADDRESS:PORT    where etcd serves clients; the next one is asked if it does not answer
+  --set NAME             of the set in etcd (default xorset)
+
+xorset client --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
+exports the set as LUN 0 of an SRP target. There is one client at a time; others wait for its end.
+  --node, --etcd, --set  as above
+  --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
+  --id-ext HEX           identifier extension (default 1)
+  --ioc-guid HEX         GUID of the controller (default 1)
+  --queue-depth N        credits of a channel, 2 to 1024 (default 64)
+  --channels N           most channels of a session, 1 to 64 (default 16)
+  --pause MS             between stripes that are made again, 0 to 60000 (default 0)
+";
+
+/// Where the others are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Set {
+    /// The nodes.
+    pub nodes: [SocketAddr; NODES],
+    /// etcd.
+    pub etcd: Vec<SocketAddr>,
+    /// The name of the set there.
+    pub name: String,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Options {
+    /// A new file.
+    Format {
+        /// The node's number.
+        number: u8,
+        /// It.
+        file: PathBuf,
+        /// How large the set is.
+        size: Size,
+        /// Bytes of half of the log.
+        log: u64,
+    },
+    /// A node.
+    Node {
+        /// Its file.
+        file: PathBuf,
+        /// The others.
+        set: Set,
+    },
+    /// The client.
+    Client {
+        /// The others.
+        set: Set,
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Target port identifier.
+        id: [u8; 16],
+        /// GUID.
+        guid: u64,
+        /// Credits of a channel.
+        queue_depth: u32,
+        /// Most channels of a session.
+        channels: usize,
+        /// Milliseconds between stripes that are made again.
+        pause: u64,
+    },
+}
+
+impl Options {
+    /// Reads arguments, without the name of the program. The error names what is wrong.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let role = args.next().ok_or("there is no role")?;
+        let role = role.to_string_lossy().into_owned();
+        let names: &[&str] = match role.as_str() {
+            "format" => &["--number", "--file", "--stripes", "--cell", "--log"],
+            "node" => &["--file", "--node", "--etcd", "--set"],
+            "client" => &[
+                "--node",
+                "--etcd",
+                "--set",
+                "--listen",
+                "--id-ext",
+                "--ioc-guid",
+                "--queue-depth",
+                "--channels",
+                "--pause",
+            ],
+            _ => return Err(format!("unknown role '{role}'")),
+        };
+        let (mut number, mut file, mut stripes, mut cell, mut log) =
+            (None, None, None, 64u16, 32u64);
+        let (mut nodes, mut etcd, mut name) = (Vec::new(), Vec::new(), "xorset".to_string());
+        let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
+        let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
+        while let Some(arg) = args.next() {
+            let option = arg.to_string_lossy().into_owned();
+            if !names.contains(&option.as_str()) {
+                return Err(format!("unknown option '{option}' of {role}"));
+            }
+            let next = args
+                .next()
+                .ok_or_else(|| format!("{option} has no value"))?;
+            let text = next.to_string_lossy().into_owned();
+            let hex = || {
+                let digits = text.strip_prefix("0x").unwrap_or(&text);
+                u64::from_str_radix(digits, 16)
+                    .map_err(|_| format!("{option}: '{text}' is no GUID"))
+            };
+            match option.as_str() {
+                "--number" => number = Some(value(&option, &text, |n| usize::from(*n) < NODES)?),
+                "--file" => file = Some(PathBuf::from(next)),
+                "--stripes" => stripes = Some(value(&option, &text, |n| (1..1 << 32).contains(n))?),
+                "--cell" => cell = value(&option, &text, |n| (1..=64).contains(n))?,
+                "--log" => log = value(&option, &text, |n| (1..=4096).contains(n))?,
+                "--node" => nodes.push(value(&option, &text, |_| true)?),
+                "--etcd" => etcd.push(value(&option, &text, |_| true)?),
+                "--set" => {
+                    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+                    name = value(&option, &text, |n: &String| {
+                        !n.is_empty() && n.chars().all(good)
+                    })?;
+                }
+                "--listen" => listen = value(&option, &text, |_| true)?,
+                "--id-ext" => id_ext = hex()?,
+                "--ioc-guid" => guid = hex()?,
+                "--queue-depth" => queue_depth = value(&option, &text, |n| (2..=1024).contains(n))?,
+                "--channels" => channels = value(&option, &text, |n| (1..=64).contains(n))?,
+                _ => pause = value(&option, &text, |n| *n <= 60_000)?,
+            }
+        }
+        if role == "format" {
+            let size = Size {
+                cell: cell * 2,
+                stripes: stripes.ok_or("there is no --stripes")?,
+            };
+            let (log, least) = (log << 20, least_log(&size));
+            if log < least {
+                return Err(format!(
+                    "--log: cells of {cell} KiB need {} MiB",
+                    least.div_ceil(1 << 20)
+                ));
+            }
+            return Ok(Self::Format {
+                number: number.ok_or("there is no --number")?,
+                file: file.ok_or("there is no --file")?,
+                size,
+                log,
+            });
+        }
+        let count = nodes.len();
+        let set = Set {
+            nodes: nodes
+                .try_into()
+                .map_err(|_| format!("there are {count} --node, not {NODES}"))?,
+            etcd,
+            name,
+        };
+        if set.etcd.is_empty() {
+            return Err("there is no --etcd".into());
+        }
+        if role == "node" {
+            let file = file.ok_or("there is no --file")?;
+            return Ok(Self::Node { file, set });
+        }
+        Ok(Self::Client {
+            set,
+            listen,
+            id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
+            guid,
+            queue_depth,
+            channels,
+            pause,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let nodes = "--node 10.0.1.2:5560 --node 10.0.2.2:5560 --node 10.0.3.2:5560 --node 10.0.4.2:5560 --node 10.0.5.2:5560";
+        let client = parse(&format!("client {nodes} --etcd 10.0.0.2:2379 --set a-b")).unwrap();
+        let Options::Client { set, listen, .. } = client else {
+            panic!()
+        };
+        assert_eq!(
+            (set.name.as_str(), set.nodes[4].port(), listen.port()),
+            ("a-b", 5560, 5555)
+        );
+        assert!(parse(&format!("node --file f {nodes} --etcd 10.0.0.2:2379")).is_ok());
+        let format = parse("format --number 4 --file f --stripes 10 --cell 4 --log 2").unwrap();
+        let size = Size {
+            cell: 8,
+            stripes: 10,
+        };
+        assert!(
+            matches!(format, Options::Format { number: 4, log, size: s, .. } if log == 2 << 20 && s == size)
+        );
+        for (line, why) in [
+            ("", "there is no role"),
+            ("disk", "unknown role 'disk'"),
+            ("node --listen x", "unknown option '--listen' of node"),
+            ("node --file", "--file has no value"),
+            ("format --number 5", "--number: '5' is not what it can be"),
+            (
+                "format --number 1 --file f --stripes 1 --log 4",
+                "--log: cells of 64 KiB need 21 MiB",
+            ),
+            ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
+            ("client --set a/b", "--set: 'a/b' is not what it can be"),
+        ] {
+            assert_eq!(parse(line), Err(why.to_string()), "{line}");
+        }
+        assert_eq!(
+            parse(&format!("client {nodes}")),
+            Err("there is no --etcd".to_string())
+        );
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The power is lost after any write or sync of a node's file, also in the middle of whatever the journal does: what it has
+//! then is what it had after some of its calls, all up to the last one that was said to be stable, and none in part.
+
+mod world;
+
+use std::collections::BTreeSet;
+
+use world::{disk::Disk, Rng};
+use xorset::{
+    journal::{Journal, Name},
+    layout::{Cell, Size, Span},
+};
+
+const SIZE: Size = Size { cell: 2, stripes: 2 };
+/// So little that it turns after a few calls.
+const LOG: u64 = 24 << 10;
+
+/// What can be seen of a journal.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    cells: Vec<Vec<u8>>,
+    records: BTreeSet<Name>,
+    epoch: u64,
+    since: u64,
+    next: u64,
+}
+
+fn seen(journal: &mut Journal<Disk>) -> Seen {
+    let mut cells = Vec::new();
+    for stripe in 0..SIZE.stripes {
+        for row in 0..4 {
+            cells.push(journal.read(span(stripe, row, 0, SIZE.cell)).unwrap());
+        }
+    }
+    Seen {
+        cells,
+        records: journal.records().keys().copied().collect(),
+        epoch: journal.epoch(),
+        since: journal.since(),
+        next: journal.floor(journal.number()),
+    }
+}
+
+fn span(stripe: u64, row: u8, block: u16, blocks: u16) -> Span {
+    Span {
+        stripe,
+        cell: Cell { row, column: 0 },
+        block,
+        blocks,
+    }
+}
+
+/// Does something with it.
+fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io::Result<()> {
+    let block = rng.below(2) as u16;
+    let span = span(rng.below(SIZE.stripes), rng.below(3) as u8, block, 1 + rng.below(u64::from(2 - block)) as u16);
+    let bytes = vec![rng.next() as u8; span.len()];
+    let own: Vec<_> = journal.records().keys().copied().collect();
+    match rng.below(12) {
+        0 => journal.enter(journal.epoch() + 1),
+        1 => journal.rebuilt(span, bytes),
+        2 if rng.one_in(9) => journal.wipe(journal.epoch() + 1, journal.epoch() + 1),
+        3 | 4 if !own.is_empty() => match own[rng.below(own.len() as u64) as usize] {
+            (2, seq) => journal.done(seq),
+            (owner, seq) => journal.raise(owner, seq + 1),
+        },
+        // More are never there at once.
+        _ if own.len() > 6 => Ok(()),
+        5..8 => {
+            *other += 1;
+            journal.write((1, *other), span, 0, span.cell.row, bytes.into())
+        }
+        _ => {
+            let seq = journal.floor(2);
+            journal.write((2, seq), span, 0, span.cell.row, bytes.into())
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut rng = Rng(seed);
+    let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+    Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+    let mut other = 0;
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    // After each call, with the number of its last record.
+    let mut history = vec![(0, seen(&mut journal))];
+    let mut durable = 0;
+    for _ in 0..6 {
+        disk.fails_after(rng.below(60));
+        loop {
+            // The call that fails may have been done, too.
+            let before = history.last().unwrap().1.next;
+            let result = call(&mut journal, &mut rng, &mut other);
+            let now = seen(&mut journal);
+            assert!(now.next >= before);
+            history.push((journal.lsn(), now));
+            durable = durable.max(journal.durable());
+            if result.is_err() {
+                break;
+            }
+            if rng.one_in(3) {
+                // Something that was written is stable, and then the journal hears of it.
+                let (lsn, count) = (journal.lsn(), disk.written());
+                if rng.one_in(2) && call(&mut journal, &mut rng, &mut other).is_err() {
+                    history.push((journal.lsn(), seen(&mut journal)));
+                    break;
+                }
+                history.push((journal.lsn(), seen(&mut journal)));
+                disk.stable(count);
+                if journal.synced(lsn).is_err() {
+                    break;
+                }
+                durable = durable.max(journal.durable());
+            }
+        }
+        drop(journal);
+        disk.power(&mut rng);
+        // The power may be lost again as it starts.
+        loop {
+            if rng.one_in(3) {
+                disk.fails_after(rng.below(12));
+            }
+            match Journal::open(disk.clone()) {
+                Ok(opened) => {
+                    journal = opened;
+                    break;
+                }
+                Err(_) => disk.power(&mut rng),
+            }
+        }
+        let now = seen(&mut journal);
+        // The last one that was stable as a whole, and all behind it.
+        let stable = history.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn <= durable).max();
+        let mut may = history.iter().filter(|(lsn, _)| Some(*lsn) >= stable).map(|(_, s)| s);
+        assert!(may.any(|s| *s == now), "seed {seed}: it has what it never had");
+        history = vec![(0, now)];
+        durable = 0;
+    }
+}
+
+#[test]
+fn the_power_is_lost_at_any_moment() {
+    let mut bad = Vec::new();
+    for seed in 0..6000 {
+        if std::panic::catch_unwind(|| run(seed)).is_err() {
+            bad.push(seed);
+        }
+    }
+    assert!(bad.is_empty(), "{} of 6000: {bad:?}", bad.len());
+}

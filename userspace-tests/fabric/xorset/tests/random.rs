@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random schedules. SEEDS says how many (default 1500), SEED which one alone, TRACE shows what happens.
+
+mod world;
+
+use world::{Who, World};
+
+/// What can go wrong in a schedule.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    kills: bool,
+    clients: bool,
+    power: bool,
+    freezes: bool,
+    cuts: bool,
+    partitions: bool,
+    cancels: bool,
+    blanks: bool,
+}
+
+/// Files are lost for good in schedules in which all else happens to two nodes at most, as more cannot be made up for.
+fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
+    let n = pair[world.rng.below(2) as usize];
+    let node = Who::Node(n);
+    match world.rng.below(5) {
+        0 if faults.kills => world.kill(node),
+        1 if faults.freezes => {
+            world.frozen.insert(node);
+        }
+        2 if faults.cuts => world.cut(Who::Node(pair[0]), Who::Node(pair[1])),
+        3 if faults.clients => {
+            let seat = world.rng.below(world.seats.len() as u64) as usize;
+            world.kill(Who::Client(seat));
+        }
+        // A set that nobody has used yet needs all of its files.
+        4 if world
+            .etcd
+            .map
+            .as_ref()
+            .is_some_and(|(_, map)| map.contains("used")) =>
+        {
+            world.note(|| format!("blank {n}"));
+            world.kill(node);
+            world.places[n].disk = world.blank(n);
+        }
+        _ => {}
+    }
+}
+
+fn fault(world: &mut World, faults: &Faults) {
+    let n = world.rng.below(5) as usize;
+    let node = Who::Node(n);
+    let all = world.everybody();
+    let one = all[world.rng.below(all.len() as u64) as usize];
+    let other = all[world.rng.below(all.len() as u64) as usize];
+    match world.rng.below(9) {
+        0 | 1 if faults.kills => world.kill(node),
+        2 if faults.clients => {
+            let seat = world.rng.below(world.seats.len() as u64) as usize;
+            world.kill(Who::Client(seat));
+        }
+        3 if faults.power && world.rng.one_in(3) => world.power_loss(),
+        4 if faults.freezes => {
+            world.note(|| format!("freeze {one:?}"));
+            world.frozen.insert(one);
+        }
+        5 if faults.cuts && one != other => {
+            world.note(|| format!("cut {one:?} {other:?}"));
+            world.cut(one, other);
+        }
+        6 if faults.partitions => world.partition(&[one, other]),
+        7 if faults.cancels => {
+            let ids: Vec<_> = world.commands.keys().copied().collect();
+            if !ids.is_empty() {
+                let id = ids[world.rng.below(ids.len() as u64) as usize];
+                world.cancel(id);
+            }
+        }
+        8 if faults.clients => {
+            let alive = world.seats.iter().filter(|s| s.client.is_some()).count();
+            if alive < 2 {
+                world.add_client();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn repair(world: &mut World) {
+    match world.rng.below(4) {
+        0 => world.cuts.clear(),
+        1 => world.frozen.clear(),
+        _ => {
+            let n = world.rng.below(5) as usize;
+            world.start(n);
+        }
+    }
+    if !world.seats.iter().any(|s| s.client.is_some()) {
+        world.add_client();
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    answered: u64,
+    failed: u64,
+    cancelled: u64,
+    degraded: u64,
+    relayed: u64,
+    epochs: u64,
+    judged: u64,
+}
+
+fn schedule(seed: u64) -> Sum {
+    let mut rng = world::Rng(seed ^ 0x5eed);
+    let faults = Faults {
+        kills: !rng.one_in(3),
+        clients: rng.one_in(3),
+        power: rng.one_in(3),
+        freezes: rng.one_in(3),
+        cuts: rng.one_in(3),
+        partitions: rng.one_in(3),
+        cancels: rng.one_in(2),
+        blanks: rng.one_in(4),
+    };
+    let first = rng.below(5) as usize;
+    let pair = [first, (first + 1 + rng.below(4) as usize) % 5];
+    let rate = 60 + rng.below(600);
+    let mut world = world::up(seed, 1 + rng.below(5));
+    let span = [6, 12, 48, 240][rng.below(4) as usize];
+    for _ in 0..30 {
+        for _ in 0..3 {
+            if world.commands.len() < 8 {
+                world.command_any(span);
+            }
+        }
+        for _ in 0..120 {
+            world.step();
+            if world.rng.one_in(rate) {
+                if faults.blanks {
+                    fault_of_two(&mut world, &faults, pair);
+                } else {
+                    fault(&mut world, &faults);
+                }
+            }
+            if world.rng.one_in(250) {
+                repair(&mut world);
+            }
+        }
+    }
+    world.heal();
+    world.judge();
+    let map = world.etcd.map.clone().unwrap().1;
+    Sum {
+        answered: world.answered,
+        failed: world.failed,
+        cancelled: world.cancelled,
+        degraded: world.degraded,
+        relayed: world.relayed,
+        epochs: map.split(' ').next().unwrap().parse().unwrap(),
+        judged: world.history.judged,
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect(name))
+}
+
+#[test]
+fn schedules() {
+    if let Some(seed) = number("SEED") {
+        schedule(seed);
+        return;
+    }
+    let (mut all, mut bad) = (Sum::default(), Vec::new());
+    let seeds = number("SEEDS").unwrap_or(1500);
+    for seed in 0..seeds {
+        match std::panic::catch_unwind(|| schedule(seed)) {
+            Ok(sum) => {
+                all.answered += sum.answered;
+                all.failed += sum.failed;
+                all.cancelled += sum.cancelled;
+                all.degraded += sum.degraded;
+                all.relayed += sum.relayed;
+                all.epochs += sum.epochs;
+                all.judged += sum.judged;
+            }
+            Err(_) => bad.push(seed),
+        }
+    }
+    println!(
+        "{seeds} schedules: {} commands answered, {} failed, {} cancelled, {} requests without a node, {} deltas, {} epochs, {} blocks judged",
+        all.answered, all.failed, all.cancelled, all.degraded, all.relayed, all.epochs, all.judged
+    );
+    assert!(
+        bad.is_empty(),
+        "{} of {seeds} schedules failed: {bad:?}",
+        bad.len()
+    );
+    // It happened what is to be tested.
+    assert!(all.answered > 30 * seeds && all.judged > 150 * seeds && all.relayed > 50 * seeds);
+    assert!(all.degraded > 5 * seeds && all.epochs > 4 * seeds && all.cancelled > 0);
+}

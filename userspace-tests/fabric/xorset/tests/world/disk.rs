@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A file that loses what is not stable with the power, sector by sector.
+
+use std::{cell::RefCell, io, rc::Rc};
+
+use super::Rng;
+use xorset::{journal::Media, layout::BLOCK};
+
+#[derive(Default)]
+struct State {
+    /// What everybody sees.
+    cache: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes that are not stable, and how many there were before.
+    dirty: Vec<(u64, Vec<u8>)>,
+    before: u64,
+    /// So many writes and syncs from now on nothing is done any more.
+    left: Option<u64>,
+}
+
+impl State {
+    fn step(&mut self) -> io::Result<()> {
+        match &mut self.left {
+            Some(0) => Err(io::ErrorKind::BrokenPipe.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Disk(Rc<RefCell<State>>);
+
+impl Disk {
+    pub fn new(len: u64) -> Self {
+        Self(Rc::new(RefCell::new(State {
+            cache: vec![0; len as usize],
+            durable: vec![0; len as usize],
+            ..State::default()
+        })))
+    }
+
+    /// How many writes there have been.
+    pub fn written(&self) -> u64 {
+        let state = self.0.borrow();
+        state.before + state.dirty.len() as u64
+    }
+
+    /// The first so many writes are stable.
+    pub fn stable(&self, count: u64) {
+        let state = &mut *self.0.borrow_mut();
+        let n = count.saturating_sub(state.before) as usize;
+        for (at, bytes) in state.dirty.drain(..n) {
+            state.durable[at as usize..at as usize + bytes.len()].copy_from_slice(&bytes);
+            state.before += 1;
+        }
+    }
+
+    /// It fails after so many writes and syncs, until the power is lost.
+    pub fn fails_after(&self, count: u64) {
+        self.0.borrow_mut().left = Some(count);
+    }
+
+    /// The power is lost: any sectors of what was not stable are written.
+    pub fn power(&self, rng: &mut Rng) {
+        let state = &mut *self.0.borrow_mut();
+        let odds = [0, 1, 2, 9][rng.below(4) as usize];
+        for (at, bytes) in state.dirty.drain(..) {
+            state.before += 1;
+            // Writes begin and end where they like; the parts of one sector share its fate only within one write.
+            let mut from = 0;
+            while from < bytes.len() {
+                let len = (BLOCK - (at as usize + from) % BLOCK).min(bytes.len() - from);
+                if odds == 9 || (odds > 0 && rng.below(odds + 1) != 0) {
+                    let place = at as usize + from;
+                    state.durable[place..place + len].copy_from_slice(&bytes[from..from + len]);
+                }
+                from += len;
+            }
+        }
+        state.cache.clone_from(&state.durable);
+        state.left = None;
+    }
+}
+
+impl Media for Disk {
+    fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        bytes.copy_from_slice(&self.0.borrow().cache[at as usize..at as usize + bytes.len()]);
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let state = &mut *self.0.borrow_mut();
+        state.step()?;
+        state.cache[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        state.dirty.push((at, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().step()?;
+        self.stable(self.written());
+        Ok(())
+    }
+}

@@ -1,0 +1,846 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A made-up fabric with five nodes, clients and etcd. What happens next is decided by a number.
+
+// Each test uses its part.
+#![allow(dead_code)]
+
+pub mod disk;
+pub mod etcd;
+#[path = "../../../wss/tests/world/history.rs"]
+mod history;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use disk::Disk;
+use etcd::Etcd;
+use history::History;
+use xorset::{
+    client::{self, Client, Outcome, Settings},
+    coordinator::{Coordinator, Key, Request, TTL},
+    journal::Journal,
+    layout::{plan, Cell, Size, Span, BLOCK, NODES},
+    map::State,
+    message::Message,
+    node::{self, Node},
+};
+
+/// Bytes of half of a log: so few that it turns often.
+const LOG: u64 = 192 << 10;
+
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Who {
+    Node(usize),
+    Client(usize),
+    Etcd,
+}
+
+pub struct Place {
+    pub node: Option<Node<Disk>>,
+    pub disk: Disk,
+    boot: u64,
+    hold_at: u64,
+    /// Under way: until which record, and how many writes will be stable.
+    sync: Option<(u64, u64)>,
+}
+
+pub struct Seat {
+    pub client: Option<Client>,
+    asks: VecDeque<(u64, Request)>,
+    pub ready: bool,
+    clock: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub seat: usize,
+    pub lba: u64,
+    /// What is written, or nothing.
+    pub values: Vec<u64>,
+    pub count: u64,
+    start: u64,
+    pub cancelled: bool,
+}
+
+enum Item {
+    Message(Vec<u8>, Arc<[u8]>),
+    Closed,
+}
+
+struct Conn {
+    ends: [(Who, u64); 2],
+    /// What is on its way to each end.
+    queues: [VecDeque<Item>; 2],
+    open: [bool; 2],
+}
+
+enum Event {
+    Message(u64, usize),
+    Sync(usize),
+    Ask(usize),
+    Connect(usize),
+}
+
+pub struct World {
+    pub rng: Rng,
+    pub size: Size,
+    pub now: u64,
+    /// Counts events, for the journal.
+    events: u64,
+    pub places: Vec<Place>,
+    pub seats: Vec<Seat>,
+    pub etcd: Etcd,
+    conns: BTreeMap<u64, Conn>,
+    connects: Vec<(u64, Who, u64, usize)>,
+    pub cuts: BTreeSet<(Who, Who)>,
+    pub frozen: BTreeSet<Who>,
+    pub commands: BTreeMap<u64, Command>,
+    /// Writes of clients that are no more, until the next one goes on.
+    orphans: Vec<Command>,
+    pub history: History,
+    next: u64,
+    pub answered: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub degraded: u64,
+    pub relayed: u64,
+    trace: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, stripes: u64) -> Self {
+        let size = Size { cell: 4, stripes };
+        let mut world = Self {
+            rng: Rng(seed),
+            size,
+            now: 1000,
+            events: 0,
+            places: Vec::new(),
+            seats: Vec::new(),
+            etcd: Etcd::default(),
+            conns: BTreeMap::new(),
+            connects: Vec::new(),
+            cuts: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+            commands: BTreeMap::new(),
+            orphans: Vec::new(),
+            history: History::new(size.blocks() as usize),
+            next: 1,
+            answered: 0,
+            failed: 0,
+            cancelled: 0,
+            degraded: 0,
+            relayed: 0,
+            trace: std::env::var("TRACE").is_ok(),
+        };
+        for n in 0..NODES {
+            let disk = world.blank(n);
+            world.places.push(Place {
+                node: None,
+                disk,
+                boot: 0,
+                hold_at: 0,
+                sync: None,
+            });
+            world.start(n);
+        }
+        world.add_client();
+        world
+    }
+
+    /// A new file for a node.
+    pub fn blank(&self, n: usize) -> Disk {
+        let disk = Disk::new(Journal::<Disk>::file_len(&self.size, LOG));
+        Journal::format(disk.clone(), n as u8, self.size, LOG).unwrap();
+        disk
+    }
+
+    pub fn note(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:6} {}", self.now, what());
+        }
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn start(&mut self, n: usize) {
+        if self.places[n].node.is_some() {
+            return;
+        }
+        self.note(|| format!("start Node({n})"));
+        let boot = self.number();
+        let place = &mut self.places[n];
+        let journal = Journal::open(place.disk.clone()).unwrap();
+        place.node = Some(Node::new(journal, self.now));
+        place.boot = boot;
+        place.hold_at = self.now;
+    }
+
+    pub fn add_client(&mut self) -> usize {
+        let id = self.number();
+        let settings = Settings { id, pause: 10 };
+        self.note(|| format!("start Client({})", self.seats.len()));
+        self.seats.push(Seat {
+            client: Some(Client::new(settings, self.now)),
+            asks: VecDeque::new(),
+            ready: false,
+            clock: 0,
+        });
+        self.seats.len() - 1
+    }
+
+    /// Ends a process. Nobody may hear of it.
+    pub fn kill(&mut self, who: Who) {
+        match who {
+            Who::Node(n) => {
+                if self.places[n].node.take().is_none() {
+                    return;
+                }
+                self.places[n].sync = None;
+            }
+            Who::Client(c) => {
+                if self.seats[c].client.take().is_none() {
+                    return;
+                }
+                self.seats[c].asks.clear();
+                self.seats[c].ready = false;
+                let (gone, left) = std::mem::take(&mut self.commands)
+                    .into_iter()
+                    .partition(|(_, o)| o.seat == c);
+                self.commands = left;
+                let gone: BTreeMap<u64, Command> = gone;
+                self.orphans.extend(gone.into_values());
+            }
+            Who::Etcd => return,
+        }
+        self.note(|| format!("kill {who:?}"));
+        self.frozen.remove(&who);
+        self.connects.retain(|(_, w, _, _)| *w != who);
+        let ids: Vec<_> = self.conns.keys().copied().collect();
+        for id in ids {
+            for side in 0..2 {
+                let mine = |c: &Conn| c.ends[side].0 == who && c.open[side];
+                if self.conns.get(&id).is_some_and(mine) {
+                    let silent = self.rng.one_in(2);
+                    self.hang_up(id, side, silent);
+                }
+            }
+        }
+    }
+
+    /// Kills all nodes at once; what was not stable may be lost.
+    pub fn power_loss(&mut self) {
+        self.note(|| "power loss".to_string());
+        for n in 0..NODES {
+            self.kill(Who::Node(n));
+            self.places[n].disk.power(&mut self.rng);
+        }
+    }
+
+    /// One side ends a connection: of what it has sent some may arrive.
+    fn hang_up(&mut self, id: u64, side: usize, silent: bool) {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        conn.open[side] = false;
+        conn.queues[side].clear();
+        let left = conn.queues[1 - side].len() as u64;
+        let keep = self.rng.below(left + 1) as usize;
+        conn.queues[1 - side].truncate(keep);
+        if !silent {
+            conn.queues[1 - side].push_back(Item::Closed);
+        }
+        if !conn.open[1 - side] {
+            self.conns.remove(&id);
+        }
+    }
+
+    pub fn cut(&mut self, a: Who, b: Who) {
+        self.cuts.insert((a, b));
+        self.cuts.insert((b, a));
+    }
+
+    pub fn everybody(&self) -> Vec<Who> {
+        let clients = (0..self.seats.len()).filter(|c| self.seats[*c].client.is_some());
+        let nodes = (0..NODES).map(Who::Node);
+        nodes
+            .chain(clients.map(Who::Client))
+            .chain([Who::Etcd])
+            .collect()
+    }
+
+    /// These are on one side of a cut, all others on the other one.
+    pub fn partition(&mut self, some: &[Who]) {
+        self.note(|| format!("partition {some:?}"));
+        for other in self.everybody() {
+            for one in some {
+                if !some.contains(&other) {
+                    self.cut(*one, other);
+                }
+            }
+        }
+    }
+
+    pub fn alive(&self, who: Who) -> bool {
+        match who {
+            Who::Node(n) => self.places[n].node.is_some(),
+            Who::Client(c) => self.seats[c].client.is_some(),
+            Who::Etcd => true,
+        }
+    }
+
+    fn runs(&self, who: Who) -> bool {
+        self.alive(who) && !self.frozen.contains(&who)
+    }
+
+    fn find(&self, who: Who, peer: u64) -> Option<(u64, usize)> {
+        self.conns.iter().find_map(|(id, c)| {
+            let side = c.ends.iter().position(|e| *e == (who, peer))?;
+            c.open[side].then_some((*id, side))
+        })
+    }
+
+    fn put(&mut self, who: Who, peer: u64, message: Message, payload: Arc<[u8]>) {
+        if let Some((id, side)) = self.find(who, peer) {
+            self.note(|| {
+                let conn = &self.conns[&id];
+                format!(
+                    "{who:?} -> {:?} {message:?} +{}",
+                    conn.ends[1 - side].0,
+                    payload.len()
+                )
+            });
+            let conn = self.conns.get_mut(&id).unwrap();
+            if conn.open[1 - side] {
+                conn.queues[1 - side].push_back(Item::Message(message.build().to_vec(), payload));
+            }
+        }
+    }
+
+    fn pump(&mut self, who: Who) {
+        match who {
+            Who::Node(n) => self.pump_node(n),
+            Who::Client(c) => self.pump_client(c),
+            Who::Etcd => {}
+        }
+    }
+
+    fn connect(&mut self, who: Who, peer: u64, to: usize) {
+        let at = self.now + self.rng.below(20);
+        self.connects.push((at, who, peer, to));
+    }
+
+    fn pump_node(&mut self, n: usize) {
+        let who = Who::Node(n);
+        while let Some(node) = &mut self.places[n].node {
+            let actions = node.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    node::Action::Connect { peer, to } => self.connect(who, peer, to),
+                    node::Action::Send {
+                        peer,
+                        message,
+                        payload,
+                    } => {
+                        if matches!(message, Message::Delta { .. }) {
+                            self.relayed += 1;
+                        }
+                        self.put(who, peer, message, payload);
+                    }
+                    node::Action::Close { peer } => {
+                        if let Some((id, side)) = self.find(who, peer) {
+                            self.hang_up(id, side, false);
+                        }
+                    }
+                    node::Action::Sync { lsn } => {
+                        let place = &mut self.places[n];
+                        assert!(place.sync.is_none());
+                        place.sync = Some((lsn, place.disk.written()));
+                    }
+                    node::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
+                    node::Action::End(why) => panic!("{who:?}: {why}"),
+                }
+            }
+        }
+    }
+
+    fn pump_client(&mut self, c: usize) {
+        let who = Who::Client(c);
+        while let Some(client) = &mut self.seats[c].client {
+            let actions = client.actions();
+            if actions.is_empty() {
+                break;
+            }
+            for action in actions {
+                match action {
+                    client::Action::Connect { peer, to } => self.connect(who, peer, to),
+                    client::Action::Send {
+                        peer,
+                        message,
+                        payload,
+                    } => {
+                        if let Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. } =
+                            message
+                        {
+                            self.degraded += 1;
+                        }
+                        self.put(who, peer, message, payload);
+                    }
+                    client::Action::Close { peer } => {
+                        if let Some((id, side)) = self.find(who, peer) {
+                            self.hang_up(id, side, false);
+                        }
+                    }
+                    client::Action::Ask { id, request } => {
+                        self.seats[c].asks.push_back((id, request))
+                    }
+                    client::Action::Ready(size) => {
+                        assert_eq!(size, self.size);
+                        self.seats[c].ready = true;
+                    }
+                    client::Action::Answer { command, outcome } => self.over(command, outcome),
+                    client::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
+                    client::Action::End(why) => {
+                        self.note(|| format!("{who:?} ends: {why}"));
+                        self.kill(who);
+                    }
+                }
+            }
+        }
+        let open = self.seats[c].client.as_ref().is_some_and(|c| c.open());
+        if open && !self.orphans.is_empty() {
+            // A client goes on: nothing of those before it happens any more.
+            for o in std::mem::take(&mut self.orphans) {
+                self.ends(&o, false);
+            }
+        }
+    }
+
+    fn ends(&mut self, command: &Command, good: bool) {
+        self.events += 1;
+        for (i, value) in command.values.iter().enumerate() {
+            self.history
+                .ends(command.lba as usize + i, *value, self.events, good);
+        }
+    }
+
+    fn over(&mut self, id: u64, outcome: Outcome) {
+        let Some(command) = self.commands.remove(&id) else {
+            panic!("command {id} is answered, and nobody waits for it")
+        };
+        self.note(|| {
+            let what = match &outcome {
+                Outcome::Good(_) => "good",
+                Outcome::Failed => "failed",
+                Outcome::Over => "over",
+            };
+            format!("command {id} {what}")
+        });
+        match outcome {
+            Outcome::Over => {
+                assert!(command.cancelled);
+                self.cancelled += 1;
+                self.ends(&command, false);
+            }
+            Outcome::Failed => {
+                self.failed += 1;
+                self.ends(&command, false);
+            }
+            Outcome::Good(bytes) if command.values.is_empty() => {
+                assert_eq!(bytes.len() as u64, command.count * BLOCK as u64);
+                self.answered += 1;
+                self.events += 1;
+                for (i, block) in bytes.chunks(BLOCK).enumerate() {
+                    let value = value(block)
+                        .unwrap_or_else(|| panic!("block {} is mixed", command.lba + i as u64));
+                    self.history
+                        .seen(command.lba as usize + i, value, command.start, self.events);
+                }
+            }
+            Outcome::Good(_) => {
+                self.answered += 1;
+                self.ends(&command, true);
+            }
+        }
+    }
+
+    /// Gives a command to a client.
+    pub fn command(&mut self, seat: usize, lba: u64, count: u64, write: bool) -> u64 {
+        let id = self.number();
+        self.events += 1;
+        let start = self.events;
+        let mut values = Vec::new();
+        if write {
+            for i in 0..count {
+                let value = self.number() << 20 | 0xabcde;
+                self.history.begins((lba + i) as usize, value, start);
+                values.push(value);
+            }
+        }
+        self.note(|| format!("command {id} to Client({seat}): {lba}+{count} {values:x?}"));
+        let data = write.then(|| {
+            values
+                .iter()
+                .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
+                .collect()
+        });
+        let command = Command {
+            seat,
+            lba,
+            values,
+            count,
+            start,
+            cancelled: false,
+        };
+        self.commands.insert(id, command);
+        self.tick_client(seat);
+        if let Some(client) = &mut self.seats[seat].client {
+            client.command(id, lba, count as u32, data);
+        }
+        self.pump_client(seat);
+        id
+    }
+
+    pub fn cancel(&mut self, id: u64) {
+        let Some(command) = self.commands.get_mut(&id) else {
+            return;
+        };
+        command.cancelled = true;
+        let seat = command.seat;
+        if let Some(client) = &mut self.seats[seat].client {
+            client.cancel(id);
+        }
+        self.pump_client(seat);
+    }
+
+    /// Any command, to any client that takes some, but to one that sleeps.
+    pub fn command_any(&mut self, span: u64) {
+        let seats =
+            (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
+        let seats: Vec<_> = seats.collect();
+        if seats.is_empty() {
+            return;
+        }
+        let seat = seats[self.rng.below(seats.len() as u64) as usize];
+        let lba = self.rng.below(span.min(self.size.blocks()));
+        let count = (1 + self.rng.below(9)).min(self.size.blocks() - lba);
+        let write = self.rng.below(3) != 0;
+        self.command(seat, lba, count, write);
+    }
+
+    fn tick_client(&mut self, c: usize) {
+        let now = self.now;
+        let seat = &mut self.seats[c];
+        if let (Some(client), true) = (&mut seat.client, seat.clock != now) {
+            seat.clock = now;
+            client.tick(now);
+        }
+        self.pump_client(c);
+    }
+
+    fn advance(&mut self, by: u64) {
+        self.now += by;
+        self.etcd.now = self.now;
+        for c in 0..self.seats.len() {
+            if self.runs(Who::Client(c)) {
+                self.tick_client(c);
+            }
+        }
+        for n in 0..NODES {
+            let who = Who::Node(n);
+            if !self.runs(who) {
+                continue;
+            }
+            let now = self.now;
+            let place = &mut self.places[n];
+            if let Some(node) = &mut place.node {
+                node.tick(now);
+            }
+            let (key, value) = (Key::Node(n as u8), place.boot);
+            if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
+                self.places[n].hold_at = now + TTL / 4;
+                self.etcd.ask(&Request::Hold { key, value });
+            }
+            self.pump_node(n);
+        }
+    }
+
+    fn possible(&self) -> Vec<Event> {
+        let mut list = Vec::new();
+        for (id, conn) in &self.conns {
+            for side in 0..2 {
+                let (to, from) = (conn.ends[side].0, conn.ends[1 - side].0);
+                let there = !conn.queues[side].is_empty() && conn.open[side];
+                if there && self.runs(to) && !self.cuts.contains(&(from, to)) {
+                    list.push(Event::Message(*id, side));
+                }
+            }
+        }
+        for n in 0..NODES {
+            if self.places[n].sync.is_some() && self.runs(Who::Node(n)) {
+                list.push(Event::Sync(n));
+            }
+        }
+        for c in 0..self.seats.len() {
+            let who = Who::Client(c);
+            if !self.seats[c].asks.is_empty()
+                && self.runs(who)
+                && !self.cuts.contains(&(who, Who::Etcd))
+            {
+                list.push(Event::Ask(c));
+            }
+        }
+        for (i, (at, who, _, _)) in self.connects.iter().enumerate() {
+            if *at <= self.now && self.runs(*who) {
+                list.push(Event::Connect(i));
+            }
+        }
+        list
+    }
+
+    /// Something happens.
+    pub fn step(&mut self) {
+        let mut list = self.possible();
+        if list.is_empty() || self.rng.one_in(12) {
+            let by = if list.is_empty() {
+                10 + self.rng.below(40)
+            } else {
+                1 + self.rng.below(8)
+            };
+            return self.advance(by);
+        }
+        let event = list.swap_remove(self.rng.below(list.len() as u64) as usize);
+        match event {
+            Event::Message(id, side) => self.deliver(id, side),
+            Event::Sync(n) => self.sync(n),
+            Event::Ask(c) => {
+                let Some((id, request)) = self.seats[c].asks.pop_front() else {
+                    return;
+                };
+                let answer = self.etcd.ask(&request);
+                self.note(|| format!("Client({c}) asks {request:?}: {answer:?}"));
+                self.tick_client(c);
+                if let Some(client) = &mut self.seats[c].client {
+                    client.answered(id, answer);
+                }
+                self.pump_client(c);
+            }
+            Event::Connect(i) => {
+                let (_, who, peer, to) = self.connects.swap_remove(i);
+                let there = self.runs(Who::Node(to)) && !self.cuts.contains(&(who, Who::Node(to)));
+                if !there {
+                    self.told(who, |n| n.closed(peer), |c| c.closed(peer));
+                    return;
+                }
+                let (id, other) = (self.number(), self.number());
+                let conn = Conn {
+                    ends: [(who, peer), (Who::Node(to), other)],
+                    queues: [VecDeque::new(), VecDeque::new()],
+                    open: [true; 2],
+                };
+                self.conns.insert(id, conn);
+                self.told(Who::Node(to), |n| n.connected(other), |_| {});
+                self.told(who, |n| n.connected(peer), |c| c.connected(peer));
+            }
+        }
+    }
+
+    pub fn sync(&mut self, n: usize) {
+        if let Some((lsn, count)) = self.places[n].sync.take() {
+            self.places[n].disk.stable(count);
+            self.told(Who::Node(n), |n| n.synced(lsn), |_| {});
+        }
+    }
+
+    fn told(
+        &mut self,
+        who: Who,
+        node: impl FnOnce(&mut Node<Disk>),
+        client: impl FnOnce(&mut Client),
+    ) {
+        match who {
+            Who::Node(n) => {
+                if let Some(n) = &mut self.places[n].node {
+                    node(n);
+                }
+            }
+            Who::Client(c) => {
+                self.tick_client(c);
+                if let Some(c) = &mut self.seats[c].client {
+                    client(c);
+                }
+            }
+            Who::Etcd => {}
+        }
+        self.pump(who);
+    }
+
+    fn deliver(&mut self, id: u64, side: usize) {
+        let conn = self.conns.get_mut(&id).unwrap();
+        let (who, peer) = conn.ends[side];
+        match conn.queues[side].pop_front() {
+            Some(Item::Message(bytes, payload)) => self.told(
+                who,
+                |n| n.message(peer, &bytes, &payload),
+                |c| c.message(peer, &bytes, &payload),
+            ),
+            Some(Item::Closed) => {
+                self.conns.remove(&id);
+                self.told(who, |n| n.closed(peer), |c| c.closed(peer));
+            }
+            None => {}
+        }
+    }
+
+    pub fn until(&mut self, what: &str, most: u64, done: impl Fn(&Self) -> bool) {
+        let end = self.now + most;
+        while !done(self) {
+            assert!(self.now < end, "not within {most} ms: {what}");
+            self.step();
+        }
+    }
+
+    /// A client that is ready.
+    pub fn seat(&self) -> Option<usize> {
+        let good = |c: &usize| {
+            self.seats[*c]
+                .client
+                .as_ref()
+                .is_some_and(|k| k.open() && self.seats[*c].ready)
+        };
+        (0..self.seats.len()).find(good)
+    }
+
+    pub fn quiet(&mut self) {
+        self.until("all commands are answered", 60_000, |w| {
+            w.commands.is_empty()
+        });
+    }
+
+    pub fn states(&self) -> Option<[State; NODES]> {
+        let client = self.seats[self.seat()?].client.as_ref()?;
+        client.map().map(|m| m.states)
+    }
+
+    /// All faults are over, and everything is as at first.
+    pub fn heal(&mut self) {
+        self.note(|| "heal".to_string());
+        self.cuts.clear();
+        self.frozen.clear();
+        for n in 0..NODES {
+            self.start(n);
+        }
+        if !self.seats.iter().any(|s| s.client.is_some()) {
+            self.add_client();
+        }
+        // Until then nobody may have heard of the last deaths.
+        let end = self.now + 10_000;
+        self.until("a while is over", 20_000, |w| w.now >= end);
+        let whole = |w: &Self| {
+            w.seats
+                .iter()
+                .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
+        };
+        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
+        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
+        // A client that was away too long ends.
+        if nobody(self) {
+            self.add_client();
+            self.until("all nodes are up", 200_000, whole);
+        }
+        self.quiet();
+    }
+
+    /// All blocks are right, and so are the parities.
+    pub fn judge(&mut self) {
+        let seat = self.seat().expect("a client");
+        let mut lba = 0;
+        while lba < self.size.blocks() {
+            let count = (1 + self.rng.below(7)).min(self.size.blocks() - lba);
+            self.command(seat, lba, count, false);
+            lba += count;
+        }
+        let failed = self.failed;
+        self.quiet();
+        assert_eq!(self.failed, failed);
+        self.until("nodes are idle", 20_000, |w| {
+            w.places
+                .iter()
+                .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
+        });
+        for stripe in 0..self.size.stripes {
+            for number in 0..20 {
+                let cell = Cell::from_number(number).unwrap();
+                // What the cell would be made of without its node, and without any other one.
+                for other in 0..NODES {
+                    let home = xorset::layout::node(stripe, cell.column);
+                    let cells = plan(stripe, 1 << home | 1 << other, cell).unwrap();
+                    let mut sum = self.content(stripe, cell);
+                    for c in cells {
+                        xorset::layout::xor(&mut sum, &self.content(stripe, c));
+                    }
+                    assert!(
+                        sum.iter().all(|b| *b == 0),
+                        "stripe {stripe}, {cell:?} without {home} and {other}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn content(&mut self, stripe: u64, cell: Cell) -> Vec<u8> {
+        let span = Span {
+            stripe,
+            cell,
+            block: 0,
+            blocks: self.size.cell,
+        };
+        let node = self.places[span.node()].node.as_mut().unwrap();
+        node.journal().read(span).unwrap()
+    }
+}
+
+/// The value that a whole block has.
+fn value(block: &[u8]) -> Option<u64> {
+    let first = u64::from_le_bytes(block[..8].try_into().unwrap());
+    block
+        .chunks(8)
+        .all(|w| w == first.to_le_bytes())
+        .then_some(first)
+}
+
+/// A set that can be used.
+pub fn up(seed: u64, stripes: u64) -> World {
+    let mut world = World::new(seed, stripes);
+    world.until("the set is open", 60_000, |w| w.seat().is_some());
+    world
+}

@@ -1,0 +1,207 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# The redundant set in user space (userspace-tests/fabric/xorset): five nodes and a client, each a host of its own, as is the
+# initiator, and etcd. Verified I/O; how many bytes each link carries; any two nodes die, all lose their power, the client
+# dies.
+. "$(dirname "$0")/lib.sh"
+
+begin 900
+[ $kind = rxe ] || skip "siw goes by one namespace only"
+modprobe -qa ib_uverbs rdma_ucm
+program=$here/../xorset
+[ -f "$program" ] || skip "xorset is not in this guest"
+chmod +x "$program"
+type etcd >/dev/null || fail "no etcd in this guest"
+
+# Hosts: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the first
+# namespace, with etcd.
+hosts=(ini client n0 n1 n2 n3 n4)
+declare -A number=() serving=()
+for n in "${!hosts[@]}"; do number[${hosts[n]}]=$n; done
+files=/dev/shm/xorset-files
+read -r forward </proc/sys/net/ipv4/ip_forward
+undo() {
+	local h
+	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
+	for h in "${hosts[@]:1}"; do ip link delete v${number[$h]}; ip netns delete $h; done
+	echo $forward >/proc/sys/net/ipv4/ip_forward
+	rm -rf $files
+}
+paired=1
+echo 1 >/proc/sys/net/ipv4/ip_forward
+ip link set lo up
+for h in "${hosts[@]}"; do
+	n=${number[$h]} device=rxe2${number[$h]}
+	[ $h != ini ] || device=rxe10
+	ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
+		ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
+		ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
+	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
+	# As neighbours does.
+	read -r mac </sys/class/net/v$n/address
+	ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
+	mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+	ip neigh replace 10.0.$n.2 lladdr $mac dev v$n
+done
+within 10 "class device of rxe10" test -e "$(add_target 0)"
+within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
+baseline
+mkdir -p $files
+
+# serve HOST COMMAND...: it runs there.
+serve() {
+	nsenter --net=/run/netns/$1 "${@:2}" >>$tmp/$1 2>&1 &
+	serving[$1]=$!
+}
+says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
+nodes=()
+for i in 0 1 2 3 4; do nodes+=(--node 10.0.$((i + 2)).2:5560); done
+role() {
+	local etcd=10.0.${number[$1]}.1:2379
+	case $1 in
+	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
+	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
+	esac
+}
+die() { kill -KILL ${serving[$1]}; wait ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
+# The map that the client goes by: u, o or r with an epoch for each node.
+map() { grep '^map ' $tmp/client | tail -n 1; }
+# open PATTERN: all goes on with such a map.
+open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
+whole() { open "map * used u* u* u* u* u*"; }
+out() { open "map * used $1"; }
+login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555${2-}"; }
+
+etcd --data-dir $files/etcd --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379 \
+	--listen-peer-urls http://127.0.0.1:2380 >$tmp/etcd 2>&1 &
+serving[etcd]=$!
+for i in 0 1 2 3 4; do
+	"$program" format --number $i --file $files/n$i --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+	role n$i
+done
+role client
+within 60 "an open set" whole
+login 0
+dev=$(disk $host 0)
+quiet $dev
+equal "size" "$(blockdev --getsize64 $dev)" $((120 * 12 << 16))
+within 20 "/dev/srp0" test -b /dev/srp0
+say "login: /dev/srp0 is $dev; $(map)"
+
+verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=24m --size=12m --fsync=4 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+! log_has 'abort of a command' || fail "a command got no answer"
+
+# Bytes of each link in KiB: `sent` is what the host sends.
+declare -A sent got
+count() {
+	local h v rx tx
+	for h in "${hosts[@]}"; do
+		v=/sys/class/net/v${number[$h]}/statistics
+		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
+		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
+	done
+}
+# measure WHAT COMMAND...
+measure() {
+	local h line="$1:"
+	quiet $dev
+	sent=() got=() nodes_sent=0 nodes_got=0
+	count
+	"${@:2}" || fail "$1"
+	count
+	for h in "${hosts[@]}"; do line+=" $h ${sent[$h]}/${got[$h]}"; done
+	for h in n0 n1 n2 n3 n4; do nodes_sent=$((nodes_sent + ${sent[$h]})) nodes_got=$((nodes_got + ${got[$h]})); done
+	say "KiB sent/received for 9216 KiB, $line"
+}
+# about WHAT KIB TIMES: within a sixth more than so many times what was written.
+about() { [ $2 -ge $((9216 * $3)) ] && [ $2 -lt $((9216 * $3 * 7 / 6)) ] || fail "$1: $2 KiB, not $3 times 9216"; }
+dd if=/dev/urandom of=$tmp/data bs=768k count=12 status=none
+measure "written" dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
+about "the initiator sent" ${sent[ini]} 1
+about "the client sent" ${sent[client]} 1
+about "the nodes sent" $nodes_sent 2
+about "the nodes got" $nodes_got 3
+same() {
+	echo 3 >/proc/sys/vm/drop_caches
+	cmp -n 9437184 $tmp/data <(dd if=$dev bs=256k count=36 iflag=direct status=none) || fail "the data is wrong: $1"
+}
+measure "read" same "with all nodes"
+about "the nodes sent" $nodes_sent 1
+
+# A node is away for a moment: it goes on with what its log has.
+begin_io() {
+	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=36m --rate=2m --verify_backlog=32
+	fio=$!
+	sleep 2
+}
+begin_io
+die n3
+sleep 1
+role n3
+io_ends $fio 200 "after n3 was away"
+within 60 "all nodes" whole
+say "n3 was away for a moment: $(map)"
+
+# Two die with I/O under way, for good.
+begin_io
+die n1
+die n4
+io_ends $fio 200 "after n1 and n4 died"
+within 60 "a set without n1 and n4" out "u* o* u* u* o*"
+same "without n1 and n4"
+say "n1 and n4 have died: no error, all data right; $(map)"
+# They come back, one with a new file, and their cells are made again, with I/O under way.
+"$program" format --number 4 --file $files/n4 --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+begin_io
+role n1
+role n4
+within 200 "n1 and n4 are made again" whole
+io_ends $fio 200 "as n1 and n4 were made again"
+say "n1 and n4 are made again: $(map)"
+
+# What was made is right: two others die.
+die n0
+die n2
+within 60 "a set without n0 and n2" out "o* u* o* u* u*"
+same "without n0 and n2"
+verify_io 200 $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=8m --offset=36m --verify_backlog=32 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+role n0
+role n2
+within 200 "n0 and n2 are made again" whole
+same "with all nodes again"
+say "n0 and n2 have died and are made again: $(map)"
+
+# All nodes die at once with I/O under way, and start.
+begin_io
+for h in n0 n1 n2 n3 n4; do kill -KILL ${serving[$h]}; done
+for h in n0 n1 n2 n3 n4; do wait ${serving[$h]} 2>/dev/null; role $h; done
+io_ends $fio 200 "after all nodes died"
+within 200 "all nodes" whole
+same "after all nodes died"
+say "all nodes have died and are back: $(map)"
+
+# The client dies with I/O under way; the session comes back to the next one.
+begin_io
+mark
+die client
+logged 'connection lost'
+role client
+io_ends $fio 200 "after the client died"
+within 100 "all nodes" whole
+same "after the client died"
+say "the client has died, another one is there: $(map)"
+
+logout $host
+clean
+for h in client n0 n1 n2 n3 n4 etcd; do
+	kill ${serving[$h]}
+	within 20 "the end of $h" ended ${serving[$h]}
+	wait ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+	unset "serving[$h]"
+	! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
+done
+ok "$kind"
