@@ -21,6 +21,4 @@ pub mod params;
 pub mod port;
 pub mod qp;
 pub mod switch;
-#[cfg(SRP_KUNIT)]
-mod tests;
 pub mod traps;

@@ -8,9 +8,9 @@
 #include "srp_vfab.h"
 
 /* linux/cpumask.h */
-bool srp_vfab_cpu_online(unsigned int cpu)
+unsigned int srp_helper_num_online_cpus(void)
 {
-	return cpu < nr_cpu_ids && cpu_online(cpu);
+	return num_online_cpus();
 }
 
 /* linux/dma-direct.h: NULL where the device was given no memory. */
@@ -63,4 +63,10 @@ bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
 void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 {
 	spin_unlock_irqrestore(lock, flags);
+}
+
+/* rdma/ib_verbs.h */
+void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)
+{
+	dev->dev.parent = parent;
 }

@@ -118,12 +118,12 @@ pub enum Pushed {
 }
 
 impl Cq {
-    /// A queue for `size` completions, with its interrupt on a CPU. May sleep.
+    /// A queue for `size` completions. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(size: u32, cpu: u32, handle: CqHandle) -> Result<Arc<Self>> {
+    pub fn new(size: u32, handle: CqHandle) -> Result<Arc<Self>> {
         let size = size.next_power_of_two();
         let mut entries = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
         for _ in 0..size {
@@ -145,7 +145,7 @@ impl Cq {
         Arc::pin_init(
             pin_init!(Self {
                 ring <- new_spinlock_irq!(ring, "vfab::Cq"),
-                notify <- Notify::new(handle, cpu),
+                notify <- Notify::new(handle),
                 target <- CqTarget::new(),
                 late <- Timer::new(),
                 size,
@@ -216,7 +216,7 @@ impl Cq {
             let at = (ring.head & (self.size - 1)) as usize;
             ring.head = ring.head.wrapping_add(1);
             let entry = &mut ring.entries[at];
-            entry.wc = wc;
+            entry.wc = wc.copy();
             entry.freed = (copy == 0).then(|| freed.clone());
             entry.count = count;
         }

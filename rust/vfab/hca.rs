@@ -285,11 +285,11 @@ impl Provider for Hca {
         }
     }
 
-    fn create_cq(&self, cqe: u32, vector: u32, handle: CqHandle) -> Result<Arc<Cq>> {
+    fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Cq>> {
         if cqe == 0 || cqe > MAX_CQE {
             return Err(EINVAL);
         }
-        Cq::new(cqe, vector, handle)
+        Cq::new(cqe, handle)
     }
 
     fn cqe(cq: &Cq) -> u32 {

@@ -127,12 +127,12 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// Looks at a management datagram that came to a port from a LID.
     fn process_mad(&self, port: u32, slid: u16, mad: &Mad, reply: &mut Mad) -> MadResult;
 
-    /// Creates a completion queue for `cqe` completions, with its interrupt on the CPU of a vector.
+    /// Creates a completion queue for `cqe` completions.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
-    fn create_cq(&self, cqe: u32, vector: u32, handle: CqHandle) -> Result<Arc<Self::Cq>>;
+    fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Self::Cq>>;
     /// Completions that it has room for.
     fn cqe(cq: &Self::Cq) -> u32;
     /// The interrupt of a completion queue.
@@ -217,7 +217,7 @@ unsafe impl<P: Provider> Send for Registration<P> {}
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with so many ports and interrupts. May sleep.
+    /// Registers a device with so many ports, and an interrupt for each CPU. May sleep.
     ///
     /// # Errors
     ///
@@ -227,7 +227,6 @@ impl<P: Provider> Registration<P> {
         name: &CStr,
         node_guid: u64,
         ports: u32,
-        vectors: u32,
         dma: &DmaDevice,
     ) -> Result<Self> {
         let size = size_of::<DeviceObject<P>>();
@@ -240,16 +239,19 @@ impl<P: Provider> Registration<P> {
         // SAFETY: It was just allocated, and nobody else knows it.
         let device = unsafe { &mut *raw.as_ptr() };
         // CAST: A small number.
-        device.node_type = bindings::rdma_node_type_RDMA_NODE_IB_CA as u8;
+        device.node_type = bindings::srp_vfab_node_SRP_VFAB_NODE_IB_CA as u8;
         device.node_guid = node_guid.to_be();
         device.phys_port_cnt = ports;
+        // SAFETY: No precondition.
+        let vectors = unsafe { bindings::srp_helper_num_online_cpus() };
         // CAST: The count of CPUs.
         device.num_comp_vectors = vectors as i32;
         device.local_dma_lkey = P::LOCAL_DMA_LKEY;
         // SAFETY: The functions fit the objects, whose sizes are in it.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), ops::Ops::<P>::OPS) };
         // The device's parent is what its memory is mapped for, as with hardware.
-        device.dev.parent = dma.as_raw();
+        // SAFETY: As above; the union's other field is for another view of the same.
+        unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
         // SAFETY: The device is set up, the name is a string, and the device for DMA lives longer than this.
         let registered = to_result(unsafe {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())

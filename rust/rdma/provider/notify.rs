@@ -2,8 +2,9 @@
 
 //! The interrupt of a completion queue.
 //!
-//! It is the handler of an irq_work on the CPU of the queue's vector; where the architecture has no interrupt for that
-//! (User-Mode Linux), it is that of a timer that has expired. Never the stack of whoever posts.
+//! It is the handler of an irq_work, on the CPU of whoever posts; where the architecture has no interrupt for that
+//! (User-Mode Linux), it is that of a timer that has expired. Never the stack of whoever posts. Modules cannot have an
+//! irq_work on another CPU, so vectors are names.
 //!
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
@@ -36,7 +37,6 @@ pub struct Notify {
     timer: Opaque<bindings::hrtimer>,
     cq: NonNull<bindings::ib_cq>,
     by_work: bool,
-    cpu: u32,
     stopped: Atomic<bool>,
 }
 
@@ -46,8 +46,8 @@ unsafe impl Send for Notify {}
 unsafe impl Sync for Notify {}
 
 impl Notify {
-    /// An interrupt on this CPU.
-    pub fn new(cq: CqHandle, cpu: u32) -> impl PinInit<Self> {
+    /// An interrupt that does not come yet.
+    pub fn new(cq: CqHandle) -> impl PinInit<Self> {
         // SAFETY: No precondition.
         let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() };
         // INVARIANT: `ib_core` keeps the queue until it was destroyed, when this is stopped.
@@ -70,7 +70,6 @@ impl Notify {
             }),
             cq: cq.0,
             by_work,
-            cpu,
             stopped: Atomic::new(false),
         })
     }
@@ -79,16 +78,8 @@ impl Notify {
     #[inline]
     pub fn raise(&self) {
         if self.by_work {
-            // SAFETY: No precondition.
-            if unsafe { bindings::srp_vfab_cpu_online(self.cpu) } {
-                // CAST: The number of a CPU.
-                // SAFETY: It is initialised, and lives until it was synchronised. The CPU is online; interrupts of
-                // one that goes are handled before it does.
-                unsafe { bindings::irq_work_queue_on(self.work.get(), self.cpu as i32) };
-            } else {
-                // SAFETY: It is initialised, and lives until it was synchronised.
-                unsafe { bindings::irq_work_queue(self.work.get()) };
-            }
+            // SAFETY: It is initialised, and lives until it was synchronised.
+            unsafe { bindings::irq_work_queue(self.work.get()) };
         } else {
             // SAFETY: It is initialised, and lives until it was cancelled.
             unsafe {
@@ -152,5 +143,5 @@ unsafe extern "C" fn expired(timer: *mut bindings::hrtimer) -> bindings::hrtimer
     // SAFETY: By this function's contract; a `Notify` is not dropped before its timer has run.
     let this = unsafe { &*kernel::container_of!(this, Notify, timer) };
     this.handle();
-    bindings::hrtimer_restart_HRTIMER_NORESTART
+    bindings::hrtimer_restart::HRTIMER_NORESTART
 }

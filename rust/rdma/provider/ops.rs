@@ -222,12 +222,11 @@ impl<P: Provider> Ops<P> {
         attr.page_size_cap = 0xffff_f000;
         attr.max_qp = ours.max_qp;
         attr.max_qp_wr = ours.max_qp_wr;
-        attr.device_cap_flags = u64::from(
-            bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
-                | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
-                | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT
-                | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN,
-        );
+        // CAST: A set of bits.
+        attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
+            | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
+            | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT
+            | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN) as u64;
         attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
         attr.max_send_sge = ours.max_sge;
         attr.max_recv_sge = ours.max_sge;
@@ -459,7 +458,7 @@ impl<P: Provider> Ops<P> {
         let attr = unsafe { &*attr };
         // SAFETY: As above.
         let provider = unsafe { provider::<P>((*raw).device) };
-        let created = provider.create_cq(attr.cqe, attr.comp_vector, CqHandle(handle));
+        let created = provider.create_cq(attr.cqe, CqHandle(handle));
         let new = match created {
             Ok(new) => new,
             Err(e) => return e.to_errno(),
@@ -607,7 +606,7 @@ impl<P: Provider> Ops<P> {
             return EINVAL.to_errno();
         };
         let (ours, sizes) = P::query_qp(qp);
-        let cap = bindings::ib_qp_cap {
+        let cap = || bindings::ib_qp_cap {
             max_send_wr: sizes.send,
             max_recv_wr: sizes.recv,
             max_send_sge: sizes.send_sge,
@@ -615,11 +614,11 @@ impl<P: Provider> Ops<P> {
             ..Default::default()
         };
         let mut filled = ours.to_raw();
-        filled.cap = cap;
+        filled.cap = cap();
         // SAFETY: As above.
         unsafe { *attr = filled };
         // SAFETY: As above.
-        unsafe { (*init).cap = cap };
+        unsafe { (*init).cap = cap() };
         0
     }
 

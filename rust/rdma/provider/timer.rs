@@ -122,5 +122,5 @@ unsafe extern "C" fn expired<T: Expire>(timer: *mut bindings::hrtimer) -> bindin
     if let Some(owner) = this.owner() {
         owner.expired();
     }
-    bindings::hrtimer_restart_HRTIMER_NORESTART
+    bindings::hrtimer_restart::HRTIMER_NORESTART
 }

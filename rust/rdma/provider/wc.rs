@@ -3,7 +3,7 @@
 //! Work completions.
 
 use crate::bindings;
-use kernel::prelude::*;
+use core::ptr;
 
 /// How a request ended: `enum ib_wc_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,6 @@ unsafe impl Send for QpName {}
 unsafe impl Sync for QpName {}
 
 /// A work completion: `struct ib_wc`.
-#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Wc(bindings::ib_wc);
 
@@ -93,6 +92,13 @@ impl Wc {
         // SAFETY: The union has room for it.
         unsafe { place.write(id) };
         Self(wc)
+    }
+
+    /// The same again.
+    #[inline]
+    pub fn copy(&self) -> Self {
+        // SAFETY: It is plain data, of which no part is owned.
+        unsafe { ptr::read(self) }
     }
 
     /// Nothing.
@@ -187,7 +193,7 @@ impl Room<'_> {
     #[inline]
     pub fn put(&mut self, at: usize, wc: &Wc) {
         if let Some(place) = self.0.get_mut(at) {
-            *place = *wc;
+            *place = wc.copy();
         }
     }
 }

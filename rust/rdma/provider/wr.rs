@@ -15,6 +15,7 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
+    mem::offset_of,
     slice, //
 };
 use kernel::{
@@ -24,36 +25,42 @@ use kernel::{
 
 /// A piece of memory: `struct ib_sge`.
 #[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Sge(bindings::ib_sge);
+#[repr(C)]
+pub struct Sge {
+    addr: u64,
+    len: u32,
+    key: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Sge>() == size_of::<bindings::ib_sge>());
+    assert!(offset_of!(Sge, len) == offset_of!(bindings::ib_sge, length));
+    assert!(offset_of!(Sge, key) == offset_of!(bindings::ib_sge, lkey));
+};
 
 impl Sge {
     /// A piece by its parts.
     #[inline]
     pub fn new(addr: u64, key: u32, len: u32) -> Self {
-        Self(bindings::ib_sge {
-            addr,
-            length: len,
-            lkey: key,
-        })
+        Self { addr, len, key }
     }
 
     /// The address: of DMA with the key for all memory, else of the region.
     #[inline]
     pub fn addr(&self) -> u64 {
-        self.0.addr
+        self.addr
     }
 
     /// The key.
     #[inline]
     pub fn key(&self) -> u32 {
-        self.0.lkey
+        self.key
     }
 
     /// Bytes.
     #[inline]
     pub fn len(&self) -> u32 {
-        self.0.length
+        self.len
     }
 }
 
@@ -118,11 +125,14 @@ pub struct Datagram {
 }
 
 /// There is to be a completion.
-pub const SIGNALED: u32 = bindings::ib_send_flags_IB_SEND_SIGNALED;
+// CAST: A bit.
+pub const SIGNALED: u32 = bindings::ib_send_flags_IB_SEND_SIGNALED as u32;
 /// The receiver is to be interrupted.
-pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED;
+// CAST: A bit.
+pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
 /// The data is to be taken while the request is posted.
-pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE;
+// CAST: A bit.
+pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
 
 impl<'a, P: Provider> SendWr<'a, P> {
     /// # Safety

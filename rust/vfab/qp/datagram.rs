@@ -36,10 +36,7 @@ use crate::rdma::provider::{
         Sge, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::sync::Arc;
 
 /// Bytes of a global route header, or of the room for it.
 const GRH_LEN: usize = 40;
