@@ -21,4 +21,6 @@ pub mod params;
 pub mod port;
 pub mod qp;
 pub mod switch;
+#[cfg(SRP_KUNIT)]
+mod tests;
 pub mod traps;
