@@ -6,7 +6,9 @@
 pub mod agent;
 pub mod ca;
 pub mod changes;
+pub mod control;
 pub mod cq;
+pub mod devices;
 pub mod fabric;
 pub mod fault;
 pub mod forwarding;

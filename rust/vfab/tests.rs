@@ -8,9 +8,15 @@ use super::{
         PortId, //
     },
     fault::Order,
-    hca::Hca,
+    hca::{
+        Attached,
+        Hca, //
+    },
     manager,
-    qp::net::Net,
+    qp::net::{
+        Net,
+        Running, //
+    },
 };
 use crate::{
     bindings,
@@ -38,7 +44,6 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc,
     time::{
         Delta,
         Instant,
@@ -78,19 +83,11 @@ macro_rules! check_eq {
 struct Rig {
     a: User,
     b: User,
-    hcas: [Arc<Hca>; 2],
     registrations: [Registration<Hca>; 2],
-    net: Arc<Net>,
+    hcas: [Attached; 2],
+    net: Running,
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for hca in &self.hcas {
-            hca.leave();
-        }
-        self.net.stop();
-    }
-}
 
 const PSN: (u32, u32) = (0xff_fffe, 7);
 const FIRST: PortId = PortId { ca: 0, port: 1 };
@@ -99,9 +96,9 @@ impl Rig {
     fn of(kind: bindings::ib_qp_type, size: u32) -> Result<Self> {
         let net = Net::new(Fabric::new(2, 1)?)?;
         manager::activate(&net.fabric)?;
-        let adapter = |n: u8, name: &CStr| -> Result<(Arc<Hca>, Registration<Hca>)> {
+        let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
             let dma = DmaDevice::new(c"ib_vfab_test", n.into(), 64)?;
-            let hca = Hca::new(n, 1, dma, net.clone())?;
+            let hca = Hca::new(n, 1, true, dma, net.clone())?;
             let guid = Fabric::guid(n);
             let registration = Registration::new(hca.clone(), name, guid, 1, hca.dma())?;
             Ok((hca, registration))
@@ -111,8 +108,8 @@ impl Rig {
         Ok(Self {
             a: User::new(&first, kind, size)?,
             b: User::new(&second, kind, size)?,
-            hcas: [one, two],
             registrations: [first, second],
+            hcas: [one, two],
             net,
         })
     }
