@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A subnet without a manager: all ports are active with a LID from the start.
+//!
+//! It does once what a manager does, with the same packets. Nobody answers for the subnet's administrator then.
+
+use super::{
+    ca::Outcome,
+    fabric::{
+        Fabric,
+        PortId, //
+    },
+    link::State,
+    mad::{
+        attribute,
+        info::{
+            PortInfo,
+            SwitchInfo, //
+        },
+        Data,
+        Mad,
+        Smp,
+        BASE_VERSION,
+        CLASS_LID_ROUTED,
+        CLASS_VERSION,
+        DATA_LEN,
+        GET,
+        LEN,
+        PERMISSIVE,
+        SET, //
+    },
+};
+use kernel::prelude::*;
+
+/// LID of the switch. Port n of it leads to LID n.
+const SWITCH_LID: u16 = 100;
+/// NeighborMTU of 4096 bytes.
+const MTU: u8 = 5 << 4;
+/// One virtual lane.
+const LANES: u8 = 1 << 4;
+
+fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> Mad {
+    let mut mad = [0; LEN];
+    let smp = Smp::of_mut(&mut mad);
+    smp.base_version = BASE_VERSION;
+    smp.mgmt_class = CLASS_LID_ROUTED;
+    smp.class_version = CLASS_VERSION;
+    smp.method = method;
+    smp.attr_id = attr_id.into();
+    smp.attr_mod = attr_mod.into();
+    smp.data = *data;
+    mad
+}
+
+/// Asks a port, or else the switch.
+fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
+    let mut reply = *mad;
+    match to {
+        Some(id) => {
+            if !matches!(
+                fabric.process(id, PERMISSIVE, mad, &mut reply),
+                Outcome::Reply(_)
+            ) {
+                return Err(EIO);
+            }
+        }
+        None => fabric.manage_switch(&mut reply),
+    }
+    let smp = Smp::of(&reply);
+    if smp.status.get() != 0 {
+        return Err(EIO);
+    }
+    Ok(smp.data)
+}
+
+/// Sets up a port, or port `number` of the switch.
+fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result {
+    let number = number.into();
+    for state in [State::Init, State::Armed, State::Active] {
+        let get = request(GET, attribute::PORT_INFO, number, &[0; DATA_LEN]);
+        let mut data = ask(fabric, to, &get)?;
+        let info = PortInfo::of_mut(&mut data);
+        info.lid = lid.into();
+        info.sm_lid = 1.into();
+        info.link_width_enabled = 0;
+        info.speeds &= 0xf0;
+        info.mtu_sm_sl = MTU;
+        info.vls_enforce = LANES;
+        info.physical_down = 0;
+        info.speed_state &= 0xf0;
+        // The first time sets all but the state.
+        if state != State::Init {
+            info.speed_state |= state as u8;
+        }
+        ask(
+            fabric,
+            to,
+            &request(SET, attribute::PORT_INFO, number, &data),
+        )?;
+    }
+    Ok(())
+}
+
+/// Sets up the switch and all ports.
+///
+/// # Errors
+///
+/// `EIO` if one refuses.
+pub fn activate(fabric: &Fabric) -> Result {
+    set_port(fabric, None, 0, SWITCH_LID)?;
+    let data = ask(
+        fabric,
+        None,
+        &request(GET, attribute::SWITCH_INFO, 0, &[0; DATA_LEN]),
+    )?;
+    let mut info = *SwitchInfo::of(&data);
+    info.linear_fdb_top = SWITCH_LID.into();
+    let data = zerocopy::transmute!(info);
+    ask(fabric, None, &request(SET, attribute::SWITCH_INFO, 0, &data))?;
+    let mut table = [0xff; DATA_LEN];
+    for (n, _) in (1u8..).zip(fabric.ports()) {
+        if let Some(entry) = table.get_mut(usize::from(n)) {
+            *entry = n;
+        }
+    }
+    ask(
+        fabric,
+        None,
+        &request(SET, attribute::LINEAR_FORWARD_TABLE, 0, &table),
+    )?;
+    for (n, id) in (1u8..).zip(fabric.ports()) {
+        set_port(fabric, Some(id), id.port, n.into())?;
+        set_port(fabric, None, n, 0)?;
+    }
+    Ok(())
+}
