@@ -109,10 +109,7 @@ impl Forwarding {
     pub fn groups(&self, attr_mod: u32, data: &mut Data) -> Result<(), Refusal> {
         let (block, shift) = group_block(attr_mod)?;
         let entries = self.multicast.chunks_exact(GROUPS).nth(block);
-        for (to, ports) in data
-            .chunks_exact_mut(2)
-            .zip(entries.ok_or(Refusal::Value)?)
-        {
+        for (to, ports) in data.chunks_exact_mut(2).zip(entries.ok_or(Refusal::Value)?) {
             to.copy_from_slice(&(((ports >> shift) & 0xffff) as u16).to_be_bytes());
         }
         Ok(())

@@ -147,11 +147,7 @@ impl Traps {
             let truncated = if hops > HOPS { TRUNCATED } else { 0 };
             put(&mut details, 4, &smp.dr_slid.get().to_be_bytes());
             // At most 30, so the cast keeps all of it.
-            put(
-                &mut details,
-                23,
-                &[DIRECTED | truncated | path.len() as u8],
-            );
+            put(&mut details, 23, &[DIRECTED | truncated | path.len() as u8]);
             put(&mut details, 24, path);
         }
         self.violation = self.trap(BAD_MKEY, SECURITY, details);

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+# The InfiniBand subnet of ib_vfab's adapters, and the subnet managers that a test starts.
+
+declare -A manager=()
+
+# adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
+adapters() {
+	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
+	insmod "$here/../ib_vfab.ko" "$@" || fail "insmod ib_vfab $*"
+	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
+	udevadm settle -t 20
+}
+
+# port_file DEVICE FILE: a file of its port 1, in `got`.
+port_file() { read -r got <"/sys/class/infiniband/$1/ports/1/$2"; }
+port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
+# all_active DEVICE...: for `within`.
+all_active() { local d; for d; do port_has "$d" state "4: ACTIVE" || return; done; }
+# lid DEVICE: in `lid`, as a number.
+lid() { port_file "$1" lid; lid=$((got)); }
+# port_guid DEVICE: in `guid`, as `ibstat -p` has it.
+port_guid() { gid "$1"; guid=0x${gid:16}; }
+
+# subnet_manager DEVICE [OPTION]...: opensm on port 1, as its systemd unit has it. The log is in `osm_log`.
+subnet_manager() {
+	local unit=/usr/lib/systemd/system/opensm@.service command
+	port_guid "$1"
+	read -ra command < <(sed -n 's/^ExecStart=//p' $unit)
+	[ ${#command[@]} -gt 1 ] || fail "no command in $unit"
+	command=("${command[@]//%I/$guid}")
+	osm_log=/var/log/opensm.$guid.log
+	"${command[@]}" "${@:2}" >>$tmp/opensm.$1 2>&1 &
+	manager[$1]=$!
+}
+# subnet_manager_ends DEVICE
+subnet_manager_ends() {
+	kill "${manager[$1]}" 2>/dev/null
+	wait "${manager[$1]}"
+	unset "manager[$1]"
+}
+# osm_says TEXT: the log of the manager that was started last has it.
+osm_says() { grep -q -- "$1" "$osm_log"; }
+
+unsubnet() {
+	local d
+	for d in "${!manager[@]}"; do subnet_manager_ends "$d"; done
+	rm -f /var/log/opensm.*.log /var/cache/opensm/* /etc/opensm/partitions.conf
+	! loaded ib_vfab || timeout 60 rmmod ib_vfab
+}
+
+# tool COMMAND...: one of infiniband-diags, its output in `said`.
+tool() { said=$(timeout -k 5 60 "$@" 2>&1) || fail "$*: $said"; }
+# tool_says WHAT LINE: `said` has that line, whatever is in the gaps between its words.
+tool_says() { sed 's/[[:space:]]\+/ /g; s/^ //; s/ $//' <<<"$said" | grep -qxF -- "$2" || fail "$1: no line '$2' in: $said"; }
