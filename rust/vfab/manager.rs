@@ -129,7 +129,11 @@ pub fn activate(fabric: &Fabric) -> Result {
     let mut info = *SwitchInfo::of(&data);
     info.linear_fdb_top = SWITCH_LID.into();
     let data = zerocopy::transmute!(info);
-    ask(fabric, None, &request(SET, attribute::SWITCH_INFO, 0, &data))?;
+    ask(
+        fabric,
+        None,
+        &request(SET, attribute::SWITCH_INFO, 0, &data),
+    )?;
     let mut table = [0xff; DATA_LEN];
     for (n, _) in (1u8..).zip(fabric.ports()) {
         if let Some(entry) = table.get_mut(usize::from(n)) {
@@ -166,7 +170,9 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     }
     let set = request(SET, attribute::LINEAR_FORWARD_TABLE, block, &table);
     ask(fabric, None, &set)?;
-    change(fabric, Some(id), id.port.into(), |info| info.lid = lid.into())
+    change(fabric, Some(id), id.port.into(), |info| {
+        info.lid = lid.into()
+    })
 }
 
 /// Says that the subnet manager is at another LID.
@@ -175,7 +181,9 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.sm_lid = lid.into())
+    change(fabric, Some(id), id.port.into(), |info| {
+        info.sm_lid = lid.into()
+    })
 }
 
 /// Gives a port another prefix, and with it other GIDs.
@@ -184,7 +192,9 @@ pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.gid_prefix = prefix.into())
+    change(fabric, Some(id), id.port.into(), |info| {
+        info.gid_prefix = prefix.into()
+    })
 }
 
 /// Asks all users of a port to register again.
@@ -193,7 +203,9 @@ pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn reregister(fabric: &Fabric, id: PortId) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.reregister_timeout |= REREGISTER)
+    change(fabric, Some(id), id.port.into(), |info| {
+        info.reregister_timeout |= REREGISTER
+    })
 }
 
 /// Sets an entry of a port's table of partitions.
@@ -207,5 +219,10 @@ pub fn set_pkey(fabric: &Fabric, id: PortId, index: u8, pkey: u16) -> Result {
     let at = 2 * usize::from(index);
     let entry = table.get_mut(at..at + 2).ok_or(EINVAL)?;
     entry.copy_from_slice(&pkey.to_be_bytes());
-    ask(fabric, Some(id), &request(SET, attribute::PKEY_TABLE, 0, &table)).map(|_| ())
+    ask(
+        fabric,
+        Some(id),
+        &request(SET, attribute::PKEY_TABLE, 0, &table),
+    )
+    .map(|_| ())
 }
