@@ -75,12 +75,13 @@ fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     Ok(smp.data)
 }
 
-/// Changes PortInfo of a port, or of port `number` of the switch, but for its state and that of its link.
+/// Changes PortInfo of a port, or of port `number` of the switch, but for its state, which `with` is told, and that of its
+/// link.
 fn change(
     fabric: &Fabric,
     to: Option<PortId>,
     number: u32,
-    with: impl FnOnce(&mut PortInfo),
+    with: impl FnOnce(&mut PortInfo, u8),
 ) -> Result {
     let get = request(GET, attribute::PORT_INFO, number, &[0; DATA_LEN]);
     let mut data = ask(fabric, to, &get)?;
@@ -88,25 +89,24 @@ fn change(
     info.link_width_enabled = 0;
     info.speeds &= 0xf0;
     info.physical_down = 0;
+    let state = info.speed_state & 0x0f;
     info.speed_state &= 0xf0;
-    with(info);
+    with(info, state);
     let set = request(SET, attribute::PORT_INFO, number, &data);
     ask(fabric, to, &set).map(|_| ())
 }
 
 /// Sets up a port, or port `number` of the switch.
 fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result {
-    // The switch's own port 0 is active always.
-    let own = to.is_none() && number == 0;
     let number = number.into();
     for state in [State::Init, State::Armed, State::Active] {
-        change(fabric, to, number, |info| {
+        change(fabric, to, number, |info, now| {
             info.lid = lid.into();
             info.sm_lid = 1.into();
             info.mtu_sm_sl = MTU;
             info.vls_enforce = LANES;
-            // The first time sets all but the state.
-            if state != State::Init && !own {
+            // The first time sets all but the state; what is active stays so.
+            if state != State::Init && now < state as u8 {
                 info.speed_state |= state as u8;
             }
         })?;
@@ -170,7 +170,7 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     }
     let set = request(SET, attribute::LINEAR_FORWARD_TABLE, block, &table);
     ask(fabric, None, &set)?;
-    change(fabric, Some(id), id.port.into(), |info| {
+    change(fabric, Some(id), id.port.into(), |info, _| {
         info.lid = lid.into()
     })
 }
@@ -181,7 +181,7 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| {
+    change(fabric, Some(id), id.port.into(), |info, _| {
         info.sm_lid = lid.into()
     })
 }
@@ -192,7 +192,7 @@ pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| {
+    change(fabric, Some(id), id.port.into(), |info, _| {
         info.gid_prefix = prefix.into()
     })
 }
@@ -203,7 +203,7 @@ pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn reregister(fabric: &Fabric, id: PortId) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| {
+    change(fabric, Some(id), id.port.into(), |info, _| {
         info.reregister_timeout |= REREGISTER
     })
 }
