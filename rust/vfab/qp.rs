@@ -52,6 +52,7 @@ use crate::{
     sync::irq_lock::SpinLockIrq, //
 };
 use kernel::{
+    fmt,
     impl_has_work,
     new_work,
     prelude::*,
@@ -336,6 +337,7 @@ impl Qp {
 
     /// An error of the receive side: both queues are flushed, the send queue by a work item, as its lock comes first.
     fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
+        pr_info!("{self}: receives no more: {event:?}\n");
         self.set_state(State::Err);
         self.flush_receives(rq);
         self.later(FLUSH | event.map_or(0, bit));
@@ -364,6 +366,13 @@ impl Qp {
     }
 }
 
+impl fmt::Display for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.end.lock().id;
+        write!(f, "vfab{} port {} queue pair {}", id.ca, id.port, self.num)
+    }
+}
+
 /// The number of a packet.
 const PSN: u32 = 0xff_ffff;
 
@@ -381,6 +390,7 @@ impl WorkItem for Qp {
             this.progress(&mut sq);
         }
         if what & OVERRUN != 0 {
+            pr_info!("{this}: no room for a completion\n");
             for cq in this.queues().into_iter().flatten() {
                 cq.tell_overrun();
             }

@@ -373,6 +373,11 @@ impl Qp {
                         self.complete(sq, &wqe, status);
                     }
                     if status != Status::SUCCESS && status != Status::WR_FLUSH_ERR {
+                        pr_info!(
+                            "{}: a request of {} bytes failed: {status:?}\n",
+                            self,
+                            wqe.len
+                        );
                         self.fail_send();
                     }
                 }
