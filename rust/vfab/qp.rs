@@ -7,7 +7,7 @@
 //! lost, stays in the send queue until a timer tries again.
 //!
 //! Locks, outer to inner: the send queue of the one, the receive queue of the other (or of the same), a completion
-//! queue. [`Fabric`]'s is taken between the first two, and not held.
+//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held.
 
 pub mod datagram;
 pub mod net;
@@ -15,13 +15,15 @@ pub mod requester;
 pub mod responder;
 
 use self::{
-    net::End,
+    net::{
+        End,
+        Net, //
+    },
     requester::Requester,
     responder::Responder, //
 };
 use super::{
     cq::Cq,
-    fabric::Fabric,
     fault::{
         Faults,
         Kind as Fault, //
@@ -71,7 +73,6 @@ use kernel::{
         Delta, //
     },
     workqueue::{
-        self,
         Work,
         WorkItem, //
     }, //
@@ -88,7 +89,7 @@ pub struct Qp {
     sizes: Sizes,
     memory: Arc<Memory>,
     faults: Arc<Faults>,
-    fabric: Arc<Fabric>,
+    net: Arc<Net>,
     /// Its port, which may change until it is connected.
     #[pin]
     end: SpinLockIrq<Arc<End>>,
@@ -168,7 +169,7 @@ impl Qp {
             end,
             ..
         } = new;
-        let fabric = end.net.fabric.clone();
+        let net = end.net.clone();
         Arc::pin_init(
             pin_init!(Self {
                 num,
@@ -178,7 +179,7 @@ impl Qp {
                 sizes,
                 memory: memory.clone(),
                 faults: faults.clone(),
-                fabric,
+                net,
                 end <- new_spinlock_irq!(end, "vfab::Qp::end"),
                 sq <- new_spinlock_irq!(sq, "vfab::Qp::sq"),
                 rq <- new_spinlock_irq!(rq, "vfab::Qp::rq"),
@@ -362,7 +363,7 @@ impl Qp {
         while let Err(now) = self.events.cmpxchg(old, old | what, Full) {
             old = now;
         }
-        let _ = workqueue::system().enqueue(self.clone());
+        let _ = self.net.work.queue().enqueue(self.clone());
     }
 }
 

@@ -528,7 +528,7 @@ impl Qp {
     #[inline]
     fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> bool {
         if let Some(peer) = &sq.peer {
-            if peer.generation == self.fabric.generation()
+            if peer.generation == self.net.fabric.generation()
                 && peer.qp.epoch.load(Relaxed) == peer.epoch
             {
                 return true;
