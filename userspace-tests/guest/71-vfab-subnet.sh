@@ -81,8 +81,9 @@ tool_says "nodeinfo of the switch" "NodeType:........................Switch"
 tool_says "nodeinfo of the switch" "LocalPort:.......................1"
 tool smpquery -D nodeinfo 0,1,2
 tool_says "nodeinfo by 0,1,2" "PortGuid:........................$guid1"
-tool smpquery -D nodeinfo 0,1,2,1,1
-tool_says "nodeinfo by 0,1,2,1,1" "PortGuid:........................$guid0" 2>/dev/null || true
+tool smpquery -D nodeinfo 0,1,1
+tool_says "nodeinfo by 0,1,1" "PortGuid:........................$guid0"
+! timeout 20 smpquery -D nodeinfo 0,1,2,1 >/dev/null 2>&1 || fail "a path through an adapter leads on"
 tool smpquery portinfo $lid1 1
 for line in "LinkState:.......................Active" "NeighborMTU:.....................4096" "MtuCap:..........................4096" \
 	"SMLid:...........................$lid0" "OperVLs:.........................VL0-7" "MkeyViolations:..................0"; do
@@ -122,7 +123,7 @@ all_active vfab0 vfab1 || fail "a port is not ACTIVE after partitions"
 # ib_srpt tells that it is there: its capability reaches the administrator by a trap, and the tools find it.
 service=$(service_guid)
 service=${service#0x}
-has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q IsDeviceManagementSupported; }
+has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q 'IsDeviceManagement'; }
 within 30 "the target's capability" has_target
 back_null disk 32
 target 0
@@ -147,8 +148,9 @@ all_active vfab0 vfab1 || fail "a port is not ACTIVE under the second manager"
 lid vfab0
 equal "LID of vfab0 under the second manager" $lid $lid0
 
+# What the standby asks of a manager that is gone is refused or lost: 3111, 3113, 5411, 5412.
 for log in $first_log $osm_log; do
-	errors=$(grep -E 'ERR [0-9A-F]{4}' $log | grep -vE 'ERR (3113|3120|2509|7518)')
+	errors=$(grep -E 'ERR [0-9A-F]{4}' $log | grep -vE 'ERR (3111|3113|541[12])')
 	[ -z "$errors" ] || fail "opensm's log: $errors"
 done
 unsubnet
