@@ -6,7 +6,9 @@
 pub mod agent;
 pub mod ca;
 pub mod changes;
+pub mod control;
 pub mod cq;
+pub mod devices;
 pub mod fabric;
 pub mod fault;
 pub mod forwarding;
@@ -21,4 +23,6 @@ pub mod params;
 pub mod port;
 pub mod qp;
 pub mod switch;
+#[cfg(SRP_KUNIT)]
+mod tests;
 pub mod traps;

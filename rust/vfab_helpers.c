@@ -46,6 +46,13 @@ bool srp_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
+/* linux/scatterlist.h */
+void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
+{
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = len;
+}
+
 /* linux/spinlock.h */
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
 {

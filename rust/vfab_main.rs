@@ -20,20 +20,14 @@ pub mod sync {
 pub mod vfab;
 
 use kernel::{
+    debugfs::File,
     prelude::*,
-    str::CString,
     sync::Arc, //
 };
-use rdma::provider::{
-    dma::DmaDevice,
-    Registration, //
-};
 use vfab::{
-    fabric::Fabric,
-    hca::Hca,
-    manager,
+    devices::Devices,
     params::Params,
-    qp::net::Net, //
+    qp::net::Running, //
 };
 
 module! {
@@ -44,56 +38,30 @@ module! {
     license: "GPL",
 }
 
-/// Ends what runs by itself when it goes.
-struct Running(Arc<Net>);
+/// Takes the adapters away when it goes.
+struct All(Arc<Devices>);
 
-impl Drop for Running {
+impl Drop for All {
     fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-/// An adapter, known to `ib_core`.
-struct Device {
-    registration: Registration<Hca>,
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        self.registration.provider().leave();
+        self.0.clear();
     }
 }
 
 /// The module. Its fields go in their order.
 pub struct Module {
-    _devices: KVec<Device>,
+    _control: Pin<KBox<File<Arc<Devices>>>>,
+    _all: All,
     _running: Running,
 }
 
 impl kernel::Module for Module {
     fn init(_: &'static ThisModule) -> Result<Self> {
-        let params = Params::get()?;
-        let net = Net::new(Fabric::new(params.devices, params.ports)?)?;
-        let running = Running(net.clone());
-        if params.static_lids {
-            manager::activate(&net.fabric)?;
-        }
-        let mut devices = KVec::with_capacity(params.devices.into(), GFP_KERNEL)?;
-        for n in 0..params.devices {
-            let dma = DmaDevice::new(c"ib_vfab", n.into(), params.dma_bits)?;
-            let hca = Hca::new(n, params.ports, dma, net.clone())?;
-            let name = CString::try_from_fmt(fmt!("vfab{n}"))?;
-            let registration = Registration::new(
-                hca.clone(),
-                &name,
-                Fabric::guid(n),
-                params.ports.into(),
-                hca.dma(),
-            )?;
-            devices.push(Device { registration }, GFP_KERNEL)?;
-        }
+        let (devices, running) = Devices::new(Params::get()?)?;
+        let all = All(devices);
+        let control = Devices::file(&all.0)?;
         Ok(Self {
-            _devices: devices,
+            _control: control,
+            _all: all,
             _running: running,
         })
     }

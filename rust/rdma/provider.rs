@@ -18,6 +18,8 @@ mod ops;
 pub mod pages;
 pub mod params;
 pub mod table;
+#[cfg(SRP_KUNIT)]
+pub(crate) mod tests;
 pub mod timer;
 pub mod wc;
 pub mod wr;

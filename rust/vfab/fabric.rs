@@ -163,12 +163,23 @@ impl Fabric {
     pub fn plug(&self, id: PortId, cable: bool) {
         let mut inner = self.inner.lock();
         let n = inner.number(id);
-        if let Some(place) = inner.cable.get_mut(usize::from(n) - 1) {
+        if let Some(place) = inner.cable.get_mut(usize::from(n).wrapping_sub(1)) {
             *place = cable;
             inner.relink(n);
         }
         drop(inner);
         self.changed();
+    }
+
+    /// Whether a port has a link.
+    pub fn is_up(&self, id: PortId) -> bool {
+        let inner = self.inner.lock();
+        inner.is_up(inner.number(id))
+    }
+
+    /// The switch's port, from 1, that a port is at.
+    pub fn switch_port(&self, id: PortId) -> u8 {
+        self.inner.lock().number(id)
     }
 
     /// Where a packet that a port sends to a LID arrives, if it does: only ports that are active send and receive.
@@ -303,11 +314,12 @@ impl Fabric {
         }
     }
 
-    /// Has the switch obey an SMP that came in at its port 1, as from a manager there.
+    /// Has the switch obey an SMP that came in at a port that has a link, as from a manager there.
     pub fn manage_switch(&self, mad: &mut Mad) {
         let mut lrh = Lrh::PERMISSIVE;
         let mut inner = self.inner.lock();
-        inner.switch.smp(1, &mut lrh, mad);
+        let port = (1..=inner.switch.ports()).find(|n| inner.is_up(*n));
+        inner.switch.smp(port.unwrap_or(1), &mut lrh, mad);
         drop(inner);
         self.changed();
     }
@@ -360,11 +372,11 @@ impl Inner {
     }
 
     fn is_up(&self, n: u8) -> bool {
-        self.up.get(usize::from(n) - 1).is_some_and(|up| *up)
+        self.up.get(usize::from(n).wrapping_sub(1)).is_some_and(|up| *up)
     }
 
     fn note(&mut self, n: u8, changes: Changes) {
-        if let Some(all) = self.changes.get_mut(usize::from(n) - 1) {
+        if let Some(all) = self.changes.get_mut(usize::from(n).wrapping_sub(1)) {
             for bit in BITS {
                 all.add(bit, changes.has(bit));
             }
@@ -380,7 +392,7 @@ impl Inner {
     /// Has a link be there if it can.
     fn relink(&mut self, n: u8) {
         let Some(id) = self.id(n) else { return };
-        let cable = self.cable.get(usize::from(n) - 1).is_some_and(|c| *c);
+        let cable = self.cable.get(usize::from(n).wrapping_sub(1)).is_some_and(|c| *c);
         let trains = self.cas.get(usize::from(id.ca)).is_some_and(|ca| ca.trains(id.port));
         let up = cable && trains && self.switch.trains(n);
         if up != self.is_up(n) {
@@ -390,7 +402,7 @@ impl Inner {
 
     fn set_link(&mut self, n: u8, up: bool) {
         let Some(id) = self.id(n) else { return };
-        if let Some(place) = self.up.get_mut(usize::from(n) - 1) {
+        if let Some(place) = self.up.get_mut(usize::from(n).wrapping_sub(1)) {
             *place = up;
         }
         self.switch.link(n, up);

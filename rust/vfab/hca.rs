@@ -69,6 +69,7 @@ use crate::rdma::provider::{
     },
     Provider, //
 };
+use core::ops::Deref;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -96,6 +97,7 @@ const MAX_READS: u32 = 16;
 pub struct Hca {
     number: u8,
     ports: u8,
+    is_static: bool,
     net: Arc<Net>,
     ends: KVec<Arc<End>>,
     qps: Arc<Qps>,
@@ -113,7 +115,13 @@ impl Hca {
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(number: u8, ports: u8, dma: DmaDevice, net: Arc<Net>) -> Result<Arc<Self>> {
+    pub fn new(
+        number: u8,
+        ports: u8,
+        is_static: bool,
+        dma: DmaDevice,
+        net: Arc<Net>,
+    ) -> Result<Attached> {
         let qps = Qps::new()?;
         let target = Arc::pin_init(DeviceTarget::new(), GFP_KERNEL)?;
         let mut ends = KVec::with_capacity(ports.into(), GFP_KERNEL)?;
@@ -128,13 +136,11 @@ impl Hca {
         };
         let memory = Arc::new(memory, GFP_KERNEL)?;
         let faults = Arc::new(Faults::new(), GFP_KERNEL)?;
-        for end in &ends {
-            net.add(end.clone());
-        }
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 number,
                 ports,
+                is_static,
                 net,
                 ends,
                 qps,
@@ -144,14 +150,11 @@ impl Hca {
                 making <- new_mutex!(0, "vfab::Hca::making"),
             }),
             GFP_KERNEL,
-        )
-    }
-
-    /// No packet arrives any more.
-    pub fn leave(&self) {
-        for end in &self.ends {
-            self.net.remove(end.id);
+        )?;
+        for end in &this.ends {
+            this.net.add(end.clone());
         }
+        Ok(Attached(this))
     }
 
     /// What memory is mapped for.
@@ -179,6 +182,16 @@ impl Hca {
         self.number
     }
 
+    /// Whether its ports are active without a subnet manager.
+    pub fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// Its ports.
+    pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.ends.iter().map(|end| end.id)
+    }
+
     fn id(&self, port: u32) -> Result<PortId> {
         let port = u8::try_from(port).map_err(|_| EINVAL)?;
         if port == 0 || port > self.ports {
@@ -198,6 +211,25 @@ impl Hca {
 
     fn fabric(&self) -> &Fabric {
         &self.net.fabric
+    }
+}
+
+/// An adapter to which packets come. Dropping it ends that.
+pub struct Attached(Arc<Hca>);
+
+impl Deref for Attached {
+    type Target = Arc<Hca>;
+
+    fn deref(&self) -> &Arc<Hca> {
+        &self.0
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for end in &self.0.ends {
+            self.0.net.remove(end.id);
+        }
     }
 }
 

@@ -36,6 +36,8 @@ use kernel::prelude::*;
 const SWITCH_LID: u16 = 100;
 /// NeighborMTU of 4096 bytes.
 const MTU: u8 = 5 << 4;
+/// ClientReregister.
+const REREGISTER: u8 = 0x80;
 /// One virtual lane.
 const LANES: u8 = 1 << 4;
 
@@ -73,30 +75,41 @@ fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     Ok(smp.data)
 }
 
+/// Changes PortInfo of a port, or of port `number` of the switch, but for its state and that of its link.
+fn change(
+    fabric: &Fabric,
+    to: Option<PortId>,
+    number: u32,
+    with: impl FnOnce(&mut PortInfo),
+) -> Result {
+    let get = request(GET, attribute::PORT_INFO, number, &[0; DATA_LEN]);
+    let mut data = ask(fabric, to, &get)?;
+    let info = PortInfo::of_mut(&mut data);
+    info.link_width_enabled = 0;
+    info.speeds &= 0xf0;
+    info.physical_down = 0;
+    info.speed_state &= 0xf0;
+    with(info);
+    let set = request(SET, attribute::PORT_INFO, number, &data);
+    ask(fabric, to, &set).map(|_| ())
+}
+
 /// Sets up a port, or port `number` of the switch.
 fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result {
+    // The switch's own port 0 is active always.
+    let own = to.is_none() && number == 0;
     let number = number.into();
     for state in [State::Init, State::Armed, State::Active] {
-        let get = request(GET, attribute::PORT_INFO, number, &[0; DATA_LEN]);
-        let mut data = ask(fabric, to, &get)?;
-        let info = PortInfo::of_mut(&mut data);
-        info.lid = lid.into();
-        info.sm_lid = 1.into();
-        info.link_width_enabled = 0;
-        info.speeds &= 0xf0;
-        info.mtu_sm_sl = MTU;
-        info.vls_enforce = LANES;
-        info.physical_down = 0;
-        info.speed_state &= 0xf0;
-        // The first time sets all but the state.
-        if state != State::Init {
-            info.speed_state |= state as u8;
-        }
-        ask(
-            fabric,
-            to,
-            &request(SET, attribute::PORT_INFO, number, &data),
-        )?;
+        change(fabric, to, number, |info| {
+            info.lid = lid.into();
+            info.sm_lid = 1.into();
+            info.mtu_sm_sl = MTU;
+            info.vls_enforce = LANES;
+            // The first time sets all but the state.
+            if state != State::Init && !own {
+                info.speed_state |= state as u8;
+            }
+        })?;
     }
     Ok(())
 }
@@ -129,8 +142,70 @@ pub fn activate(fabric: &Fabric) -> Result {
         &request(SET, attribute::LINEAR_FORWARD_TABLE, 0, &table),
     )?;
     for (n, id) in (1u8..).zip(fabric.ports()) {
+        // One without a cable stays as it is.
+        if !fabric.is_up(id) {
+            continue;
+        }
         set_port(fabric, Some(id), id.port, n.into())?;
         set_port(fabric, None, n, 0)?;
     }
     Ok(())
+}
+
+/// Gives a port another LID, by which packets find it.
+///
+/// # Errors
+///
+/// `EIO` if it, or the switch, refuses.
+pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
+    let block = u32::from(lid) / DATA_LEN as u32;
+    let get = request(GET, attribute::LINEAR_FORWARD_TABLE, block, &[0; DATA_LEN]);
+    let mut table = ask(fabric, None, &get)?;
+    if let Some(entry) = table.get_mut(usize::from(lid) % DATA_LEN) {
+        *entry = fabric.switch_port(id);
+    }
+    let set = request(SET, attribute::LINEAR_FORWARD_TABLE, block, &table);
+    ask(fabric, None, &set)?;
+    change(fabric, Some(id), id.port.into(), |info| info.lid = lid.into())
+}
+
+/// Says that the subnet manager is at another LID.
+///
+/// # Errors
+///
+/// `EIO` if the port refuses.
+pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
+    change(fabric, Some(id), id.port.into(), |info| info.sm_lid = lid.into())
+}
+
+/// Gives a port another prefix, and with it other GIDs.
+///
+/// # Errors
+///
+/// `EIO` if the port refuses.
+pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
+    change(fabric, Some(id), id.port.into(), |info| info.gid_prefix = prefix.into())
+}
+
+/// Asks all users of a port to register again.
+///
+/// # Errors
+///
+/// `EIO` if the port refuses.
+pub fn reregister(fabric: &Fabric, id: PortId) -> Result {
+    change(fabric, Some(id), id.port.into(), |info| info.reregister_timeout |= REREGISTER)
+}
+
+/// Sets an entry of a port's table of partitions.
+///
+/// # Errors
+///
+/// `EINVAL` if there is no such entry, `EIO` if the port refuses.
+pub fn set_pkey(fabric: &Fabric, id: PortId, index: u8, pkey: u16) -> Result {
+    let get = request(GET, attribute::PKEY_TABLE, 0, &[0; DATA_LEN]);
+    let mut table = ask(fabric, Some(id), &get)?;
+    let at = 2 * usize::from(index);
+    let entry = table.get_mut(at..at + 2).ok_or(EINVAL)?;
+    entry.copy_from_slice(&pkey.to_be_bytes());
+    ask(fabric, Some(id), &request(SET, attribute::PKEY_TABLE, 0, &table)).map(|_| ())
 }

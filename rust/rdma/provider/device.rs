@@ -207,7 +207,7 @@ pub trait Provider: Send + Sync + Sized + 'static {
 ///
 /// It is registered.
 pub struct Registration<P: Provider> {
-    device: NonNull<bindings::ib_device>,
+    pub(super) device: NonNull<bindings::ib_device>,
     provider: Arc<P>,
 }
 
@@ -257,8 +257,8 @@ impl<P: Provider> Registration<P> {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
         });
         if let Err(e) = registered {
-            // SAFETY: It was not registered.
-            unsafe { bindings::ib_dealloc_device(raw.as_ptr()) };
+            // SAFETY: It was not registered, and is ours.
+            unsafe { release::<P>(raw) };
             return Err(e);
         }
         // SAFETY: It is registered until `forget`.
@@ -281,7 +281,20 @@ impl<P: Provider> Drop for Registration<P> {
         self.provider.target().forget();
         // SAFETY: By the type invariant it is registered.
         unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
-        // SAFETY: It is not registered any more.
-        unsafe { bindings::ib_dealloc_device(self.device.as_ptr()) };
+        // SAFETY: It is not registered any more, and is ours.
+        unsafe { release::<P>(self.device) };
     }
+}
+
+/// Gives a device back.
+///
+/// # Safety
+///
+/// It was allocated here, is not registered, and nobody uses it after this.
+unsafe fn release<P>(device: NonNull<bindings::ib_device>) {
+    let object = device.cast::<DeviceObject<P>>().as_ptr();
+    // SAFETY: By this function's contract it is the beginning of this.
+    drop(unsafe { (*object).provider.take() });
+    // SAFETY: By this function's contract.
+    unsafe { bindings::ib_dealloc_device(device.as_ptr()) };
 }

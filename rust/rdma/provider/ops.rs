@@ -198,7 +198,6 @@ impl<P: Provider> Ops<P> {
         alloc_mr: Some(Self::alloc_mr),
         map_mr_sg: Some(Self::map_mr_sg),
         dereg_mr: Some(Self::dereg_mr),
-        dealloc_driver: Some(Self::dealloc_driver),
         size_ib_pd: size_of::<bindings::ib_pd>(),
         size_ib_ah: size_of::<AhObject>(),
         size_ib_cq: size_of::<CqObject<P>>(),
@@ -770,10 +769,5 @@ impl<P: Provider> Ops<P> {
         let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P>>()) };
         provider.destroy_mr(&object.mr);
         0
-    }
-
-    unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
-        // SAFETY: `ib_core` grants it, and that nobody uses it any more.
-        drop(unsafe { (*device.cast::<DeviceObject<P>>()).provider.take() });
     }
 }

@@ -31,6 +31,7 @@ use crate::{
     },
     sync::irq_lock::SpinLockIrq, //
 };
+use core::ops::Deref;
 use kernel::{
     alloc::KVVec,
     prelude::*,
@@ -201,7 +202,7 @@ impl Net {
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(fabric: Arc<Fabric>) -> Result<Arc<Self>> {
+    pub fn new(fabric: Arc<Fabric>) -> Result<Running> {
         let this = Arc::pin_init(
             pin_init!(Self {
                 fabric,
@@ -212,13 +213,7 @@ impl Net {
             GFP_KERNEL,
         )?;
         this.timer.start(this.clone(), TICK);
-        Ok(this)
-    }
-
-    /// Nothing is due any more. Sleeps.
-    pub fn stop(&self) {
-        *self.ticking.lock() = false;
-        self.timer.cancel();
+        Ok(Running(this))
     }
 
     /// Adds a port.
@@ -280,6 +275,24 @@ impl Net {
         while let Some(to) = self.fabric.trap(&mut lrh, &mut mad) {
             self.deliver_smp(to, &lrh, &mut mad);
         }
+    }
+}
+
+/// Wires on which traps are sent when they are due. Dropping it ends that, and sleeps.
+pub struct Running(Arc<Net>);
+
+impl Deref for Running {
+    type Target = Arc<Net>;
+
+    fn deref(&self) -> &Arc<Net> {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.0.ticking.lock() = false;
+        self.0.timer.cancel();
     }
 }
 

@@ -11,6 +11,23 @@ adapters() {
 	udevadm settle -t 20
 }
 
+# subnet: a target's adapter, vfab0, where the subnet manager runs, and the initiator's, vfab1.
+subnet() {
+	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
+	command -v opensm >/dev/null || skip "opensm is not in this guest"
+	adapters devices=2
+	subnet_manager vfab0
+	within 60 "ACTIVE ports" all_active vfab0 vfab1
+	within 10 "class device of vfab1" test -e "$(add_target 0)"
+	baseline
+}
+
+# fault DEVICE ORDER...: has something go wrong there; faulted DEVICE KIND: how often it did, in `times`.
+fault() { echo "${@:2}" >/sys/kernel/debug/ib_vfab/$1/fault || fail "no fault '${*:2}' at $1"; }
+faulted() { times=$(sed -n "s/^$2 //p" /sys/kernel/debug/ib_vfab/$1/fault); }
+# at_port DEVICE WHAT...: does that to its port 1.
+at_port() { echo "1 ${*:2}" >/sys/kernel/debug/ib_vfab/$1/port || fail "port 1 of $1 refuses '${*:2}'"; }
+
 # port_file DEVICE FILE: a file of its port 1, in `got`.
 port_file() { read -r got <"/sys/class/infiniband/$1/ports/1/$2"; }
 port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
