@@ -14,6 +14,7 @@ pub mod device;
 pub mod dma;
 pub mod event;
 pub mod notify;
+mod object;
 mod ops;
 pub mod pages;
 pub mod params;
@@ -21,10 +22,9 @@ pub mod table;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod tests;
 pub mod timer;
+pub mod verbs;
 pub mod wc;
 pub mod wr;
 
-pub use device::{
-    Provider,
-    Registration, //
-};
+pub use device::Registration;
+pub use verbs::Provider;

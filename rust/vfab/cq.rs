@@ -50,7 +50,7 @@ pub struct Freed(Atomic<u32>);
 
 impl Freed {
     /// None.
-    pub fn new() -> Self {
+    pub fn none() -> Self {
         Self(Atomic::new(0))
     }
 
@@ -231,7 +231,7 @@ impl Cq {
     pub fn poll(&self, room: &mut Room<'_>) -> usize {
         let mut ring = self.ring.lock();
         let end = ring.held.unwrap_or(ring.head);
-        let count = room.len().min(end.wrapping_sub(ring.tail) as usize);
+        let count = room.size().min(end.wrapping_sub(ring.tail) as usize);
         for n in 0..count {
             let at = (ring.tail & (self.size - 1)) as usize;
             ring.tail = ring.tail.wrapping_add(1);

@@ -65,7 +65,7 @@ impl Devices {
     ///
     /// `EINVAL`, `ENOMEM`, and what `ib_core` says.
     pub fn new(params: Params) -> Result<(Arc<Self>, Running)> {
-        let running = Net::new(Fabric::new(params.devices, params.ports)?)?;
+        let running = Net::run(Fabric::new(params.devices, params.ports)?)?;
         if params.static_lids {
             manager::activate(&running.fabric)?;
         }
@@ -94,7 +94,7 @@ impl Devices {
             ..
         } = self.params;
         let dma = DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?;
-        let hca = Hca::new(number, ports, static_lids, dma, self.net.clone())?;
+        let hca = Hca::attached(number, ports, static_lids, dma, self.net.clone())?;
         let name = CString::try_from_fmt(fmt!("vfab{number}"))?;
         let registration = Registration::new(
             (*hca).clone(),

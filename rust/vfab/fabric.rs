@@ -153,7 +153,10 @@ impl Fabric {
     /// Has a port looked at, and perhaps changed: what counts violations, or its capabilities.
     pub fn with<R>(&self, id: PortId, at: impl FnOnce(&mut Ca, u8) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
-        let result = inner.cas.get_mut(usize::from(id.ca)).map(|ca| at(ca, id.port));
+        let result = inner
+            .cas
+            .get_mut(usize::from(id.ca))
+            .map(|ca| at(ca, id.port));
         drop(inner);
         self.changed();
         result
@@ -185,7 +188,9 @@ impl Fabric {
     /// Where a packet that a port sends to a LID arrives, if it does: only ports that are active send and receive.
     pub fn route(&self, from: PortId, dlid: u16) -> Option<PortId> {
         let inner = self.inner.lock();
-        let own = inner.port(from).filter(|p| p.link.state() == State::Active)?;
+        let own = inner
+            .port(from)
+            .filter(|p| p.link.state() == State::Active)?;
         if own.lid() == dlid {
             return Some(from);
         }
@@ -372,7 +377,9 @@ impl Inner {
     }
 
     fn is_up(&self, n: u8) -> bool {
-        self.up.get(usize::from(n).wrapping_sub(1)).is_some_and(|up| *up)
+        self.up
+            .get(usize::from(n).wrapping_sub(1))
+            .is_some_and(|up| *up)
     }
 
     fn note(&mut self, n: u8, changes: Changes) {
@@ -392,8 +399,14 @@ impl Inner {
     /// Has a link be there if it can.
     fn relink(&mut self, n: u8) {
         let Some(id) = self.id(n) else { return };
-        let cable = self.cable.get(usize::from(n).wrapping_sub(1)).is_some_and(|c| *c);
-        let trains = self.cas.get(usize::from(id.ca)).is_some_and(|ca| ca.trains(id.port));
+        let cable = self
+            .cable
+            .get(usize::from(n).wrapping_sub(1))
+            .is_some_and(|c| *c);
+        let trains = self
+            .cas
+            .get(usize::from(id.ca))
+            .is_some_and(|ca| ca.trains(id.port));
         let up = cable && trains && self.switch.trains(n);
         if up != self.is_up(n) {
             self.set_link(n, up);

@@ -45,7 +45,16 @@ pub enum Kind {
 
 /// The names, in their order.
 pub const NAMES: [&str; 11] = [
-    "error", "delay", "swallow", "double", "post", "post-recv", "register", "death", "loss", "ack",
+    "error",
+    "delay",
+    "swallow",
+    "double",
+    "post",
+    "post-recv",
+    "register",
+    "death",
+    "loss",
+    "ack",
     "hang",
 ];
 
@@ -114,9 +123,7 @@ impl Order {
                 let name = words.next().ok_or(EINVAL)?;
                 u64::from(Status::named(name).ok_or(EINVAL)?.number())
             }
-            Kind::Delay | Kind::Hang => {
-                words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?
-            }
+            Kind::Delay | Kind::Hang => words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?,
             _ => 0,
         };
         let (mut which, mut times) = (SEND | RECV, 1);
@@ -142,7 +149,7 @@ impl Order {
 
 impl Faults {
     /// None.
-    pub fn new() -> Self {
+    pub fn none() -> Self {
         Self {
             armed: Atomic::new(0),
             plans: [const {

@@ -43,12 +43,6 @@ use crate::rdma::provider::{
         QpAttr,
         Sizes, //
     },
-    device::{
-        Mad,
-        MadResult,
-        QpInit,
-        Refused, //
-    },
     dma::DmaDevice,
     event::{
         CqTarget,
@@ -61,6 +55,12 @@ use crate::rdma::provider::{
     },
     pages::Pages,
     table::Table,
+    verbs::{
+        Mad,
+        MadResult,
+        QpInit,
+        Refused, //
+    },
     wc::Room,
     wr::{
         Datagrams,
@@ -115,7 +115,7 @@ impl Hca {
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(
+    pub fn attached(
         number: u8,
         ports: u8,
         is_static: bool,
@@ -135,7 +135,7 @@ impl Hca {
             mrs: Table::new(MAX_MR as usize)?,
         };
         let memory = Arc::new(memory, GFP_KERNEL)?;
-        let faults = Arc::new(Faults::new(), GFP_KERNEL)?;
+        let faults = Arc::new(Faults::none(), GFP_KERNEL)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -204,9 +204,7 @@ impl Hca {
     }
 
     fn end(&self, port: u32) -> Result<&Arc<End>> {
-        self.ends
-            .get((port as usize).wrapping_sub(1))
-            .ok_or(EINVAL)
+        self.ends.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)
     }
 
     fn fabric(&self) -> &Fabric {
@@ -417,7 +415,10 @@ impl Provider for Hca {
         match qp.kind() {
             Kind::Smi | Kind::Gsi => {
                 for end in &self.ends {
-                    if end.qp(qp.num).is_some_and(|special| Arc::ptr_eq(&special, qp)) {
+                    if end
+                        .qp(qp.num)
+                        .is_some_and(|special| Arc::ptr_eq(&special, qp))
+                    {
                         end.clear_special(qp.num);
                     }
                 }
@@ -430,9 +431,9 @@ impl Provider for Hca {
     #[inline]
     fn post_send<'a>(
         qp: &Arc<Qp>,
-        first: SendWr<'a, Self>,
+        first: SendWr<'a, Mr>,
         datagrams: Option<&Datagrams>,
-    ) -> Result<(), Refused<SendWr<'a, Self>>> {
+    ) -> Result<(), Refused<SendWr<'a, Mr>>> {
         qp.post_send(first, datagrams)
     }
 
@@ -441,12 +442,7 @@ impl Provider for Hca {
         qp.post_recv(first)
     }
 
-    fn create_mr(
-        &self,
-        pd: PdName,
-        pages: Option<u32>,
-        rights: u32,
-    ) -> Result<(Arc<Mr>, u32)> {
+    fn create_mr(&self, pd: PdName, pages: Option<u32>, rights: u32) -> Result<(Arc<Mr>, u32)> {
         if pages.is_some_and(|n| n == 0 || n > MAX_PAGES) {
             return Err(EINVAL);
         }

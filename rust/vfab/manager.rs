@@ -75,12 +75,13 @@ fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     Ok(smp.data)
 }
 
-/// Changes PortInfo of a port, or of port `number` of the switch, but for its state and that of its link.
+/// Changes PortInfo of a port, or of port `number` of the switch, but for its state, which `with` is told, and that of its
+/// link.
 fn change(
     fabric: &Fabric,
     to: Option<PortId>,
     number: u32,
-    with: impl FnOnce(&mut PortInfo),
+    with: impl FnOnce(&mut PortInfo, u8),
 ) -> Result {
     let get = request(GET, attribute::PORT_INFO, number, &[0; DATA_LEN]);
     let mut data = ask(fabric, to, &get)?;
@@ -88,25 +89,24 @@ fn change(
     info.link_width_enabled = 0;
     info.speeds &= 0xf0;
     info.physical_down = 0;
+    let state = info.speed_state & 0x0f;
     info.speed_state &= 0xf0;
-    with(info);
+    with(info, state);
     let set = request(SET, attribute::PORT_INFO, number, &data);
     ask(fabric, to, &set).map(|_| ())
 }
 
 /// Sets up a port, or port `number` of the switch.
 fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result {
-    // The switch's own port 0 is active always.
-    let own = to.is_none() && number == 0;
     let number = number.into();
     for state in [State::Init, State::Armed, State::Active] {
-        change(fabric, to, number, |info| {
+        change(fabric, to, number, |info, now| {
             info.lid = lid.into();
             info.sm_lid = 1.into();
             info.mtu_sm_sl = MTU;
             info.vls_enforce = LANES;
-            // The first time sets all but the state.
-            if state != State::Init && !own {
+            // The first time sets all but the state; what is active stays so.
+            if state != State::Init && now < state as u8 {
                 info.speed_state |= state as u8;
             }
         })?;
@@ -129,7 +129,11 @@ pub fn activate(fabric: &Fabric) -> Result {
     let mut info = *SwitchInfo::of(&data);
     info.linear_fdb_top = SWITCH_LID.into();
     let data = zerocopy::transmute!(info);
-    ask(fabric, None, &request(SET, attribute::SWITCH_INFO, 0, &data))?;
+    ask(
+        fabric,
+        None,
+        &request(SET, attribute::SWITCH_INFO, 0, &data),
+    )?;
     let mut table = [0xff; DATA_LEN];
     for (n, _) in (1u8..).zip(fabric.ports()) {
         if let Some(entry) = table.get_mut(usize::from(n)) {
@@ -166,7 +170,9 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     }
     let set = request(SET, attribute::LINEAR_FORWARD_TABLE, block, &table);
     ask(fabric, None, &set)?;
-    change(fabric, Some(id), id.port.into(), |info| info.lid = lid.into())
+    change(fabric, Some(id), id.port.into(), |info, _| {
+        info.lid = lid.into()
+    })
 }
 
 /// Says that the subnet manager is at another LID.
@@ -175,7 +181,9 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.sm_lid = lid.into())
+    change(fabric, Some(id), id.port.into(), |info, _| {
+        info.sm_lid = lid.into()
+    })
 }
 
 /// Gives a port another prefix, and with it other GIDs.
@@ -184,7 +192,9 @@ pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.gid_prefix = prefix.into())
+    change(fabric, Some(id), id.port.into(), |info, _| {
+        info.gid_prefix = prefix.into()
+    })
 }
 
 /// Asks all users of a port to register again.
@@ -193,7 +203,9 @@ pub fn set_prefix(fabric: &Fabric, id: PortId, prefix: u64) -> Result {
 ///
 /// `EIO` if the port refuses.
 pub fn reregister(fabric: &Fabric, id: PortId) -> Result {
-    change(fabric, Some(id), id.port.into(), |info| info.reregister_timeout |= REREGISTER)
+    change(fabric, Some(id), id.port.into(), |info, _| {
+        info.reregister_timeout |= REREGISTER
+    })
 }
 
 /// Sets an entry of a port's table of partitions.
@@ -207,5 +219,10 @@ pub fn set_pkey(fabric: &Fabric, id: PortId, index: u8, pkey: u16) -> Result {
     let at = 2 * usize::from(index);
     let entry = table.get_mut(at..at + 2).ok_or(EINVAL)?;
     entry.copy_from_slice(&pkey.to_be_bytes());
-    ask(fabric, Some(id), &request(SET, attribute::PKEY_TABLE, 0, &table)).map(|_| ())
+    ask(
+        fabric,
+        Some(id),
+        &request(SET, attribute::PKEY_TABLE, 0, &table),
+    )
+    .map(|_| ())
 }

@@ -86,7 +86,7 @@ impl<'a> Pieces<'a> {
         let Some((mr, piece)) = self.region.take() else {
             return Ok(false);
         };
-        let len = u64::from(piece.len());
+        let len = u64::from(piece.bytes());
         let place = mr
             .admits(self.pd, piece.key(), self.access, piece.addr(), len)
             .map_err(|_| Denied)?;
@@ -97,12 +97,12 @@ impl<'a> Pieces<'a> {
                 (addr, n.min(len))
             }
         };
-        // CAST: It is at most `piece.len()`.
+        // CAST: It is at most `piece.bytes()`.
         let n = n as u32;
         self.span = self.memory.dma.span(addr, n as usize).ok_or(Denied)?;
-        if n < piece.len() {
+        if n < piece.bytes() {
             let next = piece.addr().wrapping_add(u64::from(n));
-            self.region = Some((mr, Sge::new(next, piece.key(), piece.len() - n)));
+            self.region = Some((mr, Sge::new(next, piece.key(), piece.bytes() - n)));
         } else {
             // In use as long as it is accessed.
             self.region = Some((mr, Sge::new(0, piece.key(), 0)));
@@ -114,7 +114,7 @@ impl<'a> Pieces<'a> {
     #[inline]
     fn next(&mut self) -> Result<bool, Denied> {
         loop {
-            if self.region.as_ref().is_some_and(|(_, p)| p.len() > 0) && self.next_of_region()? {
+            if self.region.as_ref().is_some_and(|(_, p)| p.bytes() > 0) && self.next_of_region()? {
                 return Ok(true);
             }
             self.region = None;
@@ -122,18 +122,28 @@ impl<'a> Pieces<'a> {
                 return Ok(false);
             };
             self.rest = rest;
-            if first.len() == 0 {
+            if first.bytes() == 0 {
                 continue;
             }
             if first.key() == LOCAL_DMA_LKEY && !self.remote {
-                let span = self.memory.dma.span(first.addr(), first.len() as usize);
+                let span = self.memory.dma.span(first.addr(), first.bytes() as usize);
                 self.span = span.ok_or(Denied)?;
                 return Ok(true);
             }
-            let mr = self.memory.mrs.get(Mr::index_of(first.key())).ok_or(Denied)?;
+            let mr = self
+                .memory
+                .mrs
+                .get(Mr::index_of(first.key()))
+                .ok_or(Denied)?;
             // All of it, before any of it.
-            mr.admits(self.pd, first.key(), self.access, first.addr(), first.len().into())
-                .map_err(|_| Denied)?;
+            mr.admits(
+                self.pd,
+                first.key(),
+                self.access,
+                first.addr(),
+                first.bytes().into(),
+            )
+            .map_err(|_| Denied)?;
             self.region = Some((mr, *first));
         }
     }
@@ -146,10 +156,10 @@ impl<'a> Pieces<'a> {
     #[inline]
     pub fn fill(&mut self, from: &mut Pieces<'_>, mut len: usize) -> Result<(), Side> {
         while len > 0 {
-            if self.span.len() == 0 && !self.next().map_err(|_| Side::To)? {
+            if self.span.left() == 0 && !self.next().map_err(|_| Side::To)? {
                 return Err(Side::To);
             }
-            if from.span.len() == 0 && !from.next().map_err(|_| Side::From)? {
+            if from.span.left() == 0 && !from.next().map_err(|_| Side::From)? {
                 return Err(Side::From);
             }
             len -= self.span.take(&mut from.span, len);
@@ -164,8 +174,8 @@ impl<'a> Pieces<'a> {
     /// [`Denied`]
     pub fn write(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
         let mut from = Span::of(bytes);
-        while from.len() > 0 {
-            if self.span.len() == 0 && !self.next()? {
+        while from.left() > 0 {
+            if self.span.left() == 0 && !self.next()? {
                 return Err(Denied);
             }
             self.span.take(&mut from, usize::MAX);
@@ -180,8 +190,8 @@ impl<'a> Pieces<'a> {
     /// [`Denied`]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
         let mut to = Span::of(bytes);
-        while to.len() > 0 {
-            if self.span.len() == 0 && !self.next()? {
+        while to.left() > 0 {
+            if self.span.left() == 0 && !self.next()? {
                 return Err(Denied);
             }
             to.take(&mut self.span, usize::MAX);

@@ -243,7 +243,7 @@ pub struct Sizes {
 pub struct Mask(pub(super) u32);
 
 macro_rules! attributes {
-    ($($(#[$doc:meta])* $field:ident: $type:ty = $mask:ident;)*) => {
+    ($($(#[$doc:meta])* $field:ident: $type:ty, $raw:ty = $mask:ident;)*) => {
         /// Attributes of a queue pair: `struct ib_qp_attr`.
         #[derive(Clone, Copy, Default)]
         pub struct QpAttr {
@@ -283,7 +283,7 @@ macro_rules! attributes {
                     ..Default::default()
                 };
                 // CAST: A small number, or a set of bits.
-                $(raw.$field = self.$field as _;)*
+                $(raw.$field = self.$field as $raw;)*
                 raw
             }
 
@@ -302,35 +302,35 @@ macro_rules! attributes {
 
 attributes! {
     /// `enum ib_mtu`.
-    path_mtu: u32 = ib_qp_attr_mask_IB_QP_PATH_MTU;
+    path_mtu: u32, u32 = ib_qp_attr_mask_IB_QP_PATH_MTU;
     /// Key of datagrams.
-    qkey: u32 = ib_qp_attr_mask_IB_QP_QKEY;
+    qkey: u32, u32 = ib_qp_attr_mask_IB_QP_QKEY;
     /// First number of a packet from the peer.
-    rq_psn: u32 = ib_qp_attr_mask_IB_QP_RQ_PSN;
+    rq_psn: u32, u32 = ib_qp_attr_mask_IB_QP_RQ_PSN;
     /// First number of a packet to the peer.
-    sq_psn: u32 = ib_qp_attr_mask_IB_QP_SQ_PSN;
+    sq_psn: u32, u32 = ib_qp_attr_mask_IB_QP_SQ_PSN;
     /// The peer's number.
-    dest_qp_num: u32 = ib_qp_attr_mask_IB_QP_DEST_QPN;
+    dest_qp_num: u32, u32 = ib_qp_attr_mask_IB_QP_DEST_QPN;
     /// What the peer may do.
-    qp_access_flags: u32 = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
+    qp_access_flags: u32, i32 = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
     /// The partition, as an index.
-    pkey_index: u16 = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
+    pkey_index: u16, u16 = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
     /// Most reads of ours at once.
-    max_rd_atomic: u8 = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
+    max_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
     /// Most reads of the peer at once.
-    max_dest_rd_atomic: u8 = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
+    max_dest_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
     /// How long the peer is to wait for a receive request, as a code.
-    min_rnr_timer: u8 = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
+    min_rnr_timer: u8, u8 = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
     /// How long to wait for an acknowledgement, as a power of two of 4.096 us.
-    timeout: u8 = ib_qp_attr_mask_IB_QP_TIMEOUT;
+    timeout: u8, u8 = ib_qp_attr_mask_IB_QP_TIMEOUT;
     /// Retries without an acknowledgement.
-    retry_cnt: u8 = ib_qp_attr_mask_IB_QP_RETRY_CNT;
+    retry_cnt: u8, u8 = ib_qp_attr_mask_IB_QP_RETRY_CNT;
     /// Retries without a receive request; 7 is for ever.
-    rnr_retry: u8 = ib_qp_attr_mask_IB_QP_RNR_RETRY;
+    rnr_retry: u8, u8 = ib_qp_attr_mask_IB_QP_RNR_RETRY;
     /// The port.
-    port_num: u32 = ib_qp_attr_mask_IB_QP_PORT;
+    port_num: u32, u32 = ib_qp_attr_mask_IB_QP_PORT;
     /// Whether the end of a drain is told.
-    en_sqd_async_notify: u8 = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
+    en_sqd_async_notify: u8, u8 = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
 }
 
 impl Mask {
@@ -372,8 +372,6 @@ impl Mask {
     /// Whether a queue pair of this kind may go so from one state to the other, and has what that takes.
     pub fn fits(self, from: State, to: State, kind: Kind) -> bool {
         // SAFETY: No precondition.
-        unsafe {
-            bindings::ib_modify_qp_is_ok(from as u32, to as u32, kind.raw(), self.0)
-        }
+        unsafe { bindings::ib_modify_qp_is_ok(from as u32, to as u32, kind.raw(), self.0) }
     }
 }

@@ -121,9 +121,9 @@ impl Span<'_> {
         }
     }
 
-    /// Bytes.
+    /// Bytes that are left.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.len
     }
 

@@ -105,10 +105,13 @@ impl QpTarget {
         let object = self.object.lock();
         let Some(Object(qp)) = &*object else { return };
         let qp = qp.as_ptr();
-        let mut event = bindings::ib_event::default();
-        event.event = kind.0;
         // SAFETY: By the type invariant it is valid; the field is constant.
-        event.device = unsafe { (*qp).device };
+        let device = unsafe { (*qp).device };
+        let mut event = bindings::ib_event {
+            device,
+            event: kind.0,
+            ..Default::default()
+        };
         let place = (&raw mut event.element).cast::<*mut bindings::ib_qp>();
         // SAFETY: The union has room for it.
         unsafe { place.write(qp) };
@@ -129,10 +132,13 @@ impl CqTarget {
         let object = self.object.lock();
         let Some(Object(cq)) = &*object else { return };
         let cq = cq.as_ptr();
-        let mut event = bindings::ib_event::default();
-        event.event = Kind::CQ_ERR.0;
         // SAFETY: By the type invariant it is valid; the field is constant.
-        event.device = unsafe { (*cq).device };
+        let device = unsafe { (*cq).device };
+        let mut event = bindings::ib_event {
+            device,
+            event: Kind::CQ_ERR.0,
+            ..Default::default()
+        };
         let place = (&raw mut event.element).cast::<*mut bindings::ib_cq>();
         // SAFETY: The union has room for it.
         unsafe { place.write(cq) };

@@ -14,13 +14,27 @@ use super::{
         QpAttr,
         Sizes, //
     },
-    device::{
+    notify::CqHandle,
+    object::{
+        address,
+        cq,
+        provider,
+        qp,
+        AhObject,
+        CqObject,
+        MrObject,
+        QpObject, //
+    },
+    pages::{
+        pages_of,
+        MrHead, //
+    },
+    verbs::{
+        Mad,
         MadResult,
         Provider,
         QpInit, //
     },
-    notify::CqHandle,
-    pages::Pages,
     wc::{
         QpName,
         Room,
@@ -46,113 +60,7 @@ use core::{
     ptr::NonNull,
     slice, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-
-/// `ib_core` allocates it with zeroes, which are `None`.
-#[repr(C)]
-pub(super) struct DeviceObject<P> {
-    raw: bindings::ib_device,
-    pub(super) provider: Option<Arc<P>>,
-}
-
-/// As above.
-#[repr(C)]
-struct CqObject<P: Provider> {
-    raw: bindings::ib_cq,
-    cq: Option<Arc<P::Cq>>,
-}
-
-/// As above.
-#[repr(C)]
-struct QpObject<P: Provider> {
-    raw: bindings::ib_qp,
-    qp: Option<Arc<P::Qp>>,
-}
-
-/// As above.
-#[repr(C)]
-struct AhObject {
-    raw: bindings::ib_ah,
-    address: Address,
-}
-
-/// The beginning of a [`MrObject`], whatever the device.
-#[repr(C)]
-struct MrHead {
-    raw: bindings::ib_mr,
-    pages: Option<NonNull<Pages>>,
-}
-
-/// # Invariants
-///
-/// `pages` is that of `mr`, or of nothing.
-#[repr(C)]
-struct MrObject<P: Provider> {
-    head: MrHead,
-    mr: Arc<P::Mr>,
-}
-
-/// # Safety
-///
-/// It is a device of this kind, which lives for `'a`.
-unsafe fn provider<'a, P: Provider>(device: *const bindings::ib_device) -> &'a Arc<P> {
-    // SAFETY: By this function's contract it is the beginning of this.
-    let object = unsafe { &*device.cast::<DeviceObject<P>>() };
-    match &object.provider {
-        Some(provider) => provider,
-        // It is set before the device is registered.
-        None => unreachable!(),
-    }
-}
-
-/// # Safety
-///
-/// It is a completion queue of a device of this kind, which lives for `'a`.
-unsafe fn cq<'a, P: Provider>(cq: *const bindings::ib_cq) -> Option<&'a Arc<P::Cq>> {
-    // SAFETY: By this function's contract it is the beginning of this.
-    let object = unsafe { &*cq.cast::<CqObject<P>>() };
-    object.cq.as_ref()
-}
-
-/// # Safety
-///
-/// It is a queue pair of a device of this kind, which lives for `'a`.
-#[inline]
-unsafe fn qp<'a, P: Provider>(qp: *const bindings::ib_qp) -> Option<&'a Arc<P::Qp>> {
-    // SAFETY: By this function's contract it is the beginning of this.
-    let object = unsafe { &*qp.cast::<QpObject<P>>() };
-    object.qp.as_ref()
-}
-
-/// # Safety
-///
-/// It is null, or a region of a device of this kind, which lives for `'a`.
-pub(super) unsafe fn mr<'a, P: Provider>(mr: *const bindings::ib_mr) -> Option<&'a Arc<P::Mr>> {
-    // SAFETY: By this function's contract it is the beginning of this.
-    let object = unsafe { mr.cast::<MrObject<P>>().as_ref() }?;
-    Some(&object.mr)
-}
-
-/// # Safety
-///
-/// It is a region made here, which lives for `'a`.
-pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Pages> {
-    // SAFETY: By this function's contract it is the beginning of this.
-    let head = unsafe { &*mr.cast::<MrHead>() };
-    // SAFETY: By the type invariant of `MrObject`.
-    head.pages.map(|p| unsafe { p.as_ref() })
-}
-
-/// # Safety
-///
-/// It is an address handle made here, which is valid now.
-pub(super) unsafe fn address(ah: *const bindings::ib_ah) -> Address {
-    // SAFETY: By this function's contract it is the beginning of this.
-    unsafe { (*ah.cast::<AhObject>()).address }
-}
+use kernel::prelude::*;
 
 fn errno(result: Result) -> c_int {
     match result {
@@ -200,11 +108,14 @@ impl<P: Provider> Ops<P> {
         dereg_mr: Some(Self::dereg_mr),
         size_ib_pd: size_of::<bindings::ib_pd>(),
         size_ib_ah: size_of::<AhObject>(),
-        size_ib_cq: size_of::<CqObject<P>>(),
-        size_ib_qp: size_of::<QpObject<P>>(),
+        size_ib_cq: size_of::<CqObject<P::Cq>>(),
+        size_ib_qp: size_of::<QpObject<P::Qp>>(),
         ..pin_init::zeroed()
     };
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_device(
         device: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
@@ -225,7 +136,8 @@ impl<P: Provider> Ops<P> {
         attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
             | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
             | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT
-            | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN) as u64;
+            | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN)
+            as u64;
         attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
         attr.max_send_sge = ours.max_sge;
         attr.max_recv_sge = ours.max_sge;
@@ -244,6 +156,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_port(
         device: *mut bindings::ib_device,
         port: u32,
@@ -276,6 +191,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_pkey(
         device: *mut bindings::ib_device,
         port: u32,
@@ -293,6 +211,9 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_gid(
         device: *mut bindings::ib_device,
         port: u32,
@@ -310,6 +231,9 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn modify_port(
         device: *mut bindings::ib_device,
         port: u32,
@@ -320,13 +244,12 @@ impl<P: Provider> Ops<P> {
         let change = unsafe { &*change };
         // SAFETY: As above.
         let provider = unsafe { provider::<P>(device) };
-        errno(provider.set_capabilities(
-            port,
-            change.set_port_cap_mask,
-            change.clr_port_cap_mask,
-        ))
+        errno(provider.set_capabilities(port, change.set_port_cap_mask, change.clr_port_cap_mask))
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn modify_device(
         device: *mut bindings::ib_device,
         mask: c_int,
@@ -341,10 +264,13 @@ impl<P: Provider> Ops<P> {
         // SAFETY: As above; who changes it one at a time.
         unsafe { (*device).node_desc = text };
         // SAFETY: As above.
-        unsafe { provider::<P>(device) }.set_description(&text.map(|c| c as u8));
+        unsafe { provider::<P>(device) }.set_description(&text);
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn get_port_immutable(
         device: *mut bindings::ib_device,
         port: u32,
@@ -370,6 +296,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn get_link_layer(
         _device: *mut bindings::ib_device,
         _port: u32,
@@ -377,6 +306,9 @@ impl<P: Provider> Ops<P> {
         bindings::rdma_link_layer_IB_LINK_LAYER_INFINIBAND
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn process_mad(
         device: *mut bindings::ib_device,
         _flags: c_int,
@@ -391,9 +323,9 @@ impl<P: Provider> Ops<P> {
         // SAFETY: `ib_core` grants it.
         let provider = unsafe { provider::<P>(device) };
         // SAFETY: It has 256 bytes.
-        let mad = unsafe { &*mad.cast::<super::device::Mad>() };
+        let mad = unsafe { &*mad.cast::<Mad>() };
         // SAFETY: As above, and nobody else uses it.
-        let reply = unsafe { &mut *reply.cast::<super::device::Mad>() };
+        let reply = unsafe { &mut *reply.cast::<Mad>() };
         // SAFETY: It is null, or valid. A LID has 16 bits.
         let slid = unsafe { wc.as_ref() }.map_or(0xffff, |wc| wc.slid as u16);
         // SAFETY: `ib_core` grants it.
@@ -407,10 +339,16 @@ impl<P: Provider> Ops<P> {
         (bindings::ib_mad_result_IB_MAD_RESULT_SUCCESS | result) as c_int
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn alloc_pd(_pd: *mut bindings::ib_pd, _: *mut bindings::ib_udata) -> c_int {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn dealloc_pd(
         _pd: *mut bindings::ib_pd,
         _: *mut bindings::ib_udata,
@@ -418,6 +356,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn create_ah(
         ah: *mut bindings::ib_ah,
         init: *mut bindings::rdma_ah_init_attr,
@@ -430,6 +371,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_ah(
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
@@ -441,10 +385,16 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn destroy_ah(_ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn create_cq(
         raw: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -469,16 +419,19 @@ impl<P: Provider> Ops<P> {
         // SAFETY: `ib_core` grants it.
         unsafe { (*raw).cqe = cqe };
         // SAFETY: As above; it has the size of this, and `None` in it.
-        unsafe { (*raw.cast::<CqObject<P>>()).cq = Some(new) };
+        unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq = Some(new) };
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn destroy_cq(
         raw: *mut bindings::ib_cq,
         _: *mut bindings::ib_udata,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        if let Some(cq) = unsafe { (*raw.cast::<CqObject<P>>()).cq.take() } {
+        if let Some(cq) = unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq.take() } {
             P::destroy_cq(&cq);
             P::notify(&cq).stop();
             P::cq_target(&cq).forget();
@@ -486,13 +439,16 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn poll_cq(
         raw: *mut bindings::ib_cq,
         count: c_int,
         wc: *mut bindings::ib_wc,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(cq) = (unsafe { cq::<P>(raw) }) else {
+        let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
         // SAFETY: There is room for `count`, which is laid out as what it wraps.
@@ -501,22 +457,26 @@ impl<P: Provider> Ops<P> {
         P::poll_cq(cq, &mut Room(room)) as c_int
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn req_notify_cq(
         raw: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(cq) = (unsafe { cq::<P>(raw) }) else {
+        let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
         let solicited = flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
             == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED;
         let there = P::arm_cq(cq, solicited);
-        c_int::from(
-            there && flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0,
-        )
+        c_int::from(there && flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0)
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn create_qp(
         raw: *mut bindings::ib_qp,
         init: *mut bindings::ib_qp_init_attr,
@@ -544,9 +504,9 @@ impl<P: Provider> Ops<P> {
         // SAFETY: As above.
         let pd = unsafe { (*raw).pd };
         // SAFETY: The queue is one of this device.
-        let send_cq = unsafe { cq::<P>(init.send_cq) }.ok_or(EINVAL)?;
+        let send_cq = unsafe { cq::<P::Cq>(init.send_cq) }.ok_or(EINVAL)?;
         // SAFETY: The queue is one of this device.
-        let recv_cq = unsafe { cq::<P>(init.recv_cq) }.ok_or(EINVAL)?;
+        let recv_cq = unsafe { cq::<P::Cq>(init.recv_cq) }.ok_or(EINVAL)?;
         let (new, number) = P::create_qp(
             provider,
             &QpInit {
@@ -571,10 +531,13 @@ impl<P: Provider> Ops<P> {
         // SAFETY: By this function's contract.
         unsafe { (*raw).qp_num = number };
         // SAFETY: As above; it has the size of this, and `None` in it.
-        unsafe { (*raw.cast::<QpObject<P>>()).qp = Some(new) };
+        unsafe { (*raw.cast::<QpObject<P::Qp>>()).qp = Some(new) };
         Ok(())
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn modify_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -582,7 +545,7 @@ impl<P: Provider> Ops<P> {
         _: *mut bindings::ib_udata,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P>(raw) }) else {
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
         // SAFETY: As above.
@@ -594,6 +557,9 @@ impl<P: Provider> Ops<P> {
         errno(attr.and_then(|attr| provider.modify_qp(qp, &attr, mask)))
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn query_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -601,7 +567,7 @@ impl<P: Provider> Ops<P> {
         init: *mut bindings::ib_qp_init_attr,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P>(raw) }) else {
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
         let (ours, sizes) = P::query_qp(qp);
@@ -621,6 +587,9 @@ impl<P: Provider> Ops<P> {
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn destroy_qp(
         raw: *mut bindings::ib_qp,
         _: *mut bindings::ib_udata,
@@ -628,24 +597,27 @@ impl<P: Provider> Ops<P> {
         // SAFETY: `ib_core` grants it.
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: As above.
-        if let Some(qp) = unsafe { (*raw.cast::<QpObject<P>>()).qp.take() } {
+        if let Some(qp) = unsafe { (*raw.cast::<QpObject<P::Qp>>()).qp.take() } {
             P::qp_target(&qp).forget();
             provider.destroy_qp(&qp);
         }
         0
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn post_send(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
         bad: *mut *const bindings::ib_send_wr,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P>(raw) }) else {
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
         // SAFETY: The caller grants it.
-        let Some(first) = (unsafe { SendWr::<P>::from_raw(wr) }) else {
+        let Some(first) = (unsafe { SendWr::<P::Mr>::from_raw(wr) }) else {
             return 0;
         };
         // SAFETY: `ib_core` grants it; the field is constant.
@@ -661,13 +633,16 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn post_recv(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P>(raw) }) else {
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
         // SAFETY: The caller grants it.
@@ -697,16 +672,9 @@ impl<P: Provider> Ops<P> {
         let created = provider
             .create_mr(PdName::of(pd), pages, access)
             .and_then(|(mr, key)| {
-                let head = MrHead {
-                    raw: bindings::ib_mr {
-                        lkey: key,
-                        rkey: key,
-                        ..Default::default()
-                    },
-                    // INVARIANT: It is that of `mr`.
-                    pages: P::pages(&mr).map(NonNull::from),
-                };
-                KBox::new(MrObject::<P> { head, mr }, GFP_KERNEL).map_err(Error::from)
+                // INVARIANT: The pages are those of `mr`.
+                let head = MrHead::new(key, P::pages(&mr));
+                KBox::new(MrObject::<P::Mr> { head, mr }, GFP_KERNEL).map_err(Error::from)
             });
         match created {
             Ok(object) => KBox::into_raw(object).cast(),
@@ -714,6 +682,9 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: c_int,
@@ -723,7 +694,11 @@ impl<P: Provider> Ops<P> {
         unsafe { Self::new_mr(pd, None, access as u32) }
     }
 
-    // Nobody in user space gets as far as this: there are no user verbs.
+    /// Nobody in user space gets as far as this: there are no user verbs.
+    ///
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn reg_user_mr(
         _pd: *mut bindings::ib_pd,
         _start: u64,
@@ -736,6 +711,9 @@ impl<P: Provider> Ops<P> {
         EOPNOTSUPP.to_ptr()
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         kind: bindings::ib_mr_type,
@@ -748,6 +726,9 @@ impl<P: Provider> Ops<P> {
         unsafe { Self::new_mr(pd, Some(pages), 0) }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn map_mr_sg(
         raw: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
@@ -762,11 +743,14 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
     unsafe extern "C" fn dereg_mr(raw: *mut bindings::ib_mr, _: *mut bindings::ib_udata) -> c_int {
         // SAFETY: `ib_core` grants it.
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: It came from `KBox::into_raw`.
-        let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P>>()) };
+        let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P::Mr>>()) };
         provider.destroy_mr(&object.mr);
         0
     }

@@ -8,7 +8,8 @@
 use crate::bindings;
 use core::{
     cell::UnsafeCell,
-    ffi::c_uint, //
+    ffi::c_uint,
+    ptr::NonNull, //
 };
 use kernel::{
     alloc::KVVec,
@@ -20,6 +21,41 @@ use kernel::{
         Release, //
     }, //
 };
+
+/// The beginning of a region, whatever the device.
+///
+/// # Invariants
+///
+/// `pages` lives as long as this is with `ib_core`.
+#[repr(C)]
+pub(super) struct MrHead {
+    raw: bindings::ib_mr,
+    pages: Option<NonNull<Pages>>,
+}
+
+impl MrHead {
+    /// One with this key; the caller keeps the pages.
+    pub(super) fn new(key: u32, pages: Option<&Pages>) -> Self {
+        Self {
+            raw: bindings::ib_mr {
+                lkey: key,
+                rkey: key,
+                ..Default::default()
+            },
+            pages: pages.map(NonNull::from),
+        }
+    }
+}
+
+/// # Safety
+///
+/// It is the beginning of a [`MrHead`], which lives for `'a`.
+pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Pages> {
+    // SAFETY: By this function's contract.
+    let head = unsafe { &*mr.cast::<MrHead>() };
+    // SAFETY: By the type invariant.
+    head.pages.map(|p| unsafe { p.as_ref() })
+}
 
 /// A list of pages.
 pub struct List {
@@ -150,10 +186,10 @@ impl Pages {
 
 /// # Safety
 ///
-/// It is called by `ib_sg_to_pages()` for a region of [`super::ops`] only.
+/// It is called by `ib_sg_to_pages()` for a region that has pages here only.
 unsafe extern "C" fn page_of(mr: *mut bindings::ib_mr, page: u64) -> i32 {
     // SAFETY: By this function's contract.
-    let pages = unsafe { super::ops::pages_of(mr) };
+    let pages = unsafe { pages_of(mr) };
     match pages {
         // SAFETY: `describe` is on the stack.
         Some(pages) => unsafe { pages.push(page) },

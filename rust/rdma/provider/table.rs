@@ -69,11 +69,6 @@ impl<T> Table<T> {
         Ok(Self { slots })
     }
 
-    /// Places.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Whether a place has an object now.
     pub fn has(&self, number: usize) -> bool {
         self.slots

@@ -3,10 +3,8 @@
 //! A user of a device, for its KUnit tests: verbs as a driver calls them, on memory that is mapped for the device.
 
 use super::{
-    device::{
-        Provider,
-        Registration, //
-    },
+    device::Registration,
+    verbs::Provider,
     wc::Status, //
 };
 use crate::bindings;
@@ -110,7 +108,9 @@ struct Counts {
 /// `context` is a `Counts`.
 unsafe extern "C" fn interrupted(_: *mut bindings::ib_cq, context: *mut c_void) {
     // SAFETY: By this function's contract.
-    unsafe { &*context.cast::<Counts>() }.interrupts.add(1, Relaxed);
+    unsafe { &*context.cast::<Counts>() }
+        .interrupts
+        .add(1, Relaxed);
 }
 
 /// # Safety
@@ -130,7 +130,9 @@ unsafe extern "C" fn qp_event(event: *mut bindings::ib_event, context: *mut c_vo
 /// `context` is a `Counts`.
 unsafe extern "C" fn cq_event(_: *mut bindings::ib_event, context: *mut c_void) {
     // SAFETY: By this function's contract.
-    unsafe { &*context.cast::<Counts>() }.cq_events.store(1, Relaxed);
+    unsafe { &*context.cast::<Counts>() }
+        .cq_events
+        .store(1, Relaxed);
 }
 
 /// A protection domain, a completion queue and a queue pair of one device, with memory and a region.
@@ -167,7 +169,8 @@ impl User {
         )?;
         let context = (&raw const *counts).cast_mut().cast::<c_void>();
         // SAFETY: The device is registered, the name is static.
-        let pd = from_err_ptr(unsafe { bindings::__ib_alloc_pd(device, 0, c"vfab".as_char_ptr()) })?;
+        let pd =
+            from_err_ptr(unsafe { bindings::__ib_alloc_pd(device, 0, c"vfab".as_char_ptr()) })?;
         let attr = bindings::ib_cq_init_attr {
             cqe: size,
             ..Default::default()
@@ -210,7 +213,13 @@ impl User {
         let mut addr = 0;
         // SAFETY: The device is valid and does DMA.
         let at = unsafe {
-            bindings::dma_alloc_attrs((*device).dma_device, MEMORY, &mut addr, bindings::GFP_KERNEL, 0)
+            bindings::dma_alloc_attrs(
+                (*device).dma_device,
+                MEMORY,
+                &mut addr,
+                bindings::GFP_KERNEL,
+                0,
+            )
         };
         let at = NonNull::new(at.cast::<u8>()).ok_or(ENOMEM)?;
         // SAFETY: It has so many bytes.
@@ -440,14 +449,16 @@ impl User {
 
     fn sges(&self, pieces: &[(usize, usize, u32)]) -> [bindings::ib_sge; 4] {
         core::array::from_fn(|n| {
-            pieces.get(n).map_or_else(Default::default, |(at, len, key)| {
-                bindings::ib_sge {
-                    // The addresses of its region are those of its memory.
-                    addr: self.addr(*at),
-                    length: *len as u32,
-                    lkey: *key,
-                }
-            })
+            pieces
+                .get(n)
+                .map_or_else(Default::default, |(at, len, key)| {
+                    bindings::ib_sge {
+                        // The addresses of its region are those of its memory.
+                        addr: self.addr(*at),
+                        length: *len as u32,
+                        lkey: *key,
+                    }
+                })
         })
     }
 
@@ -518,12 +529,7 @@ impl User {
     }
 
     /// Posts one signaled request.
-    pub(crate) fn post(
-        &self,
-        id: u64,
-        request: Request,
-        pieces: &[(usize, usize, u32)],
-    ) -> Result {
+    pub(crate) fn post(&self, id: u64, request: Request, pieces: &[(usize, usize, u32)]) -> Result {
         // CAST: A bit.
         let signaled = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
         self.send(id, &[request], pieces, signaled).1

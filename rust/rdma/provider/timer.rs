@@ -115,7 +115,9 @@ impl<T: Expire> PinnedDrop for Timer<T> {
 /// # Safety
 ///
 /// `timer` is that of a `Timer<T>`.
-unsafe extern "C" fn expired<T: Expire>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+unsafe extern "C" fn expired<T: Expire>(
+    timer: *mut bindings::hrtimer,
+) -> bindings::hrtimer_restart {
     let this = timer.cast::<Opaque<bindings::hrtimer>>();
     // SAFETY: By this function's contract; what started the timer keeps it.
     let this = unsafe { &*kernel::container_of!(this, Timer<T>, timer) };

@@ -58,8 +58,7 @@ impl Opcode {
     pub const LOCAL_INV: Self = Self(bindings::ib_wc_opcode_IB_WC_LOCAL_INV);
     pub const REG_MR: Self = Self(bindings::ib_wc_opcode_IB_WC_REG_MR);
     pub const RECV: Self = Self(bindings::ib_wc_opcode_IB_WC_RECV);
-    pub const RECV_RDMA_WITH_IMM: Self =
-        Self(bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM);
+    pub const RECV_RDMA_WITH_IMM: Self = Self(bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM);
 }
 
 /// The queue pair that a completion names.
@@ -185,7 +184,7 @@ pub struct Room<'a>(pub(super) &'a mut [Wc]);
 impl Room<'_> {
     /// How many fit.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.0.len()
     }
 

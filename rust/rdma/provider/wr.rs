@@ -6,8 +6,7 @@
 
 use super::{
     attr::Address,
-    device::Provider,
-    ops, //
+    object, //
 };
 use crate::{
     bindings,
@@ -59,7 +58,7 @@ impl Sge {
 
     /// Bytes.
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub fn bytes(&self) -> u32 {
         self.len
     }
 }
@@ -77,22 +76,22 @@ unsafe fn pieces<'a>(list: *const bindings::ib_sge, count: i32) -> Result<&'a [S
     Ok(unsafe { slice::from_raw_parts(list.cast(), count) })
 }
 
-/// A request of a send queue.
-pub struct SendWr<'a, P> {
+/// A request of a send queue of a device with such regions.
+pub struct SendWr<'a, M> {
     raw: &'a bindings::ib_send_wr,
-    _provider: PhantomData<P>,
+    _region: PhantomData<M>,
 }
 
-impl<P> Clone for SendWr<'_, P> {
+impl<M> Clone for SendWr<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P> Copy for SendWr<'_, P> {}
+impl<M> Copy for SendWr<'_, M> {}
 
 /// What a request is to do.
-pub enum Work<'a, P: Provider> {
+pub enum Work<'a, M> {
     /// A message.
     Send,
     /// A message, and a number.
@@ -106,7 +105,7 @@ pub enum Work<'a, P: Provider> {
     /// From the peer's memory, with its address and key.
     Read(u64, u32),
     /// A region gets a key and rights, and its first byte this address.
-    RegMr(&'a Arc<P::Mr>, u32, u32, u64),
+    RegMr(&'a Arc<M>, u32, u32, u64),
     /// A key is not valid any more.
     LocalInv(u32),
 }
@@ -134,7 +133,7 @@ pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
 // CAST: A bit.
 pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
 
-impl<'a, P: Provider> SendWr<'a, P> {
+impl<'a, M> SendWr<'a, M> {
     /// # Safety
     ///
     /// The request, and all that follow it, are valid for `'a`, as the verbs have it.
@@ -143,7 +142,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
         // SAFETY: By this function's contract.
         unsafe { raw.as_ref() }.map(|raw| Self {
             raw,
-            _provider: PhantomData,
+            _region: PhantomData,
         })
     }
 
@@ -201,7 +200,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
     ///
     /// `EOPNOTSUPP` if that is nothing known.
     #[inline]
-    pub fn work(&self) -> Result<Work<'a, P>> {
+    pub fn work(&self) -> Result<Work<'a, M>> {
         Ok(match self.raw.opcode {
             bindings::ib_wr_opcode_IB_WR_SEND => Work::Send,
             bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM => Work::SendWithImm(self.ex()),
@@ -224,7 +223,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
                 // SAFETY: It is the first field of this.
                 let wr = unsafe { &*wr };
                 // SAFETY: The region is valid until its registration has completed, and one of this device.
-                let mr = unsafe { ops::mr::<P>(wr.mr) }.ok_or(EINVAL)?;
+                let mr = unsafe { object::mr::<M>(wr.mr) }.ok_or(EINVAL)?;
                 // SAFETY: As above; it is not null.
                 let iova = unsafe { (*wr.mr).iova };
                 // CAST: A set of bits.
@@ -248,7 +247,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
             return Err(EINVAL);
         }
         // SAFETY: The handle is valid, and one of this device.
-        let address = unsafe { ops::address(wr.ah) };
+        let address = unsafe { object::address(wr.ah) };
         Ok(Datagram {
             address,
             qp: wr.remote_qpn,

@@ -111,8 +111,7 @@ impl Qp {
             attr.pkey_index
         };
         // Nobody is told of a datagram that does not arrive.
-        let Some(Some((lid, pkey))) =
-            fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
+        let Some(Some((lid, pkey))) = fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
         else {
             return Status::SUCCESS;
         };

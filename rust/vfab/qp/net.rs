@@ -178,7 +178,11 @@ impl End {
 
     /// Takes queue pair 0 or 1 away.
     pub fn clear_special(&self, num: u32) {
-        let was = self.special.lock().get_mut(num as usize).and_then(Option::take);
+        let was = self
+            .special
+            .lock()
+            .get_mut(num as usize)
+            .and_then(Option::take);
         drop(was);
     }
 }
@@ -202,7 +206,7 @@ impl Net {
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(fabric: Arc<Fabric>) -> Result<Running> {
+    pub fn run(fabric: Arc<Fabric>) -> Result<Running> {
         let this = Arc::pin_init(
             pin_init!(Self {
                 fabric,

@@ -34,10 +34,7 @@ use crate::rdma::provider::{
         QpAttr,
         State, //
     },
-    device::{
-        Provider,
-        Refused, //
-    },
+    verbs::Refused,
     wc::{
         Opcode,
         Status,
@@ -67,12 +64,32 @@ use kernel::{
 /// What a request is to do.
 #[derive(Clone, Copy)]
 pub(super) enum Op {
-    Send { imm: Option<u32>, inv: Option<u32> },
-    Write { addr: u64, key: u32, imm: Option<u32> },
-    Read { addr: u64, key: u32 },
-    Register { mr: u32, key: u32, access: u32, iova: u64 },
-    Invalidate { key: u32 },
-    Datagram { to: Datagram, imm: Option<u32> },
+    Send {
+        imm: Option<u32>,
+        inv: Option<u32>,
+    },
+    Write {
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    },
+    Read {
+        addr: u64,
+        key: u32,
+    },
+    Register {
+        mr: u32,
+        key: u32,
+        access: u32,
+        iova: u64,
+    },
+    Invalidate {
+        key: u32,
+    },
+    Datagram {
+        to: Datagram,
+        imm: Option<u32>,
+    },
 }
 
 /// A request. Its pieces are in a list of their own.
@@ -136,7 +153,7 @@ impl Requester {
             sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
             per_wqe: new.sizes.send_sge,
             all_signaled: new.all_signaled,
-            freed: Some(Arc::new(Freed::new(), GFP_KERNEL)?),
+            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
             ..Self::none()
         };
         for _ in 0..count {
@@ -214,11 +231,7 @@ impl Requester {
 
     /// Takes a request into the queue.
     #[inline]
-    fn take<P: Provider<Mr = Mr>>(
-        &mut self,
-        wr: &SendWr<'_, P>,
-        datagrams: Option<&Datagrams>,
-    ) -> Result {
+    fn take(&mut self, wr: &SendWr<'_, Mr>, datagrams: Option<&Datagrams>) -> Result {
         let freed = self.freed.as_ref().map_or(0, |f| f.count());
         if self.head.wrapping_sub(freed) as usize >= self.wqes.len() {
             return Err(ENOMEM);
@@ -276,7 +289,7 @@ impl Requester {
         let first = at * self.per_wqe as usize;
         for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
             *to = *piece;
-            len = len.checked_add(piece.len()).ok_or(EINVAL)?;
+            len = len.checked_add(piece.bytes()).ok_or(EINVAL)?;
         }
         self.wqes[at] = Wqe {
             id: wr.id(),
@@ -309,11 +322,11 @@ impl Qp {
     ///
     /// `EINVAL` for a request that makes no sense or a queue pair that does not send yet, `ENOMEM` if the queue is full.
     #[inline]
-    pub fn post_send<'a, P: Provider<Mr = Mr>>(
+    pub fn post_send<'a>(
         self: &Arc<Self>,
-        first: SendWr<'a, P>,
+        first: SendWr<'a, Mr>,
         datagrams: Option<&Datagrams>,
-    ) -> Result<(), Refused<SendWr<'a, P>>> {
+    ) -> Result<(), Refused<SendWr<'a, Mr>>> {
         let mut sq = self.sq.lock();
         if self.state() < State::Rts {
             return Err((first, EINVAL));
@@ -321,7 +334,10 @@ impl Qp {
         let mut result = Ok(());
         let mut next = Some(first);
         while let Some(wr) = next {
-            if self.faults().is_some_and(|f| f.hit(Fault::Post, SEND).is_some()) {
+            if self
+                .faults()
+                .is_some_and(|f| f.hit(Fault::Post, SEND).is_some())
+            {
                 result = Err((wr, ENOMEM));
                 break;
             }

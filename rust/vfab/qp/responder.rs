@@ -32,8 +32,8 @@ use crate::rdma::provider::{
         QpAttr,
         State, //
     },
-    device::Refused,
     event,
+    verbs::Refused,
     wc::{
         Opcode,
         Status,
@@ -82,9 +82,19 @@ pub(super) struct Responder {
 /// What a request of the peer is.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
-    Send { imm: Option<u32>, inv: Option<u32> },
-    Write { addr: u64, key: u32, imm: Option<u32> },
-    Read { addr: u64, key: u32 },
+    Send {
+        imm: Option<u32>,
+        inv: Option<u32>,
+    },
+    Write {
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    },
+    Read {
+        addr: u64,
+        key: u32,
+    },
 }
 
 /// A request of the peer, with all its packets.
@@ -131,7 +141,7 @@ impl Responder {
             wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
             sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
             per_wqe: new.sizes.recv_sge,
-            freed: Some(Arc::new(Freed::new(), GFP_KERNEL)?),
+            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
             ..Self::none()
         };
         for _ in 0..count {
@@ -190,7 +200,7 @@ impl Responder {
         let mut len = 0u32;
         for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
             *to = *piece;
-            len = len.saturating_add(piece.len());
+            len = len.saturating_add(piece.bytes());
         }
         self.wqes[at] = Wqe {
             id: wr.id(),
@@ -223,10 +233,7 @@ impl Qp {
     ///
     /// `EINVAL` for a request that makes no sense or a queue pair in state RESET, `ENOMEM` if the queue is full.
     #[inline]
-    pub fn post_recv<'a>(
-        self: &Arc<Self>,
-        first: RecvWr<'a>,
-    ) -> Result<(), Refused<RecvWr<'a>>> {
+    pub fn post_recv<'a>(self: &Arc<Self>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
         let mut rq = self.rq.lock();
         if self.state() == State::Reset {
             return Err((first, EINVAL));
@@ -234,7 +241,10 @@ impl Qp {
         let mut result = Ok(());
         let mut next = Some(first);
         while let Some(wr) = next {
-            if self.faults().is_some_and(|f| f.hit(Fault::PostRecv, RECV).is_some()) {
+            if self
+                .faults()
+                .is_some_and(|f| f.hit(Fault::PostRecv, RECV).is_some())
+            {
                 result = Err((wr, ENOMEM));
                 break;
             }
