@@ -357,7 +357,7 @@ fn refused_attributes() {
         );
     }
     // For others: a subnet manager's agent, whoever asked, other classes.
-    let others: [fn(&mut Smp); 8] = [
+    let others: [fn(&mut Smp); 9] = [
         |smp| smp.attr_id = attribute::SM_INFO.into(),
         |smp| smp.method = 0x81,
         |smp| smp.method = 0x05,
@@ -366,6 +366,10 @@ fn refused_attributes() {
         |smp| smp.method = 0x87,
         |smp| smp.mgmt_class = 0x04,
         |smp| smp.base_version = 2,
+        |smp| {
+            smp.mgmt_class = 0x81;
+            smp.status = 0x8000.into();
+        },
     ];
     for (n, change) in others.iter().enumerate() {
         let mut mad = smp(GET, attribute::NODE_INFO, 0, &zeros);
@@ -639,6 +643,7 @@ fn mkey() {
         // The other port is not, but the way through it to the first is.
         let mut data: Data = zerocopy::transmute!(port_info(&mut ca, 2));
         PortInfo::of_mut(&mut data).lid = 9.into();
+        PortInfo::of_mut(&mut data).sm_lid = 1.into();
         PortInfo::of_mut(&mut data).speed_state = 0;
         PortInfo::of_mut(&mut data).physical_down = 0;
         assert_eq!(

@@ -278,6 +278,16 @@ fn longest_path() {
             assert_eq!(next == Next::Drop, lost, "{status:#x} at {at}");
         }
     }
+    // What is on its way back is no request.
+    let table = smp(SET, attribute::LINEAR_FORWARD_TABLE, 0, &[1; 64]);
+    let mut mad = directed(table, &[1]);
+    Smp::of_mut(&mut mad).status = 0x8000.into();
+    let before = fabric.get_switch(0).clone();
+    let next = fabric
+        .get_switch(0)
+        .smp(1, &mut Lrh::PERMISSIVE.clone(), &mut mad);
+    assert_eq!(next, Next::Drop);
+    assert!(*fabric.get_switch(0) == before);
 }
 
 /// What SwitchInfo says of PortStateChange.
