@@ -62,6 +62,8 @@ manager_is() { grep -q "^Entering $2 state" $tmp/opensm.$1; }
 unsubnet() {
 	local d
 	for d in "${!manager[@]}"; do subnet_manager_ends "$d"; done
+	# `rc` is of the test that ends, and what opensm has to say is in its log now.
+	case ${rc-0} in 0|75|77) ;; *) tail -n 60 /var/log/opensm.*.log >&$console 2>/dev/null ;; esac
 	rm -f /var/log/opensm.*.log /var/cache/opensm/* /etc/opensm/partitions.conf
 	! loaded ib_vfab || timeout 60 rmmod ib_vfab
 }
