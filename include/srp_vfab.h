@@ -31,6 +31,7 @@ bool srp_vfab_irq_work_has_interrupt(void);
 void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work *));
 
 /* rdma/ib_verbs.h */
+struct ib_device *srp_vfab_alloc_device(size_t size);
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent);
 
 #endif

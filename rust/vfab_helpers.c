@@ -73,6 +73,11 @@ void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 }
 
 /* rdma/ib_verbs.h */
+struct ib_device *srp_vfab_alloc_device(size_t size)
+{
+	return _ib_alloc_device(size, &init_net);
+}
+
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)
 {
 	dev->dev.parent = parent;

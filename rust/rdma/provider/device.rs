@@ -45,8 +45,8 @@ impl<P: Provider> Registration<P> {
         dma: &DmaDevice,
     ) -> Result<Self> {
         let size = size_of::<DeviceObject<P>>();
-        // SAFETY: The size is that of a structure that begins with a `struct ib_device`; the namespace is static.
-        let raw = unsafe { bindings::_ib_alloc_device(size, &raw mut bindings::init_net) };
+        // SAFETY: The size is that of a structure that begins with a `struct ib_device`.
+        let raw = unsafe { bindings::srp_vfab_alloc_device(size) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         let object = raw.cast::<DeviceObject<P>>().as_ptr();
         // SAFETY: It was just allocated with this size, and all zeroes is `None`.

@@ -9,7 +9,10 @@
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat::NO_RESTART, //
+};
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
@@ -143,5 +146,5 @@ unsafe extern "C" fn expired(timer: *mut bindings::hrtimer) -> bindings::hrtimer
     // SAFETY: By this function's contract; a `Notify` is not dropped before its timer has run.
     let this = unsafe { &*kernel::container_of!(this, Notify, timer) };
     this.handle();
-    bindings::hrtimer_restart::HRTIMER_NORESTART
+    NO_RESTART
 }

@@ -62,6 +62,11 @@ use core::{
 };
 use kernel::prelude::*;
 
+/// A count that C keeps in an `int` in one kernel and in a `u32` in another.
+fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
+    n.try_into().unwrap_or_default()
+}
+
 fn errno(result: Result) -> c_int {
     match result {
         Ok(()) => 0,
@@ -130,8 +135,8 @@ impl<P: Provider> Ops<P> {
         attr.max_mr_size = u64::MAX;
         // Pages of 4 KiB to 2 GiB.
         attr.page_size_cap = 0xffff_f000;
-        attr.max_qp = ours.max_qp;
-        attr.max_qp_wr = ours.max_qp_wr;
+        attr.max_qp = number(ours.max_qp);
+        attr.max_qp_wr = number(ours.max_qp_wr);
         // CAST: A set of bits.
         attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
             | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
@@ -139,18 +144,18 @@ impl<P: Provider> Ops<P> {
             | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN)
             as u64;
         attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
-        attr.max_send_sge = ours.max_sge;
-        attr.max_recv_sge = ours.max_sge;
-        attr.max_sge_rd = ours.max_sge;
-        attr.max_cq = ours.max_cq;
-        attr.max_cqe = ours.max_cqe;
-        attr.max_mr = ours.max_mr;
-        attr.max_pd = 1 << 16;
-        attr.max_ah = 1 << 16;
-        attr.max_qp_rd_atom = ours.max_reads;
-        attr.max_qp_init_rd_atom = ours.max_reads;
-        attr.max_res_rd_atom = ours.max_reads * ours.max_qp;
-        attr.max_fast_reg_page_list_len = ours.max_pages;
+        attr.max_send_sge = number(ours.max_sge);
+        attr.max_recv_sge = number(ours.max_sge);
+        attr.max_sge_rd = number(ours.max_sge);
+        attr.max_cq = number(ours.max_cq);
+        attr.max_cqe = number(ours.max_cqe);
+        attr.max_mr = number(ours.max_mr);
+        attr.max_pd = number(1 << 16);
+        attr.max_ah = number(1 << 16);
+        attr.max_qp_rd_atom = number(ours.max_reads);
+        attr.max_qp_init_rd_atom = number(ours.max_reads);
+        attr.max_res_rd_atom = number(ours.max_reads * ours.max_qp);
+        attr.max_fast_reg_page_list_len = number(ours.max_pages);
         attr.max_pkeys = ours.max_pkeys;
         attr.local_ca_ack_delay = 12;
         0

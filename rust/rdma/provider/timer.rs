@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use crate::bindings;
+use crate::{
+    bindings,
+    compat::NO_RESTART, //
+};
 use core::{
     marker::PhantomData,
     ptr::null_mut, //
@@ -124,5 +127,5 @@ unsafe extern "C" fn expired<T: Expire>(
     if let Some(owner) = this.owner() {
         owner.expired();
     }
-    bindings::hrtimer_restart::HRTIMER_NORESTART
+    NO_RESTART
 }
