@@ -120,6 +120,18 @@ kill -HUP ${manager[vfab0]}
 within 20 "no partition of vfab1" pkeys vfab1 "0x0000 0xffff "
 all_active vfab0 vfab1 || fail "a port is not ACTIVE after partitions"
 
+# A cable: the switch tells opensm.
+knows() { tool saquery NodeRecord; grep -q "port_guid\.*$1\$" <<<"$said"; }
+at_port vfab1 down
+within 5 "port down" port_has vfab1 state "1: DOWN"
+within 8 "opensm without vfab1" not knows $guid1
+port_has vfab0 state "4: ACTIVE" || fail "vfab0 is $got without vfab1"
+at_port vfab1 up
+within 20 "ACTIVE again" all_active vfab0 vfab1
+within 8 "opensm with vfab1" knows $guid1
+lid vfab1
+equal "LID of vfab1 with its cable again" $lid $lid1
+
 # ib_srpt tells that it is there: its capability reaches the administrator by a trap, and the tools find it.
 service=$(service_guid)
 service=${service#0x}
