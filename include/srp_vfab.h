@@ -34,4 +34,9 @@ void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work 
 struct ib_device *srp_vfab_alloc_device(size_t size);
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent);
 
+/* linux/workqueue.h */
+struct workqueue_struct *srp_vfab_alloc_workqueue(void);
+void srp_vfab_destroy_workqueue(struct workqueue_struct *queue);
+void srp_vfab_flush_workqueue(struct workqueue_struct *queue);
+
 #endif

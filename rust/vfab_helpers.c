@@ -82,3 +82,19 @@ void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)
 {
 	dev->dev.parent = parent;
 }
+
+/* linux/workqueue.h */
+struct workqueue_struct *srp_vfab_alloc_workqueue(void)
+{
+	return alloc_workqueue("ib_vfab", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+}
+
+void srp_vfab_destroy_workqueue(struct workqueue_struct *queue)
+{
+	destroy_workqueue(queue);
+}
+
+void srp_vfab_flush_workqueue(struct workqueue_struct *queue)
+{
+	flush_workqueue(queue);
+}

@@ -18,6 +18,7 @@ mod object;
 mod ops;
 pub mod pages;
 pub mod params;
+pub mod queue;
 pub mod table;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod tests;

@@ -146,8 +146,8 @@ pub fn activate(fabric: &Fabric) -> Result {
         &request(SET, attribute::LINEAR_FORWARD_TABLE, 0, &table),
     )?;
     for (n, id) in (1u8..).zip(fabric.ports()) {
-        // One without a cable stays as it is.
-        if !fabric.is_up(id) {
+        // One without a cable stays as it is, and one that is active.
+        if fabric.look(id, |port| port.link.state()) != Some(State::Init) {
             continue;
         }
         set_port(fabric, Some(id), id.port, n.into())?;

@@ -7,7 +7,7 @@
 //! lost, stays in the send queue until a timer tries again.
 //!
 //! Locks, outer to inner: the send queue of the one, the receive queue of the other (or of the same), a completion
-//! queue. [`Fabric`]'s is taken between the first two, and not held.
+//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held.
 
 pub mod datagram;
 pub mod net;
@@ -15,13 +15,15 @@ pub mod requester;
 pub mod responder;
 
 use self::{
-    net::End,
+    net::{
+        End,
+        Net, //
+    },
     requester::Requester,
     responder::Responder, //
 };
 use super::{
     cq::Cq,
-    fabric::Fabric,
     fault::{
         Faults,
         Kind as Fault, //
@@ -52,6 +54,7 @@ use crate::{
     sync::irq_lock::SpinLockIrq, //
 };
 use kernel::{
+    fmt,
     impl_has_work,
     new_work,
     prelude::*,
@@ -70,7 +73,6 @@ use kernel::{
         Delta, //
     },
     workqueue::{
-        self,
         Work,
         WorkItem, //
     }, //
@@ -87,7 +89,7 @@ pub struct Qp {
     sizes: Sizes,
     memory: Arc<Memory>,
     faults: Arc<Faults>,
-    fabric: Arc<Fabric>,
+    net: Arc<Net>,
     /// Its port, which may change until it is connected.
     #[pin]
     end: SpinLockIrq<Arc<End>>,
@@ -167,7 +169,7 @@ impl Qp {
             end,
             ..
         } = new;
-        let fabric = end.net.fabric.clone();
+        let net = end.net.clone();
         Arc::pin_init(
             pin_init!(Self {
                 num,
@@ -177,7 +179,7 @@ impl Qp {
                 sizes,
                 memory: memory.clone(),
                 faults: faults.clone(),
-                fabric,
+                net,
                 end <- new_spinlock_irq!(end, "vfab::Qp::end"),
                 sq <- new_spinlock_irq!(sq, "vfab::Qp::sq"),
                 rq <- new_spinlock_irq!(rq, "vfab::Qp::rq"),
@@ -336,6 +338,7 @@ impl Qp {
 
     /// An error of the receive side: both queues are flushed, the send queue by a work item, as its lock comes first.
     fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
+        pr_info!("{self}: receives no more: {event:?}\n");
         self.set_state(State::Err);
         self.flush_receives(rq);
         self.later(FLUSH | event.map_or(0, bit));
@@ -360,7 +363,14 @@ impl Qp {
         while let Err(now) = self.events.cmpxchg(old, old | what, Full) {
             old = now;
         }
-        let _ = workqueue::system().enqueue(self.clone());
+        let _ = self.net.work.queue().enqueue(self.clone());
+    }
+}
+
+impl fmt::Display for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.end.lock().id;
+        write!(f, "vfab{} port {} queue pair {}", id.ca, id.port, self.num)
     }
 }
 
@@ -381,6 +391,7 @@ impl WorkItem for Qp {
             this.progress(&mut sq);
         }
         if what & OVERRUN != 0 {
+            pr_info!("{this}: no room for a completion\n");
             for cq in this.queues().into_iter().flatten() {
                 cq.tell_overrun();
             }

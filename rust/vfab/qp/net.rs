@@ -24,6 +24,7 @@ use crate::{
             DeviceTarget,
             Kind, //
         },
+        queue::WorkQueue,
         timer::{
             Expire,
             Timer, //
@@ -192,6 +193,8 @@ impl End {
 pub struct Net {
     /// The wires.
     pub fabric: Arc<Fabric>,
+    /// What queue pairs do later.
+    pub work: WorkQueue,
     #[pin]
     ends: SpinLockIrq<[Option<Arc<End>>; MAX_ENDS]>,
     #[pin]
@@ -207,9 +210,11 @@ impl Net {
     ///
     /// `ENOMEM`
     pub fn run(fabric: Arc<Fabric>) -> Result<Running> {
+        let work = WorkQueue::new()?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 fabric,
+                work,
                 ends <- new_spinlock_irq!([const { None }; MAX_ENDS], "vfab::Net::ends"),
                 timer <- Timer::new(),
                 ticking <- new_spinlock_irq!(true, "vfab::Net::ticking"),
@@ -297,6 +302,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         *self.0.ticking.lock() = false;
         self.0.timer.cancel();
+        self.0.work.flush();
     }
 }
 

@@ -373,6 +373,11 @@ impl Qp {
                         self.complete(sq, &wqe, status);
                     }
                     if status != Status::SUCCESS && status != Status::WR_FLUSH_ERR {
+                        pr_info!(
+                            "{}: a request of {} bytes failed: {status:?}\n",
+                            self,
+                            wqe.len
+                        );
                         self.fail_send();
                     }
                 }
@@ -523,7 +528,7 @@ impl Qp {
     #[inline]
     fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> bool {
         if let Some(peer) = &sq.peer {
-            if peer.generation == self.fabric.generation()
+            if peer.generation == self.net.fabric.generation()
                 && peer.qp.epoch.load(Relaxed) == peer.epoch
             {
                 return true;
