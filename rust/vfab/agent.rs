@@ -38,7 +38,8 @@ pub enum Request {
 impl Request {
     /// The request in `smp`.
     pub fn of(smp: &Smp) -> Self {
-        if !smp.is_smp() {
+        // What is on its way back is for a subnet manager.
+        if !smp.is_smp() || smp.is_directed() && smp.is_returning() {
             return Self::None;
         }
         match smp.method {

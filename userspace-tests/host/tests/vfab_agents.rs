@@ -357,7 +357,7 @@ fn refused_attributes() {
         );
     }
     // For others: a subnet manager's agent, whoever asked, other classes.
-    let others: [fn(&mut Smp); 8] = [
+    let others: [fn(&mut Smp); 9] = [
         |smp| smp.attr_id = attribute::SM_INFO.into(),
         |smp| smp.method = 0x81,
         |smp| smp.method = 0x05,
@@ -366,6 +366,10 @@ fn refused_attributes() {
         |smp| smp.method = 0x87,
         |smp| smp.mgmt_class = 0x04,
         |smp| smp.base_version = 2,
+        |smp| {
+            smp.mgmt_class = 0x81;
+            smp.status = 0x8000.into();
+        },
     ];
     for (n, change) in others.iter().enumerate() {
         let mut mad = smp(GET, attribute::NODE_INFO, 0, &zeros);
@@ -637,7 +641,11 @@ fn mkey() {
         }
         assert_eq!(ca.port(1).unwrap().pkey(0), Some(0xffff));
         // The other port is not, but the way through it to the first is.
-        let data: Data = zerocopy::transmute!(*PortInfo::of(&[0; 64]));
+        let mut data: Data = zerocopy::transmute!(port_info(&mut ca, 2));
+        PortInfo::of_mut(&mut data).lid = 9.into();
+        PortInfo::of_mut(&mut data).sm_lid = 1.into();
+        PortInfo::of_mut(&mut data).speed_state = 0;
+        PortInfo::of_mut(&mut data).physical_down = 0;
         assert_eq!(
             set(&mut ca, 2, attribute::PKEY_TABLE, 0, &[0xff; 64]).map(|c| c.port),
             Ok(2)
@@ -645,6 +653,7 @@ fn mkey() {
         let (_, reply) = process(&mut ca, 2, &smp(SET, attribute::PORT_INFO, 1, &data));
         assert_eq!(said(&reply), Err(0x1c));
         assert_eq!(ca.port(1).unwrap().lid(), 4);
+        set(&mut ca, 2, attribute::PORT_INFO, 2, &data).expect("the same for itself");
         assert_eq!(with_key(&mut ca, SET, KEY), Some(0x55));
     }
 }

@@ -13,6 +13,7 @@ use srp_host::vfab::{
         info::{Notice, PortInfo, SwitchInfo, PORT_STATE_CHANGE},
         Lrh, Smp, GET, PERMISSIVE, SET, TRAP, TRAP_REPRESS,
     },
+    switch::Next,
 };
 use vfab::{directed, smp, Fabric, Manager};
 
@@ -88,6 +89,19 @@ fn two_adapters_and_a_switch() {
     assert_eq!(fabric.deliver((2, 1), 1), Some((1, 1)));
     assert_eq!(fabric.deliver((2, 1), 2), Some((0, 0)));
     assert_eq!(fabric.deliver((2, 1), 4), None);
+
+    // The highest LID that is forwarded; 0 and what is beyond the table are nobody's.
+    let mut data = manager.get(&mut fabric, &[1], attribute::SWITCH_INFO, 0);
+    assert_eq!(data[6..8], [0, 3]);
+    data[7] = 2;
+    manager.set(&mut fabric, &[1], attribute::SWITCH_INFO, 0, &data);
+    assert_eq!(fabric.deliver((1, 1), 3), None);
+    assert_eq!(fabric.deliver((2, 1), 1), Some((1, 1)));
+    data[7] = 3;
+    manager.set(&mut fabric, &[1], attribute::SWITCH_INFO, 0, &data);
+    for lid in [0, 4, 1024, 0xbfff, 0xffff] {
+        assert_eq!(fabric.get_switch(0).forward(lid), None, "{lid}");
+    }
 
     // The device hears of each change once.
     let told = |node, bits| {
@@ -206,6 +220,15 @@ fn paths_with_lids() {
         ask(&mut fabric, &[2, 7], PERMISSIVE, middle, lrh),
         Some(SWITCH * 2)
     );
+    // The response goes back by ports at once.
+    let mut mad = directed(smp(GET, attribute::NODE_INFO, 0, &[0; 64]), &[2, 7]);
+    let fields = Smp::of_mut(&mut mad);
+    (fields.hop_ptr, fields.dr_dlid) = (2, middle.into());
+    fields.return_path[1] = 5;
+    let mut header = Lrh::PERMISSIVE;
+    let next = fabric.get_switch(1).smp(2, &mut header, &mut mad);
+    assert_eq!(next, Next::Out(2, Changes::none(2)));
+    assert_eq!((header, Smp::of(&mad).hop_ptr), (Lrh::PERMISSIVE, 2));
     // By LID, by ports, by LID.
     assert_eq!(ask(&mut fabric, &[7], 1, last, by_lid), Some(CA * 3));
     // To nobody, out of a port without a cable, back to nobody.
@@ -239,6 +262,32 @@ fn longest_path() {
     fields.hop_cnt = 64;
     fields.hop_ptr = 1;
     assert_eq!(fabric.request((1, 1), Lrh::PERMISSIVE, mad), None);
+    // Pointers beyond the path, out and back.
+    for (status, last) in [(0, 2), (0x8000, 2)] {
+        for at in 0..=255 {
+            let mut mad = directed(smp(GET, attribute::NODE_INFO, 0, &[0; 64]), &[1, 1]);
+            let fields = Smp::of_mut(&mut mad);
+            fields.status = status.into();
+            fields.hop_ptr = at;
+            fields.return_path = [1; 64];
+            let next = fabric
+                .get_switch(0)
+                .smp(1, &mut Lrh::PERMISSIVE.clone(), &mut mad);
+            // On its way back it is not for the switch either, which has no manager.
+            let lost = at > last + 1 || status != 0 && at < 2;
+            assert_eq!(next == Next::Drop, lost, "{status:#x} at {at}");
+        }
+    }
+    // What is on its way back is no request.
+    let table = smp(SET, attribute::LINEAR_FORWARD_TABLE, 0, &[1; 64]);
+    let mut mad = directed(table, &[1]);
+    Smp::of_mut(&mut mad).status = 0x8000.into();
+    let before = fabric.get_switch(0).clone();
+    let next = fabric
+        .get_switch(0)
+        .smp(1, &mut Lrh::PERMISSIVE.clone(), &mut mad);
+    assert_eq!(next, Next::Drop);
+    assert!(*fabric.get_switch(0) == before);
 }
 
 /// What SwitchInfo says of PortStateChange.
@@ -267,6 +316,10 @@ fn cables() {
     assert_eq!(fabric.deliver((1, 1), 3), None);
     assert!(state_change(&mut fabric, &manager));
     assert!(state_change(&mut fabric, &manager), "a Get clears nothing");
+    let mut data = manager.get(&mut fabric, &[1], attribute::SWITCH_INFO, 0);
+    data[11] &= !PORT_STATE_CHANGE;
+    manager.set(&mut fabric, &[1], attribute::SWITCH_INFO, 0, &data);
+    assert!(state_change(&mut fabric, &manager), "nor does a zero");
 
     let (node, port, lrh, mad) = fabric.trap().expect("a trap");
     assert_eq!(
