@@ -34,6 +34,7 @@ group() {
 	done
 	[ "${DRIVER-}" = c ] || module=(--module "$built/$kernel/rust/ib_srp.ko")
 	module+=(--module "$built/slow_qp-$kernel/slow_qp.ko")
+	[[ "${list[*]}" != *:vfab:* ]] || module+=(--file "$built/vfab-$kernel/rust/ib_vfab.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
 		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
@@ -69,6 +70,8 @@ for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
 	"$top/ci/module.sh" "$k" "$built/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
 	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$built/$k" >&2
+	! printf '%s\n' "${lines[@]}" | grep -E "^[^ ]+ $k .*:vfab" >/dev/null ||
+		"$top/ci/module.sh" "$k" "$built/vfab-$k" "$top" modules SRP_VFAB=1 >&2
 done
 
 out=$(mktemp -d)

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kunit.sh [test|kasan|kunit]: builds the module with its KUnit suites, loads it in a guest
-# with that kernel (kasan) and counts what the suites say.
+# kunit.sh [test|kasan|kunit]: builds the module and the test device with their KUnit suites, loads them in a guest
+# with that kernel (kasan), one after the other, and counts what the suites say.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-kasan}
 pick_series
 out=$built/kunit-$kernel
-"$top/ci/module.sh" "$kernel" "$out" "$top" modules SRP_KUNIT=1 >&2
+"$top/ci/module.sh" "$kernel" "$out" "$top" modules SRP_KUNIT=1 SRP_VFAB=1 >&2
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 status=0
-"$top/ci/vm.sh" "$kernel" --log kunit --timeout 900 --kunit --module "$out/rust/ib_srp.ko" -- bash -c '
+"$top/ci/vm.sh" "$kernel" --log kunit --timeout 900 --kunit --module "$out/rust/ib_srp.ko" --module "$out/rust/ib_vfab.ko" -- bash -c '
 	modprobe -a dummy rdma_rxe siw || exit 1
 	for k in rxe:0 siw:1; do
 		d=dummy${k#*:}
@@ -20,7 +20,10 @@ status=0
 	done
 	modprobe ib_srp || exit 1
 	cat /sys/kernel/debug/kunit/*/results
-	rmmod ib_srp' >"$results" || status=$?
+	rmmod ib_srp || exit 1
+	modprobe ib_vfab || exit 1
+	cat /sys/kernel/debug/kunit/*/results
+	rmmod ib_vfab' >"$results" || status=$?
 
 # KTAP: each suite announces 1..N and then has N lines with its verdicts.
 awk -v status=$status '

@@ -13,6 +13,8 @@ import sys
 top = pathlib.Path(sys.argv[1])
 # Comments on error numbers, build-time messages, MODULE_INFO, and names of which a line begins.
 NOT_SAID = {"rust/errno.rs", "rust/sysfs/attribute.rs", "rust/sync/noio.rs"}
+# The test device, which is no part of the driver.
+VFAB = ("rust/vfab", "rust/rdma/provider")
 NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}
 # Of a command that cannot be built: it has no other way into the log than an error number.
 BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}
@@ -25,7 +27,7 @@ STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
 def source():
     for file in sorted(top.glob("rust/**/*.rs")):
         name = str(file.relative_to(top))
-        if name in NOT_SAID or "standalone" in name or "/tests" in name or name.endswith("/bench.rs"):
+        if name in NOT_SAID or name.startswith(VFAB) or "standalone" in name or "/tests" in name or name.endswith("/bench.rs"):
             continue
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*mod tests \{", file.read_text())[0]
         text = re.sub(r"//[^\n]*", "", text)

@@ -21,5 +21,8 @@
 #include "srp_helpers.h"
 #include "srp_params.h"
 #include "srp_trace_calls.h"
+#ifdef SRP_VFAB
+#include "srp_vfab.h"
+#endif
 
 #endif

@@ -85,6 +85,13 @@ pub mod dma_direction {
     };
 }
 
+/// What the function of a timer returns that is not to expire again: a type of its own, or an integer.
+#[cfg(all(SRP_VFAB, SRP_HAS_HRTIMER_RESTART_TYPE))]
+pub const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER_NORESTART;
+/// What the function of a timer returns that is not to expire again: a type of its own, or an integer.
+#[cfg(all(SRP_VFAB, not(SRP_HAS_HRTIMER_RESTART_TYPE)))]
+pub const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
+
 /// How sysfs tells the namespaces of a class's devices apart.
 #[cfg(SRP_HAS_NAMESPACE_TAG_TYPE)]
 pub type NamespaceTag = bindings::ns_common;

@@ -11,6 +11,7 @@ paired=
 # does not understand IPv4.
 fabric() {
 	local i
+	[ $kind != vfab ] || { subnet; return; }
 	[ $kind = rxe ] || { fabric_pair "$1"; return; }
 	for ((i = 0; i < $1; i++)); do
 		ip link add dummy$i mtu ${MTU:-1500} type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
@@ -76,14 +77,15 @@ pair_device() {
 }
 
 # The RDMA device from which one logs in to target I, and its add_target.
-initiator() { echo $kind${paired:+1}$1; }
-add_target() { echo /sys/class/infiniband_srp/srp-$kind${paired:+1}$1-1/add_target; }
+initiator() { if [ $kind = vfab ]; then echo vfab1; else echo $kind${paired:+1}$1; fi; }
+add_target() { echo "/sys/class/infiniband_srp/srp-$(initiator $1)-1/add_target"; }
 
 # The 16 bytes of GID 0 of a device as hex digits, in `gid`.
 gid() { read -r gid </sys/class/infiniband/$1/ports/1/gids/0; gid=${gid//:/}; }
 
 unfabric() {
 	local d
+	[ $kind != vfab ] || unsubnet
 	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
 	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
 	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done

@@ -32,6 +32,11 @@ listener() { printf %016x $((0x01060000 + port)); }
 # login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager.
 login_string() {
 	guid=$(service_guid)
+	if [ $kind = vfab ]; then
+		gid vfab$1
+		echo "id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=${guid#0x}${2-}"
+		return
+	fi
 	if [ "${CM-}" = ib ]; then
 		within 20 "link-local addresses" link_local
 		gid rxe$1

@@ -24,7 +24,7 @@ target() {
 	gid $kind$1
 	wwn[$1]=$cfg/target/srpt/0x$gid
 	tpg[$1]=${wwn[$1]}/0x$gid
-	gid $kind${paired:+1}$1
+	gid "$(initiator $1)"
 	for ext in 0 1 2 3; do acls+=("${tpg[$1]}/acls/0x000000000000000$ext${gid:16}"); done
 	mkdir "${wwn[$1]}" "${tpg[$1]}" "${acls[@]}" || fail "cannot make target port ${wwn[$1]}"
 	[ "${2-}" = off ] || echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"

@@ -22,4 +22,19 @@ pub mod rdma {
     pub mod timeout;
 }
 
+/// Subnet management of the software adapter.
+#[path = "../../../rust/vfab"]
+pub mod vfab {
+    pub mod agent;
+    pub mod ca;
+    pub mod changes;
+    pub mod forwarding;
+    pub mod link;
+    pub mod mad;
+    pub mod mkey;
+    pub mod port;
+    pub mod switch;
+    pub mod traps;
+}
+
 pub use srp::{logic, proto};

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registration of devices with `ib_core`.
+
+use super::{
+    dma::DmaDevice,
+    object::DeviceObject,
+    ops::Ops,
+    verbs::Provider, //
+};
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A device that `ib_core` knows. Dropping it takes the device away from all its users, and waits for them.
+///
+/// # Invariants
+///
+/// It is registered.
+pub struct Registration<P: Provider> {
+    pub(super) device: NonNull<bindings::ib_device>,
+    provider: Arc<P>,
+}
+
+// SAFETY: A device has no thread affinity.
+unsafe impl<P: Provider> Send for Registration<P> {}
+// SAFETY: What a shared one gives out may be shared.
+unsafe impl<P: Provider> Sync for Registration<P> {}
+
+impl<P: Provider> Registration<P> {
+    /// Registers a device with so many ports, and an interrupt for each CPU. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What `ib_core` says.
+    pub fn new(
+        provider: Arc<P>,
+        name: &CStr,
+        node_guid: u64,
+        ports: u32,
+        dma: &DmaDevice,
+    ) -> Result<Self> {
+        let size = size_of::<DeviceObject<P>>();
+        // SAFETY: The size is that of a structure that begins with a `struct ib_device`.
+        let raw = unsafe { bindings::srp_vfab_alloc_device(size) };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        let object = raw.cast::<DeviceObject<P>>().as_ptr();
+        // SAFETY: It was just allocated with this size, and all zeroes is `None`.
+        unsafe { (*object).provider = Some(provider.clone()) };
+        // SAFETY: It was just allocated, and nobody else knows it.
+        let device = unsafe { &mut *raw.as_ptr() };
+        // CAST: A small number.
+        device.node_type = bindings::srp_vfab_node_SRP_VFAB_NODE_IB_CA as u8;
+        device.node_guid = node_guid.to_be();
+        device.phys_port_cnt = ports;
+        // SAFETY: No precondition.
+        let vectors = unsafe { bindings::srp_helper_num_online_cpus() };
+        // CAST: The count of CPUs.
+        device.num_comp_vectors = vectors as i32;
+        device.local_dma_lkey = P::LOCAL_DMA_LKEY;
+        // SAFETY: The functions fit the objects, whose sizes are in it.
+        unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::OPS) };
+        // The device's parent is what its memory is mapped for, as with hardware.
+        // SAFETY: As above; the union's other field is for another view of the same.
+        unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
+        // SAFETY: The device is set up, the name is a string, and the device for DMA lives longer than this.
+        let registered = to_result(unsafe {
+            bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
+        });
+        if let Err(e) = registered {
+            // SAFETY: It was not registered, and is ours.
+            unsafe { release::<P>(raw) };
+            return Err(e);
+        }
+        // SAFETY: It is registered until `forget`.
+        unsafe { provider.target().set(raw) };
+        // INVARIANT: It was registered.
+        Ok(Self {
+            device: raw,
+            provider,
+        })
+    }
+
+    /// The device.
+    pub fn provider(&self) -> &Arc<P> {
+        &self.provider
+    }
+}
+
+impl<P: Provider> Drop for Registration<P> {
+    fn drop(&mut self) {
+        self.provider.target().forget();
+        // SAFETY: By the type invariant it is registered.
+        unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
+        // SAFETY: It is not registered any more, and is ours.
+        unsafe { release::<P>(self.device) };
+    }
+}
+
+/// Gives a device back.
+///
+/// # Safety
+///
+/// It was allocated here, is not registered, and nobody uses it after this.
+unsafe fn release<P>(device: NonNull<bindings::ib_device>) {
+    let object = device.cast::<DeviceObject<P>>().as_ptr();
+    // SAFETY: By this function's contract it is the beginning of this.
+    drop(unsafe { (*object).provider.take() });
+    // SAFETY: By this function's contract.
+    unsafe { bindings::ib_dealloc_device(device.as_ptr()) };
+}

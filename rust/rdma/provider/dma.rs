@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device of the module's own that memory is mapped for, and the memory behind its addresses.
+//!
+//! It is a platform device without an IOMMU, so that a DMA address is a physical address: of the memory itself, or of
+//! the bounce buffer that swiotlb gives instead. What is not mapped, or not synchronised, is seen as it would be on
+//! hardware with `swiotlb=force`.
+//!
+//! C header: [`include/linux/dma-direct.h`](srctree/include/linux/dma-direct.h)
+
+use crate::bindings;
+use core::{
+    marker::PhantomData,
+    ptr::{
+        copy,
+        NonNull, //
+    }, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*, //
+};
+
+/// Longest segment of a mapping in bytes.
+const SEGMENT: u32 = 1 << 31;
+
+/// A platform device.
+///
+/// # Invariants
+///
+/// It is registered.
+pub struct DmaDevice(NonNull<bindings::platform_device>);
+
+// SAFETY: A device has no thread affinity.
+unsafe impl Send for DmaDevice {}
+// SAFETY: What a shared one reads is constant.
+unsafe impl Sync for DmaDevice {}
+
+impl DmaDevice {
+    /// Registers one with addresses of `bits` bits. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the driver core says.
+    pub fn new(name: &'static CStr, number: u32, bits: u32) -> Result<Self> {
+        let info = bindings::platform_device_info {
+            name: name.as_char_ptr(),
+            // CAST: A number below 256.
+            id: number as i32,
+            dma_mask: u64::MAX >> (64 - bits.clamp(32, 64)),
+            ..Default::default()
+        };
+        // SAFETY: The description is valid for the call, and the name for ever.
+        let device = from_err_ptr(unsafe { bindings::platform_device_register_full(&info) })?;
+        let device = NonNull::new(device).ok_or(ENOMEM)?;
+        // INVARIANT: It was just registered.
+        let this = Self(device);
+        // SAFETY: By the type invariant; the parameters are only read by those who map memory, which nobody does yet.
+        unsafe { bindings::srp_vfab_dma_set_max_seg_size(this.as_raw(), SEGMENT) };
+        Ok(this)
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::device {
+        // SAFETY: By the type invariant it is valid.
+        unsafe { &raw mut (*self.0.as_ptr()).dev }
+    }
+
+    /// The memory behind `len` bytes at a DMA address that was posted, or registered, and is mapped as long as
+    /// that is so: whoever posts it grants that. `None` if there is no memory.
+    #[inline]
+    pub fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
+        if len == 0 {
+            return Some(Span::EMPTY);
+        }
+        addr.checked_add(len as u64)?;
+        // SAFETY: By the type invariant; an address that is no memory is refused.
+        let at = unsafe { bindings::srp_vfab_dma_to_virt(self.as_raw(), addr, len) };
+        // INVARIANT: It is memory that whoever posted the address has lent to the device.
+        NonNull::new(at.cast()).map(|at| Span {
+            at,
+            len,
+            _device: PhantomData,
+        })
+    }
+}
+
+impl Drop for DmaDevice {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is registered, and not used after this.
+        unsafe { bindings::platform_device_unregister(self.0.as_ptr()) };
+    }
+}
+
+/// Memory that the device may access now.
+///
+/// # Invariants
+///
+/// `at` is valid for reads and writes of `len` bytes, which others may access at the same time, as with any DMA.
+pub struct Span<'a> {
+    at: NonNull<u8>,
+    len: usize,
+    _device: PhantomData<&'a DmaDevice>,
+}
+
+impl Span<'_> {
+    /// No memory.
+    pub const EMPTY: Self = Self {
+        at: NonNull::dangling(),
+        len: 0,
+        _device: PhantomData,
+    };
+
+    /// Memory of the device itself, for a message that it makes.
+    #[inline]
+    pub fn of(bytes: &mut [u8]) -> Span<'_> {
+        // INVARIANT: It is borrowed for the life of this.
+        Span {
+            len: bytes.len(),
+            at: NonNull::from(bytes).cast(),
+            _device: PhantomData,
+        }
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    pub fn left(&self) -> usize {
+        self.len
+    }
+
+    fn skip(&mut self, n: usize) {
+        // INVARIANT: It is a part of what it was; `n` is not above `len`.
+        // SAFETY: By the type invariant; the end of it is the farthest.
+        self.at = unsafe { self.at.add(n) };
+        self.len -= n;
+    }
+
+    /// Copies the beginning of `from` to the beginning of this, as much as both have, at most `most` bytes, and takes
+    /// that off both. Returns how much that was.
+    #[inline]
+    pub fn take(&mut self, from: &mut Span<'_>, most: usize) -> usize {
+        let n = self.len.min(from.len).min(most);
+        // SAFETY: By the type invariants both are valid for so many bytes. They may overlap.
+        unsafe { copy(from.at.as_ptr(), self.at.as_ptr(), n) };
+        self.skip(n);
+        from.skip(n);
+        n
+    }
+}

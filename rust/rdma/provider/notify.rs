@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The interrupt of a completion queue.
+//!
+//! It is the handler of an irq_work, on the CPU of whoever posts; where the architecture has no interrupt for that
+//! (User-Mode Linux), it is that of a timer that has expired. Never the stack of whoever posts. Modules cannot have an
+//! irq_work on another CPU, so vectors are names.
+//!
+//! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
+//! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use crate::{
+    bindings,
+    compat::NO_RESTART, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    types::Opaque, //
+};
+
+/// A completion queue that is being created.
+pub struct CqHandle(pub(super) NonNull<bindings::ib_cq>);
+
+/// The interrupt of a completion queue.
+///
+/// # Invariants
+///
+/// `cq` is valid until [`Notify::stop`] has returned.
+#[pin_data(PinnedDrop)]
+#[repr(C)]
+pub struct Notify {
+    #[pin]
+    work: Opaque<bindings::irq_work>,
+    #[pin]
+    timer: Opaque<bindings::hrtimer>,
+    cq: NonNull<bindings::ib_cq>,
+    by_work: bool,
+    stopped: Atomic<bool>,
+}
+
+// SAFETY: Neither an irq_work nor a timer is bound to a thread.
+unsafe impl Send for Notify {}
+// SAFETY: Both can be queued by many at once; the other fields are constant or atomic.
+unsafe impl Sync for Notify {}
+
+impl Notify {
+    /// An interrupt that does not come yet.
+    pub fn new(cq: CqHandle) -> impl PinInit<Self> {
+        // SAFETY: No precondition.
+        let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() };
+        // INVARIANT: `ib_core` keeps the queue until it was destroyed, when this is stopped.
+        pin_init!(Self {
+            work <- Opaque::ffi_init(|slot| {
+                // SAFETY: The slot is valid for writes and stays where it is.
+                unsafe { bindings::srp_vfab_irq_work_init(slot, Some(worked)) };
+            }),
+            timer <- Opaque::ffi_init(|slot| {
+                // SAFETY: The slot is valid for writes and stays where it is.
+                unsafe {
+                    bindings::hrtimer_setup(
+                        slot,
+                        Some(expired),
+                        // CAST: A small number of the C interface.
+                        bindings::CLOCK_MONOTONIC as i32,
+                        bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
+                    )
+                };
+            }),
+            cq: cq.0,
+            by_work,
+            stopped: Atomic::new(false),
+        })
+    }
+
+    /// Has the interrupt come, once for all calls until it does. Any context but NMI.
+    #[inline]
+    pub fn raise(&self) {
+        if self.by_work {
+            // SAFETY: It is initialised, and lives until it was synchronised.
+            unsafe { bindings::irq_work_queue(self.work.get()) };
+        } else {
+            // SAFETY: It is initialised, and lives until it was cancelled.
+            unsafe {
+                bindings::hrtimer_start_range_ns(
+                    self.timer.get(),
+                    0,
+                    0,
+                    bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
+                )
+            };
+        }
+    }
+
+    /// Has it come no more, and waits for one that runs. Sleeps.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+        // SAFETY: It is initialised.
+        unsafe { bindings::irq_work_sync(self.work.get()) };
+        // SAFETY: It is initialised.
+        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+    }
+
+    fn handle(&self) {
+        if self.stopped.load(Relaxed) {
+            return;
+        }
+        let cq = self.cq.as_ptr();
+        // SAFETY: By the type invariant; the field is constant.
+        let handler = unsafe { (*cq).comp_handler };
+        // SAFETY: By the type invariant; the field is constant.
+        let context = unsafe { (*cq).cq_context };
+        if let Some(handler) = handler {
+            // SAFETY: This is the context in which it expects to be called, with its own queue.
+            unsafe { handler(cq, context) };
+        }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Notify {
+    fn drop(self: Pin<&mut Self>) {
+        self.stop();
+    }
+}
+
+/// # Safety
+///
+/// `work` is that of a `Notify`.
+unsafe extern "C" fn worked(work: *mut bindings::irq_work) {
+    let this = work.cast::<Opaque<bindings::irq_work>>();
+    // SAFETY: By this function's contract; a `Notify` is not dropped before its work has run.
+    let this = unsafe { &*kernel::container_of!(this, Notify, work) };
+    this.handle();
+}
+
+/// # Safety
+///
+/// `timer` is that of a `Notify`.
+unsafe extern "C" fn expired(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+    let this = timer.cast::<Opaque<bindings::hrtimer>>();
+    // SAFETY: By this function's contract; a `Notify` is not dropped before its timer has run.
+    let this = unsafe { &*kernel::container_of!(this, Notify, timer) };
+    this.handle();
+    NO_RESTART
+}

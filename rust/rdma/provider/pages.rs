@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of a region: a list of pages, and a second one that is being written.
+//!
+//! An adapter copies the list when it executes the registration. Here it changes the list that counts, so that a
+//! caller who describes new memory does not change what a registered region is.
+
+use crate::bindings;
+use core::{
+    cell::UnsafeCell,
+    ffi::c_uint,
+    ptr::NonNull, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Relaxed,
+        Release, //
+    }, //
+};
+
+/// The beginning of a region, whatever the device.
+///
+/// # Invariants
+///
+/// `pages` lives as long as this is with `ib_core`.
+#[repr(C)]
+pub(super) struct MrHead {
+    raw: bindings::ib_mr,
+    pages: Option<NonNull<Pages>>,
+}
+
+impl MrHead {
+    /// One with this key; the caller keeps the pages.
+    pub(super) fn new(key: u32, pages: Option<&Pages>) -> Self {
+        Self {
+            raw: bindings::ib_mr {
+                lkey: key,
+                rkey: key,
+                ..Default::default()
+            },
+            pages: pages.map(NonNull::from),
+        }
+    }
+}
+
+/// # Safety
+///
+/// It is the beginning of a [`MrHead`], which lives for `'a`.
+pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Pages> {
+    // SAFETY: By this function's contract.
+    let head = unsafe { &*mr.cast::<MrHead>() };
+    // SAFETY: By the type invariant.
+    head.pages.map(|p| unsafe { p.as_ref() })
+}
+
+/// A list of pages.
+pub struct List {
+    pages: KVVec<u64>,
+    /// The address of its first byte.
+    pub iova: u64,
+    /// Bytes.
+    pub len: u64,
+    shift: u32,
+}
+
+impl List {
+    fn new(most: usize) -> Result<Self> {
+        Ok(Self {
+            pages: KVVec::with_capacity(most, GFP_KERNEL)?,
+            iova: 0,
+            len: 0,
+            shift: 12,
+        })
+    }
+
+    /// The DMA address of byte `at` of the region, and how many bytes follow there.
+    #[inline]
+    pub fn find(&self, at: u64) -> Option<(u64, u64)> {
+        let size = 1u64 << self.shift;
+        let from_page = (self.iova & (size - 1)) + at;
+        let page = usize::try_from(from_page >> self.shift).ok()?;
+        let within = from_page & (size - 1);
+        Some((self.pages.get(page)? + within, size - within))
+    }
+}
+
+/// Two lists of pages, one of which counts.
+///
+/// # Invariants
+///
+/// The list that does not count is used by nobody but whoever describes memory, one at a time.
+pub struct Pages {
+    lists: [UnsafeCell<List>; 2],
+    counts: Atomic<u32>,
+    described: Atomic<bool>,
+    most: usize,
+}
+
+// SAFETY: Plain data.
+unsafe impl Send for Pages {}
+// SAFETY: By the type invariant.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Room for `most` pages. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(most: usize) -> Result<Self> {
+        Ok(Self {
+            lists: [
+                UnsafeCell::new(List::new(most)?),
+                UnsafeCell::new(List::new(most)?),
+            ],
+            counts: Atomic::new(0),
+            described: Atomic::new(false),
+            most,
+        })
+    }
+
+    /// The list that counts, for as long as nobody changes that.
+    #[inline]
+    pub fn current(&self) -> &List {
+        let n = self.counts.load(Acquire) as usize & 1;
+        // SAFETY: By the type invariant nobody writes to it.
+        unsafe { &*self.lists[n].get() }
+    }
+
+    /// Has that count which was described last, if anything was since, as the memory that begins at `iova`. Nobody
+    /// reads the region meanwhile: it is not valid.
+    pub fn turn(&self, iova: u64) {
+        if self.described.xchg(false, Relaxed) {
+            let n = self.counts.load(Relaxed) ^ 1;
+            let list = self.lists[n as usize & 1].get();
+            // SAFETY: By the type invariant: whoever registers the region does not describe it meanwhile.
+            unsafe { (*list).iova = iova };
+            self.counts.store(n, Release);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody else describes memory for this region, or registers it.
+    pub(super) unsafe fn describe(
+        &self,
+        mr: *mut bindings::ib_mr,
+        sg: *mut bindings::scatterlist,
+        count: i32,
+        offset: *mut c_uint,
+    ) -> i32 {
+        let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
+        let list = self.lists[n].get();
+        // SAFETY: By the type invariant and this function's contract.
+        unsafe { (*list).pages.clear() };
+        // SAFETY: All arguments are those of the verb, as this function wants them.
+        let taken = unsafe { bindings::ib_sg_to_pages(mr, sg, count, offset, Some(page_of)) };
+        // SAFETY: The caller lends the region.
+        let raw = unsafe { &*mr };
+        // SAFETY: By the type invariant and this function's contract.
+        let list = unsafe { &mut *list };
+        list.iova = raw.iova;
+        list.len = raw.length;
+        list.shift = raw.page_size.trailing_zeros();
+        self.described.store(true, Relaxed);
+        taken
+    }
+
+    /// # Safety
+    ///
+    /// It is called by [`Pages::describe`] only.
+    pub(super) unsafe fn push(&self, page: u64) -> i32 {
+        let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
+        // SAFETY: By the type invariant and this function's contract; `describe` has no reference to it meanwhile.
+        let list = unsafe { &mut *self.lists[n].get() };
+        if list.pages.len() >= self.most || list.pages.push_within_capacity(page).is_err() {
+            return ENOMEM.to_errno();
+        }
+        0
+    }
+}
+
+/// # Safety
+///
+/// It is called by `ib_sg_to_pages()` for a region that has pages here only.
+unsafe extern "C" fn page_of(mr: *mut bindings::ib_mr, page: u64) -> i32 {
+    // SAFETY: By this function's contract.
+    let pages = unsafe { pages_of(mr) };
+    match pages {
+        // SAFETY: `describe` is on the stack.
+        Some(pages) => unsafe { pages.push(page) },
+        None => EINVAL.to_errno(),
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A table of counted objects that is read without a lock, and from which an object can be taken with the certainty
+//! that nobody uses it any more.
+
+use core::{
+    hint::spin_loop,
+    ops::Deref,
+    ptr::null_mut, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// A place of a [`Table`].
+///
+/// # Invariants
+///
+/// `item` is null or came from `Arc::into_raw` and stands for that reference. It is taken back only after it was null
+/// at a time when `users` was 0.
+struct Slot<T> {
+    users: Atomic<i32>,
+    item: Atomic<*mut T>,
+}
+
+/// Places for objects, which have numbers from 0.
+pub struct Table<T> {
+    slots: KVVec<Slot<T>>,
+}
+
+// SAFETY: It owns references to `T`s and gives out shared ones.
+unsafe impl<T: Send + Sync> Send for Table<T> {}
+// SAFETY: As above; its fields are atomic.
+unsafe impl<T: Send + Sync> Sync for Table<T> {}
+
+/// An object of a [`Table`] in use. Whoever has one takes no lock and does not sleep, as somebody may wait for its end.
+pub struct Use<'a, T> {
+    users: &'a Atomic<i32>,
+    item: &'a T,
+}
+
+impl<T> Table<T> {
+    /// A table with `count` places. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(count: usize) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            // INVARIANT: It has nothing.
+            let slot = Slot {
+                users: Atomic::new(0),
+                item: Atomic::new(null_mut()),
+            };
+            slots.push(slot, GFP_KERNEL)?;
+        }
+        Ok(Self { slots })
+    }
+
+    /// Whether a place has an object now.
+    pub fn has(&self, number: usize) -> bool {
+        self.slots
+            .get(number)
+            .is_some_and(|s| !s.item.load(Relaxed).is_null())
+    }
+
+    /// Puts an object into a place that has none. Callers see to it that they do so one at a time.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it has one, `EINVAL` if there is no such place.
+    pub fn set(&self, number: usize, item: Arc<T>) -> Result {
+        let slot = self.slots.get(number).ok_or(EINVAL)?;
+        if !slot.item.load(Relaxed).is_null() {
+            return Err(EBUSY);
+        }
+        // INVARIANT: The reference is given up to the place.
+        slot.item.store(Arc::into_raw(item).cast_mut(), Release);
+        Ok(())
+    }
+
+    /// The object at a place. Any context.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<Use<'_, T>> {
+        let slot = self.slots.get(number)?;
+        slot.users.fetch_add(1, Full);
+        let item = slot.item.load(Acquire);
+        if item.is_null() {
+            slot.users.fetch_sub(1, Release);
+            return None;
+        }
+        // SAFETY: By the type invariant it is valid until `users` was 0 after it was null.
+        let item = unsafe { &*item };
+        Some(Use {
+            users: &slot.users,
+            item,
+        })
+    }
+
+    /// Waits until all uses that began before have ended. Spins, in any context, without a use of its own.
+    pub fn quiesce(&self, number: usize) {
+        if let Some(slot) = self.slots.get(number) {
+            while slot.users.fetch_add(0, Full) != 0 {
+                spin_loop();
+            }
+        }
+    }
+
+    /// Takes an object out, when nobody uses it any more.
+    pub fn take(&self, number: usize) -> Option<Arc<T>> {
+        let slot = self.slots.get(number)?;
+        let item = slot.item.xchg(null_mut(), Full);
+        self.quiesce(number);
+        if item.is_null() {
+            return None;
+        }
+        // SAFETY: By the type invariant it stands for a reference, and no user is left.
+        Some(unsafe { Arc::from_raw(item) })
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        for number in 0..self.slots.len() {
+            self.take(number);
+        }
+    }
+}
+
+impl<T> Deref for Use<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.item
+    }
+}
+
+impl<T> Drop for Use<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.users.fetch_sub(1, Release);
+    }
+}

@@ -1,0 +1,690 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A user of a device, for its KUnit tests: verbs as a driver calls them, on memory that is mapped for the device.
+
+use super::{
+    device::Registration,
+    verbs::Provider,
+    wc::Status, //
+};
+use crate::bindings;
+use core::{
+    ffi::c_void,
+    mem::MaybeUninit,
+    ptr::{
+        null,
+        null_mut,
+        NonNull, //
+    },
+    slice, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+/// Bytes of the memory of a [`User`].
+pub(crate) const MEMORY: usize = 16 * PAGE_SIZE;
+/// Requests of each queue.
+pub(crate) const DEPTH: u32 = 8;
+/// Pages of a region.
+pub(crate) const PAGES: u32 = 8;
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    pub(crate) id: u64,
+    pub(crate) status: Status,
+    pub(crate) opcode: u32,
+    pub(crate) bytes: u32,
+    pub(crate) flags: u32,
+    pub(crate) ex: u32,
+    pub(crate) src_qp: u32,
+}
+
+/// A request of a send queue.
+#[derive(Clone, Copy)]
+pub(crate) enum Request {
+    Send,
+    SendImm(u32),
+    SendInv(u32),
+    Write(u64, u32),
+    WriteImm(u64, u32, u32),
+    Read(u64, u32),
+    Reg(u32, u32),
+    Inv(u32),
+}
+
+/// Rights.
+pub(crate) const LOCAL: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
+pub(crate) const WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
+pub(crate) const READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
+/// All of them.
+pub(crate) const ALL: u32 = LOCAL | WRITE | READ;
+
+/// What is at one's discretion when two are connected.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) access: u32,
+    pub(crate) timeout: u8,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) rnr_timer: u8,
+    pub(crate) reads: u8,
+}
+
+/// As most tests want it: retries after 16 ms, or 10 us.
+pub(crate) const USUAL: How = How {
+    access: ALL,
+    timeout: 12,
+    retries: 2,
+    rnr_retries: 7,
+    rnr_timer: 1,
+    reads: 4,
+};
+
+struct Counts {
+    interrupts: Atomic<i32>,
+    events: Atomic<u32>,
+    cq_events: Atomic<u32>,
+}
+
+/// # Safety
+///
+/// `context` is a `Counts`.
+unsafe extern "C" fn interrupted(_: *mut bindings::ib_cq, context: *mut c_void) {
+    // SAFETY: By this function's contract.
+    unsafe { &*context.cast::<Counts>() }
+        .interrupts
+        .add(1, Relaxed);
+}
+
+/// # Safety
+///
+/// `context` is a `Counts`.
+unsafe extern "C" fn qp_event(event: *mut bindings::ib_event, context: *mut c_void) {
+    // SAFETY: By this function's contract.
+    let counts = unsafe { &*context.cast::<Counts>() };
+    // SAFETY: The event is valid for the call.
+    let kind = unsafe { (*event).event };
+    let old = counts.events.load(Relaxed);
+    counts.events.store(old | 1 << kind, Relaxed);
+}
+
+/// # Safety
+///
+/// `context` is a `Counts`.
+unsafe extern "C" fn cq_event(_: *mut bindings::ib_event, context: *mut c_void) {
+    // SAFETY: By this function's contract.
+    unsafe { &*context.cast::<Counts>() }
+        .cq_events
+        .store(1, Relaxed);
+}
+
+/// A protection domain, a completion queue and a queue pair of one device, with memory and a region.
+///
+/// # Invariants
+///
+/// All are valid, and of one device, which is registered; `at` has [`MEMORY`] bytes.
+pub(crate) struct User {
+    device: *mut bindings::ib_device,
+    pd: *mut bindings::ib_pd,
+    cq: *mut bindings::ib_cq,
+    qp: *mut bindings::ib_qp,
+    mr: *mut bindings::ib_mr,
+    at: NonNull<u8>,
+    addr: u64,
+    counts: KBox<Counts>,
+}
+
+impl User {
+    /// On a device. `size` is that of the completion queue.
+    pub(crate) fn new<P: Provider>(
+        registration: &Registration<P>,
+        kind: bindings::ib_qp_type,
+        size: u32,
+    ) -> Result<Self> {
+        let device = registration.device.as_ptr();
+        let counts = KBox::new(
+            Counts {
+                interrupts: Atomic::new(0),
+                events: Atomic::new(0),
+                cq_events: Atomic::new(0),
+            },
+            GFP_KERNEL,
+        )?;
+        let context = (&raw const *counts).cast_mut().cast::<c_void>();
+        // SAFETY: The device is registered, the name is static.
+        let pd =
+            from_err_ptr(unsafe { bindings::__ib_alloc_pd(device, 0, c"vfab".as_char_ptr()) })?;
+        let attr = bindings::ib_cq_init_attr {
+            cqe: size,
+            ..Default::default()
+        };
+        // SAFETY: The device is registered; the context lives until the queue is destroyed.
+        let cq = from_err_ptr(unsafe {
+            bindings::__ib_create_cq(
+                device,
+                Some(interrupted),
+                Some(cq_event),
+                context,
+                &attr,
+                c"vfab".as_char_ptr(),
+            )
+        })?;
+        let mut init = bindings::ib_qp_init_attr {
+            event_handler: Some(qp_event),
+            qp_context: context,
+            send_cq: cq,
+            recv_cq: cq,
+            cap: bindings::ib_qp_cap {
+                max_send_wr: DEPTH,
+                max_recv_wr: DEPTH,
+                max_send_sge: 3,
+                max_recv_sge: 3,
+                ..Default::default()
+            },
+            sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: kind,
+            ..Default::default()
+        };
+        // SAFETY: The domain and the queues are valid.
+        let qp = from_err_ptr(unsafe {
+            bindings::ib_create_qp_kernel(pd, &mut init, c"vfab".as_char_ptr())
+        })?;
+        // SAFETY: The domain is valid.
+        let mr = from_err_ptr(unsafe {
+            bindings::ib_alloc_mr(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, PAGES)
+        })?;
+        let mut addr = 0;
+        // SAFETY: The device is valid and does DMA.
+        let at = unsafe {
+            bindings::dma_alloc_attrs(
+                (*device).dma_device,
+                MEMORY,
+                &mut addr,
+                bindings::GFP_KERNEL,
+                0,
+            )
+        };
+        let at = NonNull::new(at.cast::<u8>()).ok_or(ENOMEM)?;
+        // SAFETY: It has so many bytes.
+        unsafe { at.as_ptr().write_bytes(0, MEMORY) };
+        Ok(Self {
+            device,
+            pd,
+            cq,
+            qp,
+            mr,
+            at,
+            addr,
+            counts,
+        })
+    }
+
+    pub(crate) fn num(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.qp).qp_num }
+    }
+
+    /// Its memory.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: By the type invariant; the device writes to it only while the test posts.
+        unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), MEMORY) }
+    }
+
+    /// The DMA address of a byte of it.
+    pub(crate) fn addr(&self, at: usize) -> u64 {
+        self.addr + at as u64
+    }
+
+    /// The key of all memory.
+    pub(crate) fn lkey(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.pd).local_dma_lkey }
+    }
+
+    /// The key that its region has.
+    pub(crate) fn key(&self) -> u32 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.mr).rkey }
+    }
+
+    /// The address at which its region begins.
+    pub(crate) fn iova(&self) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.mr).iova }
+    }
+
+    pub(crate) fn interrupts(&self) -> i32 {
+        self.counts.interrupts.load(Relaxed)
+    }
+
+    /// A bit for each `enum ib_event_type` that came.
+    pub(crate) fn events(&self) -> u32 {
+        self.counts.events.load(Relaxed)
+    }
+
+    pub(crate) fn cq_event(&self) -> bool {
+        self.counts.cq_events.load(Relaxed) != 0
+    }
+
+    pub(crate) fn arm(&self, solicited: bool) -> bool {
+        let flags = if solicited {
+            bindings::ib_cq_notify_flags_IB_CQ_SOLICITED
+        } else {
+            bindings::ib_cq_notify_flags_IB_CQ_NEXT_COMP
+        };
+        // SAFETY: By the type invariant.
+        let arm = unsafe { (*self.device).ops.req_notify_cq };
+        let flags = flags | bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS;
+        // SAFETY: The queue is one of this device.
+        arm.is_some_and(|arm| unsafe { arm(self.cq, flags) } > 0)
+    }
+
+    /// Describes pieces of its memory (offset and length) for its region. Returns how many are in it.
+    pub(crate) fn describe(&mut self, pieces: &[(usize, usize)]) -> Result<i32> {
+        let mut sg: [MaybeUninit<bindings::scatterlist>; 8] = [const { MaybeUninit::zeroed() }; 8];
+        if pieces.is_empty() || pieces.len() > sg.len() {
+            return Err(EINVAL);
+        }
+        let list = sg.as_mut_ptr().cast::<bindings::scatterlist>();
+        // CAST: It is at most 8.
+        let count = pieces.len() as u32;
+        // SAFETY: There are as many entries.
+        unsafe { bindings::sg_init_table(list, count) };
+        for (n, (at, len)) in pieces.iter().enumerate() {
+            // SAFETY: It is one of them.
+            let entry = unsafe { list.add(n) };
+            // SAFETY: As above.
+            unsafe { bindings::srp_helper_sg_set_dma(entry, self.addr(*at), *len as u32) };
+        }
+        // SAFETY: The region is valid and not in use.
+        Ok(unsafe {
+            bindings::ib_map_mr_sg(self.mr, list, count as i32, null_mut(), PAGE_SIZE as u32)
+        })
+    }
+
+    /// Changes the queue pair.
+    pub(crate) fn modify(&self, attr: &mut bindings::ib_qp_attr, mask: u32) -> Result {
+        // CAST: A set of bits.
+        // SAFETY: By the type invariant.
+        to_result(unsafe { bindings::ib_modify_qp(self.qp, attr, mask as i32) })
+    }
+
+    pub(crate) fn init(&self, access: u32) -> Result {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_INIT,
+            port_num: 1,
+            qp_access_flags: access as i32,
+            ..Default::default()
+        };
+        self.modify(
+            &mut attr,
+            bindings::ib_qp_attr_mask_IB_QP_STATE
+                | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
+                | bindings::ib_qp_attr_mask_IB_QP_PORT
+                | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS,
+        )
+    }
+
+    fn address(dlid: u16) -> bindings::rdma_ah_attr {
+        super::attr::Address {
+            dlid,
+            port: 1,
+            ..Default::default()
+        }
+        .to_raw()
+    }
+
+    pub(crate) fn rtr(&self, dlid: u16, peer: u32, psn: u32, how: &How) -> Result {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_RTR,
+            path_mtu: bindings::ib_mtu_IB_MTU_2048,
+            dest_qp_num: peer,
+            rq_psn: psn,
+            max_dest_rd_atomic: how.reads,
+            min_rnr_timer: how.rnr_timer,
+            ah_attr: Self::address(dlid),
+            ..Default::default()
+        };
+        self.modify(
+            &mut attr,
+            bindings::ib_qp_attr_mask_IB_QP_STATE
+                | bindings::ib_qp_attr_mask_IB_QP_AV
+                | bindings::ib_qp_attr_mask_IB_QP_PATH_MTU
+                | bindings::ib_qp_attr_mask_IB_QP_DEST_QPN
+                | bindings::ib_qp_attr_mask_IB_QP_RQ_PSN
+                | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC
+                | bindings::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER,
+        )
+    }
+
+    pub(crate) fn rts(&self, psn: u32, how: &How) -> Result {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_RTS,
+            sq_psn: psn,
+            timeout: how.timeout,
+            retry_cnt: how.retries,
+            rnr_retry: how.rnr_retries,
+            max_rd_atomic: how.reads,
+            ..Default::default()
+        };
+        self.modify(
+            &mut attr,
+            bindings::ib_qp_attr_mask_IB_QP_STATE
+                | bindings::ib_qp_attr_mask_IB_QP_TIMEOUT
+                | bindings::ib_qp_attr_mask_IB_QP_RETRY_CNT
+                | bindings::ib_qp_attr_mask_IB_QP_RNR_RETRY
+                | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN
+                | bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    /// Has it send and receive datagrams with this key.
+    pub(crate) fn datagrams(&self, qkey: u32) -> Result {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: bindings::ib_qp_state_IB_QPS_INIT,
+            port_num: 1,
+            qkey,
+            ..Default::default()
+        };
+        self.modify(
+            &mut attr,
+            bindings::ib_qp_attr_mask_IB_QP_STATE
+                | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
+                | bindings::ib_qp_attr_mask_IB_QP_PORT
+                | bindings::ib_qp_attr_mask_IB_QP_QKEY,
+        )?;
+        self.state(bindings::ib_qp_state_IB_QPS_RTR)?;
+        attr.qp_state = bindings::ib_qp_state_IB_QPS_RTS;
+        self.modify(
+            &mut attr,
+            bindings::ib_qp_attr_mask_IB_QP_STATE | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN,
+        )
+    }
+
+    /// Changes the state and nothing else.
+    pub(crate) fn state(&self, to: bindings::ib_qp_state) -> Result {
+        let mut attr = bindings::ib_qp_attr {
+            qp_state: to,
+            ..Default::default()
+        };
+        self.modify(&mut attr, bindings::ib_qp_attr_mask_IB_QP_STATE)
+    }
+
+    /// Back to the beginning.
+    pub(crate) fn reset(&self) -> Result {
+        self.state(bindings::ib_qp_state_IB_QPS_RESET)
+    }
+
+    /// To the error state.
+    pub(crate) fn fail(&self) -> Result {
+        self.state(bindings::ib_qp_state_IB_QPS_ERR)
+    }
+
+    /// Its state, as the device says.
+    pub(crate) fn queried(&self) -> Result<u32> {
+        let mut attr = bindings::ib_qp_attr::default();
+        let mut init = bindings::ib_qp_init_attr::default();
+        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as i32;
+        // SAFETY: By the type invariant.
+        to_result(unsafe { bindings::ib_query_qp(self.qp, &mut attr, mask, &mut init) })?;
+        Ok(attr.qp_state)
+    }
+
+    fn sges(&self, pieces: &[(usize, usize, u32)]) -> [bindings::ib_sge; 4] {
+        core::array::from_fn(|n| {
+            pieces
+                .get(n)
+                .map_or_else(Default::default, |(at, len, key)| {
+                    bindings::ib_sge {
+                        // The addresses of its region are those of its memory.
+                        addr: self.addr(*at),
+                        length: *len as u32,
+                        lkey: *key,
+                    }
+                })
+        })
+    }
+
+    /// Posts a receive request for pieces of its memory: offset, length, key.
+    pub(crate) fn recv(&self, id: u64, pieces: &[(usize, usize, u32)]) -> Result {
+        let mut sges = self.sges(pieces);
+        let mut wr = bindings::ib_recv_wr {
+            sg_list: sges.as_mut_ptr(),
+            num_sge: pieces.len() as i32,
+            ..Default::default()
+        };
+        let place = (&raw mut wr.__bindgen_anon_1).cast::<u64>();
+        // SAFETY: The union has room for it.
+        unsafe { place.write(id) };
+        let mut bad = null();
+        // SAFETY: By the type invariant.
+        let post = unsafe { (*self.device).ops.post_recv }.ok_or(EINVAL)?;
+        // SAFETY: The request is valid for the call, its memory longer.
+        to_result(unsafe { post(self.qp, &wr, &mut bad) })
+    }
+
+    /// Posts send requests, each with the same pieces, in one chain. Returns how many were taken.
+    pub(crate) fn send(
+        &self,
+        id: u64,
+        requests: &[Request],
+        pieces: &[(usize, usize, u32)],
+        flags: i32,
+    ) -> (usize, Result) {
+        let mut sges = self.sges(pieces);
+        let mut wrs: [Wr; 8] = core::array::from_fn(|_| Wr::default());
+        let count = requests.len().min(wrs.len());
+        let first = wrs.as_mut_ptr();
+        for (n, request) in requests.iter().take(count).enumerate() {
+            // SAFETY: It is one of them.
+            let place = unsafe { first.add(n) };
+            // SAFETY: As above.
+            let wr = unsafe { &mut *place };
+            wr.fill(*request, self.mr);
+            let raw = wr.raw();
+            raw.send_flags = flags;
+            raw.sg_list = sges.as_mut_ptr();
+            raw.num_sge = match request {
+                Request::Reg(..) | Request::Inv(..) => 0,
+                _ => pieces.len() as i32,
+            };
+            let place = (&raw mut raw.__bindgen_anon_1).cast::<u64>();
+            // SAFETY: The union has room for it.
+            unsafe { place.write(id + n as u64) };
+            if n + 1 < count {
+                // SAFETY: It is one of them.
+                raw.next = unsafe { first.add(n + 1) }.cast();
+            }
+        }
+        let mut bad = null();
+        // SAFETY: By the type invariant.
+        let Some(post) = (unsafe { (*self.device).ops.post_send }) else {
+            return (0, Err(EINVAL));
+        };
+        // SAFETY: The requests are valid for the call, their memory longer.
+        let result = to_result(unsafe { post(self.qp, first.cast(), &mut bad) });
+        let taken = if result.is_ok() {
+            count
+        } else {
+            (bad.addr() - first.addr()) / size_of::<Wr>()
+        };
+        (taken, result)
+    }
+
+    /// Posts one signaled request.
+    pub(crate) fn post(&self, id: u64, request: Request, pieces: &[(usize, usize, u32)]) -> Result {
+        // CAST: A bit.
+        let signaled = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+        self.send(id, &[request], pieces, signaled).1
+    }
+
+    /// Sends a datagram of its memory.
+    pub(crate) fn datagram(&self, dlid: u16, qp: u32, qkey: u32, at: usize, len: usize) -> Result {
+        let mut attr = Self::address(dlid);
+        // SAFETY: The domain is valid.
+        let ah = from_err_ptr(unsafe {
+            bindings::rdma_create_ah(
+                self.pd,
+                &mut attr,
+                bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE,
+            )
+        })?;
+        let mut sges = self.sges(&[(at, len, self.lkey())]);
+        let mut wr = bindings::ib_ud_wr {
+            ah,
+            remote_qpn: qp,
+            remote_qkey: qkey,
+            ..Default::default()
+        };
+        wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
+        wr.wr.sg_list = sges.as_mut_ptr();
+        wr.wr.num_sge = 1;
+        wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+        let mut bad = null();
+        // SAFETY: By the type invariant.
+        let post = unsafe { (*self.device).ops.post_send }.ok_or(EINVAL)?;
+        // SAFETY: The request is valid for the call, its memory longer.
+        let result = to_result(unsafe { post(self.qp, &raw const wr.wr, &mut bad) });
+        // SAFETY: It was created above, and no request uses it any more.
+        unsafe { bindings::rdma_destroy_ah_user(ah, 1, null_mut()) };
+        result
+    }
+
+    /// A completion, if there is one.
+    pub(crate) fn poll(&self) -> Option<Completion> {
+        let mut wc = bindings::ib_wc::default();
+        // SAFETY: By the type invariant.
+        let poll = unsafe { (*self.device).ops.poll_cq }?;
+        // SAFETY: There is room for one.
+        let count = unsafe { poll(self.cq, 1, &mut wc) };
+        // SAFETY: The union holds a number.
+        let id = unsafe { *(&raw const wc.__bindgen_anon_1).cast::<u64>() };
+        // SAFETY: As above.
+        let ex = unsafe { *(&raw const wc.ex).cast::<u32>() };
+        (count == 1).then_some(Completion {
+            id,
+            status: Status::numbered(wc.status),
+            opcode: wc.opcode,
+            bytes: wc.byte_len,
+            flags: wc.wc_flags as u32,
+            ex,
+            src_qp: wc.src_qp,
+        })
+    }
+
+    /// The next completion, within two seconds.
+    pub(crate) fn wait(&self) -> Result<Completion> {
+        within(|| self.poll())
+    }
+
+    /// Lets `ib_core` drain the queue pair, whose completion queue it does not poll.
+    pub(crate) fn drained(&self) -> Result {
+        self.fail()?;
+        while self.poll().is_some() {}
+        Ok(())
+    }
+}
+
+/// Waits for something, for at most two seconds.
+pub(crate) fn within<T>(mut what: impl FnMut() -> Option<T>) -> Result<T> {
+    let began = Instant::<Monotonic>::now();
+    loop {
+        if let Some(found) = what() {
+            return Ok(found);
+        }
+        if began.elapsed() > Delta::from_secs(2) {
+            return Err(ETIMEDOUT);
+        }
+        fsleep(Delta::from_micros(200));
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nobody posts any more.
+        unsafe { bindings::ib_destroy_qp_user(self.qp, null_mut()) };
+        // SAFETY: As above; the queue pair is gone.
+        unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) };
+        // SAFETY: As above.
+        unsafe { bindings::ib_destroy_cq_user(self.cq, null_mut()) };
+        // SAFETY: As above.
+        unsafe { bindings::ib_dealloc_pd_user(self.pd, null_mut()) };
+        // SAFETY: It was allocated so, and the device does not use it any more.
+        unsafe {
+            bindings::dma_free_attrs(
+                (*self.device).dma_device,
+                MEMORY,
+                self.at.as_ptr().cast(),
+                self.addr,
+                0,
+            )
+        };
+    }
+}
+
+/// Any request.
+#[derive(Default)]
+#[repr(C)]
+struct Wr {
+    rdma: bindings::ib_rdma_wr,
+    _reg: bindings::ib_reg_wr,
+}
+
+impl Wr {
+    fn raw(&mut self) -> &mut bindings::ib_send_wr {
+        &mut self.rdma.wr
+    }
+
+    fn fill(&mut self, request: Request, mr: *mut bindings::ib_mr) {
+        let (opcode, ex) = match request {
+            Request::Send => (bindings::ib_wr_opcode_IB_WR_SEND, 0),
+            Request::SendImm(imm) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM, imm),
+            Request::SendInv(key) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV, key),
+            Request::Write(addr, key) => {
+                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
+                (bindings::ib_wr_opcode_IB_WR_RDMA_WRITE, 0)
+            }
+            Request::WriteImm(addr, key, imm) => {
+                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
+                (bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM, imm)
+            }
+            Request::Read(addr, key) => {
+                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
+                (bindings::ib_wr_opcode_IB_WR_RDMA_READ, 0)
+            }
+            Request::Reg(key, access) => {
+                // A registration is laid over the other kind of request, which begins alike.
+                let reg: *mut bindings::ib_reg_wr = (&raw mut *self).cast();
+                // SAFETY: There is room for it: `Wr` is as long as both.
+                let reg = unsafe { &mut *reg };
+                reg.mr = mr;
+                reg.key = key;
+                reg.access = access as i32;
+                (bindings::ib_wr_opcode_IB_WR_REG_MR, 0)
+            }
+            Request::Inv(key) => (bindings::ib_wr_opcode_IB_WR_LOCAL_INV, key),
+        };
+        let raw = self.raw();
+        raw.opcode = opcode;
+        let place = (&raw mut raw.ex).cast::<u32>();
+        // SAFETY: The union has room for it.
+        unsafe { place.write(ex) };
+    }
+}

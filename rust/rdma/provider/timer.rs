@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A timer that is a field of a counted object, and calls it in softirq context.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use crate::{
+    bindings,
+    compat::NO_RESTART, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::null_mut, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+/// What has a timer.
+pub trait Expire: Send + Sync + 'static {
+    /// The time has come. Softirq context.
+    fn expired(self: Arc<Self>);
+}
+
+/// A timer.
+///
+/// # Invariants
+///
+/// `owner` is null or stands for a reference, that of the one start that has not expired yet.
+#[pin_data(PinnedDrop)]
+#[repr(C)]
+pub struct Timer<T: Expire> {
+    #[pin]
+    timer: Opaque<bindings::hrtimer>,
+    owner: Atomic<*mut T>,
+    _owner: PhantomData<Arc<T>>,
+}
+
+// SAFETY: A timer is not bound to a thread.
+unsafe impl<T: Expire> Send for Timer<T> {}
+// SAFETY: Whoever takes `owner` out has the reference.
+unsafe impl<T: Expire> Sync for Timer<T> {}
+
+impl<T: Expire> Timer<T> {
+    /// A timer that is not started.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            timer <- Opaque::ffi_init(|slot| {
+                // SAFETY: The slot is valid for writes and stays where it is.
+                unsafe {
+                    bindings::hrtimer_setup(
+                        slot,
+                        Some(expired::<T>),
+                        // CAST: A small number of the C interface.
+                        bindings::CLOCK_MONOTONIC as i32,
+                        bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
+                    )
+                };
+            }),
+            owner: Atomic::new(null_mut()),
+            _owner: PhantomData,
+        })
+    }
+
+    /// Has `owner`, whose field this is, called in `ns` nanoseconds, unless it is to be called already.
+    pub fn start(&self, owner: Arc<T>, ns: u64) {
+        let owner = Arc::into_raw(owner).cast_mut();
+        if self.owner.cmpxchg(null_mut(), owner, Full).is_err() {
+            // SAFETY: It is the pointer from above, which nobody took.
+            drop(unsafe { Arc::from_raw(owner) });
+            return;
+        }
+        // INVARIANT: The reference is that of this start.
+        // SAFETY: It is initialised, and lives until it has expired or was cancelled, as `owner` keeps it.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.timer.get(),
+                i64::try_from(ns).unwrap_or(i64::MAX),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
+            )
+        };
+    }
+
+    /// Has nobody called any more by an earlier start, and waits for a call that runs. Sleeps.
+    pub fn cancel(&self) {
+        // SAFETY: It is initialised.
+        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+        drop(self.owner());
+    }
+
+    fn owner(&self) -> Option<Arc<T>> {
+        let owner = self.owner.xchg(null_mut(), Full);
+        // SAFETY: By the type invariant it stands for a reference, which nobody else has taken out.
+        (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
+    }
+}
+
+#[pinned_drop]
+impl<T: Expire> PinnedDrop for Timer<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // Whoever started it keeps this, so it is not started.
+        debug_assert!(self.owner.load(Relaxed).is_null());
+        // SAFETY: It is initialised. Its function may be on its last instructions.
+        unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
+    }
+}
+
+/// # Safety
+///
+/// `timer` is that of a `Timer<T>`.
+unsafe extern "C" fn expired<T: Expire>(
+    timer: *mut bindings::hrtimer,
+) -> bindings::hrtimer_restart {
+    let this = timer.cast::<Opaque<bindings::hrtimer>>();
+    // SAFETY: By this function's contract; what started the timer keeps it.
+    let this = unsafe { &*kernel::container_of!(this, Timer<T>, timer) };
+    if let Some(owner) = this.owner() {
+        owner.expired();
+    }
+    NO_RESTART
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device does, as its verbs.
+
+use super::{
+    attr::{
+        DeviceAttr,
+        Kind,
+        Mask,
+        PdName,
+        PortAttr,
+        QpAttr,
+        Sizes, //
+    },
+    event::{
+        CqTarget,
+        DeviceTarget,
+        QpTarget, //
+    },
+    notify::{
+        CqHandle,
+        Notify, //
+    },
+    pages::Pages,
+    wc::{
+        QpName,
+        Room, //
+    },
+    wr::{
+        Datagrams,
+        RecvWr,
+        SendWr, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A management datagram.
+pub type Mad = [u8; 256];
+
+/// What became of a management datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MadResult {
+    /// There is a response.
+    Reply,
+    /// It was for the device.
+    Consumed,
+    /// It is for somebody else.
+    Ignored,
+}
+
+/// A request that was refused, with all that follow it, and why.
+pub type Refused<W> = (W, Error);
+
+/// What a queue pair is to be.
+pub struct QpInit<'a, P: Provider> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its port, for [`Kind::Smi`] and [`Kind::Gsi`].
+    pub port: u32,
+    /// Its protection domain.
+    pub pd: PdName,
+    /// Sizes of its queues.
+    pub sizes: Sizes,
+    /// Whether each request has a completion.
+    pub all_signaled: bool,
+    /// Where completions of send requests go.
+    pub send_cq: &'a Arc<P::Cq>,
+    /// Where those of receive requests go.
+    pub recv_cq: &'a Arc<P::Cq>,
+    /// The name that completions have.
+    pub name: QpName,
+}
+
+/// An RDMA device with InfiniBand ports.
+pub trait Provider: Send + Sync + Sized + 'static {
+    /// A completion queue.
+    type Cq: Send + Sync;
+    /// A queue pair.
+    type Qp: Send + Sync;
+    /// A memory region.
+    type Mr: Send + Sync;
+
+    /// The key of all memory by its DMA addresses, for requests of its own side only.
+    const LOCAL_DMA_LKEY: u32;
+
+    /// Who is told of its events.
+    fn target(&self) -> &DeviceTarget;
+    /// What it can do.
+    fn device_attr(&self) -> DeviceAttr;
+    /// What a port, from 1, is like now.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such port.
+    fn port_attr(&self, port: u32) -> Result<PortAttr>;
+    /// An entry of the table of partitions.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is none.
+    fn pkey(&self, port: u32, index: u16) -> Result<u16>;
+    /// An entry of the table of GIDs.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is none.
+    fn gid(&self, port: u32, index: i32) -> Result<[u8; 16]>;
+    /// Sets and clears bits of a port's CapabilityMask.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such port.
+    fn set_capabilities(&self, port: u32, set: u32, clear: u32) -> Result;
+    /// Sets the description of the node.
+    fn set_description(&self, description: &[u8; 64]);
+    /// Looks at a management datagram that came to a port from a LID.
+    fn process_mad(&self, port: u32, slid: u16, mad: &Mad, reply: &mut Mad) -> MadResult;
+
+    /// Creates a completion queue for `cqe` completions.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOMEM`
+    fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Self::Cq>>;
+    /// Completions that it has room for.
+    fn cqe(cq: &Self::Cq) -> u32;
+    /// The interrupt of a completion queue.
+    fn notify(cq: &Self::Cq) -> &Notify;
+    /// Who is told of its events.
+    fn cq_target(cq: &Self::Cq) -> &CqTarget;
+    /// No completion comes any more; sleeps.
+    fn destroy_cq(cq: &Self::Cq);
+    /// Takes completions out; returns how many.
+    fn poll_cq(cq: &Self::Cq, room: &mut Room<'_>) -> usize;
+    /// Has the next completion interrupt; returns whether there is one already.
+    fn arm_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
+
+    /// Creates a queue pair, with its number.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOMEM`
+    fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Self::Qp>, u32)>;
+    /// Who is told of its events.
+    fn qp_target(qp: &Self::Qp) -> &QpTarget;
+    /// Changes it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`
+    fn modify_qp(&self, qp: &Arc<Self::Qp>, attr: &QpAttr, mask: Mask) -> Result;
+    /// What it is like.
+    fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
+    /// It is gone after this: no completion, no access to memory, nothing of it in a completion queue.
+    fn destroy_qp(&self, qp: &Arc<Self::Qp>);
+    /// Takes requests. `datagrams` is given if it is of that kind.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOMEM` if the queue is full.
+    fn post_send<'a>(
+        qp: &Arc<Self::Qp>,
+        first: SendWr<'a, Self::Mr>,
+        datagrams: Option<&Datagrams>,
+    ) -> Result<(), Refused<SendWr<'a, Self::Mr>>>;
+    /// Takes requests.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOMEM` if the queue is full.
+    fn post_recv<'a>(qp: &Arc<Self::Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>>;
+
+    /// Creates a region for up to `pages` pages, or of all memory if that is `None`; returns its key.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOMEM`
+    fn create_mr(
+        &self,
+        pd: PdName,
+        pages: Option<u32>,
+        access: u32,
+    ) -> Result<(Arc<Self::Mr>, u32)>;
+    /// The memory that it describes, unless it is of all memory.
+    fn pages(mr: &Self::Mr) -> Option<&Pages>;
+    /// It is gone after this.
+    fn destroy_mr(&self, mr: &Arc<Self::Mr>);
+}

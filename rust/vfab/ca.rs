@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The subnet management agent of a channel adapter (IBTA 14.2.5).
+//!
+//! `ib_mad` takes directed-route SMPs over their last hop before it calls `process_mad`, and the
+//! responses over their first, so hops are none of its business.
+
+use super::{
+    agent::{
+        named_port,
+        Request,
+        DEVICE,
+        VENDOR, //
+    },
+    changes::Changes,
+    link::Link,
+    mad::{
+        attribute,
+        info::{
+            NodeInfo,
+            PortInfo, //
+        },
+        Data,
+        Lrh,
+        Mad,
+        Refusal,
+        Smp,
+        BASE_VERSION,
+        CLASS_VERSION,
+        DATA_LEN, //
+    },
+    port::{
+        capability,
+        reregistering,
+        Port,
+        GUIDS,
+        PKEYS, //
+    },
+};
+
+/// Ports that an adapter can have.
+pub const MAX_PORTS: usize = 4;
+
+/// Of NodeInfo.
+const NODE_TYPE: u8 = 1;
+
+const CAPABILITY: u32 = capability::TRAP
+    | capability::SL_MAP
+    | capability::SYS_IMAGE_GUID
+    | capability::CAP_MASK_NOTICE
+    | capability::CLIENT_REREGISTER;
+
+/// What `process_mad` returns.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// There is a response, and this has changed: `IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY`.
+    Reply(Changes),
+    /// The MAD was for the agent, and there is no response: `IB_MAD_RESULT_SUCCESS |
+    /// IB_MAD_RESULT_CONSUMED`.
+    Consumed,
+    /// The MAD is for somebody else: `IB_MAD_RESULT_SUCCESS`.
+    Ignored,
+}
+
+/// A channel adapter as the subnet manager sees it. Who calls it keeps others out meanwhile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ca {
+    guid: u64,
+    description: Data,
+    count: u8,
+    ports: [Port; MAX_PORTS],
+}
+
+impl Ca {
+    /// An adapter with `ports` ports, of which there are [`MAX_PORTS`] at most, all without a cable.
+    /// `guid` is that of the node and of its system; port n has `guid` + n.
+    pub const fn new(guid: u64, ports: u8) -> Self {
+        let count = if ports as usize > MAX_PORTS {
+            MAX_PORTS as u8
+        } else {
+            ports
+        };
+        Self {
+            guid,
+            description: [0; DATA_LEN],
+            count,
+            ports: [port(guid, 1), port(guid, 2), port(guid, 3), port(guid, 4)],
+        }
+    }
+
+    /// Number of its ports, which are 1 to this.
+    pub fn ports(&self) -> u8 {
+        self.count
+    }
+
+    /// GUID of the node.
+    pub fn guid(&self) -> u64 {
+        self.guid
+    }
+
+    /// Port `number`.
+    pub fn port(&self, number: u8) -> Option<&Port> {
+        self.index(number).and_then(|at| self.ports.get(at))
+    }
+
+    /// Port `number`, to be changed.
+    pub fn port_mut(&mut self, number: u8) -> Option<&mut Port> {
+        self.index(number).and_then(|at| self.ports.get_mut(at))
+    }
+
+    fn index(&self, number: u8) -> Option<usize> {
+        (1..=self.count)
+            .contains(&number)
+            .then(|| usize::from(number).saturating_sub(1))
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Port> {
+        self.ports.iter_mut().take(self.count.into())
+    }
+
+    /// Sets the node's description and tells the subnet manager by each port.
+    pub fn set_description(&mut self, description: &Data) {
+        if self.description != *description {
+            self.description = *description;
+            self.all().for_each(Port::described);
+        }
+    }
+
+    /// The node's description.
+    pub fn description(&self) -> &Data {
+        &self.description
+    }
+
+    /// Sets and clears bits of the capability mask of port `number` and tells the subnet manager.
+    pub fn set_capability(&mut self, number: u8, set: u32, clear: u32) {
+        if let Some(port) = self.port_mut(number) {
+            port.set_capability(set, clear);
+        }
+    }
+
+    /// The link of port `number` is there now, or not.
+    pub fn link(&mut self, number: u8, up: bool) -> Changes {
+        let mut changes = Changes::none(number);
+        if let Some(port) = self.port_mut(number) {
+            let was = port.is_active();
+            port.link.set_up(up);
+            changes.add(Changes::ERROR, was && !port.is_active());
+        }
+        changes
+    }
+
+    /// Whether port `number` would have a link.
+    pub fn trains(&self, number: u8) -> bool {
+        self.port(number).is_some_and(|port| port.link.trains())
+    }
+
+    /// A second has passed: traps that were not repressed are due again, leases end.
+    pub fn tick(&mut self) {
+        self.all().for_each(Port::tick);
+    }
+
+    /// The next trap that is due, and the port that sends it.
+    pub fn trap(&mut self) -> Option<(u8, Lrh, Mad)> {
+        (1_u8..).zip(self.all()).find_map(|(number, port)| {
+            let (lrh, mad) = port.traps.take(port.issuer())?;
+            Some((number, lrh, mad))
+        })
+    }
+
+    /// Looks at `mad`, which came in at port `number` from `slid`, or from this node itself. A
+    /// response goes to `reply`, which else is left alone.
+    pub fn process(&mut self, number: u8, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
+        let smp = Smp::of(mad);
+        let request = Request::of(smp);
+        let attr_id = smp.attr_id.get();
+        if request == Request::None || attr_id == attribute::SM_INFO {
+            return Outcome::Ignored;
+        }
+        let Some(port) = self.port_mut(number) else {
+            return Outcome::Ignored;
+        };
+        if !port.mkey.admits(smp) {
+            port.traps.bad_mkey(smp, slid);
+            return Outcome::Consumed;
+        }
+        let result = match request {
+            Request::Repress => {
+                port.traps.repress(smp.tid.get());
+                return Outcome::Consumed;
+            }
+            Request::Get => Ok(Changes::none(number)),
+            Request::Set => self.set(number, smp),
+            Request::Refused(refusal) => Err(refusal),
+            Request::None => return Outcome::Ignored,
+        };
+        *reply = *mad;
+        let answer = Smp::of_mut(reply);
+        let shown = result.and_then(|changes| {
+            self.get(number, smp, &mut answer.data)?;
+            if changes.has(Changes::REREGISTER) {
+                reregistering(&mut answer.data);
+            }
+            Ok(changes)
+        });
+        answer.respond(shown.err());
+        Outcome::Reply(shown.unwrap_or(Changes::none(number)))
+    }
+
+    /// Fills `data` with the attribute that `smp` asks for.
+    fn get(&self, number: u8, smp: &Smp, data: &mut Data) -> Result<(), Refusal> {
+        let port = self.port(number).ok_or(Refusal::Value)?;
+        let attr_mod = smp.attr_mod.get();
+        match smp.attr_id.get() {
+            attribute::NODE_DESC => *data = self.description,
+            attribute::NODE_INFO => {
+                *data = zerocopy::transmute!(NodeInfo {
+                    base_version: BASE_VERSION,
+                    class_version: CLASS_VERSION,
+                    node_type: NODE_TYPE,
+                    num_ports: self.count,
+                    sys_guid: self.guid.into(),
+                    node_guid: self.guid.into(),
+                    port_guid: port.guid(0).unwrap_or(self.guid).into(),
+                    partition_cap: (PKEYS as u16).into(),
+                    device_id: DEVICE.into(),
+                    revision: 0.into(),
+                    local_port_num: number,
+                    vendor_id: VENDOR,
+                    reserved: [0; 24],
+                });
+            }
+            attribute::PORT_INFO => {
+                let named = self.named(attr_mod, number)?;
+                let info = self.port(named).ok_or(Refusal::Value)?.info(smp, number);
+                *data = zerocopy::transmute!(info);
+            }
+            attribute::PKEY_TABLE => port.pkey_table(attr_mod, data)?,
+            attribute::GUID_INFO => port.guid_info(attr_mod, data)?,
+            attribute::SL_TO_VL_TABLE => port.lanes(data),
+            attribute::VL_ARB_TABLE => port.link.arbitration(block(attr_mod), data)?,
+            _ => return Err(Refusal::Attribute),
+        }
+        Ok(())
+    }
+
+    /// Obeys `smp`, all of it or nothing.
+    fn set(&mut self, number: u8, smp: &Smp) -> Result<Changes, Refusal> {
+        let attr_mod = smp.attr_mod.get();
+        let named = match smp.attr_id.get() {
+            attribute::PORT_INFO => self.named(attr_mod, number)?,
+            _ => number,
+        };
+        let port = self.port_mut(named).ok_or(Refusal::Value)?;
+        match smp.attr_id.get() {
+            attribute::PORT_INFO => {
+                // Each port has a key of its own.
+                if named != number && !port.mkey.admits(smp) {
+                    return Err(Refusal::Value);
+                }
+                port.set_info(PortInfo::of(&smp.data))
+            }
+            attribute::PKEY_TABLE => port.set_pkey_table(attr_mod, &smp.data),
+            attribute::GUID_INFO => port.set_guid_info(attr_mod, &smp.data),
+            attribute::SL_TO_VL_TABLE => {
+                port.set_lanes(&smp.data);
+                Ok(Changes::none(number))
+            }
+            attribute::VL_ARB_TABLE => port
+                .link
+                .set_arbitration(block(attr_mod), &smp.data)
+                .map(|()| Changes::none(number)),
+            _ => Err(Refusal::Attribute),
+        }
+    }
+
+    /// The port that PortInfo is about: the one that is named, or that at which the SMP came in.
+    fn named(&self, attr_mod: u32, number: u8) -> Result<u8, Refusal> {
+        Ok(match named_port(attr_mod, self.count)? {
+            0 => number,
+            named => named,
+        })
+    }
+}
+
+const fn port(guid: u64, number: u8) -> Port {
+    Port::new(
+        number,
+        guid.wrapping_add(number as u64),
+        NODE_TYPE,
+        Link::UNPLUGGED,
+        CAPABILITY,
+        GUIDS as u8,
+    )
+}
+
+/// The block of VLArbitrationTable that a modifier names; the port in it does not matter.
+fn block(attr_mod: u32) -> u16 {
+    (attr_mod >> 16) as u16
+}

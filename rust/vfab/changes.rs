@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a subnet manager or a cable has changed at a port.
+
+/// A set of changes at one port, for `enum ib_event_type`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// The port.
+    pub port: u8,
+    bits: u8,
+}
+
+impl Changes {
+    /// The port has another LID.
+    pub const LID: u8 = 1 << 0;
+    /// The subnet manager is at another LID or service level.
+    pub const SM: u8 = 1 << 1;
+    /// The P_Key table is another one.
+    pub const PKEY: u8 = 1 << 2;
+    /// The subnet prefix or a GUID is another one.
+    pub const GID: u8 = 1 << 3;
+    /// The port is ACTIVE and was not.
+    pub const ACTIVE: u8 = 1 << 4;
+    /// The port is not ACTIVE and was.
+    pub const ERROR: u8 = 1 << 5;
+    /// The subnet manager wants all subscriptions and group memberships again.
+    pub const REREGISTER: u8 = 1 << 6;
+    /// The subnet manager wants the link to go down, and up again if both ends train.
+    pub const LINK: u8 = 1 << 7;
+
+    /// No change at `port`.
+    pub const fn none(port: u8) -> Self {
+        Self { port, bits: 0 }
+    }
+
+    /// Adds `bits` if `so`.
+    pub fn add(&mut self, bits: u8, so: bool) {
+        if so {
+            self.bits |= bits;
+        }
+    }
+
+    /// Whether any of `bits` is in it.
+    pub const fn has(self, bits: u8) -> bool {
+        self.bits & bits != 0
+    }
+
+    /// Whether nothing has changed.
+    pub const fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+}

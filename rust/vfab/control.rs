@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a test asks an adapter for, by words in files of debugfs.
+
+use super::{
+    fabric::{
+        Fabric,
+        PortId, //
+    },
+    fault::{
+        Order,
+        NAMES, //
+    },
+    hca::Hca,
+    manager,
+};
+use crate::rdma::provider::{
+    event::Kind,
+    Provider, //
+};
+use core::{
+    fmt,
+    str::{
+        from_utf8,
+        SplitAsciiWhitespace, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    uaccess::UserSliceReader, //
+};
+
+/// Longest line.
+const LINE: usize = 128;
+
+/// Takes a line that a user writes.
+///
+/// # Errors
+///
+/// `EINVAL` if it is too long or no text.
+pub fn line(reader: &mut UserSliceReader, with: impl FnOnce(&str) -> Result) -> Result {
+    let mut bytes = [0; LINE];
+    let len = reader.len();
+    let bytes = bytes.get_mut(..len).ok_or(EINVAL)?;
+    reader.read_slice(bytes)?;
+    with(from_utf8(bytes).map_err(|_| EINVAL)?)
+}
+
+/// A number, which may be hexadecimal.
+fn number(words: &mut SplitAsciiWhitespace<'_>) -> Result<u64> {
+    let word = words.next().ok_or(EINVAL)?;
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => word.parse(),
+    }
+    .map_err(|_| EINVAL)
+}
+
+/// A number that fits.
+fn small<T: TryFrom<u64>>(words: &mut SplitAsciiWhitespace<'_>) -> Result<T> {
+    T::try_from(number(words)?).map_err(|_| EINVAL)
+}
+
+/// The faults of an adapter: see [`Order::parse`].
+///
+/// # Errors
+///
+/// `EINVAL`
+pub fn set_fault(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
+    line(reader, |text| {
+        hca.faults().order(Order::parse(text)?);
+        Ok(())
+    })
+}
+
+/// How often each fault has happened.
+///
+/// # Errors
+///
+/// That of the formatter.
+pub fn show_faults(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (name, count) in NAMES.iter().zip(hca.faults().happened()) {
+        writeln!(f, "{name} {count}")?;
+    }
+    Ok(())
+}
+
+/// The ports of an adapter.
+///
+/// # Errors
+///
+/// That of the formatter.
+pub fn show_ports(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for id in hca.ids() {
+        let Ok(attr) = hca.port_attr(id.port.into()) else {
+            continue;
+        };
+        writeln!(
+            f,
+            "{} state {} physical {} lid {} sm_lid {}",
+            id.port, attr.state, attr.phys_state, attr.lid, attr.sm_lid
+        )?;
+    }
+    Ok(())
+}
+
+/// Does to a port what `PORT WHAT [VALUE]...` says: `down` and `up` (the cable), `lid N`, `sm LID`, `prefix N`,
+/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER` (a queue pair).
+///
+/// # Errors
+///
+/// `EINVAL` if it makes no sense, `EIO` if the port refuses it.
+pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
+    line(reader, |text| {
+        let mut words = text.split_ascii_whitespace();
+        let id = PortId {
+            ca: hca.number(),
+            port: small(&mut words)?,
+        };
+        let fabric: &Fabric = &hca.net().fabric;
+        if hca.ids().all(|own| own != id) {
+            return Err(EINVAL);
+        }
+        match words.next().ok_or(EINVAL)? {
+            "down" => fabric.plug(id, false),
+            "up" => {
+                fabric.plug(id, true);
+                if hca.is_static() {
+                    manager::activate(fabric)?;
+                }
+            }
+            "lid" => manager::set_lid(fabric, id, small(&mut words)?)?,
+            "sm" => manager::set_sm(fabric, id, small(&mut words)?)?,
+            "prefix" => manager::set_prefix(fabric, id, number(&mut words)?)?,
+            "pkey" => manager::set_pkey(fabric, id, small(&mut words)?, small(&mut words)?)?,
+            "reregister" => manager::reregister(fabric, id)?,
+            "fatal" => hca.target().dispatch(Kind::DEVICE_FATAL, id.port.into()),
+            "die" => hca.qps().get(small(&mut words)?).ok_or(ENOENT)?.die(),
+            _ => return Err(EINVAL),
+        }
+        hca.net().attend();
+        Ok(())
+    })
+}

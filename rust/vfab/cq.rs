@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+//!
+//! A completion gives its place in the queue of requests back when it is polled, with those of all requests before it, as
+//! in adapters: who sizes a send queue too small, or polls too late, finds it full.
+
+use super::fault::{
+    Faults,
+    Kind,
+    RECV,
+    SEND, //
+};
+use crate::{
+    new_spinlock_irq,
+    rdma::provider::{
+        event::CqTarget,
+        notify::{
+            CqHandle,
+            Notify, //
+        },
+        timer::{
+            Expire,
+            Timer, //
+        },
+        wc::{
+            QpName,
+            Room,
+            Status,
+            Wc, //
+        }, //
+    },
+    sync::irq_lock::SpinLockIrq, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+
+/// How many requests of a queue are over and polled, ever, modulo 2^32.
+pub struct Freed(Atomic<u32>);
+
+impl Freed {
+    /// None.
+    pub fn none() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// The count.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+
+    /// Sets the count.
+    #[inline]
+    pub fn set(&self, count: u32) {
+        self.0.store(count, Release);
+    }
+}
+
+/// A completion, and what it gives back.
+struct Entry {
+    wc: Wc,
+    freed: Option<Arc<Freed>>,
+    count: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Next,
+}
+
+struct Ring {
+    entries: KVVec<Entry>,
+    /// Completions that came, and that were polled, ever, modulo 2^32.
+    head: u32,
+    tail: u32,
+    armed: Armed,
+    /// Those from here on come later.
+    held: Option<u32>,
+    overrun: bool,
+}
+
+/// A completion queue.
+#[pin_data]
+pub struct Cq {
+    #[pin]
+    ring: SpinLockIrq<Ring>,
+    #[pin]
+    notify: Notify,
+    #[pin]
+    target: CqTarget,
+    #[pin]
+    late: Timer<Self>,
+    size: u32,
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pushed {
+    /// It is there.
+    Fine,
+    /// There is no room.
+    Overrun,
+    /// It was made an error: the queue pair is to die.
+    Broken,
+}
+
+impl Cq {
+    /// A queue for `size` completions. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(size: u32, handle: CqHandle) -> Result<Arc<Self>> {
+        let size = size.next_power_of_two();
+        let mut entries = KVVec::with_capacity(size as usize, GFP_KERNEL)?;
+        for _ in 0..size {
+            let entry = Entry {
+                wc: Wc::empty(),
+                freed: None,
+                count: 0,
+            };
+            entries.push(entry, GFP_KERNEL)?;
+        }
+        let ring = Ring {
+            entries,
+            head: 0,
+            tail: 0,
+            armed: Armed::No,
+            held: None,
+            overrun: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                ring <- new_spinlock_irq!(ring, "vfab::Cq"),
+                notify <- Notify::new(handle),
+                target <- CqTarget::new(),
+                late <- Timer::new(),
+                size,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Completions that there is room for.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Its interrupt.
+    pub fn notify(&self) -> &Notify {
+        &self.notify
+    }
+
+    /// Who is told of its events.
+    pub fn target(&self) -> &CqTarget {
+        &self.target
+    }
+
+    /// Adds a completion of request `count - 1` of a queue. `kind` is [`SEND`] or [`RECV`]; `faults` are those that it may
+    /// have. Any context.
+    #[inline]
+    pub fn push(
+        self: &Arc<Self>,
+        mut wc: Wc,
+        freed: &Arc<Freed>,
+        count: u32,
+        solicited: bool,
+        faults: Option<(&Faults, u32)>,
+    ) -> Pushed {
+        let mut result = Pushed::Fine;
+        let mut copies = 1;
+        let mut hold = None;
+        if let Some((faults, kind)) = faults {
+            debug_assert!(kind == SEND || kind == RECV);
+            if faults.any() && wc.status() == Status::SUCCESS {
+                if let Some(status) = faults.hit(Kind::Error, kind) {
+                    // CAST: It was made of one.
+                    wc.set_status(Status::numbered(status as u32));
+                    result = Pushed::Broken;
+                }
+                if faults.hit(Kind::Swallow, kind).is_some() {
+                    copies = 0;
+                }
+                if faults.hit(Kind::Double, kind).is_some() {
+                    copies = 2;
+                }
+                hold = faults.hit(Kind::Delay, kind);
+            }
+        }
+        let urgent = solicited || wc.status() != Status::SUCCESS;
+        let mut ring = self.ring.lock();
+        if let Some(ms) = hold {
+            if ring.held.is_none() {
+                ring.held = Some(ring.head);
+                self.late.start(self.clone(), ms * 1_000_000);
+            }
+        }
+        for copy in 0..copies {
+            if ring.head.wrapping_sub(ring.tail) >= self.size {
+                ring.overrun = true;
+                return Pushed::Overrun;
+            }
+            let at = (ring.head & (self.size - 1)) as usize;
+            ring.head = ring.head.wrapping_add(1);
+            let entry = &mut ring.entries[at];
+            entry.wc = wc.copy();
+            entry.freed = (copy == 0).then(|| freed.clone());
+            entry.count = count;
+        }
+        if copies > 0 && ring.held.is_none() {
+            ring.interrupt(&self.notify, urgent);
+        }
+        result
+    }
+
+    /// Takes completions out.
+    #[inline]
+    pub fn poll(&self, room: &mut Room<'_>) -> usize {
+        let mut ring = self.ring.lock();
+        let end = ring.held.unwrap_or(ring.head);
+        let count = room.size().min(end.wrapping_sub(ring.tail) as usize);
+        for n in 0..count {
+            let at = (ring.tail & (self.size - 1)) as usize;
+            ring.tail = ring.tail.wrapping_add(1);
+            let entry = &mut ring.entries[at];
+            room.put(n, &entry.wc);
+            if let Some(freed) = entry.freed.take() {
+                freed.set(entry.count);
+            }
+        }
+        count
+    }
+
+    /// Has the next completion interrupt; returns whether there is one already.
+    pub fn arm(&self, solicited_only: bool) -> bool {
+        let mut ring = self.ring.lock();
+        ring.armed = match (solicited_only, ring.armed) {
+            (true, Armed::No) => Armed::Solicited,
+            (true, armed) => armed,
+            (false, _) => Armed::Next,
+        };
+        ring.held.unwrap_or(ring.head) != ring.tail
+    }
+
+    /// Takes out what a queue pair has in it.
+    pub fn purge(&self, qp: QpName) {
+        let mut ring = self.ring.lock();
+        let (mut from, head) = (ring.tail, ring.head);
+        let held = ring.held;
+        let mut to = from;
+        while from != head {
+            let at = (from & (self.size - 1)) as usize;
+            if ring.entries[at].wc.qp() != qp {
+                ring.entries.swap(at, (to & (self.size - 1)) as usize);
+                to = to.wrapping_add(1);
+            } else {
+                ring.entries[at].freed = None;
+                if held.is_some_and(|held| held.wrapping_sub(from) as i32 > 0) {
+                    ring.held = ring.held.map(|held| held.wrapping_sub(1));
+                }
+            }
+            from = from.wrapping_add(1);
+        }
+        ring.head = to;
+    }
+
+    /// Tells that completions were lost, if they were. Sleeps.
+    pub fn tell_overrun(&self) {
+        let overrun = core::mem::take(&mut self.ring.lock().overrun);
+        if overrun {
+            self.target.tell();
+        }
+    }
+
+    /// Nothing comes late any more. Sleeps.
+    pub fn stop(&self) {
+        self.late.cancel();
+    }
+}
+
+impl Ring {
+    fn interrupt(&mut self, notify: &Notify, urgent: bool) {
+        if self.armed == Armed::Next || self.armed == Armed::Solicited && urgent {
+            self.armed = Armed::No;
+            notify.raise();
+        }
+    }
+}
+
+impl Expire for Cq {
+    fn expired(self: Arc<Self>) {
+        let mut ring = self.ring.lock();
+        ring.held = None;
+        if ring.head != ring.tail {
+            ring.interrupt(&self.notify, true);
+        }
+    }
+}

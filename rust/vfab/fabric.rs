@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The wires: host channel adapters and one switch, each port of an adapter with a cable to a port of the switch.
+//!
+//! One lock is around the management of all of them. The path of data takes it only when something has changed since it
+//! looked last ([`Fabric::generation`]).
+
+use super::{
+    ca::{
+        Ca,
+        Outcome, //
+    },
+    changes::Changes,
+    link::State,
+    mad::{
+        Data,
+        Lrh,
+        Mad,
+        Smp,
+        PERMISSIVE,
+        SET, //
+    },
+    port::{
+        Port,
+        PKEYS, //
+    },
+    switch::{
+        Next,
+        Switch,
+        MAX_PORTS, //
+    },
+};
+use crate::{
+    new_spinlock_irq,
+    sync::irq_lock::SpinLockIrq, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    }, //
+};
+
+/// A port of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortId {
+    /// The adapter, from 0.
+    pub ca: u8,
+    /// Its port, from 1.
+    pub port: u8,
+}
+
+/// GUIDs of nodes: this, and a number.
+const GUID: u64 = 0x5eed_0000_0000_0000;
+/// Bits of [`Changes`], each of which is told.
+const BITS: [u8; 7] = [
+    Changes::ERROR,
+    Changes::ACTIVE,
+    Changes::LID,
+    Changes::SM,
+    Changes::PKEY,
+    Changes::GID,
+    Changes::REREGISTER,
+];
+
+struct Inner {
+    switch: KBox<Switch>,
+    cas: KVec<Ca>,
+    per_ca: u8,
+    /// Whether each port of the switch has a cable, a link, and what is to be told of it.
+    cable: [bool; MAX_PORTS],
+    up: [bool; MAX_PORTS],
+    changes: [Changes; MAX_PORTS],
+}
+
+/// All wires.
+#[pin_data]
+pub struct Fabric {
+    #[pin]
+    inner: SpinLockIrq<Inner>,
+    generation: Atomic<u32>,
+}
+
+#[inline(never)]
+fn new_switch(ports: u8) -> Result<KBox<Switch>> {
+    Ok(KBox::new(Switch::new(GUID | 0xffff, ports), GFP_KERNEL)?)
+}
+
+impl Fabric {
+    /// So many adapters, with so many ports each, all with their cables.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are more ports than the switch can have; `ENOMEM`
+    pub fn new(cas: u8, per_ca: u8) -> Result<Arc<Self>> {
+        let ports = cas.checked_mul(per_ca).ok_or(EINVAL)?;
+        if ports == 0 || usize::from(ports) > MAX_PORTS {
+            return Err(EINVAL);
+        }
+        let mut list = KVec::with_capacity(cas.into(), GFP_KERNEL)?;
+        for n in 0..cas {
+            list.push(Ca::new(Self::guid(n), per_ca), GFP_KERNEL)?;
+        }
+        let inner = Inner {
+            switch: new_switch(ports)?,
+            cas: list,
+            per_ca,
+            cable: [false; MAX_PORTS],
+            up: [false; MAX_PORTS],
+            changes: [Changes::none(0); MAX_PORTS],
+        };
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                inner <- new_spinlock_irq!(inner, "vfab::Fabric"),
+                generation: Atomic::new(1),
+            }),
+            GFP_KERNEL,
+        )?;
+        for ca in 0..cas {
+            for port in 1..=per_ca {
+                this.plug(PortId { ca, port }, true);
+            }
+        }
+        Ok(this)
+    }
+
+    /// GUID of an adapter.
+    pub fn guid(ca: u8) -> u64 {
+        GUID | (u64::from(ca) + 1) << 8
+    }
+
+    /// Changes whenever a way from one port to another may have.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Full);
+    }
+
+    /// Has a port looked at.
+    pub fn look<R>(&self, id: PortId, at: impl FnOnce(&Port) -> R) -> Option<R> {
+        let inner = self.inner.lock();
+        inner.port(id).map(at)
+    }
+
+    /// Has a port looked at, and perhaps changed: what counts violations, or its capabilities.
+    pub fn with<R>(&self, id: PortId, at: impl FnOnce(&mut Ca, u8) -> R) -> Option<R> {
+        let mut inner = self.inner.lock();
+        let result = inner
+            .cas
+            .get_mut(usize::from(id.ca))
+            .map(|ca| at(ca, id.port));
+        drop(inner);
+        self.changed();
+        result
+    }
+
+    /// Puts a port's cable in, or takes it out.
+    pub fn plug(&self, id: PortId, cable: bool) {
+        let mut inner = self.inner.lock();
+        let n = inner.number(id);
+        if let Some(place) = inner.cable.get_mut(usize::from(n).wrapping_sub(1)) {
+            *place = cable;
+            inner.relink(n);
+        }
+        drop(inner);
+        self.changed();
+    }
+
+    /// Whether a port has a link.
+    pub fn is_up(&self, id: PortId) -> bool {
+        let inner = self.inner.lock();
+        inner.is_up(inner.number(id))
+    }
+
+    /// The switch's port, from 1, that a port is at.
+    pub fn switch_port(&self, id: PortId) -> u8 {
+        self.inner.lock().number(id)
+    }
+
+    /// Where a packet that a port sends to a LID arrives, if it does: only ports that are active send and receive.
+    pub fn route(&self, from: PortId, dlid: u16) -> Option<PortId> {
+        let inner = self.inner.lock();
+        let own = inner
+            .port(from)
+            .filter(|p| p.link.state() == State::Active)?;
+        if own.lid() == dlid {
+            return Some(from);
+        }
+        if !inner.switch.carries(inner.number(from)) {
+            return None;
+        }
+        let out = inner.switch.forward(dlid).filter(|n| *n > 0)?;
+        let to = inner.id(out)?;
+        let arrives = inner.switch.carries(out)
+            && inner
+                .port(to)
+                .is_some_and(|p| p.link.state() == State::Active && p.lid() == dlid);
+        arrives.then_some(to)
+    }
+
+    /// Has an adapter's agent look at a management datagram. What changes is told by [`Fabric::news`].
+    pub fn process(&self, id: PortId, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
+        let mut inner = self.inner.lock();
+        let Some(ca) = inner.cas.get_mut(usize::from(id.ca)) else {
+            return Outcome::Ignored;
+        };
+        let outcome = ca.process(id.port, slid, mad, reply);
+        if let Outcome::Reply(changes) = outcome {
+            let n = inner.number(PortId {
+                port: changes.port,
+                ..id
+            });
+            inner.note(n, changes);
+            if changes.has(Changes::LINK) {
+                inner.retrain(n);
+            }
+        }
+        drop(inner);
+        if Smp::of(mad).method == SET {
+            self.changed();
+        }
+        outcome
+    }
+
+    /// Takes an SMP that a port sends to the port at which it arrives. `lrh` and `mad` are as they are there.
+    pub fn smp(&self, from: PortId, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
+        let mut inner = self.inner.lock();
+        let own = inner.port(from)?;
+        if lrh.dlid != PERMISSIVE && lrh.dlid != 0 && lrh.dlid == own.lid() {
+            return Some(from);
+        }
+        let n = inner.number(from);
+        if !inner.is_up(n) {
+            return None;
+        }
+        let set = Smp::of(mad).method == SET;
+        let next = inner.switch.smp(n, lrh, mad);
+        let mut to = None;
+        if let Next::Out(out, changes) = next {
+            if changes.has(Changes::LINK) {
+                inner.retrain(changes.port);
+            }
+            to = inner.id(out).filter(|_| inner.is_up(out));
+        }
+        drop(inner);
+        if set {
+            self.changed();
+        }
+        to
+    }
+
+    /// A second has passed.
+    pub fn tick(&self) {
+        let mut inner = self.inner.lock();
+        for ca in &mut inner.cas {
+            ca.tick();
+        }
+        inner.switch.tick();
+    }
+
+    /// The next trap that somebody sends, and the port at which it arrives, as it is there.
+    pub fn trap(&self, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
+        // One that does not arrive is lost.
+        loop {
+            let mut inner = self.inner.lock();
+            if let Some((out, l, m)) = inner.switch.trap() {
+                (*lrh, *mad) = (l, m);
+                match inner.id(out).filter(|_| inner.is_up(out)) {
+                    Some(to) => return Some(to),
+                    None => continue,
+                }
+            }
+            let due = (0u8..)
+                .zip(inner.cas.iter_mut())
+                .find_map(|(ca, this)| this.trap().map(|(port, l, m)| (PortId { ca, port }, l, m)));
+            let (from, l, m) = due?;
+            (*lrh, *mad) = (l, m);
+            drop(inner);
+            if let Some(to) = self.smp(from, lrh, mad) {
+                return Some(to);
+            }
+        }
+    }
+
+    /// What has changed at a port since it was asked last: one bit of [`Changes`] at a time.
+    pub fn news(&self) -> Option<(PortId, u8)> {
+        let mut inner = self.inner.lock();
+        for at in 0..MAX_PORTS {
+            let changes = inner.changes[at];
+            let Some(bit) = BITS.into_iter().find(|b| changes.has(*b)) else {
+                continue;
+            };
+            let mut rest = Changes::none(0);
+            for other in BITS {
+                rest.add(other, other != bit && changes.has(other));
+            }
+            inner.changes[at] = rest;
+            // CAST: It is below 16.
+            if let Some(id) = inner.id(at as u8 + 1) {
+                return Some((id, bit));
+            }
+        }
+        None
+    }
+
+    /// Gives the node of an adapter a description.
+    pub fn describe(&self, ca: u8, text: &Data) {
+        let mut inner = self.inner.lock();
+        if let Some(ca) = inner.cas.get_mut(usize::from(ca)) {
+            ca.set_description(text);
+        }
+    }
+
+    /// Has the switch obey an SMP that came in at a port that has a link, as from a manager there.
+    pub fn manage_switch(&self, mad: &mut Mad) {
+        let mut lrh = Lrh::PERMISSIVE;
+        let mut inner = self.inner.lock();
+        let port = (1..=inner.switch.ports()).find(|n| inner.is_up(*n));
+        inner.switch.smp(port.unwrap_or(1), &mut lrh, mad);
+        drop(inner);
+        self.changed();
+    }
+
+    /// All ports of adapters.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> {
+        let (count, per) = {
+            let inner = self.inner.lock();
+            (inner.switch.ports(), inner.per_ca)
+        };
+        (0..count).map(move |n| PortId {
+            ca: n / per,
+            port: n % per + 1,
+        })
+    }
+
+    /// Whether one partition of each of two tables is the same: the limited members of one do not reach each other.
+    pub fn partners(a: u16, b: u16) -> bool {
+        a & 0x7fff != 0 && a & 0x7fff == b & 0x7fff && (a | b) & 0x8000 != 0
+    }
+
+    /// The entry of a port's table of partitions that fits, and its index.
+    pub fn partition(&self, id: PortId, pkey: u16) -> Option<u16> {
+        self.look(id, |port| {
+            // CAST: There are 16.
+            (0..PKEYS as u16).find(|n| {
+                port.pkey((*n).into())
+                    .is_some_and(|ours| Self::partners(ours, pkey))
+            })
+        })?
+    }
+}
+
+impl Inner {
+    /// The switch's port, from 1, that an adapter's port is at.
+    fn number(&self, id: PortId) -> u8 {
+        id.ca * self.per_ca + id.port
+    }
+
+    fn id(&self, number: u8) -> Option<PortId> {
+        let n = number.checked_sub(1)?;
+        (number <= self.switch.ports()).then(|| PortId {
+            ca: n / self.per_ca,
+            port: n % self.per_ca + 1,
+        })
+    }
+
+    fn port(&self, id: PortId) -> Option<&Port> {
+        self.cas.get(usize::from(id.ca))?.port(id.port)
+    }
+
+    fn is_up(&self, n: u8) -> bool {
+        self.up
+            .get(usize::from(n).wrapping_sub(1))
+            .is_some_and(|up| *up)
+    }
+
+    fn note(&mut self, n: u8, changes: Changes) {
+        if let Some(all) = self.changes.get_mut(usize::from(n).wrapping_sub(1)) {
+            for bit in BITS {
+                all.add(bit, changes.has(bit));
+            }
+        }
+    }
+
+    /// Has a link go down, and come again if both ends want it.
+    fn retrain(&mut self, n: u8) {
+        self.set_link(n, false);
+        self.relink(n);
+    }
+
+    /// Has a link be there if it can.
+    fn relink(&mut self, n: u8) {
+        let Some(id) = self.id(n) else { return };
+        let cable = self
+            .cable
+            .get(usize::from(n).wrapping_sub(1))
+            .is_some_and(|c| *c);
+        let trains = self
+            .cas
+            .get(usize::from(id.ca))
+            .is_some_and(|ca| ca.trains(id.port));
+        let up = cable && trains && self.switch.trains(n);
+        if up != self.is_up(n) {
+            self.set_link(n, up);
+        }
+    }
+
+    fn set_link(&mut self, n: u8, up: bool) {
+        let Some(id) = self.id(n) else { return };
+        if let Some(place) = self.up.get_mut(usize::from(n).wrapping_sub(1)) {
+            *place = up;
+        }
+        self.switch.link(n, up);
+        if let Some(ca) = self.cas.get_mut(usize::from(id.ca)) {
+            let changes = ca.link(id.port, up);
+            self.note(n, changes);
+        }
+    }
+}

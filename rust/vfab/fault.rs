@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Faults of a device on request: the n-th of something goes wrong, so many times, and is counted.
+//!
+//! Only reliable connections have them, so that the subnet and its management stay up.
+
+use crate::rdma::provider::wc::Status;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    }, //
+};
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Kind {
+    /// A completion has another status, and the queue pair dies.
+    Error,
+    /// A completion, and all behind it, come some milliseconds late.
+    Delay,
+    /// A completion does not come.
+    Swallow,
+    /// A completion comes twice.
+    Double,
+    /// `ib_post_send` refuses a request and those behind it.
+    Post,
+    /// `ib_post_recv` does.
+    PostRecv,
+    /// A registration fails.
+    Register,
+    /// A queue pair dies instead of doing a request.
+    Death,
+    /// A request is lost on its way.
+    Loss,
+    /// The acknowledgement of a request is lost, which therefore comes twice.
+    Ack,
+    /// The move to the error state takes some milliseconds.
+    Hang,
+}
+
+/// The names, in their order.
+pub const NAMES: [&str; 11] = [
+    "error",
+    "delay",
+    "swallow",
+    "double",
+    "post",
+    "post-recv",
+    "register",
+    "death",
+    "loss",
+    "ack",
+    "hang",
+];
+
+/// All kinds.
+const KINDS: [Kind; 11] = [
+    Kind::Error,
+    Kind::Delay,
+    Kind::Swallow,
+    Kind::Double,
+    Kind::Post,
+    Kind::PostRecv,
+    Kind::Register,
+    Kind::Death,
+    Kind::Loss,
+    Kind::Ack,
+    Kind::Hang,
+];
+
+/// Which completions: those of send requests.
+pub const SEND: u32 = 1;
+/// Which completions: those of receive requests.
+pub const RECV: u32 = 2;
+
+struct Plan {
+    /// How many come before it.
+    before: Atomic<i32>,
+    /// How often it is to happen.
+    times: Atomic<i32>,
+    value: Atomic<u64>,
+    which: Atomic<u32>,
+    happened: Atomic<u64>,
+}
+
+/// The faults of a device.
+pub struct Faults {
+    /// A bit for each kind that is to happen.
+    armed: Atomic<u32>,
+    plans: [Plan; NAMES.len()],
+}
+
+/// A fault that is to happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    kind: Kind,
+    nth: i32,
+    times: i32,
+    value: u64,
+    which: u32,
+}
+
+impl Order {
+    /// The kind, which of them it is (the next is 1), a status or milliseconds if the kind wants that, which
+    /// completions (`send`, `recv`, or both), and how often, which is once.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let name = words.next().ok_or(EINVAL)?;
+        let at = NAMES.iter().position(|n| *n == name).ok_or(EINVAL)?;
+        let kind = *KINDS.get(at).ok_or(EINVAL)?;
+        let nth: i32 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
+        let value = match kind {
+            Kind::Error => {
+                let name = words.next().ok_or(EINVAL)?;
+                u64::from(Status::named(name).ok_or(EINVAL)?.number())
+            }
+            Kind::Delay | Kind::Hang => words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?,
+            _ => 0,
+        };
+        let (mut which, mut times) = (SEND | RECV, 1);
+        for word in words {
+            match word {
+                "send" => which = SEND,
+                "recv" => which = RECV,
+                _ => times = word.parse().map_err(|_| EINVAL)?,
+            }
+        }
+        if nth < 1 || times < 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            kind,
+            nth,
+            times,
+            value,
+            which,
+        })
+    }
+}
+
+impl Faults {
+    /// None.
+    pub fn none() -> Self {
+        Self {
+            armed: Atomic::new(0),
+            plans: [const {
+                Plan {
+                    before: Atomic::new(0),
+                    times: Atomic::new(0),
+                    value: Atomic::new(0),
+                    which: Atomic::new(0),
+                    happened: Atomic::new(0),
+                }
+            }; NAMES.len()],
+        }
+    }
+
+    /// Has one happen, instead of another one of its kind; 0 times is never.
+    pub fn order(&self, order: Order) {
+        let bit = 1 << order.kind as u32;
+        let plan = &self.plans[order.kind as usize];
+        self.disarm(bit);
+        plan.value.store(order.value, Relaxed);
+        plan.which.store(order.which, Relaxed);
+        plan.times.store(order.times, Relaxed);
+        plan.before.store(order.nth - 1, Release);
+        if order.times > 0 {
+            self.armed.store(self.armed.load(Relaxed) | bit, Release);
+        }
+    }
+
+    fn disarm(&self, bit: u32) {
+        let mut old = self.armed.load(Relaxed);
+        while let Err(now) = self.armed.cmpxchg(old, old & !bit, Full) {
+            old = now;
+        }
+    }
+
+    /// Whether the next of this kind goes wrong, and with which value.
+    #[inline]
+    pub fn hit(&self, kind: Kind, which: u32) -> Option<u64> {
+        if self.armed.load(Relaxed) & 1 << kind as u32 == 0 {
+            return None;
+        }
+        self.count(kind, which)
+    }
+
+    #[cold]
+    fn count(&self, kind: Kind, which: u32) -> Option<u64> {
+        let plan = &self.plans[kind as usize];
+        if plan.which.load(Relaxed) & which == 0 || plan.before.fetch_sub(1, Full) > 0 {
+            return None;
+        }
+        let left = plan.times.fetch_sub(1, Full);
+        if left <= 1 {
+            self.disarm(1 << kind as u32);
+        }
+        if left < 1 {
+            return None;
+        }
+        plan.happened.fetch_add(1, Relaxed);
+        Some(plan.value.load(Relaxed))
+    }
+
+    /// Whether any completion is to go wrong.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.armed.load(Relaxed) != 0
+    }
+
+    /// How often each kind has happened, in the order of [`NAMES`].
+    pub fn happened(&self) -> [u64; NAMES.len()] {
+        core::array::from_fn(|n| self.plans[n].happened.load(Relaxed))
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which port of a switch a LID is behind (IBTA 14.2.5.10, 14.2.5.12).
+
+use super::mad::{
+    Data,
+    Refusal,
+    DATA_LEN,
+    FIRST_MULTICAST,
+    PERMISSIVE, //
+};
+
+/// Entries of the linear forwarding table.
+pub const UNICAST: usize = 1024;
+/// Entries of the multicast forwarding table.
+pub const MULTICAST: usize = 64;
+
+/// No port.
+const NONE: u8 = 0xff;
+/// Entries in a block of the multicast table.
+const GROUPS: usize = 32;
+/// Ports in a position of a block of it.
+const POSITION: u32 = 16;
+
+/// The two tables.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Forwarding {
+    unicast: [u8; UNICAST],
+    multicast: [u32; MULTICAST],
+    /// LinearFDBTop.
+    pub top: u16,
+    /// DefaultMulticastPrimaryPort.
+    pub primary: u8,
+    /// DefaultMulticastNotPrimaryPort.
+    pub not_primary: u8,
+}
+
+impl Forwarding {
+    /// Tables that lead nowhere.
+    pub const EMPTY: Self = Self {
+        unicast: [NONE; UNICAST],
+        multicast: [0; MULTICAST],
+        top: 0,
+        primary: NONE,
+        not_primary: NONE,
+    };
+
+    /// The port that `lid` is behind, of those up to `last`.
+    pub fn unicast(&self, lid: u16, last: u8) -> Option<u8> {
+        if lid == 0 || lid > self.top {
+            return None;
+        }
+        self.unicast
+            .get(usize::from(lid))
+            .copied()
+            .filter(|port| *port <= last)
+    }
+
+    /// The ports, a bit for each, by which a packet for the group `lid` leaves that came in at
+    /// `inport`.
+    pub fn multicast(&self, lid: u16, inport: u8) -> u32 {
+        if !(FIRST_MULTICAST..PERMISSIVE).contains(&lid) {
+            return 0;
+        }
+        let ports = self
+            .multicast
+            .get(usize::from(lid.wrapping_sub(FIRST_MULTICAST)))
+            .copied()
+            .unwrap_or_else(|| {
+                bit(if inport == self.primary {
+                    self.not_primary
+                } else {
+                    self.primary
+                })
+            });
+        ports & !bit(inport)
+    }
+
+    /// Block `block` of LinearForwardingTable.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such block.
+    pub fn linear(&self, block: u32, data: &mut Data) -> Result<(), Refusal> {
+        let at = usize::try_from(block).map_err(|_| Refusal::Value)?;
+        let entries = self.unicast.chunks_exact(DATA_LEN).nth(at);
+        data.copy_from_slice(entries.ok_or(Refusal::Value)?);
+        Ok(())
+    }
+
+    /// Sets that block.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such block.
+    pub fn set_linear(&mut self, block: u32, data: &Data) -> Result<(), Refusal> {
+        let at = usize::try_from(block).map_err(|_| Refusal::Value)?;
+        let entries = self.unicast.chunks_exact_mut(DATA_LEN).nth(at);
+        entries.ok_or(Refusal::Value)?.copy_from_slice(data);
+        Ok(())
+    }
+
+    /// The block of MulticastForwardingTable that `attr_mod` names: 32 groups, 16 ports. Ports beyond
+    /// 31 are not there.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such block.
+    pub fn groups(&self, attr_mod: u32, data: &mut Data) -> Result<(), Refusal> {
+        let (block, shift) = group_block(attr_mod)?;
+        let entries = self.multicast.chunks_exact(GROUPS).nth(block);
+        for (to, ports) in data.chunks_exact_mut(2).zip(entries.ok_or(Refusal::Value)?) {
+            to.copy_from_slice(&(((ports >> shift) & 0xffff) as u16).to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// Sets that block.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such block.
+    pub fn set_groups(&mut self, attr_mod: u32, data: &Data) -> Result<(), Refusal> {
+        let (block, shift) = group_block(attr_mod)?;
+        let entries = self.multicast.chunks_exact_mut(GROUPS).nth(block);
+        for (ports, from) in entries
+            .ok_or(Refusal::Value)?
+            .iter_mut()
+            .zip(data.chunks_exact(2))
+        {
+            let new = from.try_into().map_or(0, u16::from_be_bytes);
+            *ports = *ports & !(0xffff << shift) | u32::from(new) << shift;
+        }
+        Ok(())
+    }
+}
+
+/// Block and first port that a modifier of MulticastForwardingTable names.
+fn group_block(attr_mod: u32) -> Result<(usize, u32), Refusal> {
+    let (position, block) = (attr_mod >> 28, attr_mod & 0x0fff_ffff);
+    match position {
+        0 => Ok((block as usize, 0)),
+        1 => Ok((block as usize, POSITION)),
+        _ => Err(Refusal::Value),
+    }
+}
+
+/// The bit of `port`; none of 32 and above.
+fn bit(port: u8) -> u32 {
+    1_u32.checked_shl(port.into()).unwrap_or(0)
+}

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A host channel adapter: its ports, and what it has been asked to make.
+
+use super::{
+    ca::Outcome,
+    cq::Cq,
+    fabric::{
+        Fabric,
+        PortId, //
+    },
+    fault::Faults,
+    mad::Data,
+    memory::{
+        Memory,
+        LOCAL_DMA_LKEY, //
+    },
+    mr::Mr,
+    port::{
+        GUIDS,
+        PKEYS, //
+    },
+    qp::{
+        datagram::gid,
+        net::{
+            End,
+            Net,
+            Qps,
+            MAX_QPS, //
+        },
+        New,
+        Qp, //
+    },
+};
+use crate::rdma::provider::{
+    attr::{
+        access,
+        DeviceAttr,
+        Kind,
+        Mask,
+        PdName,
+        PortAttr,
+        QpAttr,
+        Sizes, //
+    },
+    dma::DmaDevice,
+    event::{
+        CqTarget,
+        DeviceTarget,
+        QpTarget, //
+    },
+    notify::{
+        CqHandle,
+        Notify, //
+    },
+    pages::Pages,
+    table::Table,
+    verbs::{
+        Mad,
+        MadResult,
+        QpInit,
+        Refused, //
+    },
+    wc::Room,
+    wr::{
+        Datagrams,
+        RecvWr,
+        SendWr, //
+    },
+    Provider, //
+};
+use core::ops::Deref;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+
+/// Most requests of a queue.
+const MAX_WR: u32 = 16384;
+/// Most pieces of a request.
+const MAX_SGE: u32 = 32;
+/// Most completions of a queue.
+const MAX_CQE: u32 = 1 << 18;
+/// Regions, with number 0, which is none.
+const MAX_MR: u32 = 1 << 16;
+/// Most pages of a region.
+const MAX_PAGES: u32 = 512;
+/// Most reads of a peer at once.
+const MAX_READS: u32 = 16;
+
+/// A host channel adapter.
+#[pin_data]
+pub struct Hca {
+    number: u8,
+    ports: u8,
+    is_static: bool,
+    net: Arc<Net>,
+    ends: KVec<Arc<End>>,
+    qps: Arc<Qps>,
+    memory: Arc<Memory>,
+    faults: Arc<Faults>,
+    target: Arc<DeviceTarget>,
+    /// The region that was made last. Held while something is made.
+    #[pin]
+    making: Mutex<u32>,
+}
+
+impl Hca {
+    /// Adapter `number` of these wires. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn attached(
+        number: u8,
+        ports: u8,
+        is_static: bool,
+        dma: DmaDevice,
+        net: Arc<Net>,
+    ) -> Result<Attached> {
+        let qps = Qps::new()?;
+        let target = Arc::pin_init(DeviceTarget::new(), GFP_KERNEL)?;
+        let mut ends = KVec::with_capacity(ports.into(), GFP_KERNEL)?;
+        for port in 1..=ports {
+            let id = PortId { ca: number, port };
+            let end = End::new(id, net.clone(), qps.clone(), target.clone())?;
+            ends.push(end, GFP_KERNEL)?;
+        }
+        let memory = Memory {
+            dma,
+            mrs: Table::new(MAX_MR as usize)?,
+        };
+        let memory = Arc::new(memory, GFP_KERNEL)?;
+        let faults = Arc::new(Faults::none(), GFP_KERNEL)?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                ports,
+                is_static,
+                net,
+                ends,
+                qps,
+                memory,
+                faults,
+                target,
+                making <- new_mutex!(0, "vfab::Hca::making"),
+            }),
+            GFP_KERNEL,
+        )?;
+        for end in &this.ends {
+            this.net.add(end.clone());
+        }
+        Ok(Attached(this))
+    }
+
+    /// What memory is mapped for.
+    pub fn dma(&self) -> &DmaDevice {
+        &self.memory.dma
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Its queue pairs.
+    pub fn qps(&self) -> &Qps {
+        &self.qps
+    }
+
+    /// The wires.
+    pub fn net(&self) -> &Arc<Net> {
+        &self.net
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Whether its ports are active without a subnet manager.
+    pub fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// Its ports.
+    pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.ends.iter().map(|end| end.id)
+    }
+
+    fn id(&self, port: u32) -> Result<PortId> {
+        let port = u8::try_from(port).map_err(|_| EINVAL)?;
+        if port == 0 || port > self.ports {
+            return Err(EINVAL);
+        }
+        Ok(PortId {
+            ca: self.number,
+            port,
+        })
+    }
+
+    fn end(&self, port: u32) -> Result<&Arc<End>> {
+        self.ends.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)
+    }
+
+    fn fabric(&self) -> &Fabric {
+        &self.net.fabric
+    }
+}
+
+/// An adapter to which packets come. Dropping it ends that.
+pub struct Attached(Arc<Hca>);
+
+impl Deref for Attached {
+    type Target = Arc<Hca>;
+
+    fn deref(&self) -> &Arc<Hca> {
+        &self.0
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        for end in &self.0.ends {
+            self.0.net.remove(end.id);
+        }
+    }
+}
+
+impl Provider for Hca {
+    type Cq = Cq;
+    type Qp = Qp;
+    type Mr = Mr;
+
+    const LOCAL_DMA_LKEY: u32 = LOCAL_DMA_LKEY;
+
+    fn target(&self) -> &DeviceTarget {
+        &self.target
+    }
+
+    fn device_attr(&self) -> DeviceAttr {
+        DeviceAttr {
+            sys_image_guid: Fabric::guid(self.number),
+            max_qp: MAX_QPS - 2,
+            max_qp_wr: MAX_WR,
+            max_sge: MAX_SGE,
+            max_cq: 1 << 16,
+            max_cqe: MAX_CQE,
+            max_mr: MAX_MR - 1,
+            max_pages: MAX_PAGES,
+            max_reads: MAX_READS,
+            // CAST: It is 16.
+            max_pkeys: PKEYS as u16,
+        }
+    }
+
+    fn port_attr(&self, port: u32) -> Result<PortAttr> {
+        let id = self.id(port)?;
+        let attr = self.fabric().look(id, |port| PortAttr {
+            state: port.link.state() as u8,
+            phys_state: port.link.physical() as u8,
+            capabilities: port.capability(),
+            lid: port.lid(),
+            sm_lid: port.sm_lid(),
+            sm_sl: port.sm_sl(),
+            subnet_timeout: port.subnet_timeout(),
+            prefix: port.prefix(),
+            // CAST: It is 16.
+            pkeys: PKEYS as u16,
+            // CAST: It is 8.
+            gids: GUIDS as u32,
+        });
+        attr.ok_or(EINVAL)
+    }
+
+    fn pkey(&self, port: u32, index: u16) -> Result<u16> {
+        let id = self.id(port)?;
+        let pkey = self.fabric().look(id, |port| port.pkey(index.into()));
+        pkey.flatten().ok_or(EINVAL)
+    }
+
+    fn gid(&self, port: u32, index: i32) -> Result<[u8; 16]> {
+        let index = usize::try_from(index).map_err(|_| EINVAL)?;
+        gid(self.fabric(), self.id(port)?, index).ok_or(EINVAL)
+    }
+
+    fn set_capabilities(&self, port: u32, set: u32, clear: u32) -> Result {
+        let id = self.id(port)?;
+        self.fabric()
+            .with(id, |ca, n| ca.set_capability(n, set, clear))
+            .ok_or(EINVAL)?;
+        self.net.attend();
+        Ok(())
+    }
+
+    fn set_description(&self, description: &Data) {
+        self.fabric().describe(self.number, description);
+        self.net.attend();
+    }
+
+    fn process_mad(&self, port: u32, slid: u16, mad: &Mad, reply: &mut Mad) -> MadResult {
+        let Ok(id) = self.id(port) else {
+            return MadResult::Ignored;
+        };
+        let outcome = self.fabric().process(id, slid, mad, reply);
+        self.net.attend();
+        match outcome {
+            Outcome::Reply(_) => MadResult::Reply,
+            Outcome::Consumed => MadResult::Consumed,
+            Outcome::Ignored => MadResult::Ignored,
+        }
+    }
+
+    fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Cq>> {
+        if cqe == 0 || cqe > MAX_CQE {
+            return Err(EINVAL);
+        }
+        Cq::new(cqe, handle)
+    }
+
+    fn cqe(cq: &Cq) -> u32 {
+        cq.size()
+    }
+
+    fn notify(cq: &Cq) -> &Notify {
+        cq.notify()
+    }
+
+    fn cq_target(cq: &Cq) -> &CqTarget {
+        cq.target()
+    }
+
+    fn destroy_cq(cq: &Cq) {
+        cq.stop();
+    }
+
+    #[inline]
+    fn poll_cq(cq: &Cq, room: &mut Room<'_>) -> usize {
+        cq.poll(room)
+    }
+
+    #[inline]
+    fn arm_cq(cq: &Cq, solicited_only: bool) -> bool {
+        cq.arm(solicited_only)
+    }
+
+    fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Qp>, u32)> {
+        let sizes = init.sizes;
+        if sizes.send > MAX_WR
+            || sizes.recv > MAX_WR
+            || sizes.send_sge > MAX_SGE
+            || sizes.recv_sge > MAX_SGE
+        {
+            return Err(EINVAL);
+        }
+        let special = match init.kind {
+            Kind::Smi => Some(0),
+            Kind::Gsi => Some(1),
+            _ => None,
+        };
+        let end = this.end(special.map_or(1, |_| init.port))?;
+        let _making = this.making.lock();
+        let num = match special {
+            Some(num) => num,
+            None => this.qps.free_number().ok_or(ENOMEM)?,
+        };
+        let qp = Qp::new(
+            num,
+            New {
+                kind: init.kind,
+                pd: init.pd,
+                name: init.name,
+                sizes,
+                all_signaled: init.all_signaled,
+                send_cq: init.send_cq,
+                recv_cq: init.recv_cq,
+                memory: &this.memory,
+                faults: &this.faults,
+                end: end.clone(),
+            },
+        )?;
+        if special.is_none() {
+            this.qps.add(qp.clone());
+        } else if !end.set_special(&qp) {
+            return Err(EBUSY);
+        }
+        Ok((qp, num))
+    }
+
+    fn qp_target(qp: &Qp) -> &QpTarget {
+        qp.target()
+    }
+
+    fn modify_qp(&self, qp: &Arc<Qp>, attr: &QpAttr, mask: Mask) -> Result {
+        let end = if mask.port() {
+            Some(self.end(attr.port_num)?.clone())
+        } else {
+            None
+        };
+        if mask.pkey_index() && usize::from(attr.pkey_index) >= PKEYS {
+            return Err(EINVAL);
+        }
+        qp.modify(attr, mask, end)
+    }
+
+    fn query_qp(qp: &Qp) -> (QpAttr, Sizes) {
+        (qp.attr(), qp.sizes())
+    }
+
+    fn destroy_qp(&self, qp: &Arc<Qp>) {
+        match qp.kind() {
+            Kind::Smi | Kind::Gsi => {
+                for end in &self.ends {
+                    if end
+                        .qp(qp.num)
+                        .is_some_and(|special| Arc::ptr_eq(&special, qp))
+                    {
+                        end.clear_special(qp.num);
+                    }
+                }
+            }
+            _ => drop(self.qps.remove(qp.num)),
+        }
+        qp.destroy();
+    }
+
+    #[inline]
+    fn post_send<'a>(
+        qp: &Arc<Qp>,
+        first: SendWr<'a, Mr>,
+        datagrams: Option<&Datagrams>,
+    ) -> Result<(), Refused<SendWr<'a, Mr>>> {
+        qp.post_send(first, datagrams)
+    }
+
+    #[inline]
+    fn post_recv<'a>(qp: &Arc<Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
+        qp.post_recv(first)
+    }
+
+    fn create_mr(&self, pd: PdName, pages: Option<u32>, rights: u32) -> Result<(Arc<Mr>, u32)> {
+        if pages.is_some_and(|n| n == 0 || n > MAX_PAGES) {
+            return Err(EINVAL);
+        }
+        if rights & access::REMOTE_WRITE != 0 && rights & access::LOCAL_WRITE == 0 {
+            return Err(EINVAL);
+        }
+        let mut last = self.making.lock();
+        let index = (1..MAX_MR)
+            .map(|n| (*last + n) % MAX_MR)
+            .find(|n| *n != 0 && !self.memory.mrs.has(*n as usize))
+            .ok_or(ENOMEM)?;
+        let mr = Arc::new(Mr::new(index, pd, pages, rights)?, GFP_KERNEL)?;
+        self.memory.mrs.set(index as usize, mr.clone())?;
+        *last = index;
+        let key = mr.first_key();
+        Ok((mr, key))
+    }
+
+    fn pages(mr: &Mr) -> Option<&Pages> {
+        mr.pages()
+    }
+
+    fn destroy_mr(&self, mr: &Arc<Mr>) {
+        drop(self.memory.mrs.take(mr.index() as usize));
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attributes of subnet management: NodeInfo, SwitchInfo, PortInfo and Notice.
+
+use super::{
+    Data,
+    DATA_LEN, //
+};
+use zerocopy::network_endian::{
+    U16,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+/// `struct ib_node_info`, and zeros.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct NodeInfo {
+    /// [`super::BASE_VERSION`].
+    pub base_version: u8,
+    /// [`super::CLASS_VERSION`].
+    pub class_version: u8,
+    /// 1 is a channel adapter, 2 a switch.
+    pub node_type: u8,
+    /// Ports with a cable.
+    pub num_ports: u8,
+    /// Of the system that the node is a part of.
+    pub sys_guid: U64,
+    /// Of the node.
+    pub node_guid: U64,
+    /// Of the port at which the SMP came in, or of port 0.
+    pub port_guid: U64,
+    /// Entries of the P_Key table.
+    pub partition_cap: U16,
+    /// Of the vendor's choice.
+    pub device_id: U16,
+    /// Of the vendor's choice.
+    pub revision: U32,
+    /// Port at which the SMP came in.
+    pub local_port_num: u8,
+    /// IEEE number of the vendor.
+    pub vendor_id: [u8; 3],
+    /// Zero.
+    pub reserved: [u8; 24],
+}
+
+/// SwitchInfo (IBTA 14.2.5.4), and zeros.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SwitchInfo {
+    /// Entries of the linear forwarding table.
+    pub linear_fdb_cap: U16,
+    /// Entries of the random forwarding table.
+    pub random_fdb_cap: U16,
+    /// Entries of the multicast forwarding table.
+    pub multicast_fdb_cap: U16,
+    /// The highest LID that is forwarded.
+    pub linear_fdb_top: U16,
+    /// Of the random forwarding table.
+    pub default_port: u8,
+    /// Where a multicast LID without an entry goes.
+    pub default_mcast_primary_port: u8,
+    /// The same, for what came in by that port.
+    pub default_mcast_not_primary_port: u8,
+    /// LifeTimeValue, 5 bits; PortStateChange; OptimizedSLtoVLMappingProgramming, 2 bits.
+    pub life_state: u8,
+    /// Of the random forwarding table.
+    pub lids_per_port: U16,
+    /// Entries of the P_Key tables of ports with a cable.
+    pub enforcement_cap: U16,
+    /// Five capabilities in the upper bits.
+    pub flags: u8,
+    /// Zero.
+    pub reserved1: u8,
+    /// The highest multicast LID that is forwarded by the table.
+    pub multicast_fdb_top: U16,
+    /// Zero.
+    pub reserved2: [u8; 44],
+}
+
+/// PortStateChange in [`SwitchInfo::life_state`].
+pub const PORT_STATE_CHANGE: u8 = 0x04;
+
+/// `struct ib_port_info`, and what later versions of the specification have behind it.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct PortInfo {
+    /// Protects the port.
+    pub mkey: U64,
+    /// The subnet's half of the GIDs.
+    pub gid_prefix: U64,
+    /// Of the port.
+    pub lid: U16,
+    /// Of the subnet manager.
+    pub sm_lid: U16,
+    /// Of [`super::super::port::capability`].
+    pub cap_mask: U32,
+    /// Zero: the port is well.
+    pub diag_code: U16,
+    /// Seconds.
+    pub mkey_lease_period: U16,
+    /// Port at which the SMP came in.
+    pub local_port_num: u8,
+    /// Bits of widths.
+    pub link_width_enabled: u8,
+    /// Bits of widths.
+    pub link_width_supported: u8,
+    /// One bit of them.
+    pub link_width_active: u8,
+    /// LinkSpeedSupported, PortState.
+    pub speed_state: u8,
+    /// PortPhysicalState, LinkDownDefaultState.
+    pub physical_down: u8,
+    /// M_KeyProtectBits, 2 bits; LMC, the last 3 bits.
+    pub protect_lmc: u8,
+    /// LinkSpeedActive, LinkSpeedEnabled.
+    pub speeds: u8,
+    /// NeighborMTU, MasterSMSL.
+    pub mtu_sm_sl: u8,
+    /// VLCap, InitType.
+    pub vl_cap_init: u8,
+    /// Bytes in units of 4096 that lanes of high priority may send at a time.
+    pub vl_high_limit: u8,
+    /// Entries of the arbitration table of high priority.
+    pub vl_arb_high_cap: u8,
+    /// Entries of the arbitration table of low priority.
+    pub vl_arb_low_cap: u8,
+    /// InitTypeReply, MTUCap.
+    pub init_reply_mtu_cap: u8,
+    /// VLStallCount, 3 bits; HOQLife, 5 bits.
+    pub stall_hoq: u8,
+    /// OperationalVLs, and four bits of what a switch's port enforces.
+    pub vls_enforce: u8,
+    /// SMPs with a wrong M_Key.
+    pub mkey_violations: U16,
+    /// Packets with a wrong P_Key.
+    pub pkey_violations: U16,
+    /// Packets with a wrong Q_Key.
+    pub qkey_violations: U16,
+    /// Entries of GUIDInfo.
+    pub guid_cap: u8,
+    /// ClientReregister, 1 bit; SubnetTimeOut, the last 5 bits.
+    pub reregister_timeout: u8,
+    /// RespTimeValue, the last 5 bits.
+    pub resp_time: u8,
+    /// LocalPhyErrors, OverrunErrors.
+    pub thresholds: u8,
+    /// Zero.
+    pub max_credit_hint: U16,
+    /// Zero.
+    pub reserved: u8,
+    /// Zero: not measured.
+    pub round_trip: [u8; 3],
+    /// Zero: no second mask.
+    pub cap_mask2: U16,
+    /// Zero: no extended speeds.
+    pub speed_ext: u8,
+    /// Zero: no extended speeds.
+    pub speed_ext_enabled: u8,
+}
+
+/// Notice (IBTA 13.4.8.2), as far as an SMP holds it.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Notice {
+    /// IsGeneric, 1 bit; Type, 7 bits: `IB_NOTICE_TYPE_*`.
+    pub kind: u8,
+    /// ProducerType: that of NodeInfo.
+    pub producer: [u8; 3],
+    /// TrapNumber.
+    pub number: U16,
+    /// LID of the port that says so.
+    pub issuer: U16,
+    /// NoticeToggle and NoticeCount; of polled notices.
+    pub toggle_count: U16,
+    /// Depends on the number.
+    pub details: [u8; DETAILS_LEN],
+}
+
+/// Length of [`Notice::details`] in bytes.
+pub const DETAILS_LEN: usize = 54;
+
+const _: () = assert!(core::mem::size_of::<NodeInfo>() == DATA_LEN);
+const _: () = assert!(core::mem::size_of::<SwitchInfo>() == DATA_LEN);
+const _: () = assert!(core::mem::size_of::<PortInfo>() == DATA_LEN);
+const _: () = assert!(core::mem::size_of::<Notice>() == DATA_LEN);
+
+impl PortInfo {
+    /// One of all zeros.
+    pub const ZERO: Self = zerocopy::transmute!([0_u8; DATA_LEN]);
+
+    /// The attribute of an SMP.
+    pub fn of(data: &Data) -> &Self {
+        zerocopy::transmute_ref!(data)
+    }
+
+    /// The attribute of an SMP, to be changed.
+    pub fn of_mut(data: &mut Data) -> &mut Self {
+        zerocopy::transmute_mut!(data)
+    }
+}
+
+impl SwitchInfo {
+    /// The attribute of an SMP.
+    pub fn of(data: &Data) -> &Self {
+        zerocopy::transmute_ref!(data)
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device may access: the pieces of requests, with all checks, and copying from some to others.
+
+use super::mr::{
+    Mr,
+    Place, //
+};
+use crate::rdma::provider::{
+    attr::PdName,
+    dma::{
+        DmaDevice,
+        Span, //
+    },
+    table::{
+        Table,
+        Use, //
+    },
+    wr::Sge, //
+};
+use kernel::prelude::*;
+
+/// The key of all memory, for the device's own requests. It is not that of a region.
+pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
+
+/// The memory of a device.
+pub struct Memory {
+    /// What memory is mapped for.
+    pub dma: DmaDevice,
+    /// Its regions, by their numbers; number 0 is none.
+    pub mrs: Table<Mr>,
+}
+
+/// An access that is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied;
+
+/// Which of the two that take part in a copy is to blame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// What is written.
+    To,
+    /// What is read.
+    From,
+}
+
+/// Pieces of memory one after the other.
+pub struct Pieces<'a> {
+    memory: &'a Memory,
+    pd: PdName,
+    access: u32,
+    /// They were named by the peer.
+    remote: bool,
+    rest: &'a [Sge],
+    /// The region of the piece at hand, the place in it and what is left of it.
+    region: Option<(Use<'a, Mr>, Sge)>,
+    span: Span<'a>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Those of a request of the device.
+    #[inline]
+    pub fn local(memory: &'a Memory, pd: PdName, access: u32, list: &'a [Sge]) -> Self {
+        Self {
+            memory,
+            pd,
+            access,
+            remote: false,
+            rest: list,
+            region: None,
+            span: Span::EMPTY,
+        }
+    }
+
+    /// One that the peer has named.
+    #[inline]
+    pub fn remote(memory: &'a Memory, pd: PdName, access: u32, piece: &'a [Sge; 1]) -> Self {
+        Self {
+            remote: true,
+            ..Self::local(memory, pd, access, piece)
+        }
+    }
+
+    /// The part of the region that comes next.
+    fn next_of_region(&mut self) -> Result<bool, Denied> {
+        let Some((mr, piece)) = self.region.take() else {
+            return Ok(false);
+        };
+        let len = u64::from(piece.bytes());
+        let place = mr
+            .admits(self.pd, piece.key(), self.access, piece.addr(), len)
+            .map_err(|_| Denied)?;
+        let (addr, n) = match place {
+            Place::Memory(addr) => (addr, len),
+            Place::Region(list, at) => {
+                let (addr, n) = list.find(at).ok_or(Denied)?;
+                (addr, n.min(len))
+            }
+        };
+        // CAST: It is at most `piece.bytes()`.
+        let n = n as u32;
+        self.span = self.memory.dma.span(addr, n as usize).ok_or(Denied)?;
+        if n < piece.bytes() {
+            let next = piece.addr().wrapping_add(u64::from(n));
+            self.region = Some((mr, Sge::new(next, piece.key(), piece.bytes() - n)));
+        } else {
+            // In use as long as it is accessed.
+            self.region = Some((mr, Sge::new(0, piece.key(), 0)));
+        }
+        Ok(true)
+    }
+
+    /// Has `span` be the next that is not empty; `false` if there is none.
+    #[inline]
+    fn next(&mut self) -> Result<bool, Denied> {
+        loop {
+            if self.region.as_ref().is_some_and(|(_, p)| p.bytes() > 0) && self.next_of_region()? {
+                return Ok(true);
+            }
+            self.region = None;
+            let Some((first, rest)) = self.rest.split_first() else {
+                return Ok(false);
+            };
+            self.rest = rest;
+            if first.bytes() == 0 {
+                continue;
+            }
+            if first.key() == LOCAL_DMA_LKEY && !self.remote {
+                let span = self.memory.dma.span(first.addr(), first.bytes() as usize);
+                self.span = span.ok_or(Denied)?;
+                return Ok(true);
+            }
+            let mr = self
+                .memory
+                .mrs
+                .get(Mr::index_of(first.key()))
+                .ok_or(Denied)?;
+            // All of it, before any of it.
+            mr.admits(
+                self.pd,
+                first.key(),
+                self.access,
+                first.addr(),
+                first.bytes().into(),
+            )
+            .map_err(|_| Denied)?;
+            self.region = Some((mr, *first));
+        }
+    }
+
+    /// Copies `len` bytes from other pieces, or from memory of the device itself.
+    ///
+    /// # Errors
+    ///
+    /// Who is to blame: some may have been copied.
+    #[inline]
+    pub fn fill(&mut self, from: &mut Pieces<'_>, mut len: usize) -> Result<(), Side> {
+        while len > 0 {
+            if self.span.left() == 0 && !self.next().map_err(|_| Side::To)? {
+                return Err(Side::To);
+            }
+            if from.span.left() == 0 && !from.next().map_err(|_| Side::From)? {
+                return Err(Side::From);
+            }
+            len -= self.span.take(&mut from.span, len);
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to these.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`]
+    pub fn write(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
+        let mut from = Span::of(bytes);
+        while from.left() > 0 {
+            if self.span.left() == 0 && !self.next()? {
+                return Err(Denied);
+            }
+            self.span.take(&mut from, usize::MAX);
+        }
+        Ok(())
+    }
+
+    /// Copies these to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`]
+    pub fn read(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
+        let mut to = Span::of(bytes);
+        while to.left() > 0 {
+            if self.span.left() == 0 && !self.next()? {
+                return Err(Denied);
+            }
+            to.take(&mut self.span, usize::MAX);
+        }
+        Ok(())
+    }
+
+    /// Whether the peer's piece is one that it may access. Not asked of a piece of no bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if not.
+    pub fn check(&mut self) -> Result<(), Denied> {
+        self.next().map(|_| ())
+    }
+}
+
+impl Memory {
+    /// Makes the region with this key free, and waits until nobody accesses it.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if there is none, or not in this domain.
+    pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Denied> {
+        let index = Mr::index_of(key);
+        let mr = self.mrs.get(index).ok_or(Denied)?;
+        mr.invalidate(pd, key).map_err(|_| Denied)?;
+        drop(mr);
+        self.mrs.quiesce(index);
+        Ok(())
+    }
+
+    /// Makes a free region valid.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if it is not one of this domain, or not free, or nothing was described.
+    pub fn register(
+        &self,
+        pd: PdName,
+        index: u32,
+        key: u32,
+        access: u32,
+        iova: u64,
+    ) -> Result<(), Denied> {
+        let mr = self.mrs.get(index as usize).ok_or(Denied)?;
+        mr.register(pd, key, access, iova).map_err(|_| Denied)
+    }
+}

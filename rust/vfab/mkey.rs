@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The M_Key, which keeps a port from what another subnet manager wants (IBTA 14.2.4).
+
+use super::mad::{
+    Smp,
+    GET, //
+};
+
+/// A port's M_Key and what it protects.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MKey {
+    /// The key; with 0 everybody may do everything.
+    pub key: u64,
+    /// Below 2 a Get needs no key; with 1 it does not show the key to whoever does not have it.
+    pub protect: u8,
+    /// Seconds from an attempt with a wrong key until the protection ends; 0 is never.
+    pub lease: u16,
+    /// Attempts with a wrong key.
+    pub violations: u16,
+    /// Seconds left of a lease that runs.
+    left: u16,
+}
+
+impl MKey {
+    /// No protection.
+    pub const OPEN: Self = Self {
+        key: 0,
+        protect: 0,
+        lease: 0,
+        violations: 0,
+        left: 0,
+    };
+
+    fn fits(&self, smp: &Smp) -> bool {
+        self.key == 0 || smp.mkey.get() == self.key
+    }
+
+    /// Whether `smp`, a request or TrapRepress, may be obeyed. If not, it is counted and the lease
+    /// runs; if its key is the right one, the lease stops.
+    pub fn admits(&mut self, smp: &Smp) -> bool {
+        if self.fits(smp) {
+            self.left = 0;
+            return true;
+        }
+        if smp.method == GET && self.protect < 2 {
+            return true;
+        }
+        self.violations = self.violations.saturating_add(1);
+        if self.left == 0 {
+            self.left = self.lease;
+        }
+        false
+    }
+
+    /// The key as the response to `smp` may show it.
+    pub fn shown(&self, smp: &Smp) -> u64 {
+        if smp.method == GET && self.protect == 1 && !self.fits(smp) {
+            0
+        } else {
+            self.key
+        }
+    }
+
+    /// A second has passed.
+    pub fn tick(&mut self) {
+        if self.left == 1 {
+            self.protect = 0;
+        }
+        self.left = self.left.saturating_sub(1);
+    }
+}

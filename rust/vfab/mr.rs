@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: a key, rights, and the memory behind it.
+//!
+//! A region is valid or free. REG_MR makes a free one valid, with eight bits of its key as the request says; LOCAL_INV, or
+//! a SEND_WITH_INV of the peer, makes a valid one free, and waits until nobody accesses its memory.
+
+use crate::rdma::provider::{
+    attr::PdName,
+    pages::{
+        List,
+        Pages, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Full,
+        Relaxed,
+        Release, //
+    }, //
+};
+
+/// It may be used.
+const VALID: u64 = 1 << 63;
+/// The eight bits of the key that change.
+const VARIANT: u32 = 0xff;
+
+/// A region.
+pub struct Mr {
+    index: u32,
+    pd: PdName,
+    pages: Option<Pages>,
+    /// [`VALID`], rights, and the eight bits.
+    state: Atomic<u64>,
+}
+
+/// Why a region is not what a request takes it for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bad;
+
+impl Mr {
+    /// A free region with number `index`, for `most` pages; or a valid one, of all memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(index: u32, pd: PdName, most: Option<u32>, access: u32) -> Result<Self> {
+        let pages = match most {
+            Some(most) => Some(Pages::new(most as usize)?),
+            None => None,
+        };
+        let valid = if pages.is_none() { VALID } else { 0 };
+        Ok(Self {
+            index,
+            pd,
+            pages,
+            state: Atomic::new(valid | u64::from(access) << 8),
+        })
+    }
+
+    /// Where regions with this key are in the table.
+    #[inline]
+    pub fn index_of(key: u32) -> usize {
+        (key >> 8) as usize
+    }
+
+    /// Its number.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its key as long as nobody gives it another one.
+    pub fn first_key(&self) -> u32 {
+        self.index << 8
+    }
+
+    /// Its pages, unless it is of all memory.
+    pub fn pages(&self) -> Option<&Pages> {
+        self.pages.as_ref()
+    }
+
+    /// Makes it valid, with this key and these rights, as the memory that begins at `iova`.
+    ///
+    /// # Errors
+    ///
+    /// [`Bad`] if it is valid, of another domain, or the key is that of another one.
+    pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<(), Bad> {
+        let pages = self.pages.as_ref().ok_or(Bad)?;
+        let free = self.state.load(Acquire) & VALID == 0;
+        if !free || pd != self.pd || key >> 8 != self.index {
+            return Err(Bad);
+        }
+        pages.turn(iova);
+        if pages.current().len == 0 {
+            return Err(Bad);
+        }
+        let state = VALID | u64::from(access) << 8 | u64::from(key & VARIANT);
+        self.state.store(state, Release);
+        Ok(())
+    }
+
+    /// Makes it free. Accesses that have begun are not over yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Bad`] if this is not its key, it is not valid, or of another domain.
+    pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Bad> {
+        let state = self.state.load(Relaxed);
+        let ours = state & VALID != 0 && state as u32 & VARIANT == key & VARIANT;
+        if !ours || pd != self.pd || self.pages.is_none() {
+            return Err(Bad);
+        }
+        self.state.store(state & !VALID, Relaxed);
+        // The accesses that others wait for are counted by an operation that is ordered, too.
+        self.state.xchg(state & !VALID, Full);
+        Ok(())
+    }
+
+    /// Whether `len` bytes at `addr` may be accessed with this key, and where: at this place of the region, or, of one
+    /// of all memory, at the address itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Bad`] if not.
+    #[inline]
+    pub fn admits(
+        &self,
+        pd: PdName,
+        key: u32,
+        access: u32,
+        addr: u64,
+        len: u64,
+    ) -> Result<Place<'_>, Bad> {
+        let state = self.state.load(Acquire);
+        let rights = (state >> 8) as u32;
+        if state & VALID == 0
+            || state as u32 & VARIANT != key & VARIANT
+            || pd != self.pd
+            || rights & access != access
+        {
+            return Err(Bad);
+        }
+        let Some(pages) = &self.pages else {
+            return Ok(Place::Memory(addr));
+        };
+        let list = pages.current();
+        let at = addr.checked_sub(list.iova).ok_or(Bad)?;
+        if at.checked_add(len).is_none_or(|end| end > list.len) {
+            return Err(Bad);
+        }
+        Ok(Place::Region(list, at))
+    }
+}
+
+/// Where something is.
+pub enum Place<'a> {
+    /// At a DMA address.
+    Memory(u64),
+    /// At a place of a list of pages.
+    Region(&'a List, u64),
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The parameters of the module.
+
+use crate::rdma::provider::params;
+use kernel::prelude::*;
+
+/// Most adapters.
+const MAX_DEVICES: u32 = 8;
+/// Most ports of each.
+const MAX_PORTS: u32 = 2;
+
+/// How many of what.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Adapters.
+    pub devices: u8,
+    /// Ports of each.
+    pub ports: u8,
+    /// Bits of a DMA address.
+    pub dma_bits: u32,
+    /// Whether the ports are active from the start.
+    pub static_lids: bool,
+}
+
+impl Params {
+    /// What was given.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, with a line in the log, if one is out of its range.
+    pub fn get() -> Result<Self> {
+        let (devices, ports, dma_bits, static_lids) = params::get();
+        if !(1..=MAX_DEVICES).contains(&devices) {
+            pr_err!("devices is {devices}, not 1 to {MAX_DEVICES}\n");
+            return Err(EINVAL);
+        }
+        if !(1..=MAX_PORTS).contains(&ports) {
+            pr_err!("ports is {ports}, not 1 to {MAX_PORTS}\n");
+            return Err(EINVAL);
+        }
+        if !(32..=64).contains(&dma_bits) {
+            pr_err!("dma_bits is {dma_bits}, not 32 to 64\n");
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            // CAST: They are at most 8.
+            devices: devices as u8,
+            // CAST: As above.
+            ports: ports as u8,
+            dma_bits,
+            static_lids,
+        })
+    }
+}

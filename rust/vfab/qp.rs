@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+//!
+//! Whoever posts a send request does all of it before the call returns: data is copied to the peer's memory, and the
+//! completions are in the queues of both. What has to wait, for a receive request of the peer or because a packet was
+//! lost, stays in the send queue until a timer tries again.
+//!
+//! Locks, outer to inner: the send queue of the one, the receive queue of the other (or of the same), a completion
+//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held.
+
+pub mod datagram;
+pub mod net;
+pub mod requester;
+pub mod responder;
+
+use self::{
+    net::{
+        End,
+        Net, //
+    },
+    requester::Requester,
+    responder::Responder, //
+};
+use super::{
+    cq::Cq,
+    fault::{
+        Faults,
+        Kind as Fault, //
+    },
+    memory::Memory,
+};
+use crate::{
+    new_spinlock_irq,
+    rdma::provider::{
+        attr::{
+            Kind,
+            Mask,
+            PdName,
+            QpAttr,
+            Sizes,
+            State, //
+        },
+        event::{
+            self,
+            QpTarget, //
+        },
+        timer::{
+            Expire,
+            Timer, //
+        },
+        wc::QpName, //
+    },
+    sync::irq_lock::SpinLockIrq, //
+};
+use kernel::{
+    fmt,
+    impl_has_work,
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
+};
+
+/// A queue pair.
+#[pin_data]
+pub struct Qp {
+    /// Its number.
+    pub num: u32,
+    kind: Kind,
+    pd: PdName,
+    name: QpName,
+    sizes: Sizes,
+    memory: Arc<Memory>,
+    faults: Arc<Faults>,
+    net: Arc<Net>,
+    /// Its port, which may change until it is connected.
+    #[pin]
+    end: SpinLockIrq<Arc<End>>,
+    #[pin]
+    sq: SpinLockIrq<Requester>,
+    #[pin]
+    rq: SpinLockIrq<Responder>,
+    state: Atomic<u32>,
+    /// Counts the times that it was connected or reset.
+    epoch: Atomic<u32>,
+    /// Events that a work item is to tell: a bit for each of [`TOLD`].
+    events: Atomic<u32>,
+    #[pin]
+    timer: Timer<Self>,
+    #[pin]
+    target: QpTarget,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.work }
+}
+
+/// What a work item tells.
+const TOLD: [event::Kind; 4] = [
+    event::Kind::QP_FATAL,
+    event::Kind::QP_REQ_ERR,
+    event::Kind::QP_ACCESS_ERR,
+    event::Kind::COMM_EST,
+];
+/// The work item is to flush the send queue.
+const FLUSH: u32 = 1 << 8;
+/// The work item is to tell that completions were lost.
+const OVERRUN: u32 = 1 << 9;
+
+/// What makes a queue pair.
+pub struct New<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its protection domain.
+    pub pd: PdName,
+    /// The name in its completions.
+    pub name: QpName,
+    /// Sizes of its queues.
+    pub sizes: Sizes,
+    /// Whether each request has a completion.
+    pub all_signaled: bool,
+    /// Completions of send requests.
+    pub send_cq: &'a Arc<Cq>,
+    /// Completions of receive requests.
+    pub recv_cq: &'a Arc<Cq>,
+    /// The memory that it accesses.
+    pub memory: &'a Arc<Memory>,
+    /// What goes wrong.
+    pub faults: &'a Arc<Faults>,
+    /// Its port at first.
+    pub end: Arc<End>,
+}
+
+impl Qp {
+    /// A queue pair with number `num`, in state RESET.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(num: u32, new: New<'_>) -> Result<Arc<Self>> {
+        let sq = Requester::new(&new)?;
+        let rq = Responder::new(&new)?;
+        let New {
+            kind,
+            pd,
+            name,
+            sizes,
+            memory,
+            faults,
+            end,
+            ..
+        } = new;
+        let net = end.net.clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                num,
+                kind,
+                pd,
+                name,
+                sizes,
+                memory: memory.clone(),
+                faults: faults.clone(),
+                net,
+                end <- new_spinlock_irq!(end, "vfab::Qp::end"),
+                sq <- new_spinlock_irq!(sq, "vfab::Qp::sq"),
+                rq <- new_spinlock_irq!(rq, "vfab::Qp::rq"),
+                state: Atomic::new(State::Reset as u32),
+                epoch: Atomic::new(0),
+                events: Atomic::new(0),
+                timer <- Timer::new(),
+                target <- QpTarget::new(),
+                work <- new_work!("vfab::Qp::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Who is told of its events.
+    pub fn target(&self) -> &QpTarget {
+        &self.target
+    }
+
+    /// Its port.
+    fn end(&self) -> Arc<End> {
+        self.end.lock().clone()
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Sizes of its queues.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> State {
+        const ALL: [State; 7] = [
+            State::Reset,
+            State::Init,
+            State::Rtr,
+            State::Rts,
+            State::Sqd,
+            State::Sqe,
+            State::Err,
+        ];
+        let n = self.state.load(Acquire) as usize;
+        ALL.get(n).copied().unwrap_or(State::Err)
+    }
+
+    fn set_state(&self, state: State) {
+        self.state.store(state as u32, Release);
+    }
+
+    /// Its attributes, with its state.
+    pub fn attr(&self) -> QpAttr {
+        let mut attr = self.sq.lock().attr;
+        attr.state = self.state();
+        attr
+    }
+
+    /// The faults that its completions may have.
+    fn faults(&self) -> Option<&Faults> {
+        (self.kind == Kind::Rc).then_some(&*self.faults)
+    }
+
+    /// Changes it. `end` is a port, if that is changed. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it may not go there, or lacks an attribute for it.
+    pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
+        let now = self.state();
+        if mask.current() && attr.current != now {
+            return Err(EINVAL);
+        }
+        let to = if mask.state() { attr.state } else { now };
+        if !mask.fits(now, to, self.kind) {
+            return Err(EINVAL);
+        }
+        if mask.path_mtu() && !(1..=5).contains(&attr.path_mtu) {
+            return Err(EINVAL);
+        }
+        if to == State::Err {
+            if let Some(ms) = self.faults().and_then(|f| f.hit(Fault::Hang, 3)) {
+                fsleep(Delta::from_millis(i64::try_from(ms).unwrap_or(0)));
+            }
+        }
+        let was = end.map(|end| core::mem::replace(&mut *self.end.lock(), end));
+        drop(was);
+        if to == State::Reset {
+            self.reset();
+            return Ok(());
+        }
+        let mut sq = self.sq.lock();
+        sq.attr.update(attr, mask);
+        let mut rq = self.rq.lock();
+        rq.attr = sq.attr;
+        if now == State::Init && to == State::Rtr {
+            rq.psn = attr.rq_psn & PSN;
+            rq.established = false;
+            self.epoch.fetch_add(1, Full);
+        }
+        if now == State::Rtr && to == State::Rts {
+            sq.begin(attr.sq_psn & PSN);
+        }
+        self.set_state(to);
+        if to == State::Err {
+            self.flush_receives(&mut rq);
+        }
+        drop(rq);
+        self.progress(&mut sq);
+        let peer = sq.forget_peer_if(mask.address() || to == State::Err);
+        drop(sq);
+        drop(peer);
+        Ok(())
+    }
+
+    /// Back to the beginning, without a completion for what was posted. May sleep.
+    fn reset(self: &Arc<Self>) {
+        let peer = {
+            let mut sq = self.sq.lock();
+            let mut rq = self.rq.lock();
+            self.set_state(State::Reset);
+            self.epoch.fetch_add(1, Full);
+            sq.reset();
+            rq.reset();
+            sq.forget_peer_if(true)
+        };
+        drop(peer);
+        self.timer.cancel();
+        for cq in self.queues().into_iter().flatten() {
+            cq.purge(self.name);
+        }
+    }
+
+    fn queues(&self) -> [Option<Arc<Cq>>; 2] {
+        let send = self.sq.lock().cq.clone();
+        let recv = self.rq.lock().cq.clone();
+        [send, recv]
+    }
+
+    /// It is over: nothing of it is left anywhere. May sleep.
+    pub fn destroy(self: &Arc<Self>) {
+        self.reset();
+        let send = {
+            let mut sq = self.sq.lock();
+            core::mem::replace(&mut *sq, Requester::none())
+        };
+        let recv = {
+            let mut rq = self.rq.lock();
+            core::mem::replace(&mut *rq, Responder::none())
+        };
+        drop((send, recv));
+    }
+
+    /// An error of the receive side: both queues are flushed, the send queue by a work item, as its lock comes first.
+    fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
+        pr_info!("{self}: receives no more: {event:?}\n");
+        self.set_state(State::Err);
+        self.flush_receives(rq);
+        self.later(FLUSH | event.map_or(0, bit));
+    }
+
+    /// An error of the send side.
+    fn break_send(self: &Arc<Self>) {
+        let mut rq = self.rq.lock();
+        self.set_state(State::Err);
+        self.flush_receives(&mut rq);
+    }
+
+    /// Has it die without a completion that says so. Any context without its locks.
+    pub fn die(self: &Arc<Self>) {
+        self.break_send();
+        self.later(FLUSH | bit(event::Kind::QP_FATAL));
+    }
+
+    /// Has a work item do something.
+    fn later(self: &Arc<Self>, what: u32) {
+        let mut old = self.events.load(Relaxed);
+        while let Err(now) = self.events.cmpxchg(old, old | what, Full) {
+            old = now;
+        }
+        let _ = self.net.work.queue().enqueue(self.clone());
+    }
+}
+
+impl fmt::Display for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.end.lock().id;
+        write!(f, "vfab{} port {} queue pair {}", id.ca, id.port, self.num)
+    }
+}
+
+/// The number of a packet.
+const PSN: u32 = 0xff_ffff;
+
+fn bit(kind: event::Kind) -> u32 {
+    TOLD.iter().position(|k| *k == kind).map_or(0, |n| 1 << n)
+}
+
+impl WorkItem for Qp {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let what = this.events.xchg(0, Full);
+        if what & FLUSH != 0 {
+            let mut sq = this.sq.lock();
+            this.progress(&mut sq);
+        }
+        if what & OVERRUN != 0 {
+            pr_info!("{this}: no room for a completion\n");
+            for cq in this.queues().into_iter().flatten() {
+                cq.tell_overrun();
+            }
+        }
+        for kind in TOLD {
+            if what & bit(kind) != 0 {
+                this.target.tell(kind);
+            }
+        }
+    }
+}
+
+impl Expire for Qp {
+    fn expired(self: Arc<Self>) {
+        let mut sq = self.sq.lock();
+        sq.waiting = false;
+        self.progress(&mut sq);
+    }
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams: of queue pair 0, which is for the management of the subnet, of queue pair 1, and of others.
+
+use super::{
+    super::{
+        fabric::{
+            Fabric,
+            PortId, //
+        },
+        mad::{
+            Lrh,
+            Mad,
+            LEN,
+            PERMISSIVE, //
+        },
+        memory::Pieces,
+    },
+    net::End,
+    requester::Wqe,
+    Qp, //
+};
+use crate::rdma::provider::{
+    attr::{
+        Grh,
+        Kind,
+        QpAttr, //
+    },
+    wc::{
+        Opcode,
+        Source,
+        Status, //
+    },
+    wr::{
+        Datagram,
+        Sge, //
+    }, //
+};
+use kernel::sync::Arc;
+
+/// Bytes of a global route header, or of the room for it.
+const GRH_LEN: usize = 40;
+/// Longest datagram.
+const MTU: u32 = 4096;
+/// A key with this bit stands for that of the sending queue pair.
+const OWN_QKEY: u32 = 1 << 31;
+/// What follows the header is an InfiniBand packet.
+const NEXT_HEADER: u8 = 0x1b;
+
+/// A datagram on its way.
+struct Packet<'a> {
+    from: Source,
+    pkey: u16,
+    qkey: u32,
+    imm: Option<u32>,
+    header: [u8; GRH_LEN],
+    solicited: bool,
+    len: u32,
+    pieces: Pieces<'a>,
+}
+
+/// A GID of a port.
+pub fn gid(fabric: &Fabric, id: PortId, index: usize) -> Option<[u8; 16]> {
+    let (prefix, guid) = fabric.look(id, |port| Some((port.prefix(), port.guid(index)?)))??;
+    let mut gid = [0; 16];
+    let (subnet, interface) = gid.split_at_mut(8);
+    subnet.copy_from_slice(&prefix.to_be_bytes());
+    interface.copy_from_slice(&guid.to_be_bytes());
+    Some(gid)
+}
+
+fn header(grh: &Grh, sgid: [u8; 16], len: u32) -> [u8; GRH_LEN] {
+    let mut bytes = [0; GRH_LEN];
+    let first = 6 << 28 | u32::from(grh.class) << 20 | grh.flow & 0xf_ffff;
+    bytes[..4].copy_from_slice(&first.to_be_bytes());
+    // CAST: It is at most `MTU` and some.
+    bytes[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+    bytes[6] = NEXT_HEADER;
+    bytes[7] = grh.hops;
+    bytes[8..24].copy_from_slice(&sgid);
+    bytes[24..].copy_from_slice(&grh.dgid);
+    bytes
+}
+
+impl Qp {
+    pub(super) fn send_datagram(
+        self: &Arc<Self>,
+        attr: &QpAttr,
+        wqe: &Wqe,
+        pieces: &[Sge],
+        to: &Datagram,
+        imm: Option<u32>,
+    ) -> Status {
+        if wqe.len > MTU {
+            return Status::LOC_LEN_ERR;
+        }
+        let mut pieces = Pieces::local(&self.memory, self.pd, 0, pieces);
+        let end = self.end();
+        if self.kind == Kind::Smi {
+            let mut mad = [0; LEN];
+            if wqe.len as usize != LEN || pieces.read(&mut mad).is_err() {
+                return Status::LOC_PROT_ERR;
+            }
+            self.send_smp(&end, to, &mut mad);
+            return Status::SUCCESS;
+        }
+        let fabric = &end.net.fabric;
+        let own = if self.kind == Kind::Gsi {
+            to.pkey_index
+        } else {
+            attr.pkey_index
+        };
+        // Nobody is told of a datagram that does not arrive.
+        let Some(Some((lid, pkey))) = fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
+        else {
+            return Status::SUCCESS;
+        };
+        let Some(at) = fabric.route(end.id, to.address.dlid) else {
+            return Status::SUCCESS;
+        };
+        let Some(qp) = end.net.end(at).and_then(|end| end.qp(to.qp)) else {
+            return Status::SUCCESS;
+        };
+        let grh = to.address.grh.as_ref();
+        let sgid = grh.and_then(|g| gid(fabric, end.id, g.sgid_index.into()));
+        let mut packet = Packet {
+            from: Source {
+                qp: self.num,
+                lid,
+                sl: to.address.sl,
+                pkey_index: 0,
+                port: at.port.into(),
+                grh: grh.is_some(),
+            },
+            pkey,
+            qkey: if to.qkey & OWN_QKEY != 0 {
+                attr.qkey
+            } else {
+                to.qkey
+            },
+            imm,
+            header: match (grh, sgid) {
+                (Some(grh), Some(sgid)) => header(grh, sgid, wqe.len),
+                _ => [0; GRH_LEN],
+            },
+            solicited: wqe.solicited,
+            len: wqe.len,
+            pieces,
+        };
+        qp.receive_datagram(at, &mut packet)
+    }
+
+    /// Takes a datagram, if it is for this queue pair and there is a request for it.
+    fn receive_datagram(self: &Arc<Self>, at: PortId, packet: &mut Packet<'_>) -> Status {
+        let end = self.end();
+        let fabric = &end.net.fabric;
+        let mut rq = self.rq.lock();
+        if !self.takes_datagrams() || packet.qkey != rq.attr.qkey {
+            return Status::SUCCESS;
+        }
+        let partition = if self.kind == Kind::Gsi {
+            fabric.partition(at, packet.pkey)
+        } else {
+            let index = rq.attr.pkey_index;
+            fabric
+                .look(at, |p| p.pkey(index.into()))
+                .flatten()
+                .filter(|ours| Fabric::partners(*ours, packet.pkey))
+                .map(|_| index)
+        };
+        let Some(pkey_index) = partition else {
+            return Status::SUCCESS;
+        };
+        let total = packet.len + GRH_LEN as u32;
+        if rq.room().is_none_or(|room| room < total) {
+            return Status::SUCCESS;
+        }
+        let mut to = rq.pieces(&self.memory, self.pd);
+        let copied = to.write(&mut packet.header).is_ok();
+        let done = copied.then(|| to.fill(&mut packet.pieces, packet.len as usize));
+        drop(to);
+        match done {
+            Some(Ok(())) => {
+                let from = Source {
+                    pkey_index,
+                    ..packet.from
+                };
+                let mut wc = self
+                    .received(&rq, Opcode::RECV, Status::SUCCESS)
+                    .bytes(total)
+                    .from(from);
+                if let Some(imm) = packet.imm {
+                    wc = wc.imm(imm);
+                }
+                self.complete_receive(&mut rq, wc, packet.solicited);
+                Status::SUCCESS
+            }
+            Some(Err(super::super::memory::Side::From)) => Status::LOC_PROT_ERR,
+            _ => {
+                let wc = self.received(&rq, Opcode::RECV, Status::LOC_PROT_ERR);
+                self.complete_receive(&mut rq, wc, false);
+                self.break_receive(&mut rq, None);
+                Status::SUCCESS
+            }
+        }
+    }
+
+    fn send_smp(&self, end: &End, to: &Datagram, mad: &mut Mad) {
+        let net = &end.net;
+        let own = net.fabric.look(end.id, |p| p.lid()).unwrap_or(0);
+        let dlid = to.address.dlid;
+        let mut lrh = Lrh {
+            slid: if dlid == PERMISSIVE { PERMISSIVE } else { own },
+            dlid,
+            sl: to.address.sl,
+        };
+        net.send_smp(end.id, &mut lrh, mad);
+        net.attend();
+    }
+
+    /// Queue pair 0 takes an SMP that came to a port.
+    pub(super) fn receive_smp(self: &Arc<Self>, at: PortId, lrh: &Lrh, mad: &mut Mad) {
+        let mut rq = self.rq.lock();
+        let total = (GRH_LEN + LEN) as u32;
+        if !self.takes_datagrams() || rq.room().is_none_or(|room| room < total) {
+            return;
+        }
+        let mut to = rq.pieces(&self.memory, self.pd);
+        let copied = to.write(&mut [0; GRH_LEN]).is_ok() && to.write(mad).is_ok();
+        drop(to);
+        let status = if copied {
+            Status::SUCCESS
+        } else {
+            Status::LOC_PROT_ERR
+        };
+        let wc = self
+            .received(&rq, Opcode::RECV, status)
+            .bytes(total)
+            .from(Source {
+                lid: lrh.slid,
+                sl: lrh.sl,
+                port: at.port.into(),
+                ..Default::default()
+            });
+        self.complete_receive(&mut rq, wc, false);
+    }
+}

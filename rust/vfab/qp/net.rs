@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which queue pairs are behind which port.
+
+use super::{
+    super::{
+        changes::Changes,
+        fabric::{
+            Fabric,
+            PortId, //
+        },
+        mad::{
+            Lrh,
+            Mad,
+            LEN, //
+        },
+    },
+    Qp, //
+};
+use crate::{
+    new_spinlock_irq,
+    rdma::provider::{
+        event::{
+            DeviceTarget,
+            Kind, //
+        },
+        queue::WorkQueue,
+        timer::{
+            Expire,
+            Timer, //
+        }, //
+    },
+    sync::irq_lock::SpinLockIrq, //
+};
+use core::ops::Deref;
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Queue pairs that a device can have, with 0 and 1, which are those of the ports.
+pub const MAX_QPS: u32 = 8192;
+/// Ports that there can be.
+const MAX_ENDS: usize = 16;
+/// Nanoseconds from one look at what is due to the next.
+const TICK: u64 = 1_000_000_000;
+
+struct Numbers {
+    all: KVVec<Option<Arc<Qp>>>,
+    next: u32,
+}
+
+/// The queue pairs of a device, by their numbers.
+#[pin_data]
+pub struct Qps {
+    #[pin]
+    numbers: SpinLockIrq<Numbers>,
+}
+
+impl Qps {
+    /// None. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new() -> Result<Arc<Self>> {
+        let mut all = KVVec::with_capacity(MAX_QPS as usize, GFP_KERNEL)?;
+        for _ in 0..MAX_QPS {
+            all.push(None, GFP_KERNEL)?;
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                numbers <- new_spinlock_irq!(Numbers { all, next: 2 }, "vfab::Qps"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// A number that no queue pair has, and that none had for as long as possible. Callers do this one at a time.
+    pub fn free_number(&self) -> Option<u32> {
+        let mut numbers = self.numbers.lock();
+        for _ in 2..MAX_QPS {
+            let n = numbers.next;
+            numbers.next = if n + 1 == MAX_QPS { 2 } else { n + 1 };
+            if numbers.all[n as usize].is_none() {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    /// Puts one in.
+    pub fn add(&self, qp: Arc<Qp>) {
+        let mut numbers = self.numbers.lock();
+        if let Some(place) = numbers.all.get_mut(qp.num as usize) {
+            *place = Some(qp);
+        }
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, num: u32) -> Option<Arc<Qp>> {
+        let mut numbers = self.numbers.lock();
+        numbers.all.get_mut(num as usize)?.take()
+    }
+
+    /// The one with a number.
+    pub fn get(&self, num: u32) -> Option<Arc<Qp>> {
+        self.numbers.lock().all.get(num as usize)?.clone()
+    }
+
+    /// Calls `with` for each.
+    pub fn each(&self, mut with: impl FnMut(Arc<Qp>)) {
+        for num in 0..MAX_QPS {
+            if let Some(qp) = self.get(num) {
+                with(qp);
+            }
+        }
+    }
+}
+
+/// A port, with the queue pairs behind it.
+#[pin_data]
+pub struct End {
+    /// Which it is.
+    pub id: PortId,
+    /// The wires.
+    pub net: Arc<Net>,
+    qps: Arc<Qps>,
+    target: Arc<DeviceTarget>,
+    /// Queue pairs 0 and 1.
+    #[pin]
+    special: SpinLockIrq<[Option<Arc<Qp>>; 2]>,
+}
+
+impl End {
+    /// A port of a device with these queue pairs, and those who listen to its events.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new(
+        id: PortId,
+        net: Arc<Net>,
+        qps: Arc<Qps>,
+        target: Arc<DeviceTarget>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                net,
+                qps,
+                target,
+                special <- new_spinlock_irq!([None, None], "vfab::End::special"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The queue pair with a number.
+    pub fn qp(&self, num: u32) -> Option<Arc<Qp>> {
+        match num {
+            0 | 1 => self.special.lock()[num as usize].clone(),
+            _ => self.qps.get(num),
+        }
+    }
+
+    /// Sets queue pair 0 or 1; `false` if there is one.
+    pub fn set_special(&self, qp: &Arc<Qp>) -> bool {
+        let mut special = self.special.lock();
+        match special.get_mut(qp.num as usize) {
+            Some(place @ None) => {
+                *place = Some(qp.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes queue pair 0 or 1 away.
+    pub fn clear_special(&self, num: u32) {
+        let was = self
+            .special
+            .lock()
+            .get_mut(num as usize)
+            .and_then(Option::take);
+        drop(was);
+    }
+}
+
+/// All ports and their wires.
+#[pin_data]
+pub struct Net {
+    /// The wires.
+    pub fabric: Arc<Fabric>,
+    /// What queue pairs do later.
+    pub work: WorkQueue,
+    #[pin]
+    ends: SpinLockIrq<[Option<Arc<End>>; MAX_ENDS]>,
+    #[pin]
+    timer: Timer<Self>,
+    #[pin]
+    ticking: SpinLockIrq<bool>,
+}
+
+impl Net {
+    /// Those of these wires, without a port yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn run(fabric: Arc<Fabric>) -> Result<Running> {
+        let work = WorkQueue::new()?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                fabric,
+                work,
+                ends <- new_spinlock_irq!([const { None }; MAX_ENDS], "vfab::Net::ends"),
+                timer <- Timer::new(),
+                ticking <- new_spinlock_irq!(true, "vfab::Net::ticking"),
+            }),
+            GFP_KERNEL,
+        )?;
+        this.timer.start(this.clone(), TICK);
+        Ok(Running(this))
+    }
+
+    /// Adds a port.
+    pub fn add(&self, end: Arc<End>) {
+        let mut ends = self.ends.lock();
+        if let Some(place) = ends.iter_mut().find(|e| e.is_none()) {
+            *place = Some(end);
+        }
+    }
+
+    /// Takes a port away.
+    pub fn remove(&self, id: PortId) {
+        let was = {
+            let mut ends = self.ends.lock();
+            ends.iter_mut()
+                .find(|e| e.as_ref().is_some_and(|e| e.id == id))
+                .and_then(Option::take)
+        };
+        drop(was);
+    }
+
+    /// A port.
+    pub fn end(&self, id: PortId) -> Option<Arc<End>> {
+        let ends = self.ends.lock();
+        ends.iter().flatten().find(|e| e.id == id).cloned()
+    }
+
+    /// Sends an SMP from a port.
+    pub fn send_smp(&self, from: PortId, lrh: &mut Lrh, mad: &mut Mad) {
+        if let Some(to) = self.fabric.smp(from, lrh, mad) {
+            self.deliver_smp(to, lrh, mad);
+        }
+    }
+
+    fn deliver_smp(&self, to: PortId, lrh: &Lrh, mad: &mut Mad) {
+        if let Some(qp) = self.end(to).and_then(|end| end.qp(0)) {
+            qp.receive_smp(to, lrh, mad);
+        }
+    }
+
+    /// Tells all what has changed, and sends the traps that are due. Any context without the lock of a receive queue.
+    pub fn attend(&self) {
+        while let Some((id, bit)) = self.fabric.news() {
+            let kind = match bit {
+                Changes::ACTIVE => Kind::PORT_ACTIVE,
+                Changes::ERROR => Kind::PORT_ERR,
+                Changes::LID => Kind::LID_CHANGE,
+                Changes::SM => Kind::SM_CHANGE,
+                Changes::PKEY => Kind::PKEY_CHANGE,
+                Changes::GID => Kind::GID_CHANGE,
+                _ => Kind::CLIENT_REREGISTER,
+            };
+            if let Some(end) = self.end(id) {
+                end.target.dispatch(kind, id.port.into());
+            }
+        }
+        let mut lrh = Lrh::PERMISSIVE;
+        let mut mad = [0; LEN];
+        while let Some(to) = self.fabric.trap(&mut lrh, &mut mad) {
+            self.deliver_smp(to, &lrh, &mut mad);
+        }
+    }
+}
+
+/// Wires on which traps are sent when they are due. Dropping it ends that, and sleeps.
+pub struct Running(Arc<Net>);
+
+impl Deref for Running {
+    type Target = Arc<Net>;
+
+    fn deref(&self) -> &Arc<Net> {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.0.ticking.lock() = false;
+        self.0.timer.cancel();
+        self.0.work.flush();
+    }
+}
+
+impl Expire for Net {
+    fn expired(self: Arc<Self>) {
+        self.fabric.tick();
+        self.attend();
+        let ticking = self.ticking.lock();
+        if *ticking {
+            self.timer.start(self.clone(), TICK);
+        }
+    }
+}

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue: requests in their order, each done at once if nothing is in its way.
+
+use super::{
+    super::{
+        cq::{
+            Cq,
+            Freed,
+            Pushed, //
+        },
+        fabric::Fabric,
+        fault::{
+            Kind as Fault,
+            SEND, //
+        },
+        mr::Mr,
+    },
+    responder::{
+        Ack,
+        Nak,
+        Packet,
+        Task, //
+    },
+    New,
+    Qp,
+    OVERRUN,
+    PSN, //
+};
+use crate::rdma::provider::{
+    attr::{
+        access,
+        Kind,
+        QpAttr,
+        State, //
+    },
+    verbs::Refused,
+    wc::{
+        Opcode,
+        Status,
+        Wc, //
+    },
+    wr::{
+        self,
+        Datagram,
+        Datagrams,
+        SendWr,
+        Sge,
+        Work, //
+    },
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// What a request is to do.
+#[derive(Clone, Copy)]
+pub(super) enum Op {
+    Send {
+        imm: Option<u32>,
+        inv: Option<u32>,
+    },
+    Write {
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    },
+    Read {
+        addr: u64,
+        key: u32,
+    },
+    Register {
+        mr: u32,
+        key: u32,
+        access: u32,
+        iova: u64,
+    },
+    Invalidate {
+        key: u32,
+    },
+    Datagram {
+        to: Datagram,
+        imm: Option<u32>,
+    },
+}
+
+/// A request. Its pieces are in a list of their own.
+#[derive(Clone, Copy)]
+pub(super) struct Wqe {
+    id: u64,
+    pub(super) op: Op,
+    signaled: bool,
+    pub(super) solicited: bool,
+    pieces: u32,
+    /// Bytes of all pieces.
+    pub(super) len: u32,
+}
+
+/// The peer of a connection, as long as nothing has changed.
+struct Peer {
+    qp: Arc<Qp>,
+    generation: u32,
+    epoch: u32,
+}
+
+/// The send queue.
+pub(super) struct Requester {
+    pub(super) attr: QpAttr,
+    pub(super) cq: Option<Arc<Cq>>,
+    wqes: KVVec<Wqe>,
+    sges: KVVec<Sge>,
+    /// Pieces of a request, at most.
+    per_wqe: u32,
+    all_signaled: bool,
+    freed: Option<Arc<Freed>>,
+    /// Requests that were posted, and that are over, ever, modulo 2^32.
+    head: u32,
+    next: u32,
+    /// The next packet.
+    psn: u32,
+    /// A timer will try again.
+    pub(super) waiting: bool,
+    retries: u32,
+    rnr_retries: u32,
+    peer: Option<Peer>,
+}
+
+/// How a request went.
+pub(super) enum Done {
+    /// It is over.
+    Over(Status),
+    /// It is to be tried again in so many nanoseconds.
+    Again(u64),
+    /// It is left where it is.
+    Stay,
+}
+
+impl Requester {
+    pub(super) fn new(new: &New<'_>) -> Result<Self> {
+        let count = new.sizes.send as usize;
+        let pieces = count * new.sizes.send_sge as usize;
+        let mut this = Self {
+            cq: Some(new.send_cq.clone()),
+            wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
+            sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
+            per_wqe: new.sizes.send_sge,
+            all_signaled: new.all_signaled,
+            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
+            ..Self::none()
+        };
+        for _ in 0..count {
+            this.wqes.push(
+                Wqe {
+                    id: 0,
+                    op: Op::Invalidate { key: 0 },
+                    signaled: false,
+                    solicited: false,
+                    pieces: 0,
+                    len: 0,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        for _ in 0..pieces {
+            this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
+        }
+        Ok(this)
+    }
+
+    /// That of a queue pair that is gone.
+    pub(super) fn none() -> Self {
+        Self {
+            attr: QpAttr::default(),
+            cq: None,
+            wqes: KVVec::new(),
+            sges: KVVec::new(),
+            per_wqe: 0,
+            all_signaled: false,
+            freed: None,
+            head: 0,
+            next: 0,
+            psn: 0,
+            waiting: false,
+            retries: 0,
+            rnr_retries: 0,
+            peer: None,
+        }
+    }
+
+    /// Forgets what was posted.
+    pub(super) fn reset(&mut self) {
+        self.next = self.head;
+        self.waiting = false;
+        if let Some(freed) = &self.freed {
+            freed.set(self.head);
+        }
+    }
+
+    /// May send from now on.
+    pub(super) fn begin(&mut self, psn: u32) {
+        self.psn = psn;
+        self.refill();
+    }
+
+    /// Something has arrived: all retries are there again.
+    fn refill(&mut self) {
+        self.retries = self.attr.retry_cnt.into();
+        self.rnr_retries = self.attr.rnr_retry.into();
+    }
+
+    /// What is to be dropped without a lock.
+    pub(super) fn forget_peer_if(&mut self, so: bool) -> Option<impl Sized> {
+        if so {
+            self.peer.take()
+        } else {
+            None
+        }
+    }
+
+    fn at(&self, count: u32) -> usize {
+        count as usize % self.wqes.len().max(1)
+    }
+
+    /// Takes a request into the queue.
+    #[inline]
+    fn take(&mut self, wr: &SendWr<'_, Mr>, datagrams: Option<&Datagrams>) -> Result {
+        let freed = self.freed.as_ref().map_or(0, |f| f.count());
+        if self.head.wrapping_sub(freed) as usize >= self.wqes.len() {
+            return Err(ENOMEM);
+        }
+        let pieces = wr.sges()?;
+        let flags = wr.flags();
+        if pieces.len() > self.per_wqe as usize || flags & wr::INLINE != 0 {
+            return Err(EINVAL);
+        }
+        let work = wr.work()?;
+        let op = match datagrams {
+            Some(datagrams) => {
+                let to = wr.datagram(datagrams)?;
+                match work {
+                    Work::Send => Op::Datagram { to, imm: None },
+                    Work::SendWithImm(imm) => Op::Datagram { to, imm: Some(imm) },
+                    _ => return Err(EINVAL),
+                }
+            }
+            None => match work {
+                Work::Send => Op::Send {
+                    imm: None,
+                    inv: None,
+                },
+                Work::SendWithImm(imm) => Op::Send {
+                    imm: Some(imm),
+                    inv: None,
+                },
+                Work::SendWithInv(key) => Op::Send {
+                    imm: None,
+                    inv: Some(key),
+                },
+                Work::Write(addr, key) => Op::Write {
+                    addr,
+                    key,
+                    imm: None,
+                },
+                Work::WriteWithImm(addr, key, imm) => Op::Write {
+                    addr,
+                    key,
+                    imm: Some(imm),
+                },
+                Work::Read(addr, key) => Op::Read { addr, key },
+                Work::RegMr(mr, key, access, iova) => Op::Register {
+                    mr: mr.index(),
+                    key,
+                    access,
+                    iova,
+                },
+                Work::LocalInv(key) => Op::Invalidate { key },
+            },
+        };
+        let mut len = 0u32;
+        let at = self.at(self.head);
+        let first = at * self.per_wqe as usize;
+        for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
+            *to = *piece;
+            len = len.checked_add(piece.bytes()).ok_or(EINVAL)?;
+        }
+        self.wqes[at] = Wqe {
+            id: wr.id(),
+            op,
+            signaled: self.all_signaled || flags & wr::SIGNALED != 0,
+            solicited: flags & wr::SOLICITED != 0,
+            // CAST: It is at most `per_wqe`.
+            pieces: pieces.len() as u32,
+            len,
+        };
+        self.head = self.head.wrapping_add(1);
+        Ok(())
+    }
+}
+
+/// Nanoseconds to wait for a receive request, by the code of the peer.
+fn rnr_ns(code: u8) -> u64 {
+    // Hundredths of a millisecond.
+    const TIMES: [u32; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    u64::from(TIMES[usize::from(code & 31)]) * 10_000
+}
+
+impl Qp {
+    /// Takes requests and does them.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a request that makes no sense or a queue pair that does not send yet, `ENOMEM` if the queue is full.
+    #[inline]
+    pub fn post_send<'a>(
+        self: &Arc<Self>,
+        first: SendWr<'a, Mr>,
+        datagrams: Option<&Datagrams>,
+    ) -> Result<(), Refused<SendWr<'a, Mr>>> {
+        let mut sq = self.sq.lock();
+        if self.state() < State::Rts {
+            return Err((first, EINVAL));
+        }
+        let mut result = Ok(());
+        let mut next = Some(first);
+        while let Some(wr) = next {
+            if self
+                .faults()
+                .is_some_and(|f| f.hit(Fault::Post, SEND).is_some())
+            {
+                result = Err((wr, ENOMEM));
+                break;
+            }
+            if let Err(e) = sq.take(&wr, datagrams) {
+                result = Err((wr, e));
+                break;
+            }
+            next = wr.next();
+        }
+        self.progress(&mut sq);
+        result
+    }
+
+    /// Does what can be done.
+    pub(super) fn progress(self: &Arc<Self>, sq: &mut Requester) {
+        while sq.next != sq.head {
+            let wqe = sq.wqes[sq.at(sq.next)];
+            let done = match self.state() {
+                State::Err | State::Sqe => Done::Over(Status::WR_FLUSH_ERR),
+                State::Rts if !sq.waiting => self.execute(sq, &wqe),
+                _ => Done::Stay,
+            };
+            match done {
+                Done::Stay => return,
+                Done::Again(ns) => {
+                    sq.waiting = true;
+                    self.timer.start(self.clone(), ns);
+                    return;
+                }
+                Done::Over(status) => {
+                    sq.next = sq.next.wrapping_add(1);
+                    if status != Status::SUCCESS || wqe.signaled {
+                        self.complete(sq, &wqe, status);
+                    }
+                    if status != Status::SUCCESS && status != Status::WR_FLUSH_ERR {
+                        pr_info!(
+                            "{}: a request of {} bytes failed: {status:?}\n",
+                            self,
+                            wqe.len
+                        );
+                        self.fail_send();
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request has failed, and with it what is behind it; of datagrams, the send queue only.
+    fn fail_send(self: &Arc<Self>) {
+        if self.kind == Kind::Rc {
+            self.break_send();
+        } else {
+            self.set_state(State::Sqe);
+        }
+    }
+
+    fn complete(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, status: Status) {
+        let opcode = match wqe.op {
+            Op::Send { .. } | Op::Datagram { .. } => Opcode::SEND,
+            Op::Write { .. } => Opcode::RDMA_WRITE,
+            Op::Read { .. } => Opcode::RDMA_READ,
+            Op::Register { .. } => Opcode::REG_MR,
+            Op::Invalidate { .. } => Opcode::LOCAL_INV,
+        };
+        let wc = Wc::new(wqe.id, self.name, opcode, status).bytes(wqe.len);
+        let (Some(cq), Some(freed)) = (&sq.cq, &sq.freed) else {
+            return;
+        };
+        let faults = self.faults().map(|f| (f, SEND));
+        match cq.push(wc, freed, sq.next, false, faults) {
+            Pushed::Fine => {}
+            Pushed::Overrun => {
+                self.break_send();
+                self.later(OVERRUN);
+            }
+            Pushed::Broken => self.break_send(),
+        }
+    }
+
+    fn execute(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe) -> Done {
+        if let Some(faults) = self.faults() {
+            if faults.any() && faults.hit(Fault::Death, SEND).is_some() {
+                self.die();
+                return Done::Stay;
+            }
+        }
+        let first = sq.at(sq.next) * sq.per_wqe as usize;
+        match wqe.op {
+            Op::Register {
+                mr,
+                key,
+                access,
+                iova,
+            } => {
+                let fault = self
+                    .faults()
+                    .is_some_and(|f| f.hit(Fault::Register, SEND).is_some());
+                let done = self.memory.register(self.pd, mr, key, access, iova);
+                Done::Over(if done.is_err() || fault {
+                    Status::MW_BIND_ERR
+                } else {
+                    Status::SUCCESS
+                })
+            }
+            Op::Invalidate { key } => Done::Over(match self.memory.invalidate(self.pd, key) {
+                Ok(()) => Status::SUCCESS,
+                Err(_) => Status::MW_BIND_ERR,
+            }),
+            Op::Datagram { to, imm } => {
+                let pieces = &sq.sges[first..first + wqe.pieces as usize];
+                Done::Over(self.send_datagram(&sq.attr, wqe, pieces, &to, imm))
+            }
+            Op::Send { imm, inv } => self.request(sq, wqe, Task::Send { imm, inv }),
+            Op::Write { addr, key, imm } => self.request(sq, wqe, Task::Write { addr, key, imm }),
+            Op::Read { addr, key } => {
+                if sq.attr.max_rd_atomic == 0 {
+                    return Done::Over(Status::LOC_QP_OP_ERR);
+                }
+                self.request(sq, wqe, Task::Read { addr, key })
+            }
+        }
+    }
+
+    /// Sends a request to the peer, and sees what it says.
+    fn request(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, task: Task) -> Done {
+        let first = sq.at(sq.next) * sq.per_wqe as usize;
+        let faults = self.faults();
+        let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
+        let mtu = 128u32 << sq.attr.path_mtu;
+        let packets = wqe.len.div_ceil(mtu).max(1);
+        let ack = match self.find_peer(sq) {
+            _ if lost => Ack::None("it was lost"),
+            Err(why) => Ack::None(why),
+            Ok(()) => {
+                let packet = Packet {
+                    from: self,
+                    psn: sq.psn,
+                    packets,
+                    task,
+                    solicited: wqe.solicited,
+                    len: wqe.len,
+                    pieces: &sq.sges[first..first + wqe.pieces as usize],
+                    memory: &self.memory,
+                    pd: self.pd,
+                };
+                match &sq.peer {
+                    Some(peer) => peer.qp.receive(&packet, peer.epoch),
+                    None => Ack::None("there is no peer"),
+                }
+            }
+        };
+        let late = faults.is_some_and(|f| f.hit(Fault::Ack, SEND).is_some());
+        let ack = if late {
+            Ack::None("its acknowledgement was lost")
+        } else {
+            ack
+        };
+        match ack {
+            Ack::Done => {
+                sq.psn = sq.psn.wrapping_add(packets) & PSN;
+                sq.refill();
+                Done::Over(Status::SUCCESS)
+            }
+            Ack::Nak(nak) => Done::Over(match nak {
+                Nak::Local => Status::LOC_PROT_ERR,
+                Nak::InvalidRequest => Status::REM_INV_REQ_ERR,
+                Nak::Access => Status::REM_ACCESS_ERR,
+                Nak::Operation => Status::REM_OP_ERR,
+            }),
+            Ack::NotReady(code) => {
+                // 7 is for ever.
+                if sq.attr.rnr_retry != 7 {
+                    if sq.rnr_retries == 0 {
+                        return Done::Over(Status::RNR_RETRY_EXC_ERR);
+                    }
+                    sq.rnr_retries -= 1;
+                }
+                Done::Again(rnr_ns(code))
+            }
+            Ack::None(why) => {
+                if sq.attr.timeout == 0 {
+                    // It waits for ever; a look now and then is not one of its retries.
+                    return Done::Again(1_000_000_000);
+                }
+                if sq.retries == 0 {
+                    pr_info!("{self}: {why}\n");
+                    return Done::Over(Status::RETRY_EXC_ERR);
+                }
+                sq.retries -= 1;
+                Done::Again(4096 << sq.attr.timeout.min(31))
+            }
+        }
+    }
+
+    /// Whether there is a peer at the other end of the connection.
+    #[inline]
+    fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
+        if let Some(peer) = &sq.peer {
+            if peer.generation == self.net.fabric.generation()
+                && peer.qp.epoch.load(Relaxed) == peer.epoch
+            {
+                return Ok(());
+            }
+        }
+        self.look_for_peer(sq)
+    }
+
+    #[cold]
+    fn look_for_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
+        let end = self.end();
+        let fabric = &end.net.fabric;
+        let generation = fabric.generation();
+        // What was the peer is kept by its device, or is small by now.
+        sq.peer = None;
+        let to = fabric
+            .route(end.id, sq.attr.address.dlid)
+            .ok_or("no way to the peer")?;
+        let qp = end
+            .net
+            .end(to)
+            .and_then(|end| end.qp(sq.attr.dest_qp_num))
+            .filter(|qp| qp.kind == Kind::Rc)
+            .ok_or("no such queue pair")?;
+        let epoch = qp.epoch.load(Acquire);
+        let theirs = qp.rq.lock().attr;
+        let pkey = |id, index: u16| fabric.look(id, |p| p.pkey(index.into())).flatten();
+        let pkeys = (
+            pkey(end.id, sq.attr.pkey_index).unwrap_or(0),
+            pkey(to, theirs.pkey_index).unwrap_or(0),
+        );
+        let own = fabric.look(end.id, |p| p.lid()).unwrap_or(0);
+        if theirs.dest_qp_num != self.num || theirs.address.dlid != own {
+            return Err("the peer has another peer");
+        }
+        if theirs.path_mtu != sq.attr.path_mtu {
+            return Err("the peer has another MTU");
+        }
+        if !Fabric::partners(pkeys.0, pkeys.1) {
+            return Err("the peer is in another partition");
+        }
+        // The acknowledgement must find its way, too.
+        if fabric.route(to, own) != Some(end.id) {
+            return Err("no way back");
+        }
+        sq.peer = Some(Peer {
+            qp,
+            generation,
+            epoch,
+        });
+        Ok(())
+    }
+
+    /// Whether a request waits for its turn, and how many do.
+    pub fn pending(&self) -> u32 {
+        let sq = self.sq.lock();
+        sq.head.wrapping_sub(sq.next)
+    }
+}
+
+// The rights that memory of a request of our own needs.
+impl Task {
+    /// Those of the pieces of the sender.
+    pub(super) fn local_access(self) -> u32 {
+        match self {
+            Self::Read { .. } => access::LOCAL_WRITE,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive queue, and what the peer of a connection asks for.
+
+use super::{
+    super::{
+        cq::{
+            Cq,
+            Freed,
+            Pushed, //
+        },
+        fault::{
+            Kind as Fault,
+            RECV, //
+        },
+        memory::{
+            Memory,
+            Pieces,
+            Side, //
+        },
+    },
+    New,
+    Qp,
+    OVERRUN,
+    PSN, //
+};
+use crate::rdma::provider::{
+    attr::{
+        access,
+        Kind,
+        PdName,
+        QpAttr,
+        State, //
+    },
+    event,
+    verbs::Refused,
+    wc::{
+        Opcode,
+        Status,
+        Wc, //
+    },
+    wr::{
+        RecvWr,
+        Sge, //
+    },
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
+};
+
+/// A receive request. Its pieces are in a list of their own.
+#[derive(Clone, Copy)]
+struct Wqe {
+    id: u64,
+    pieces: u32,
+    /// Bytes of all pieces.
+    len: u32,
+}
+
+/// The receive queue.
+pub(super) struct Responder {
+    pub(super) attr: QpAttr,
+    pub(super) cq: Option<Arc<Cq>>,
+    wqes: KVVec<Wqe>,
+    sges: KVVec<Sge>,
+    per_wqe: u32,
+    freed: Option<Arc<Freed>>,
+    /// Requests that were posted, and that are over, ever, modulo 2^32.
+    head: u32,
+    next: u32,
+    /// The packet that comes next.
+    pub(super) psn: u32,
+    /// Something came.
+    pub(super) established: bool,
+}
+
+/// What a request of the peer is.
+#[derive(Clone, Copy)]
+pub(super) enum Task {
+    Send {
+        imm: Option<u32>,
+        inv: Option<u32>,
+    },
+    Write {
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    },
+    Read {
+        addr: u64,
+        key: u32,
+    },
+}
+
+/// A request of the peer, with all its packets.
+pub(super) struct Packet<'a> {
+    pub(super) from: &'a Qp,
+    pub(super) psn: u32,
+    pub(super) packets: u32,
+    pub(super) task: Task,
+    pub(super) solicited: bool,
+    pub(super) len: u32,
+    /// The peer's memory.
+    pub(super) pieces: &'a [Sge],
+    pub(super) memory: &'a Memory,
+    pub(super) pd: PdName,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Nak {
+    /// The sender's own memory is not what it says.
+    Local,
+    InvalidRequest,
+    Access,
+    Operation,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ack {
+    Done,
+    /// There is no receive request: wait, by this code.
+    NotReady(u8),
+    Nak(Nak),
+    /// There is none, for this reason.
+    None(&'static str),
+}
+
+impl Responder {
+    pub(super) fn new(new: &New<'_>) -> Result<Self> {
+        let count = new.sizes.recv as usize;
+        let pieces = count * new.sizes.recv_sge as usize;
+        let mut this = Self {
+            cq: Some(new.recv_cq.clone()),
+            wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
+            sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
+            per_wqe: new.sizes.recv_sge,
+            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
+            ..Self::none()
+        };
+        for _ in 0..count {
+            let wqe = Wqe {
+                id: 0,
+                pieces: 0,
+                len: 0,
+            };
+            this.wqes.push(wqe, GFP_KERNEL)?;
+        }
+        for _ in 0..pieces {
+            this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
+        }
+        Ok(this)
+    }
+
+    /// That of a queue pair that is gone.
+    pub(super) fn none() -> Self {
+        Self {
+            attr: QpAttr::default(),
+            cq: None,
+            wqes: KVVec::new(),
+            sges: KVVec::new(),
+            per_wqe: 0,
+            freed: None,
+            head: 0,
+            next: 0,
+            psn: 0,
+            established: false,
+        }
+    }
+
+    /// Forgets what was posted.
+    pub(super) fn reset(&mut self) {
+        self.next = self.head;
+        if let Some(freed) = &self.freed {
+            freed.set(self.head);
+        }
+    }
+
+    fn at(&self, count: u32) -> usize {
+        count as usize % self.wqes.len().max(1)
+    }
+
+    fn take(&mut self, wr: RecvWr<'_>) -> Result {
+        let freed = self.freed.as_ref().map_or(0, |f| f.count());
+        if self.head.wrapping_sub(freed) as usize >= self.wqes.len() {
+            return Err(ENOMEM);
+        }
+        let pieces = wr.sges()?;
+        if pieces.len() > self.per_wqe as usize {
+            return Err(EINVAL);
+        }
+        let at = self.at(self.head);
+        let first = at * self.per_wqe as usize;
+        let mut len = 0u32;
+        for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
+            *to = *piece;
+            len = len.saturating_add(piece.bytes());
+        }
+        self.wqes[at] = Wqe {
+            id: wr.id(),
+            // CAST: It is at most `per_wqe`.
+            pieces: pieces.len() as u32,
+            len,
+        };
+        self.head = self.head.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Whether there is a request, and how long a message may be for it.
+    pub(super) fn room(&self) -> Option<u32> {
+        (self.next != self.head).then(|| self.wqes[self.at(self.next)].len)
+    }
+
+    /// The pieces of the request that is next.
+    pub(super) fn pieces<'a>(&'a self, memory: &'a Memory, pd: PdName) -> Pieces<'a> {
+        let at = self.at(self.next);
+        let first = at * self.per_wqe as usize;
+        let list = &self.sges[first..first + self.wqes[at].pieces as usize];
+        Pieces::local(memory, pd, access::LOCAL_WRITE, list)
+    }
+}
+
+impl Qp {
+    /// Takes receive requests.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a request that makes no sense or a queue pair in state RESET, `ENOMEM` if the queue is full.
+    #[inline]
+    pub fn post_recv<'a>(self: &Arc<Self>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
+        let mut rq = self.rq.lock();
+        if self.state() == State::Reset {
+            return Err((first, EINVAL));
+        }
+        let mut result = Ok(());
+        let mut next = Some(first);
+        while let Some(wr) = next {
+            if self
+                .faults()
+                .is_some_and(|f| f.hit(Fault::PostRecv, RECV).is_some())
+            {
+                result = Err((wr, ENOMEM));
+                break;
+            }
+            if let Err(e) = rq.take(wr) {
+                result = Err((wr, e));
+                break;
+            }
+            next = wr.next();
+        }
+        if self.state() == State::Err {
+            self.flush_receives(&mut rq);
+        }
+        result
+    }
+
+    /// Completes all receive requests as flushed.
+    pub(super) fn flush_receives(self: &Arc<Self>, rq: &mut Responder) {
+        while rq.next != rq.head {
+            let wc = self.received(rq, Opcode::RECV, Status::WR_FLUSH_ERR);
+            self.complete_receive(rq, wc, false);
+        }
+    }
+
+    /// The completion of the receive request that is next.
+    pub(super) fn received(&self, rq: &Responder, opcode: Opcode, status: Status) -> Wc {
+        Wc::new(rq.wqes[rq.at(rq.next)].id, self.name, opcode, status)
+    }
+
+    /// Completes the receive request that is next.
+    pub(super) fn complete_receive(self: &Arc<Self>, rq: &mut Responder, wc: Wc, solicited: bool) {
+        rq.next = rq.next.wrapping_add(1);
+        let (Some(cq), Some(freed)) = (&rq.cq, &rq.freed) else {
+            return;
+        };
+        let faults = self.faults().map(|f| (f, RECV));
+        match cq.push(wc, freed, rq.next, solicited, faults) {
+            Pushed::Fine => {}
+            Pushed::Overrun => {
+                self.set_state(State::Err);
+                self.later(OVERRUN | super::FLUSH);
+            }
+            Pushed::Broken => self.break_receive(rq, None),
+        }
+    }
+
+    /// Does what the peer asks for, if this is its peer still.
+    pub(super) fn receive(self: &Arc<Self>, packet: &Packet<'_>, epoch: u32) -> Ack {
+        let mut rq = self.rq.lock();
+        let state = self.state();
+        if !(State::Rtr..=State::Sqe).contains(&state) {
+            return Ack::None("the peer does not receive");
+        }
+        if self.epoch.load(Relaxed) != epoch {
+            return Ack::None("the peer was connected again");
+        }
+        let rq = &mut *rq;
+        let ahead = packet.psn.wrapping_sub(rq.psn) & PSN;
+        let again = ahead > PSN / 2;
+        if ahead != 0 && !again {
+            // Something before it was lost, which the peer will find out.
+            return Ack::None("a packet before it is missing");
+        }
+        if !rq.established {
+            rq.established = true;
+            if state == State::Rtr {
+                self.later(super::bit(event::Kind::COMM_EST));
+            }
+        }
+        let ack = match packet.task {
+            Task::Send { .. } | Task::Write { .. } if again => return Ack::Done,
+            Task::Send { imm, inv } => self.receive_send(rq, packet, imm, inv),
+            Task::Write { addr, key, imm } => self.receive_write(rq, packet, addr, key, imm),
+            Task::Read { addr, key } => self.receive_read(rq, packet, addr, key),
+        };
+        match ack {
+            Ack::Done if !again => rq.psn = rq.psn.wrapping_add(packet.packets) & PSN,
+            Ack::Nak(Nak::Access) => {
+                self.break_receive(rq, Some(event::Kind::QP_ACCESS_ERR));
+            }
+            Ack::Nak(Nak::InvalidRequest | Nak::Operation) => {
+                self.break_receive(rq, Some(event::Kind::QP_REQ_ERR));
+            }
+            _ => {}
+        }
+        ack
+    }
+
+    fn receive_send(
+        self: &Arc<Self>,
+        rq: &mut Responder,
+        packet: &Packet<'_>,
+        imm: Option<u32>,
+        inv: Option<u32>,
+    ) -> Ack {
+        let Some(room) = rq.room() else {
+            return Ack::NotReady(rq.attr.min_rnr_timer);
+        };
+        if packet.len > room {
+            let wc = self.received(rq, Opcode::RECV, Status::LOC_LEN_ERR);
+            self.complete_receive(rq, wc, false);
+            return Ack::Nak(Nak::InvalidRequest);
+        }
+        let mut from = packet.local();
+        let mut to = rq.pieces(&self.memory, self.pd);
+        let copied = to.fill(&mut from, packet.len as usize);
+        drop((to, from));
+        match copied {
+            Err(Side::From) => return Ack::Nak(Nak::Local),
+            Err(Side::To) => {
+                let wc = self.received(rq, Opcode::RECV, Status::LOC_PROT_ERR);
+                self.complete_receive(rq, wc, false);
+                return Ack::Nak(Nak::Operation);
+            }
+            Ok(()) => {}
+        }
+        if inv.is_some_and(|key| self.memory.invalidate(self.pd, key).is_err()) {
+            return Ack::Nak(Nak::Access);
+        }
+        let mut wc = self
+            .received(rq, Opcode::RECV, Status::SUCCESS)
+            .bytes(packet.len)
+            .from(self.source(packet));
+        if let Some(imm) = imm {
+            wc = wc.imm(imm);
+        }
+        if let Some(key) = inv {
+            wc = wc.invalidated(key);
+        }
+        self.complete_receive(rq, wc, packet.solicited);
+        Ack::Done
+    }
+
+    fn receive_write(
+        self: &Arc<Self>,
+        rq: &mut Responder,
+        packet: &Packet<'_>,
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    ) -> Ack {
+        if rq.attr.qp_access_flags & access::REMOTE_WRITE == 0 {
+            return Ack::Nak(Nak::Access);
+        }
+        if imm.is_some() && rq.room().is_none() {
+            return Ack::NotReady(rq.attr.min_rnr_timer);
+        }
+        if packet.len > 0 {
+            let piece = [Sge::new(addr, key, packet.len)];
+            let mut to = Pieces::remote(&self.memory, self.pd, access::REMOTE_WRITE, &piece);
+            match to.fill(&mut packet.local(), packet.len as usize) {
+                Err(Side::From) => return Ack::Nak(Nak::Local),
+                Err(Side::To) => return Ack::Nak(Nak::Access),
+                Ok(()) => {}
+            }
+        }
+        if let Some(imm) = imm {
+            let wc = self
+                .received(rq, Opcode::RECV_RDMA_WITH_IMM, Status::SUCCESS)
+                .bytes(packet.len)
+                .from(self.source(packet))
+                .imm(imm);
+            self.complete_receive(rq, wc, packet.solicited);
+        }
+        Ack::Done
+    }
+
+    fn receive_read(&self, rq: &Responder, packet: &Packet<'_>, addr: u64, key: u32) -> Ack {
+        if rq.attr.qp_access_flags & access::REMOTE_READ == 0 {
+            return Ack::Nak(Nak::Access);
+        }
+        if rq.attr.max_dest_rd_atomic == 0 {
+            return Ack::Nak(Nak::InvalidRequest);
+        }
+        if packet.len > 0 {
+            let piece = [Sge::new(addr, key, packet.len)];
+            let mut from = Pieces::remote(&self.memory, self.pd, access::REMOTE_READ, &piece);
+            match packet.local().fill(&mut from, packet.len as usize) {
+                Err(Side::From) => return Ack::Nak(Nak::Access),
+                Err(Side::To) => return Ack::Nak(Nak::Local),
+                Ok(()) => {}
+            }
+        }
+        Ack::Done
+    }
+
+    fn source(&self, packet: &Packet<'_>) -> crate::rdma::provider::wc::Source {
+        crate::rdma::provider::wc::Source {
+            qp: packet.from.num,
+            ..Default::default()
+        }
+    }
+
+    /// Whether datagrams come to it.
+    pub(super) fn takes_datagrams(&self) -> bool {
+        self.kind != Kind::Rc && (State::Rtr..=State::Sqe).contains(&self.state())
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// The peer's memory.
+    fn local(&self) -> Pieces<'a> {
+        Pieces::local(self.memory, self.pd, self.task.local_access(), self.pieces)
+    }
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A switch: its subnet management agent behind port 0, and where it sends packets (IBTA 14.2, 18.2).
+
+use super::{
+    agent::{
+        named_port,
+        Request,
+        DEVICE,
+        VENDOR, //
+    },
+    changes::Changes,
+    forwarding::{
+        Forwarding,
+        MULTICAST,
+        UNICAST, //
+    },
+    link::{
+        Link,
+        Physical,
+        State, //
+    },
+    mad::{
+        attribute,
+        info::{
+            NodeInfo,
+            PortInfo,
+            SwitchInfo,
+            PORT_STATE_CHANGE, //
+        },
+        route::{
+            hop,
+            Hop, //
+        },
+        Data,
+        Lrh,
+        Mad,
+        Refusal,
+        Smp,
+        BASE_VERSION,
+        CLASS_VERSION,
+        DATA_LEN,
+        PERMISSIVE, //
+    },
+    port::{
+        capability,
+        get_lanes,
+        reregistering,
+        set_lanes,
+        Port,
+        LANES,
+        LANES_LEN,
+        PKEYS, //
+    },
+};
+
+/// Ports with a cable that a switch can have.
+pub const MAX_PORTS: usize = 16;
+
+/// Of NodeInfo.
+const NODE_TYPE: u8 = 2;
+
+const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_IMAGE_GUID;
+
+/// Where an SMP goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Next {
+    /// Out of this port; and what has changed at the port that `Changes` names.
+    Out(u8, Changes),
+    /// Nowhere.
+    Drop,
+}
+
+/// A switch. Who calls it keeps others out meanwhile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Switch {
+    guid: u64,
+    description: Data,
+    count: u8,
+    zero: Port,
+    links: [Link; MAX_PORTS],
+    /// For each port out, for each port in.
+    lanes: [[[u8; LANES_LEN]; MAX_PORTS + 1]; MAX_PORTS],
+    forwarding: Forwarding,
+    life_time: u8,
+    state_change: bool,
+}
+
+impl Switch {
+    /// A switch with `ports` ports, of which there are [`MAX_PORTS`] at most, all without a cable.
+    /// `guid` is that of the node, its system and its port 0.
+    pub const fn new(guid: u64, ports: u8) -> Self {
+        let count = if ports as usize > MAX_PORTS {
+            MAX_PORTS as u8
+        } else {
+            ports
+        };
+        Self {
+            guid,
+            description: [0; DATA_LEN],
+            count,
+            zero: Port::new(0, guid, NODE_TYPE, Link::INSIDE, CAPABILITY, 1),
+            links: [const { Link::UNPLUGGED }; MAX_PORTS],
+            lanes: [[LANES; MAX_PORTS + 1]; MAX_PORTS],
+            forwarding: Forwarding::EMPTY,
+            life_time: 0,
+            state_change: false,
+        }
+    }
+
+    /// Number of its ports with a cable, which are 1 to this.
+    pub fn ports(&self) -> u8 {
+        self.count
+    }
+
+    /// Port 0, behind which its agent is.
+    pub fn zero(&self) -> &Port {
+        &self.zero
+    }
+
+    /// Gives the node a description.
+    pub fn set_description(&mut self, description: &Data) {
+        self.description = *description;
+    }
+
+    /// Port `number`, which has a cable.
+    pub fn link_of(&self, number: u8) -> Option<&Link> {
+        self.index(number).and_then(|at| self.links.get(at))
+    }
+
+    fn link_mut(&mut self, number: u8) -> Option<&mut Link> {
+        self.index(number).and_then(|at| self.links.get_mut(at))
+    }
+
+    fn index(&self, number: u8) -> Option<usize> {
+        (1..=self.count)
+            .contains(&number)
+            .then(|| usize::from(number).saturating_sub(1))
+    }
+
+    /// The link of port `number` is there now, or not. If that is new, PortStateChange is set and the
+    /// subnet manager is told.
+    pub fn link(&mut self, number: u8, up: bool) -> Changes {
+        let mut changes = Changes::none(number);
+        let Some(link) = self.link_mut(number) else {
+            return changes;
+        };
+        let was = link.state();
+        if link.set_up(up) {
+            changes.add(Changes::ERROR, was == State::Active);
+            self.state_change = true;
+            self.zero.traps.link_state(self.zero.issuer());
+        }
+        changes
+    }
+
+    /// Whether port `number` would have a link.
+    pub fn trains(&self, number: u8) -> bool {
+        self.link_of(number).is_some_and(Link::trains)
+    }
+
+    /// Whether SMPs pass port `number`.
+    pub fn is_up(&self, number: u8) -> bool {
+        self.link_of(number)
+            .is_some_and(|link| link.physical() == Physical::LinkUp)
+    }
+
+    /// Whether all packets pass port `number`, in and out.
+    pub fn carries(&self, number: u8) -> bool {
+        self.link_of(number)
+            .is_some_and(|link| link.state() == State::Active)
+    }
+
+    /// The port behind which `dlid` is, 0 for the switch itself; `None` if there is none or it is a
+    /// group.
+    pub fn forward(&self, dlid: u16) -> Option<u8> {
+        if dlid != 0 && dlid == self.zero.lid() {
+            return Some(0);
+        }
+        self.forwarding.unicast(dlid, self.count)
+    }
+
+    /// The ports, bit n for port n, by which copies of a packet for the group `mlid` leave that came in
+    /// at `inport`.
+    pub fn multicast(&self, mlid: u16, inport: u8) -> u32 {
+        self.forwarding.multicast(mlid, inport)
+    }
+
+    /// A second has passed: traps that were not repressed are due again, leases end.
+    pub fn tick(&mut self) {
+        self.zero.tick();
+    }
+
+    /// The next trap that is due, and the port by which it leaves.
+    pub fn trap(&mut self) -> Option<(u8, Lrh, Mad)> {
+        let port = self.outward(self.zero.sm_lid())?;
+        let (lrh, mad) = self.zero.traps.take(self.zero.issuer())?;
+        Some((port, lrh, mad))
+    }
+
+    /// The port with a link behind which `lid` is.
+    fn outward(&self, lid: u16) -> Option<u8> {
+        self.forward(lid).filter(|port| self.is_up(*port))
+    }
+
+    /// Takes an SMP that came in at port `inport`: obeys it, answers it, or sends it on. `lrh` and `mad`
+    /// are as they leave then.
+    pub fn smp(&mut self, inport: u8, lrh: &mut Lrh, mad: &mut Mad) -> Next {
+        let smp = Smp::of_mut(mad);
+        if !self.is_up(inport) || !smp.is_smp() {
+            return Next::Drop;
+        }
+        let own = lrh.dlid == PERMISSIVE || self.forward(lrh.dlid) == Some(0);
+        let mut changes = Changes::none(inport);
+        let mut to = if !own {
+            Hop::Lid(lrh.dlid)
+        } else if smp.is_directed() {
+            route(smp, inport, lrh, self.zero.lid())
+        } else {
+            Hop::Here
+        };
+        // The LID behind a path may be this switch's own.
+        let ends_here = matches!(to, Hop::Lid(lid) if self.forward(lid) == Some(0));
+        if ends_here {
+            to = Hop::Here;
+        }
+        if to == Hop::Here {
+            match self.obey(inport, lrh.slid, smp) {
+                Some(changed) => changes = changed,
+                None => return Next::Drop,
+            }
+            to = if smp.is_directed() && (ends_here || smp.dr_dlid.get() == PERMISSIVE) {
+                route(smp, inport, lrh, self.zero.lid())
+            } else {
+                if lrh.dlid != PERMISSIVE {
+                    lrh.dlid = lrh.slid;
+                    lrh.slid = self.zero.lid();
+                }
+                Hop::Out(inport)
+            };
+        }
+        let port = match to {
+            Hop::Out(port) => Some(port).filter(|port| self.is_up(*port)),
+            Hop::Lid(lid) => self.outward(lid),
+            Hop::Here | Hop::Nowhere => None,
+        };
+        port.map_or(Next::Drop, |port| Next::Out(port, changes))
+    }
+
+    /// Does what the request `smp` wants and makes it the response. `None` if there is none.
+    fn obey(&mut self, inport: u8, slid: u16, smp: &mut Smp) -> Option<Changes> {
+        let request = Request::of(smp);
+        if request == Request::None {
+            return None;
+        }
+        if !self.zero.mkey.admits(smp) {
+            self.zero.traps.bad_mkey(smp, slid);
+            return None;
+        }
+        let result = match request {
+            Request::Repress => {
+                self.zero.traps.repress(smp.tid.get());
+                return None;
+            }
+            Request::Get => Ok(Changes::none(inport)),
+            Request::Set => self.set(inport, smp),
+            Request::Refused(refusal) => Err(refusal),
+            Request::None => return None,
+        };
+        let mut data = smp.data;
+        let shown = result.and_then(|changes| {
+            self.get(inport, smp, &mut data)?;
+            if changes.has(Changes::REREGISTER) {
+                reregistering(&mut data);
+            }
+            Ok(changes)
+        });
+        smp.data = data;
+        smp.respond(shown.err());
+        Some(shown.unwrap_or(Changes::none(inport)))
+    }
+
+    /// Fills `data` with the attribute that `smp` asks for.
+    fn get(&self, inport: u8, smp: &Smp, data: &mut Data) -> Result<(), Refusal> {
+        let attr_mod = smp.attr_mod.get();
+        match smp.attr_id.get() {
+            attribute::NODE_DESC => *data = self.description,
+            attribute::NODE_INFO => {
+                *data = zerocopy::transmute!(NodeInfo {
+                    base_version: BASE_VERSION,
+                    class_version: CLASS_VERSION,
+                    node_type: NODE_TYPE,
+                    num_ports: self.count,
+                    sys_guid: self.guid.into(),
+                    node_guid: self.guid.into(),
+                    port_guid: self.guid.into(),
+                    partition_cap: (PKEYS as u16).into(),
+                    device_id: DEVICE.into(),
+                    revision: 0.into(),
+                    local_port_num: inport,
+                    vendor_id: VENDOR,
+                    reserved: [0; 24],
+                });
+            }
+            attribute::SWITCH_INFO => {
+                let change = if self.state_change {
+                    PORT_STATE_CHANGE
+                } else {
+                    0
+                };
+                *data = zerocopy::transmute!(SwitchInfo {
+                    linear_fdb_cap: (UNICAST as u16).into(),
+                    random_fdb_cap: 0.into(),
+                    multicast_fdb_cap: (MULTICAST as u16).into(),
+                    linear_fdb_top: self.forwarding.top.into(),
+                    default_port: 0,
+                    default_mcast_primary_port: self.forwarding.primary,
+                    default_mcast_not_primary_port: self.forwarding.not_primary,
+                    life_state: self.life_time << 3 | change,
+                    lids_per_port: 0.into(),
+                    enforcement_cap: 0.into(),
+                    flags: 0,
+                    reserved1: 0,
+                    multicast_fdb_top: 0.into(),
+                    reserved2: [0; 44],
+                });
+            }
+            attribute::PORT_INFO => {
+                let mut info = PortInfo::ZERO;
+                match named_port(attr_mod, self.count)? {
+                    0 => info = self.zero.info(smp, inport),
+                    port => self.link_of(port).ok_or(Refusal::Value)?.get(&mut info),
+                }
+                info.local_port_num = inport;
+                *data = zerocopy::transmute!(info);
+            }
+            attribute::PKEY_TABLE => self.zero.pkey_table(attr_mod, data)?,
+            attribute::GUID_INFO => self.zero.guid_info(attr_mod, data)?,
+            attribute::SL_TO_VL_TABLE => {
+                let (input, output) = self.lanes_of(attr_mod)?;
+                let lanes = self.lanes.get(output).and_then(|lanes| lanes.get(input));
+                get_lanes(lanes.ok_or(Refusal::Value)?, data);
+            }
+            attribute::VL_ARB_TABLE => {
+                let (block, port) = arbitration_of(attr_mod)?;
+                let link = self.link_of(port).ok_or(Refusal::Value)?;
+                link.arbitration(block, data)?;
+            }
+            attribute::LINEAR_FORWARD_TABLE => self.forwarding.linear(attr_mod, data)?,
+            attribute::MCAST_FORWARD_TABLE => self.forwarding.groups(attr_mod, data)?,
+            _ => return Err(Refusal::Attribute),
+        }
+        Ok(())
+    }
+
+    /// Obeys `smp`, all of it or nothing.
+    fn set(&mut self, inport: u8, smp: &Smp) -> Result<Changes, Refusal> {
+        let attr_mod = smp.attr_mod.get();
+        let mut changes = Changes::none(inport);
+        match smp.attr_id.get() {
+            attribute::SWITCH_INFO => self.set_switch_info(SwitchInfo::of(&smp.data))?,
+            attribute::PORT_INFO => {
+                let info = PortInfo::of(&smp.data);
+                let port = named_port(attr_mod, self.count)?;
+                if port == 0 {
+                    return self.zero.set_info(info);
+                }
+                changes = Changes::none(port);
+                let link = self.link_mut(port).ok_or(Refusal::Value)?;
+                let mut new = link.clone();
+                new.set(info, &mut changes)?;
+                *link = new;
+            }
+            attribute::PKEY_TABLE => return self.zero.set_pkey_table(attr_mod, &smp.data),
+            attribute::GUID_INFO => return self.zero.set_guid_info(attr_mod, &smp.data),
+            attribute::SL_TO_VL_TABLE => {
+                let (input, output) = self.lanes_of(attr_mod)?;
+                let lanes = self.lanes.get_mut(output);
+                let lanes = lanes.and_then(|lanes| lanes.get_mut(input));
+                set_lanes(lanes.ok_or(Refusal::Value)?, &smp.data);
+            }
+            attribute::VL_ARB_TABLE => {
+                let (block, port) = arbitration_of(attr_mod)?;
+                let link = self.link_mut(port).ok_or(Refusal::Value)?;
+                link.set_arbitration(block, &smp.data)?;
+            }
+            attribute::LINEAR_FORWARD_TABLE => self.forwarding.set_linear(attr_mod, &smp.data)?,
+            attribute::MCAST_FORWARD_TABLE => self.forwarding.set_groups(attr_mod, &smp.data)?,
+            _ => return Err(Refusal::Attribute),
+        }
+        Ok(changes)
+    }
+
+    fn set_switch_info(&mut self, info: &SwitchInfo) -> Result<(), Refusal> {
+        let top = info.linear_fdb_top.get();
+        if usize::from(top) >= UNICAST {
+            return Err(Refusal::Value);
+        }
+        self.forwarding.top = top;
+        self.forwarding.primary = info.default_mcast_primary_port;
+        self.forwarding.not_primary = info.default_mcast_not_primary_port;
+        self.life_time = info.life_state >> 3;
+        // A one says that the change was seen.
+        if info.life_state & PORT_STATE_CHANGE != 0 {
+            self.state_change = false;
+        }
+        Ok(())
+    }
+
+    /// The ports in and out that the modifier of SLtoVLMappingTable names, the latter from 0.
+    fn lanes_of(&self, attr_mod: u32) -> Result<(usize, usize), Refusal> {
+        let [high, low, input, output] = attr_mod.to_be_bytes();
+        let output = self.index(output).ok_or(Refusal::Value)?;
+        if high != 0 || low != 0 || input > self.count {
+            return Err(Refusal::Value);
+        }
+        Ok((usize::from(input), output))
+    }
+}
+
+/// One hop by a path, with the header that it has then: `lid` is the switch's own.
+fn route(smp: &mut Smp, inport: u8, lrh: &mut Lrh, lid: u16) -> Hop {
+    let to = hop(smp, inport);
+    match to {
+        Hop::Out(_) => *lrh = Lrh::PERMISSIVE,
+        Hop::Lid(dlid) => {
+            lrh.slid = lid;
+            lrh.dlid = dlid;
+        }
+        Hop::Here | Hop::Nowhere => {}
+    }
+    to
+}
+
+/// The block and port that the modifier of VLArbitrationTable names.
+fn arbitration_of(attr_mod: u32) -> Result<(u16, u8), Refusal> {
+    let port = u8::try_from(attr_mod & 0xffff).map_err(|_| Refusal::Value)?;
+    Ok(((attr_mod >> 16) as u16, port))
+}

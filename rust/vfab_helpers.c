@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Inline functions and macros as functions that the test device's Rust code can call. */
+#include <linux/cpumask.h>
+#include <linux/dma-direct.h>
+#include <linux/mm.h>
+
+#include "srp_helpers.h"
+#include "srp_vfab.h"
+
+/* linux/cpumask.h */
+unsigned int srp_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+
+/* linux/dma-direct.h: NULL where the device was given no memory. */
+void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len)
+{
+	phys_addr_t phys = dma_to_phys(dev, addr);
+
+	if (!pfn_valid(PHYS_PFN(phys)) || !pfn_valid(PHYS_PFN(phys + len - 1)))
+		return NULL;
+	return phys_to_virt(phys);
+}
+
+/* linux/dma-mapping.h */
+void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size)
+{
+	dma_set_max_seg_size(dev, size);
+}
+
+/* linux/irq_work.h */
+bool srp_vfab_irq_work_has_interrupt(void)
+{
+	return arch_irq_work_has_interrupt();
+}
+
+void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work *))
+{
+	init_irq_work(work, func);
+}
+
+/* linux/irqflags.h */
+bool srp_helper_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+
+/* linux/scatterlist.h */
+void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
+{
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = len;
+}
+
+/* linux/spinlock.h */
+unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+
+void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
+}
+
+/* rdma/ib_verbs.h */
+struct ib_device *srp_vfab_alloc_device(size_t size)
+{
+	return _ib_alloc_device(size, &init_net);
+}
+
+void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)
+{
+	dev->dev.parent = parent;
+}
+
+/* linux/workqueue.h */
+struct workqueue_struct *srp_vfab_alloc_workqueue(void)
+{
+	return alloc_workqueue("ib_vfab", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+}
+
+void srp_vfab_destroy_workqueue(struct workqueue_struct *queue)
+{
+	destroy_workqueue(queue);
+}
+
+void srp_vfab_flush_workqueue(struct workqueue_struct *queue)
+{
+	flush_workqueue(queue);
+}

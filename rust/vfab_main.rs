@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A host channel adapter without hardware, for tests.
+//!
+//! [`vfab`] is the device, without unsafe code; [`rdma::provider`] is what it needs of `ib_core`.
+
+#![crate_name = "ib_vfab"]
+
+pub mod bindings;
+pub mod compat;
+pub mod errno;
+/// RDMA, of which only the device's side is here.
+pub mod rdma {
+    pub mod provider;
+}
+/// Locks.
+pub mod sync {
+    pub mod irq_lock;
+}
+pub mod vfab;
+
+use kernel::{
+    debugfs::File,
+    prelude::*,
+    sync::Arc, //
+};
+use vfab::{
+    devices::Devices,
+    params::Params,
+    qp::net::Running, //
+};
+
+module! {
+    type: Module,
+    name: "ib_vfab",
+    authors: ["The srp-rs authors"],
+    description: "Software InfiniBand host channel adapter, for tests",
+    license: "GPL",
+}
+
+/// Takes the adapters away when it goes.
+struct All(Arc<Devices>);
+
+impl Drop for All {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The module. Its fields go in their order.
+pub struct Module {
+    _control: Pin<KBox<File<Arc<Devices>>>>,
+    _all: All,
+    _running: Running,
+}
+
+impl kernel::Module for Module {
+    fn init(_: &'static ThisModule) -> Result<Self> {
+        let (devices, running) = Devices::new(Params::get()?)?;
+        let all = All(devices);
+        let control = Devices::file(&all.0)?;
+        Ok(Self {
+            _control: control,
+            _all: all,
+            _running: running,
+        })
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The parameters of the test device; rust/vfab/params.rs reads them. */
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+
+#include "srp_vfab.h"
+
+unsigned int srp_vfab_devices = 2;
+module_param_named(devices, srp_vfab_devices, uint, 0444);
+MODULE_PARM_DESC(devices, "Number of host channel adapters, 1 to 8");
+
+unsigned int srp_vfab_ports = 1;
+module_param_named(ports, srp_vfab_ports, uint, 0444);
+MODULE_PARM_DESC(ports, "Number of ports of each adapter, 1 or 2");
+
+unsigned int srp_vfab_dma_bits = 64;
+module_param_named(dma_bits, srp_vfab_dma_bits, uint, 0444);
+MODULE_PARM_DESC(dma_bits, "Width of the adapters' DMA addresses in bits, 32 to 64");
+
+bool srp_vfab_static_lids;
+module_param_named(static_lids, srp_vfab_static_lids, bool, 0444);
+MODULE_PARM_DESC(static_lids, "Have all ports active with a LID from the start, without a subnet manager");

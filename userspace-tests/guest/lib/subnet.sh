@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+# The InfiniBand subnet of ib_vfab's adapters, and the subnet managers that a test starts.
+
+declare -A manager=()
+
+# adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
+adapters() {
+	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
+	insmod "$here/../ib_vfab.ko" "$@" || fail "insmod ib_vfab $*"
+	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
+	udevadm settle -t 20
+}
+
+# subnet: a target's adapter, vfab0, where the subnet manager runs, and the initiator's, vfab1.
+subnet() {
+	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
+	command -v opensm >/dev/null || skip "opensm is not in this guest"
+	adapters devices=2
+	subnet_manager vfab0
+	within 60 "ACTIVE ports" all_active vfab0 vfab1
+	within 10 "class device of vfab1" test -e "$(add_target 0)"
+	baseline
+}
+
+# fault DEVICE ORDER...: has something go wrong there; faulted DEVICE KIND: how often it did, in `times`.
+fault() { echo "${@:2}" >/sys/kernel/debug/ib_vfab/$1/fault || fail "no fault '${*:2}' at $1"; }
+faulted() { times=$(sed -n "s/^$2 //p" /sys/kernel/debug/ib_vfab/$1/fault); }
+# at_port DEVICE WHAT...: does that to its port 1.
+at_port() { echo "1 ${*:2}" >/sys/kernel/debug/ib_vfab/$1/port || fail "port 1 of $1 refuses '${*:2}'"; }
+
+# port_file DEVICE FILE: a file of its port 1, in `got`.
+port_file() { read -r got <"/sys/class/infiniband/$1/ports/1/$2"; }
+port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
+# all_active DEVICE...: for `within`.
+all_active() { local d; for d; do port_has "$d" state "4: ACTIVE" || return; done; }
+# lid DEVICE: in `lid`, as a number.
+lid() { port_file "$1" lid; lid=$((got)); }
+# port_guid DEVICE: in `guid`, as `ibstat -p` has it.
+port_guid() { gid "$1"; guid=0x${gid:16}; }
+
+# subnet_manager DEVICE [OPTION]...: opensm on port 1, as its systemd unit has it. It writes its log, `osm_log`, when the
+# buffer is full or it ends; what state it is in comes at once, on its standard output.
+subnet_manager() {
+	local unit=/usr/lib/systemd/system/opensm@.service command
+	port_guid "$1"
+	read -ra command < <(sed -n 's/^ExecStart=//p' $unit)
+	[ ${#command[@]} -gt 1 ] || fail "no command in $unit"
+	command=("${command[@]//%I/$guid}")
+	osm_log=/var/log/opensm.$guid.log
+	"${command[@]}" "${@:2}" >$tmp/opensm.$1 2>&1 &
+	manager[$1]=$!
+}
+# subnet_manager_ends DEVICE
+subnet_manager_ends() {
+	kill "${manager[$1]}" 2>/dev/null
+	wait "${manager[$1]}"
+	unset "manager[$1]"
+}
+# manager_is DEVICE STATE: for `within`.
+manager_is() { grep -q "^Entering $2 state" $tmp/opensm.$1; }
+
+unsubnet() {
+	local d
+	for d in "${!manager[@]}"; do subnet_manager_ends "$d"; done
+	# `rc` is of the test that ends, and what opensm has to say is in its log now.
+	case ${rc-0} in 0|75|77) ;; *) tail -n 60 /var/log/opensm.*.log >&$console 2>/dev/null ;; esac
+	rm -f /var/log/opensm.*.log /var/cache/opensm/* /etc/opensm/partitions.conf
+	! loaded ib_vfab || timeout 60 rmmod ib_vfab
+}
+
+# tool COMMAND...: one of infiniband-diags, its output in `said`.
+tool() { said=$(timeout -k 5 60 "$@" 2>&1) || fail "$*: $said"; }
+# tool_says WHAT LINE: `said` has that line, whatever is in the gaps between its words.
+tool_says() { sed 's/[[:space:]]\+/ /g; s/^ //; s/ $//' <<<"$said" | grep -qxF -- "$2" || fail "$1: no line '$2' in: $said"; }
