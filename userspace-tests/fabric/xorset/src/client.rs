@@ -398,7 +398,10 @@ impl Client {
         let partner = &self.partners[n];
         let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
         let down = partner.link.down(self.now);
-        down >= GRACE || (down > 0 && vanished) || partner.complained > self.now || self.other_file(n, map)
+        down >= GRACE
+            || (down > 0 && vanished)
+            || partner.complained > self.now
+            || self.other_file(n, map)
     }
 
     /// A node has not the file that the map means.
@@ -592,7 +595,8 @@ impl Client {
                 let counts = self.map.as_ref().is_some_and(|m| m.epoch == epoch);
                 // Of two who do not reach each other one is enough.
                 let now = self.now;
-                let other = |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
+                let other =
+                    |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
                 if counts && !self.partners.iter().enumerate().any(other) {
                     self.say(format!("node {n} does not reach node {number}"));
                     self.partners[usize::from(number)].complained = now + COMPLAINT;

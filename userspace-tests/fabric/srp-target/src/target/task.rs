@@ -216,7 +216,9 @@ impl<B: Buffer> Target<B> {
                 room: list.total,
                 places: first(&list.entries, moved),
                 data: match (&task.command, &task.out) {
-                    (Command::Write { .. }, Some(o)) => o.buffer[o.at..o.at + out as usize].to_vec(),
+                    (Command::Write { .. }, Some(o)) => {
+                        o.buffer[o.at..o.at + out as usize].to_vec()
+                    }
                     _ => Vec::new(),
                 },
             };

@@ -181,7 +181,9 @@ pub fn run<R: Role>(
         }
         let mut turn = EVENTS;
         while turn > 0 {
-            let Some(event) = hub.hub().poll()? else { break };
+            let Some(event) = hub.hub().poll()? else {
+                break;
+            };
             turn -= 1;
             role.event(&mut hub, event);
             role.act(&mut hub);
