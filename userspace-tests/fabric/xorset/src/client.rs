@@ -398,7 +398,10 @@ impl Client {
         let partner = &self.partners[n];
         let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
         let down = partner.link.down(self.now);
-        down >= GRACE || (down > 0 && vanished) || partner.complained > self.now || self.other_file(n, map)
+        down >= GRACE
+            || (down > 0 && vanished)
+            || partner.complained > self.now
+            || self.other_file(n, map)
     }
 
     /// A node has not the file that the map means.
@@ -592,7 +595,8 @@ impl Client {
                 let counts = self.map.as_ref().is_some_and(|m| m.epoch == epoch);
                 // Of two who do not reach each other one is enough.
                 let now = self.now;
-                let other = |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
+                let other =
+                    |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
                 if counts && !self.partners.iter().enumerate().any(other) {
                     self.say(format!("node {n} does not reach node {number}"));
                     self.partners[usize::from(number)].complained = now + COMPLAINT;
@@ -888,10 +892,10 @@ impl Client {
 
     /// One of both could see the other one half done.
     fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
-        let rebuild = |p: &Part| matches!(p.kind, Kind::Rebuild(_));
         let made = |p: &Part| has(lost, p.span.node());
         let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
-        let same = a.span.cell == b.span.cell || made(a) || made(b) || rebuild(a) || rebuild(b);
+        // What makes cells again is at the place of a cell that is lost.
+        let same = a.span.cell == b.span.cell || made(a) || made(b);
         a.span.meets(&b.span) && same && !both_read
     }
 

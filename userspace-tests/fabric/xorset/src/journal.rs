@@ -147,11 +147,13 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// A checksum that a torn record does not have, nor one that comes behind another one than it was written behind, whose
 /// checksum is `before`. Bytes are a multiple of 8.
 fn sum(before: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(before ^ 0xcbf2_9ce4_8422_2325, |h: u64, w| {
-        (h ^ word(w, 0))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-    })
+    bytes
+        .chunks(8)
+        .fold(before ^ 0xcbf2_9ce4_8422_2325, |h: u64, w| {
+            (h ^ word(w, 0))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        })
 }
 
 fn bad(why: &str) -> io::Error {

@@ -13,7 +13,10 @@ use xorset::{
     layout::{Cell, Size, Span},
 };
 
-const SIZE: Size = Size { cell: 2, stripes: 2 };
+const SIZE: Size = Size {
+    cell: 2,
+    stripes: 2,
+};
 /// So little that it turns after a few calls.
 const LOG: u64 = 24 << 10;
 
@@ -55,7 +58,12 @@ fn span(stripe: u64, row: u8, block: u16, blocks: u16) -> Span {
 /// Does something with it.
 fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io::Result<()> {
     let block = rng.below(2) as u16;
-    let span = span(rng.below(SIZE.stripes), rng.below(3) as u8, block, 1 + rng.below(u64::from(2 - block)) as u16);
+    let span = span(
+        rng.below(SIZE.stripes),
+        rng.below(3) as u8,
+        block,
+        1 + rng.below(u64::from(2 - block)) as u16,
+    );
     let bytes = vec![rng.next() as u8; span.len()];
     let own: Vec<_> = journal.records().keys().copied().collect();
     match rng.below(12) {
@@ -134,9 +142,19 @@ fn run(seed: u64) {
         }
         let now = seen(&mut journal);
         // The last one that was stable as a whole, and all behind it.
-        let stable = history.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn <= durable).max();
-        let mut may = history.iter().filter(|(lsn, _)| Some(*lsn) >= stable).map(|(_, s)| s);
-        assert!(may.any(|s| *s == now), "seed {seed}: it has what it never had");
+        let stable = history
+            .iter()
+            .map(|(lsn, _)| *lsn)
+            .filter(|lsn| *lsn <= durable)
+            .max();
+        let mut may = history
+            .iter()
+            .filter(|(lsn, _)| Some(*lsn) >= stable)
+            .map(|(_, s)| s);
+        assert!(
+            may.any(|s| *s == now),
+            "seed {seed}: it has what it never had"
+        );
         history = vec![(journal.lsn(), now)];
         durable = journal.durable();
     }
