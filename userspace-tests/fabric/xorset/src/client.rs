@@ -892,10 +892,10 @@ impl Client {
 
     /// One of both could see the other one half done.
     fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
-        let rebuild = |p: &Part| matches!(p.kind, Kind::Rebuild(_));
         let made = |p: &Part| has(lost, p.span.node());
         let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
-        let same = a.span.cell == b.span.cell || made(a) || made(b) || rebuild(a) || rebuild(b);
+        // What makes cells again is at the place of a cell that is lost.
+        let same = a.span.cell == b.span.cell || made(a) || made(b);
         a.span.meets(&b.span) && same && !both_read
     }
 

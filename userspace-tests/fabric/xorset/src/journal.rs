@@ -95,7 +95,7 @@ impl Entry {
         parts * usize::from(self.blocks) * BLOCK
     }
 
-    fn build(&self, generation: u64, lsn: u64, bytes: &[&[u8]]) -> Vec<u8> {
+    fn build(&self, before: u64, generation: u64, lsn: u64, bytes: &[&[u8]]) -> Vec<u8> {
         let mut out = vec![0; RECORD];
         out[8..16].copy_from_slice(&generation.to_le_bytes());
         out[16..24].copy_from_slice(&lsn.to_le_bytes());
@@ -115,7 +115,7 @@ impl Entry {
         for part in bytes {
             out.extend_from_slice(part);
         }
-        let sum = sum(&out[8..]);
+        let sum = sum(before, &out[8..]);
         out[..8].copy_from_slice(&sum.to_le_bytes());
         out
     }
@@ -144,20 +144,23 @@ fn word(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// A checksum that a torn record does not have. Bytes are a multiple of 8.
-fn sum(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |h: u64, w| {
-        (h ^ word(w, 0))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-    })
+/// A checksum that a torn record does not have, nor one that comes behind another one than it was written behind, whose
+/// checksum is `before`. Bytes are a multiple of 8.
+fn sum(before: u64, bytes: &[u8]) -> u64 {
+    bytes
+        .chunks(8)
+        .fold(before ^ 0xcbf2_9ce4_8422_2325, |h: u64, w| {
+            (h ^ word(w, 0))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        })
 }
 
 fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-type Found = (u64, u64, Entry, Vec<u8>);
+type Found = (u64, u64, u64, Entry, Vec<u8>);
 
 /// The cells and the log of a node.
 pub struct Journal<M> {
@@ -169,6 +172,8 @@ pub struct Journal<M> {
     generation: u64,
     /// Where the next record goes.
     at: u64,
+    /// The checksum of the one before, 0 for the first one of a half.
+    before: u64,
     /// Counts records.
     lsn: u64,
     durable: u64,
@@ -198,7 +203,7 @@ impl<M: Media> Journal<M> {
         header[16..24].copy_from_slice(&u64::from(size.cell).to_le_bytes());
         header[24..32].copy_from_slice(&size.stripes.to_le_bytes());
         header[32..40].copy_from_slice(&half.to_le_bytes());
-        let sum = sum(&header[..40]);
+        let sum = sum(0, &header[..40]);
         header[40..48].copy_from_slice(&sum.to_le_bytes());
         // The header is last: a file with it is whole.
         media.write(HEADER, &[0; BLOCK])?;
@@ -212,7 +217,7 @@ impl<M: Media> Journal<M> {
     pub fn open(mut media: M) -> io::Result<Self> {
         let mut header = [0; 48];
         media.read(0, &mut header)?;
-        if &header[..8] != MAGIC || sum(&header[..40]) != word(&header, 40) {
+        if &header[..8] != MAGIC || sum(0, &header[..40]) != word(&header, 40) {
             return Err(bad("it is no file of a node: see xorset format"));
         }
         let (number, cell) = (word(&header, 8), word(&header, 16));
@@ -228,6 +233,7 @@ impl<M: Media> Journal<M> {
             half: 0,
             generation: 0,
             at: 0,
+            before: 0,
             lsn: 0,
             durable: 0,
             epoch: 0,
@@ -243,7 +249,7 @@ impl<M: Media> Journal<M> {
         if this.generation > 0 {
             this.replay()?;
         }
-        // A record that comes to where the log ends now could make one behind it good that is not: so it ends here.
+        // What is there is stable, and no longer than it must be.
         this.turn()?;
         Ok(this)
     }
@@ -292,8 +298,9 @@ impl<M: Media> Journal<M> {
         HEADER + half * self.half_len
     }
 
-    /// The record there: generation, number, itself and its bytes.
-    fn entry(&mut self, half: u64, at: u64) -> io::Result<Option<Found>> {
+    /// The record there, if it was written behind one with this checksum: its own checksum, generation, number, itself and
+    /// its bytes.
+    fn entry(&mut self, half: u64, at: u64, before: u64) -> io::Result<Option<Found>> {
         if at + RECORD as u64 > self.half_len {
             return Ok(None);
         }
@@ -307,10 +314,11 @@ impl<M: Media> Journal<M> {
         }
         let mut all = vec![0; RECORD + len];
         self.media.read(place, &mut all)?;
-        if sum(&all[8..]) != word(&all, 0) {
+        if sum(before, &all[8..]) != word(&all, 0) {
             return Ok(None);
         }
         Ok(Some((
+            word(&all, 0),
             word(&all, 8),
             word(&all, 16),
             entry,
@@ -320,15 +328,12 @@ impl<M: Media> Journal<M> {
 
     /// The generation of a half, 0 if it is not whole.
     fn begin(&mut self, half: u64) -> io::Result<u64> {
-        let (mut at, mut expected) = (0, None);
-        while let Some((generation, lsn, entry, bytes)) = self.entry(half, at)? {
-            if expected.is_some_and(|e| e != (generation, lsn)) {
-                break;
-            }
+        let (mut at, mut before) = (0, 0);
+        while let Some((sum, generation, _, entry, bytes)) = self.entry(half, at, before)? {
             if entry.kind == WHOLE {
                 return Ok(generation);
             }
-            expected = Some((generation, lsn + 1));
+            before = sum;
             at += (RECORD + bytes.len()) as u64;
         }
         Ok(0)
@@ -336,13 +341,8 @@ impl<M: Media> Journal<M> {
 
     fn replay(&mut self) -> io::Result<()> {
         let half = self.half;
-        let mut expected = None;
-        while let Some((generation, lsn, entry, bytes)) = self.entry(half, self.at)? {
-            if generation != self.generation || expected.is_some_and(|e| e != lsn) {
-                break;
-            }
-            expected = Some(lsn + 1);
-            self.lsn = lsn;
+        while let Some((sum, _, lsn, entry, bytes)) = self.entry(half, self.at, self.before)? {
+            (self.before, self.lsn) = (sum, lsn);
             self.at += (RECORD + bytes.len()) as u64;
             let len = usize::from(entry.blocks) * BLOCK;
             let span = Span {
@@ -436,7 +436,8 @@ impl<M: Media> Journal<M> {
             }
         }
         self.lsn += 1;
-        let record = entry.build(self.generation, self.lsn, bytes);
+        let record = entry.build(self.before, self.generation, self.lsn, bytes);
+        self.before = word(&record, 0);
         self.media.write(self.base(self.half) + self.at, &record)?;
         self.at += len;
         Ok(())
@@ -450,7 +451,7 @@ impl<M: Media> Journal<M> {
         self.media.sync()?;
         self.half ^= 1;
         self.generation += 1;
-        self.at = 0;
+        (self.at, self.before) = (0, 0);
         self.append(Entry::new(STATE, 0, self.epoch, self.since), &[])?;
         for owner in 0..NODES {
             self.append(Entry::new(FLOOR, owner as u8, self.floors[owner], 0), &[])?;

@@ -142,8 +142,6 @@ pub struct Node<M> {
     reads: BTreeMap<u64, (u64, usize)>,
     next: u64,
     waiting: VecDeque<Waiting>,
-    /// Writes that are done, until that is stable: their end in the log.
-    undone: BTreeMap<u64, u64>,
     syncing: bool,
     complained: u64,
     ended: bool,
@@ -176,7 +174,6 @@ impl<M: Media> Node<M> {
             reads: BTreeMap::new(),
             next: 1,
             waiting: VecDeque::new(),
-            undone: BTreeMap::new(),
             syncing: false,
             complained: 0,
             ended: false,
@@ -229,14 +226,12 @@ impl<M: Media> Node<M> {
         self.gone(peer);
     }
 
-    /// Nothing with a smaller number of this node comes any more, not even after a loss of power.
+    /// All who need a write of this node with a smaller number have it.
     fn floor(&self) -> u64 {
         let me = self.number as u8;
         let mut own = self.journal.records().range((me, 0)..(me + 1, 0));
         let record = own.next().map(|((_, seq), _)| *seq);
-        let undone = self.undone.keys().next().copied();
-        let next = self.journal.floor(me);
-        next.min(record.unwrap_or(next)).min(undone.unwrap_or(next))
+        record.unwrap_or(self.journal.floor(me))
     }
 
     /// So late it is, in milliseconds. To be called every 300 ms or more often.
@@ -637,7 +632,6 @@ impl<M: Media> Node<M> {
             }
             self.say(format!("let in with epoch {since}"));
             self.relays.clear();
-            self.undone.clear();
             self.acks.clear();
             self.journal.wipe(epoch, since)?;
         } else if epoch > self.journal.epoch() {
@@ -896,7 +890,7 @@ impl<M: Media> Node<M> {
             // Numbers that may be out at once: those from the floor on.
             while !self.waiting.is_empty() {
                 let own = self.journal.records().range((me, 0)..(me + 1, 0)).count();
-                if own + self.undone.len() + self.gathers.len() >= WINDOW {
+                if own + self.gathers.len() >= WINDOW {
                     break;
                 }
                 if let Some(w) = self.waiting.pop_front() {
@@ -918,14 +912,11 @@ impl<M: Media> Node<M> {
                     continue;
                 }
                 self.journal.done(name.1)?;
-                self.undone.insert(name.1, self.journal.lsn());
                 if let Some((peer, id)) = self.writes.remove(&name.1) {
                     let status = Status::Good;
                     self.tell(peer, Message::Done { status, id });
                 }
             }
-            let durable = self.journal.durable();
-            self.undone.retain(|_, lsn| *lsn > durable);
             if self.journal.lsn() == lsn {
                 break;
             }
@@ -956,9 +947,8 @@ impl<M: Media> Node<M> {
         let urgent = self.relays.values().any(|r| r.lsn > durable)
             || !self.acks.is_empty()
             || !self.rebuilds.is_empty();
-        let full = self.undone.len() >= WINDOW / 2;
         let lsn = self.journal.lsn();
-        if !self.syncing && lsn > durable && (urgent || full || all) {
+        if !self.syncing && lsn > durable && (urgent || all) {
             self.syncing = true;
             self.actions.push(Action::Sync { lsn });
         }

@@ -8,8 +8,9 @@ use world::{up, Who, World};
 use xorset::{
     coordinator::Key,
     layout::{node, spans, NODES},
-    map::State,
-    message::{Message, LEN},
+    map::{Map, State},
+    message::{Message, Role, LEN},
+    node::Action,
 };
 
 /// All sets of so many nodes.
@@ -355,6 +356,38 @@ fn a_node_sleeps_with_a_write() {
         world.frozen.clear();
         some_commands(&mut world, 5);
         done(world);
+    }
+}
+
+/// A node that has been told a map goes by no older one, whoever tells it, also after a new start.
+#[test]
+fn an_old_map_is_refused() {
+    for started in [false, true] {
+        let mut world = up(8500, 1);
+        if started {
+            world.kill(Who::Node(1));
+            world.start(1);
+        }
+        let node = world.places[1].node.as_mut().unwrap();
+        let peer = 1 << 40;
+        let told = |node: &mut xorset::node::Node<_>, epoch| {
+            node.connected(peer);
+            node.message(peer, &Message::Attach { role: Role::Client }.build(), &[]);
+            let mut map = Map::first(7);
+            (map.epoch, map.new) = (epoch, false);
+            node.message(
+                peer,
+                &Message::Epoch { epoch }.build(),
+                map.text().as_bytes(),
+            );
+            let actions = node.actions();
+            let closed = |a: &Action| matches!(a, Action::Close { peer: p } if *p == peer);
+            let settled = |a: &Action| matches!(a, Action::Send { peer: p, message: Message::Settled { epoch: e }, .. } if *p == peer && *e == epoch);
+            (actions.iter().any(closed), actions.iter().any(settled))
+        };
+        assert_eq!(told(node, 1), (true, false));
+        assert_eq!(told(node, 3), (false, true));
+        assert_eq!(told(node, 2), (true, false));
     }
 }
 

@@ -94,18 +94,18 @@ fn run(seed: u64) {
     let mut other = 0;
     let mut journal = Journal::open(disk.clone()).unwrap();
     // After each call, with the number of its last record.
-    let mut history = vec![(0, seen(&mut journal))];
-    let mut durable = 0;
+    let mut history = vec![(journal.lsn(), seen(&mut journal))];
+    let mut durable = journal.durable();
     for _ in 0..6 {
         disk.fails_after(rng.below(60));
         loop {
-            // The call that fails may have been done, too.
             let before = history.last().unwrap().1.next;
             let result = call(&mut journal, &mut rng, &mut other);
             let now = seen(&mut journal);
             assert!(now.next >= before);
-            history.push((journal.lsn(), now));
             durable = durable.max(journal.durable());
+            // The call that fails may have been done, too.
+            history.push((journal.lsn() + u64::from(result.is_err()), now));
             if result.is_err() {
                 break;
             }
@@ -113,7 +113,8 @@ fn run(seed: u64) {
                 // Something that was written is stable, and then the journal hears of it.
                 let (lsn, count) = (journal.lsn(), disk.written());
                 if rng.one_in(2) && call(&mut journal, &mut rng, &mut other).is_err() {
-                    history.push((journal.lsn(), seen(&mut journal)));
+                    durable = durable.max(journal.durable());
+                    history.push((journal.lsn() + 1, seen(&mut journal)));
                     break;
                 }
                 history.push((journal.lsn(), seen(&mut journal)));
@@ -154,8 +155,8 @@ fn run(seed: u64) {
             may.any(|s| *s == now),
             "seed {seed}: it has what it never had"
         );
-        history = vec![(0, now)];
-        durable = 0;
+        history = vec![(journal.lsn(), now)];
+        durable = journal.durable();
     }
 }
 

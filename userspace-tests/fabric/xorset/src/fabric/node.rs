@@ -126,7 +126,7 @@ impl Role for Place {
                     println!("connection {id} is refused: it is of no role");
                     return hub.close(id);
                 }
-                match hub.accept(id, &[], RECEIVES, LEN + PAYLOAD) {
+                match hub.accept(id, &[], RECEIVES, LEN + PAYLOAD, usize::MAX) {
                     Ok(()) => {
                         self.others.insert(id);
                         self.node.connected(id);
