@@ -502,7 +502,7 @@ impl World {
         if write {
             for i in 0..count {
                 let value = self.number() << 20 | 0xabcde;
-                self.history.begins((lba + i) as usize, value, start);
+                self.history.begins((lba + i) as usize, value, value, start);
                 values.push(value);
             }
         }
