@@ -144,9 +144,10 @@ umad=
 for u in /sys/class/infiniband_mad/umad*; do [ "$(cat $u/ibdev)" != vfab1 ] || umad=/dev/infiniband/${u##*/}; done
 gid vfab0
 string="id_ext=$service,ioc_guid=$service,dgid=$gid,pkey=ffff,service_id=$service"
-finds() { timeout -k 5 60 "$@" >$tmp/found 2>$tmp/err; grep -qxF "$string" $tmp/found; }
-within 30 "ibsrpdm finds it" finds ibsrpdm -c -d $umad
-within 30 "srp_daemon finds it" finds srp_daemon -o -c -a -i vfab1
+for c in "ibsrpdm -c -d $umad" "srp_daemon -o -c -a -i vfab1"; do
+	tool $c
+	grep -qxF "$string" <<<"$said" || fail "$c does not find $string: $said"
+done
 
 # A second manager waits, and is the manager when the first one has left.
 subnet_manager vfab1 --priority 0
