@@ -132,7 +132,14 @@ within 8 "opensm with vfab1" knows $guid1
 lid vfab1
 equal "LID of vfab1 with its cable again" $lid $lid1
 
-# ib_srpt tells that it is there: its capability reaches the administrator by a trap, and the tools find it.
+# A node's other name reaches the administrator by a trap.
+printf 'storage one' >/sys/class/infiniband/vfab1/node_desc || fail "node_desc cannot be written"
+renamed() { tool saquery NodeRecord $lid1; grep -q 'NodeDescription\.*storage one$' <<<"$said"; }
+within 8 "the other name of vfab1" renamed
+tool smpquery nodedesc $lid1
+grep -q '^Node Description:\.*storage one$' <<<"$said" || fail "nodedesc: $said"
+
+# ib_srpt tells that it is there, and answers across the switch.
 service=$(service_guid)
 service=${service#0x}
 has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q 'IsDeviceManagement'; }
@@ -161,7 +168,7 @@ for log in $first_log $osm_log; do
 	[ -z "$errors" ] || fail "opensm's log: $errors"
 	grep -q 'SUBNET UP' $log || fail "$log has no SUBNET UP: $(tail -n 5 $log)"
 done
-# Both adapters' and the switch's traps: of ib_srpt's capability, of new links.
+# The adapter's and the switch's traps.
 for trap in 'num:144 .*Producer:1' 'num:128 .*Producer:2'; do
 	grep -q "Generic Notice .*$trap" $first_log || fail "opensm has seen no trap '$trap'"
 done
