@@ -468,27 +468,34 @@ impl Qp {
         let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
         let mtu = 128u32 << sq.attr.path_mtu;
         let packets = wqe.len.div_ceil(mtu).max(1);
-        let ack = if lost || !self.find_peer(sq) {
-            Ack::None
-        } else {
-            let packet = Packet {
-                from: self,
-                psn: sq.psn,
-                packets,
-                task,
-                solicited: wqe.solicited,
-                len: wqe.len,
-                pieces: &sq.sges[first..first + wqe.pieces as usize],
-                memory: &self.memory,
-                pd: self.pd,
-            };
-            match &sq.peer {
-                Some(peer) => peer.qp.receive(&packet, peer.epoch),
-                None => Ack::None,
+        let ack = match self.find_peer(sq) {
+            _ if lost => Ack::None("it was lost"),
+            Err(why) => Ack::None(why),
+            Ok(()) => {
+                let packet = Packet {
+                    from: self,
+                    psn: sq.psn,
+                    packets,
+                    task,
+                    solicited: wqe.solicited,
+                    len: wqe.len,
+                    pieces: &sq.sges[first..first + wqe.pieces as usize],
+                    memory: &self.memory,
+                    pd: self.pd,
+                };
+                match &sq.peer {
+                    Some(peer) => peer.qp.receive(&packet, peer.epoch),
+                    None => Ack::None("there is no peer"),
+                }
             }
         };
         let late = faults.is_some_and(|f| f.hit(Fault::Ack, SEND).is_some());
-        match if late { Ack::None } else { ack } {
+        let ack = if late {
+            Ack::None("its acknowledgement was lost")
+        } else {
+            ack
+        };
+        match ack {
             Ack::Done => {
                 sq.psn = sq.psn.wrapping_add(packets) & PSN;
                 sq.refill();
@@ -510,12 +517,13 @@ impl Qp {
                 }
                 Done::Again(rnr_ns(code))
             }
-            Ack::None => {
+            Ack::None(why) => {
                 if sq.attr.timeout == 0 {
                     // It waits for ever; a look now and then is not one of its retries.
                     return Done::Again(1_000_000_000);
                 }
                 if sq.retries == 0 {
+                    pr_info!("{self}: {why}\n");
                     return Done::Over(Status::RETRY_EXC_ERR);
                 }
                 sq.retries -= 1;
@@ -526,53 +534,60 @@ impl Qp {
 
     /// Whether there is a peer at the other end of the connection.
     #[inline]
-    fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> bool {
+    fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
         if let Some(peer) = &sq.peer {
             if peer.generation == self.net.fabric.generation()
                 && peer.qp.epoch.load(Relaxed) == peer.epoch
             {
-                return true;
+                return Ok(());
             }
         }
         self.look_for_peer(sq)
     }
 
     #[cold]
-    fn look_for_peer(self: &Arc<Self>, sq: &mut Requester) -> bool {
+    fn look_for_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
         let end = self.end();
         let fabric = &end.net.fabric;
         let generation = fabric.generation();
-        let found = (|| {
-            let to = fabric.route(end.id, sq.attr.address.dlid)?;
-            let other = end.net.end(to)?.qp(sq.attr.dest_qp_num)?;
-            let epoch = other.epoch.load(Acquire);
-            let theirs = other.rq.lock().attr;
-            let port = |id, index: u16| fabric.look(id, |p| p.pkey(index.into()))?;
-            let pkeys = (
-                port(end.id, sq.attr.pkey_index)?,
-                port(to, theirs.pkey_index)?,
-            );
-            let own = fabric.look(end.id, |p| p.lid())?;
-            let fits = other.kind == Kind::Rc
-                && theirs.dest_qp_num == self.num
-                && theirs.address.dlid == own
-                && theirs.path_mtu == sq.attr.path_mtu
-                && Fabric::partners(pkeys.0, pkeys.1)
-                // The acknowledgement must find its way, too.
-                && fabric.route(to, own) == Some(end.id);
-            fits.then_some((other, epoch))
-        })();
-        let was = core::mem::replace(
-            &mut sq.peer,
-            found.map(|(qp, epoch)| Peer {
-                qp,
-                generation,
-                epoch,
-            }),
-        );
         // What was the peer is kept by its device, or is small by now.
-        drop(was);
-        sq.peer.is_some()
+        sq.peer = None;
+        let to = fabric
+            .route(end.id, sq.attr.address.dlid)
+            .ok_or("no way to the peer")?;
+        let qp = end
+            .net
+            .end(to)
+            .and_then(|end| end.qp(sq.attr.dest_qp_num))
+            .filter(|qp| qp.kind == Kind::Rc)
+            .ok_or("no such queue pair")?;
+        let epoch = qp.epoch.load(Acquire);
+        let theirs = qp.rq.lock().attr;
+        let pkey = |id, index: u16| fabric.look(id, |p| p.pkey(index.into())).flatten();
+        let pkeys = (
+            pkey(end.id, sq.attr.pkey_index).unwrap_or(0),
+            pkey(to, theirs.pkey_index).unwrap_or(0),
+        );
+        let own = fabric.look(end.id, |p| p.lid()).unwrap_or(0);
+        if theirs.dest_qp_num != self.num || theirs.address.dlid != own {
+            return Err("the peer has another peer");
+        }
+        if theirs.path_mtu != sq.attr.path_mtu {
+            return Err("the peer has another MTU");
+        }
+        if !Fabric::partners(pkeys.0, pkeys.1) {
+            return Err("the peer is in another partition");
+        }
+        // The acknowledgement must find its way, too.
+        if fabric.route(to, own) != Some(end.id) {
+            return Err("no way back");
+        }
+        sq.peer = Some(Peer {
+            qp,
+            generation,
+            epoch,
+        });
+        Ok(())
     }
 
     /// Whether a request waits for its turn, and how many do.

@@ -128,8 +128,8 @@ pub(super) enum Ack {
     /// There is no receive request: wait, by this code.
     NotReady(u8),
     Nak(Nak),
-    /// There is none.
-    None,
+    /// There is none, for this reason.
+    None(&'static str),
 }
 
 impl Responder {
@@ -294,15 +294,18 @@ impl Qp {
     pub(super) fn receive(self: &Arc<Self>, packet: &Packet<'_>, epoch: u32) -> Ack {
         let mut rq = self.rq.lock();
         let state = self.state();
-        if !(State::Rtr..=State::Sqe).contains(&state) || self.epoch.load(Relaxed) != epoch {
-            return Ack::None;
+        if !(State::Rtr..=State::Sqe).contains(&state) {
+            return Ack::None("the peer does not receive");
+        }
+        if self.epoch.load(Relaxed) != epoch {
+            return Ack::None("the peer was connected again");
         }
         let rq = &mut *rq;
         let ahead = packet.psn.wrapping_sub(rq.psn) & PSN;
         let again = ahead > PSN / 2;
         if ahead != 0 && !again {
             // Something before it was lost, which the peer will find out.
-            return Ack::None;
+            return Ack::None("a packet before it is missing");
         }
         if !rq.established {
             rq.established = true;
