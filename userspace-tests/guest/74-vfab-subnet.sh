@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The subnet of two adapters without hardware and their switch: Debian's opensm finds it, gives LIDs and brings the ports to
-# ACTIVE; the tools of infiniband-diags see it; partitions, a second manager; ibsrpdm and srp_daemon find ib_srpt.
+# ACTIVE; the tools of infiniband-diags see it; partitions, a cable, a second manager; ib_srpt is found.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 [ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
-for c in opensm ibstat ibnetdiscover ibroute smpquery saquery sminfo ibsrpdm srp_daemon; do
+for c in opensm ibstat ibnetdiscover ibroute smpquery saquery sminfo; do
 	command -v $c >/dev/null || skip "$c is not in this guest"
 done
 begin 300
@@ -132,21 +132,22 @@ within 8 "opensm with vfab1" knows $guid1
 lid vfab1
 equal "LID of vfab1 with its cable again" $lid $lid1
 
-# ib_srpt tells that it is there: its capability reaches the administrator by a trap, and the tools find it.
+# A node's other name reaches the administrator by a trap.
+printf 'storage one' >/sys/class/infiniband/vfab1/node_desc || fail "node_desc cannot be written"
+renamed() { tool saquery NodeRecord $lid1; grep -q 'NodeDescription\.*storage one$' <<<"$said"; }
+within 8 "the other name of vfab1" renamed
+tool smpquery nodedesc $lid1
+grep -q '^Node Description:\.*storage one$' <<<"$said" || fail "nodedesc: $said"
+
+# ib_srpt tells that it is there, and answers across the switch.
 service=$(service_guid)
 service=${service#0x}
 has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q 'IsDeviceManagement'; }
 within 30 "the target's capability" has_target
-back_null disk 32
-target 0
-lun 0 0 disk
 umad=
 for u in /sys/class/infiniband_mad/umad*; do [ "$(cat $u/ibdev)" != vfab1 ] || umad=/dev/infiniband/${u##*/}; done
-gid vfab0
-string="id_ext=$service,ioc_guid=$service,dgid=$gid,pkey=ffff,service_id=$service"
-finds() { timeout -k 5 60 "$@" >$tmp/found 2>$tmp/err; grep -qxF "$string" $tmp/found; }
-within 30 "ibsrpdm finds it" finds ibsrpdm -c -d $umad
-within 30 "srp_daemon finds it" finds srp_daemon -o -c -a -i vfab1
+tool python3 "$here/iou.py" $umad $lid0
+equal "the target's controller" "$said" "ioc_guid=$service,service_id=$service,name=SRP.T10:$service"
 
 # A second manager waits, and is the manager when the first one has left.
 subnet_manager vfab1 --priority 0
@@ -167,8 +168,8 @@ for log in $first_log $osm_log; do
 	[ -z "$errors" ] || fail "opensm's log: $errors"
 	grep -q 'SUBNET UP' $log || fail "$log has no SUBNET UP: $(tail -n 5 $log)"
 done
-# Both adapters' and the switch's traps: of ib_srpt's capability, of new links.
+# The adapter's and the switch's traps.
 for trap in 'num:144 .*Producer:1' 'num:128 .*Producer:2'; do
 	grep -q "Generic Notice .*$trap" $first_log || fail "opensm has seen no trap '$trap'"
 done
-ok "opensm, its tools and srp_daemon on vfab"
+ok "opensm and its tools on vfab"
