@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+# More hosts than two. Each but the first is one of a storage system in user space; the first is the initiator's, `ini`.
+
+# Numbers of the hosts, and their processes.
+declare -A number=() serving=()
+
+# make_hosts NAME...: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the
+# first namespace. siw knows one namespace only: there each has its device and its address, and no cable.
+make_hosts() {
+	local h n=0 device mac
+	paired=1
+	read -r forward </proc/sys/net/ipv4/ip_forward
+	echo 1 >/proc/sys/net/ipv4/ip_forward
+	for h; do
+		number[$h]=$n
+		device=$kind$([ $n = 0 ] && echo 10 || echo 2$n)
+		if [ $kind = siw ]; then
+			ip link add v$n type dummy && ip addr add 10.0.$n.2/24 dev v$n && ip link set v$n up || fail "cannot make the host $h"
+			rdma link add $device type siw netdev v$n || fail "cannot make $device"
+		else
+			ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
+				ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
+				ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
+			nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
+			# As neighbours does.
+			read -r mac </sys/class/net/v$n/address
+			ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
+			mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
+			ip neigh replace 10.0.$n.2 lladdr $mac dev v$n
+		fi
+		n=$((n + 1))
+	done
+	within 10 "class device of ${kind}10" test -e "$(add_target 0)"
+	within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
+	baseline
+}
+
+# For the end of a test; the first host goes with all others' fabric.
+unmake_hosts() {
+	local h
+	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
+	for h in "${!number[@]}"; do
+		[ ${number[$h]} != 0 ] || continue
+		ip link delete v${number[$h]}
+		[ $kind = siw ] || ip netns delete $h
+	done
+	[ -z "${forward-}" ] || echo $forward >/proc/sys/net/ipv4/ip_forward
+}
+
+# serve HOST COMMAND...: it runs there.
+serve() {
+	$([ $kind = siw ] || echo nsenter --net=/run/netns/$1) "${@:2}" >>$tmp/$1 2>&1 &
+	serving[$1]=$!
+}
+says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
+die() { kill -KILL ${serving[$1]}; wait ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
+
+# Bytes of each link in KiB: `sent` is what the host sends.
+declare -A sent=() got=()
+count() {
+	local h v rx tx
+	for h in "${!number[@]}"; do
+		v=/sys/class/net/v${number[$h]}/statistics
+		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
+		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
+	done
+}
+# carry WHAT KIB COMMAND...: what the links carry meanwhile. siw's carry nothing that can be seen.
+carry() {
+	local h line=
+	quiet $dev
+	sent=() got=()
+	count
+	"${@:3}" || fail "$1"
+	count
+	for h in $(for h in "${!number[@]}"; do echo "${number[$h]} $h"; done | sort -n | cut -d' ' -f2); do line+=" $h ${sent[$h]}/${got[$h]}"; done
+	[ $kind = siw ] || say "KiB sent/received for $2 KiB, $1:$line"
+}
