@@ -3,6 +3,7 @@
 # The storage system in user space (userspace-tests/fabric/wss): SE, two CEs and an RS, each a host of its own, as is the
 # initiator. Verified I/O; how many bytes each link carries; each role dies and comes back. make demo-wss runs it, too.
 . "$(dirname "$0")/lib.sh"
+. "$here/hosts.sh"
 
 begin 700
 rust_driver || skip "the C driver has no answers_from"
@@ -11,64 +12,30 @@ program=$here/../wss
 [ -f "$program" ] || skip "wss is not in this guest"
 chmod +x "$program"
 
-# Hosts: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the first
-# namespace. siw knows one namespace only: there each has its device and its address, and no cable.
-declare -A number=([ini]=0 [se]=1 [ce1]=2 [ce2]=3 [rs]=4) serving=()
 files=/dev/shm/wss-files
-read -r forward </proc/sys/net/ipv4/ip_forward
 undo() {
-	local h
-	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
-	for h in se ce1 ce2 rs; do ip link delete v${number[$h]}; [ $kind = siw ] || ip netns delete $h; done
-	echo $forward >/proc/sys/net/ipv4/ip_forward
+	unmake_hosts
 	rm -rf $files
 }
-paired=1
-echo 1 >/proc/sys/net/ipv4/ip_forward
-for h in "${!number[@]}"; do
-	n=${number[$h]} device=${kind}2${number[$h]}
-	[ $h != ini ] || device=${kind}10
-	if [ $kind = siw ]; then
-		ip link add v$n type dummy && ip addr add 10.0.$n.2/24 dev v$n && ip link set v$n up || fail "cannot make the host $h"
-		rdma link add $device type siw netdev v$n || fail "cannot make $device"
-		continue
-	fi
-	ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
-		ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
-		ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
-	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
-	# As neighbours does.
-	read -r mac </sys/class/net/v$n/address
-	ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
-	mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
-	ip neigh replace 10.0.$n.2 lladdr $mac dev v$n
-done
-within 10 "class device of ${kind}10" test -e "$(add_target 0)"
-within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
-baseline
+make_hosts ini se ce1 ce2 rs
 mkdir -p $files
 truncate -s 96M $files/one
 truncate -s 64M $files/two
 
-# serve HOST ARGUMENT...: a role there.
-serve() {
-	$([ $kind = siw ] || echo nsenter --net=/run/netns/$1) "$program" "${@:2}" --listen 10.0.${number[$1]}.2:555$((5 + number[$1])) >>$tmp/$1 2>&1 &
-	serving[$1]=$!
-}
-says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
+# runs HOST ARGUMENT...: its role.
+runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:555$((5 + number[$1])); }
 role() {
 	case $1 in
-	rs) serve rs rs --number 7 --file $files/one --file $files/two ;;
-	se) serve se se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
-	ce1) serve ce1 ce --member 1 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
-	ce2) serve ce2 ce --member 2 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
+	rs) runs rs rs --number 7 --file $files/one --file $files/two ;;
+	se) runs se se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
+	ce1) runs ce1 ce --member 1 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
+	ce2) runs ce2 ce --member 2 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
 	esac
 }
 # dies HOST: and is there again a moment later.
 dies() {
 	: >$tmp/$1
-	kill -KILL ${serving[$1]}
-	wait ${serving[$1]} 2>/dev/null
+	die $1
 	sleep $2
 	role $1
 }
@@ -96,38 +63,16 @@ verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=40m --size=16m --fsyn
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; }
 no_aborts
 
-# Bytes of each link in KiB, both ways: `sent` is what the host sends.
-declare -A sent got
-count() {
-	local h v rx tx
-	for h in "${!number[@]}"; do
-		v=/sys/class/net/v${number[$h]}/statistics
-		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
-		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
-	done
-}
-# measure WHAT COMMAND...
-measure() {
-	local h line="$1:"
-	quiet $dev
-	[ $kind = rxe ] || { "${@:2}" || fail "$1"; return; }
-	sent=() got=()
-	count
-	"${@:2}" || fail "$1"
-	count
-	for h in ini se ce1 ce2 rs; do line+=" $h ${sent[$h]}/${got[$h]}"; done
-	say "KiB sent/received for 8192 KiB, $line"
-}
 # carried WHAT SUM LEAST LIMIT: so many KiB, where there are links.
 carried() { [ $kind = siw ] || { (($2 >= $3 && $2 < $4)) || fail "$1 $(($2)) KiB"; }; }
 pattern() { dd if=/dev/urandom of=$tmp/data bs=1M count=8 status=none; }
 pattern
-measure "written" dd if=$tmp/data of=$dev bs=256k oflag=direct status=none
+carry "written" 8192 dd if=$tmp/data of=$dev bs=256k oflag=direct status=none
 carried "the initiator sent" "sent[ini]" 8192 9600
 carried "the SE has seen data:" "sent[se] + got[se]" 0 400
 carried "the RS got" "got[rs]" 8192 9600
 echo 3 >/proc/sys/vm/drop_caches
-measure "read from the caches" cmp -n 8388608 $tmp/data <(dd if=$dev bs=256k count=32 iflag=direct status=none)
+carry "read from the caches" 8192 cmp -n 8388608 $tmp/data <(dd if=$dev bs=256k count=32 iflag=direct status=none)
 carried "the initiator got" "got[ini]" 8192 9600
 carried "the SE has seen data:" "sent[se] + got[se]" 0 400
 carried "of what the CEs have the RS sent" "sent[rs]" 0 400

@@ -4,6 +4,7 @@
 # initiator, and etcd. Verified I/O; how many bytes each link carries; any two nodes die, all lose their power, the client
 # dies.
 . "$(dirname "$0")/lib.sh"
+. "$here/hosts.sh"
 
 begin 900
 [ $kind = rxe ] || skip "siw goes by one namespace only"
@@ -13,47 +14,15 @@ program=$here/../xorset
 chmod +x "$program"
 type etcd >/dev/null || fail "no etcd in this guest"
 
-# Hosts: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the first
-# namespace, with etcd.
-hosts=(ini client n0 n1 n2 n3 n4)
-declare -A number=() serving=()
-for n in "${!hosts[@]}"; do number[${hosts[n]}]=$n; done
 files=/dev/shm/xorset-files
-read -r forward </proc/sys/net/ipv4/ip_forward
 undo() {
-	local h
-	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
-	for h in "${hosts[@]:1}"; do ip link delete v${number[$h]}; ip netns delete $h; done
-	echo $forward >/proc/sys/net/ipv4/ip_forward
+	unmake_hosts
 	rm -rf $files
 }
-paired=1
-echo 1 >/proc/sys/net/ipv4/ip_forward
 ip link set lo up
-for h in "${hosts[@]}"; do
-	n=${number[$h]} device=rxe2${number[$h]}
-	[ $h != ini ] || device=rxe10
-	ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
-		ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
-		ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
-	nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
-	# As neighbours does.
-	read -r mac </sys/class/net/v$n/address
-	ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
-	mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
-	ip neigh replace 10.0.$n.2 lladdr $mac dev v$n
-done
-within 10 "class device of rxe10" test -e "$(add_target 0)"
-within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
-baseline
+# etcd runs on the router.
+make_hosts ini client n0 n1 n2 n3 n4
 mkdir -p $files
-
-# serve HOST COMMAND...: it runs there.
-serve() {
-	nsenter --net=/run/netns/$1 "${@:2}" >>$tmp/$1 2>&1 &
-	serving[$1]=$!
-}
-says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
 nodes=()
 for i in 0 1 2 3 4; do nodes+=(--node 10.0.$((i + 2)).2:5560); done
 role() {
@@ -63,7 +32,6 @@ role() {
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
 	esac
 }
-die() { kill -KILL ${serving[$1]}; wait ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
 # The map that the client goes by: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }
 # open PATTERN: all goes on with such a map.
@@ -94,42 +62,25 @@ verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=24m --size=12m --fsyn
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 ! log_has 'abort of a command' || fail "a command got no answer"
 
-# Bytes of each link in KiB: `sent` is what the host sends.
-declare -A sent got
-count() {
-	local h v rx tx
-	for h in "${hosts[@]}"; do
-		v=/sys/class/net/v${number[$h]}/statistics
-		read -r rx <$v/rx_bytes; read -r tx <$v/tx_bytes
-		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
-	done
-}
-# measure WHAT COMMAND...
-measure() {
-	local h line="$1:"
-	quiet $dev
-	sent=() got=() nodes_sent=0 nodes_got=0
-	count
-	"${@:2}" || fail "$1"
-	count
-	for h in "${hosts[@]}"; do line+=" $h ${sent[$h]}/${got[$h]}"; done
-	for h in n0 n1 n2 n3 n4; do nodes_sent=$((nodes_sent + ${sent[$h]})) nodes_got=$((nodes_got + ${got[$h]})); done
-	say "KiB sent/received for 9216 KiB, $line"
+# all_nodes SENT|GOT: the sum.
+all_nodes() {
+	local -n of=$1
+	echo $((of[n0] + of[n1] + of[n2] + of[n3] + of[n4]))
 }
 # about WHAT KIB TIMES: within a sixth more than so many times what was written.
 about() { [ $2 -ge $((9216 * $3)) ] && [ $2 -lt $((9216 * $3 * 7 / 6)) ] || fail "$1: $2 KiB, not $3 times 9216"; }
 dd if=/dev/urandom of=$tmp/data bs=768k count=12 status=none
-measure "written" dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
+carry "written" 9216 dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
 about "the initiator sent" ${sent[ini]} 1
 about "the client sent" ${sent[client]} 1
-about "the nodes sent" $nodes_sent 2
-about "the nodes got" $nodes_got 3
+about "the nodes sent" $(all_nodes sent) 2
+about "the nodes got" $(all_nodes got) 3
 same() {
 	echo 3 >/proc/sys/vm/drop_caches
 	cmp -n 9437184 $tmp/data <(dd if=$dev bs=256k count=36 iflag=direct status=none) || fail "the data is wrong: $1"
 }
-measure "read" same "with all nodes"
-about "the nodes sent" $nodes_sent 1
+carry "read" 9216 same "with all nodes"
+about "the nodes sent" $(all_nodes sent) 1
 
 # A node is away for a moment: it goes on with what its log has.
 begin_io() {
