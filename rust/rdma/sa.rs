@@ -39,12 +39,14 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Bits of the component mask: which fields of the record are asked for. `ib_sa.h` has macros.
-const SERVICE_ID: u64 = 1 << 0 | 1 << 1;
-const DGID: u64 = 1 << 2;
-const SGID: u64 = 1 << 3;
-const NUMB_PATH: u64 = 1 << 12;
-const PKEY: u64 = 1 << 13;
+/// `IB_SA_COMP_MASK`, a macro: a bit of the component mask, which the core sends as it is in memory.
+const fn component(n: u32) -> u64 {
+    (1u64 << n).to_be()
+}
+
+/// Which fields of the record are asked for: service identifier, both GIDs, the number of paths, partition.
+const ASKED: u64 =
+    component(0) | component(1) | component(2) | component(3) | component(12) | component(13);
 
 /// A path record that was asked for.
 ///
@@ -123,7 +125,7 @@ impl Query {
                 this.device.as_raw(),
                 this.port,
                 this.record.get(),
-                SERVICE_ID | DGID | SGID | NUMB_PATH | PKEY,
+                ASKED,
                 timeout as usize,
                 bindings::GFP_KERNEL,
                 Some(Self::answer_callback),

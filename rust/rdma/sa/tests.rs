@@ -23,6 +23,7 @@ suite!(
     crate::rdma::tests::soft::Kind::Rxe,
     [
         is_refused_on_roce,
+        asks_by_both_ends,
         answers,
         a_path_takes_seconds_at_most,
         the_first_answer_counts,
@@ -50,6 +51,12 @@ fn is_refused_on_roce(soft: &Soft) -> Result {
             check_eq!(query.err(), Some(ENODEV));
         }
     }
+    Ok(())
+}
+
+/// The mask is sent as it is in memory.
+fn asks_by_both_ends(_: &Soft) -> Result {
+    check_eq!(ASKED.to_ne_bytes(), [0, 0, 0, 0, 0, 0, 0x30, 0x0f]);
     Ok(())
 }
 

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# A login over InfiniBand: the subnet's administrator tells the path, ib_srpt listens by the InfiniBand connection manager.
+# Data is right, whatever the adapter does wrong at either end; a cable out and in; a LID that changes.
+. "$(dirname "$0")/lib.sh"
+
+[ "$kind" = vfab ] || skip "vfab only"
+begin 400
+fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+
+login 0 ,ch_count=2
+dev=$(disk "$host" 0)
+head -c 4M /dev/urandom >$tmp/a
+copy() {
+	dd if=$tmp/a of=$dev bs=256k oflag=direct status=none || fail "write $1"
+	dd if=$dev of=$tmp/b bs=64k count=64 iflag=direct status=none || fail "read $1"
+	cmp $tmp/a $tmp/b || fail "what was read is wrong $1"
+}
+copy "at first"
+dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end is wrong"
+
+# Each fault, at either end, once in the middle of the copies; what needs another connection gets one.
+running() { [ "$(cat /sys/class/srp_remote_ports/port-${host#host}:1/state)" = running ]; }
+n=0
+for d in vfab1 vfab0; do
+	for order in "loss 9" "ack 9" "delay 9 50" "error 9 retries send" "error 9 flushed recv" "death 9" "post 9" "register 9"; do
+		# The target registers nothing for so few bytes.
+		[ "$d $order" != "vfab0 register 9" ] || continue
+		faulted $d "${order%% *}"
+		before=$times
+		fault $d $order
+		copy "with '$order' at $d"
+		faulted $d "${order%% *}"
+		[ $times = $((before + 1)) ] || fail "'$order' at $d happened $((times - before)) times"
+		within 30 "connection after '$order' at $d" running
+		n=$((n + 1))
+	done
+done
+copy "after all faults"
+
+# A cable: the subnet manager brings the port back.
+at_port vfab1 down
+within 5 "port down" port_has vfab1 state "1: DOWN"
+at_port vfab1 up
+within 60 "ACTIVE again" all_active vfab0 vfab1
+within 60 "connection after the cable" running
+copy "after the cable"
+
+at_port vfab1 reregister
+at_port vfab1 sm 1
+copy "after events"
+logout "$host"
+ok "$n faults on vfab"
