@@ -1,24 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # papers-guest.sh rxe|siw micro|io|reads|far: what ci/papers.sh runs in a guest; the results are lines of the console.
-# cable: two hosts, as fabric_pair makes them, with a bridge between them, which delays what it passes on. A delay in a host's own
-# queue would count against rxe's limit of packets that are not sent yet.
+# cable: two hosts with the addresses of fabric_pair, and a router between them, which delays what it passes on. A delay in a
+# host's own queue would count against rxe's limit of packets that are not sent yet.
 cable() {
 	local at
-	ip netns add $ns && ip netns add cable && ip -n cable link add bridge type bridge && ip -n cable link set bridge up || fail "no bridge"
+	ip netns add $ns && ip netns add cable && ip netns exec cable sysctl -qw net.ipv4.ip_forward=1 || fail "no router"
 	for at in v w; do
-		ip link add ${at}0 mtu ${MTU:-1500} type veth peer name $at netns cable mtu ${MTU:-1500} && ip -n cable link set $at master bridge up &&
+		ip link add ${at}0 mtu ${MTU:-1500} type veth peer name $at netns cable mtu ${MTU:-1500} && ip -n cable link set $at up &&
 			tc -n cable qdisc add dev $at root netem limit 10000 delay 0ms || fail "no cable $at"
 	done
 	ip link set w0 netns $ns
 	ip addr add 10.0.0.1/24 dev v0 && ip link set v0 up
 	ini ip link set lo up && ini ip addr add 10.0.0.2/24 dev w0 && ini ip link set w0 up
+	ip -n cable route add 10.0.0.1/32 dev v && ip -n cable route add 10.0.0.2/32 dev w || fail "no route"
+	ip neigh replace 10.0.0.2 lladdr $(mac ip -n cable link show v) dev v0
+	ini ip neigh replace 10.0.0.1 lladdr $(mac ip -n cable link show w) dev w0
+	ip -n cable neigh replace 10.0.0.1 lladdr $(mac ip link show v0) dev v
+	ip -n cable neigh replace 10.0.0.2 lladdr $(mac ini ip link show w0) dev w
 	paired=1
 	rdma link add rxe0 type rxe netdev v0 || fail "cannot make rxe0"
 	pair_device 0
-	neighbours 0
 	baseline
 }
+mac() { "$@" | sed -n 's/.*link.ether \([^ ]*\).*/\1/p'; }
 length() {
 	local at
 	for at in v w; do tc -n cable qdisc change dev $at root netem limit 10000 delay ${1}us || fail "no delay of $1"; done
