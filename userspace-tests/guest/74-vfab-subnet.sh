@@ -160,6 +160,8 @@ within 90 "another manager" at_other
 all_active vfab0 vfab1 || fail "a port is not ACTIVE under the second manager"
 lid vfab0
 equal "LID of vfab0 under the second manager" $lid $lid0
+# An administrator answers when its first sweep is over.
+within 30 "answers of the second manager" has_target
 
 subnet_manager_ends vfab1
 # What the standby asks of a manager that is gone is refused or lost: 3111, 3113, 5411, 5412.
