@@ -53,4 +53,9 @@ at_port vfab1 reregister
 at_port vfab1 sm 1
 copy "after events"
 logout "$host"
-ok "$n faults on vfab"
+bounced=
+if grep -qw swiotlb=force /proc/cmdline; then
+	bounced=$(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater) || fail "no count of bounce buffers"
+	[ "$bounced" -gt 0 ] || fail "nothing bounced with swiotlb=force"
+fi
+ok "$n faults on vfab${bounced:+, at most $bounced bounce slots in use}"
