@@ -11,6 +11,7 @@
 
 pub mod datagram;
 pub mod net;
+mod peer;
 pub mod requester;
 pub mod responder;
 
