@@ -84,6 +84,7 @@ macro_rules! check_eq {
     };
 }
 
+mod groups;
 mod messages;
 mod queues;
 mod regions;

@@ -104,6 +104,8 @@ impl<P: Provider> Ops<P> {
         modify_qp: Some(Self::modify_qp),
         query_qp: Some(Self::query_qp),
         destroy_qp: Some(Self::destroy_qp),
+        attach_mcast: Some(Self::attach_mcast),
+        detach_mcast: Some(Self::detach_mcast),
         post_send: Some(Self::post_send),
         post_recv: Some(Self::post_recv),
         get_dma_mr: Some(Self::get_dma_mr),
@@ -157,6 +159,9 @@ impl<P: Provider> Ops<P> {
         attr.max_res_rd_atom = number(ours.max_reads * ours.max_qp);
         attr.max_fast_reg_page_list_len = number(ours.max_pages);
         attr.max_pkeys = ours.max_pkeys;
+        attr.max_mcast_grp = number(ours.max_members);
+        attr.max_mcast_qp_attach = number(ours.max_members);
+        attr.max_total_mcast_qp_attach = number(ours.max_members);
         attr.local_ca_ack_delay = 12;
         0
     }
@@ -607,6 +612,42 @@ impl<P: Provider> Ops<P> {
             provider.destroy_qp(&qp);
         }
         0
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn attach_mcast(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        lid: u16,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
+            return EINVAL.to_errno();
+        };
+        // SAFETY: As above.
+        let provider = unsafe { provider::<P>((*raw).device) };
+        // SAFETY: As above; it has 16 bytes.
+        errno(provider.attach(qp, unsafe { gid.cast::<[u8; 16]>().read() }, lid))
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn detach_mcast(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        lid: u16,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
+            return EINVAL.to_errno();
+        };
+        // SAFETY: As above.
+        let provider = unsafe { provider::<P>((*raw).device) };
+        // SAFETY: As above; it has 16 bytes.
+        errno(provider.detach(qp, unsafe { gid.cast::<[u8; 16]>().read() }, lid))
     }
 
     /// # Safety
