@@ -60,7 +60,10 @@ use core::{
     ptr::NonNull,
     slice, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A count that C keeps in an `int` in one kernel and in a `u32` in another.
 fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
@@ -623,13 +626,7 @@ impl<P: Provider> Ops<P> {
         lid: u16,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
-            return EINVAL.to_errno();
-        };
-        // SAFETY: As above.
-        let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above; it has 16 bytes.
-        errno(provider.attach(qp, unsafe { gid.cast::<[u8; 16]>().read() }, lid))
+        errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.attach(qp, gid, lid)) })
     }
 
     /// # Safety
@@ -641,13 +638,23 @@ impl<P: Provider> Ops<P> {
         lid: u16,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
-        let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
-            return EINVAL.to_errno();
-        };
+        errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.detach(qp, gid, lid)) })
+    }
+
+    /// # Safety
+    ///
+    /// As for `attach_mcast`.
+    unsafe fn member(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        change: impl FnOnce(&P, &Arc<P::Qp>, [u8; 16]) -> Result,
+    ) -> Result {
+        // SAFETY: By this function's contract.
+        let qp = unsafe { qp::<P::Qp>(raw) }.ok_or(EINVAL)?;
         // SAFETY: As above.
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: As above; it has 16 bytes.
-        errno(provider.detach(qp, unsafe { gid.cast::<[u8; 16]>().read() }, lid))
+        change(provider, qp, unsafe { gid.cast::<[u8; 16]>().read() })
     }
 
     /// # Safety

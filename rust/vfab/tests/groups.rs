@@ -7,11 +7,7 @@ use crate::vfab::{
     mad::{
         attribute,
         Smp,
-        BASE_VERSION,
-        CLASS_LID_ROUTED,
-        CLASS_VERSION,
         DATA_LEN,
-        LEN,
         SET, //
     },
     qp::groups::MAX_MEMBERS,
@@ -117,15 +113,9 @@ impl Drop for Groups {
 
 /// Has the switch copy the group to ports.
 fn forward(fabric: &Fabric, ports: u16) -> Result {
-    let mut mad = [0; LEN];
-    let smp = Smp::of_mut(&mut mad);
-    smp.base_version = BASE_VERSION;
-    smp.mgmt_class = CLASS_LID_ROUTED;
-    smp.class_version = CLASS_VERSION;
-    smp.method = SET;
-    smp.attr_id = attribute::MCAST_FORWARD_TABLE.into();
-    smp.data = [0; DATA_LEN];
-    smp.data[6..8].copy_from_slice(&ports.to_be_bytes());
+    let mut table = [0; DATA_LEN];
+    table[6..8].copy_from_slice(&ports.to_be_bytes());
+    let mut mad = manager::request(SET, attribute::MCAST_FORWARD_TABLE, 0, &table);
     fabric.manage_switch(&mut mad);
     check_eq!(Smp::of(&mad).status.get(), 0);
     Ok(())
