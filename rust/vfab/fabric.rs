@@ -206,6 +206,29 @@ impl Fabric {
         arrives.then_some(to)
     }
 
+    /// Where copies of a packet that a port sends to a group arrive: at the ports to which the switch copies it, and at the
+    /// port itself, whose other queue pairs may be in the group.
+    pub fn spread(&self, from: PortId, mlid: u16) -> impl Iterator<Item = PortId> {
+        let inner = self.inner.lock();
+        let mut to = [None; MAX_PORTS];
+        if inner.is_active(from) {
+            let own = inner.number(from);
+            let copies = if inner.switch.carries(own) {
+                inner.switch.multicast(mlid, own)
+            } else {
+                0
+            };
+            for (place, n) in to.iter_mut().zip(1u8..) {
+                let copied = copies & 1 << n != 0 && inner.switch.carries(n);
+                *place = inner
+                    .id(n)
+                    .filter(|id| *id == from || copied && inner.is_active(*id));
+            }
+        }
+        drop(inner);
+        to.into_iter().flatten()
+    }
+
     /// Has an adapter's agent look at a management datagram. What changes is told by [`Fabric::news`].
     pub fn process(&self, id: PortId, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let mut inner = self.inner.lock();
@@ -374,6 +397,10 @@ impl Inner {
 
     fn port(&self, id: PortId) -> Option<&Port> {
         self.cas.get(usize::from(id.ca))?.port(id.port)
+    }
+
+    fn is_active(&self, id: PortId) -> bool {
+        self.port(id).is_some_and(Port::is_active)
     }
 
     fn is_up(&self, n: u8) -> bool {

@@ -22,6 +22,10 @@ use super::{
     },
     qp::{
         datagram::gid,
+        groups::{
+            Group,
+            MAX_MEMBERS, //
+        },
         net::{
             End,
             Net,
@@ -255,6 +259,7 @@ impl Provider for Hca {
             max_reads: MAX_READS,
             // CAST: It is 16.
             max_pkeys: PKEYS as u16,
+            max_members: MAX_MEMBERS,
         }
     }
 
@@ -426,6 +431,14 @@ impl Provider for Hca {
             _ => drop(self.qps.remove(qp.num)),
         }
         qp.destroy();
+    }
+
+    fn attach(&self, qp: &Arc<Qp>, gid: [u8; 16], lid: u16) -> Result {
+        self.qps.groups.attach(Group { gid, lid }, qp)
+    }
+
+    fn detach(&self, qp: &Arc<Qp>, gid: [u8; 16], lid: u16) -> Result {
+        self.qps.groups.detach(Group { gid, lid }, qp)
     }
 
     #[inline]

@@ -41,7 +41,7 @@ const REREGISTER: u8 = 0x80;
 /// One virtual lane.
 const LANES: u8 = 1 << 4;
 
-fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> Mad {
+pub(super) fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> Mad {
     let mut mad = [0; LEN];
     let smp = Smp::of_mut(&mut mad);
     smp.base_version = BASE_VERSION;

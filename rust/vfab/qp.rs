@@ -7,10 +7,13 @@
 //! lost, stays in the send queue until a timer tries again.
 //!
 //! Locks, outer to inner: the send queue of the one, the receive queue of the other (or of the same), a completion
-//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held.
+//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held; that of
+//! [`Groups`](groups::Groups) is held there while a datagram is copied to the members of a group.
 
 pub mod datagram;
+pub mod groups;
 pub mod net;
+mod peer;
 pub mod requester;
 pub mod responder;
 

@@ -53,6 +53,8 @@ pub struct DeviceAttr {
     pub max_reads: u32,
     /// Entries of the table of partitions.
     pub max_pkeys: u16,
+    /// Most memberships of queue pairs in multicast groups, in as many groups.
+    pub max_members: u32,
 }
 
 /// What a port is like now.

@@ -60,7 +60,10 @@ use core::{
     ptr::NonNull,
     slice, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A count that C keeps in an `int` in one kernel and in a `u32` in another.
 fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
@@ -104,6 +107,8 @@ impl<P: Provider> Ops<P> {
         modify_qp: Some(Self::modify_qp),
         query_qp: Some(Self::query_qp),
         destroy_qp: Some(Self::destroy_qp),
+        attach_mcast: Some(Self::attach_mcast),
+        detach_mcast: Some(Self::detach_mcast),
         post_send: Some(Self::post_send),
         post_recv: Some(Self::post_recv),
         get_dma_mr: Some(Self::get_dma_mr),
@@ -157,6 +162,9 @@ impl<P: Provider> Ops<P> {
         attr.max_res_rd_atom = number(ours.max_reads * ours.max_qp);
         attr.max_fast_reg_page_list_len = number(ours.max_pages);
         attr.max_pkeys = ours.max_pkeys;
+        attr.max_mcast_grp = number(ours.max_members);
+        attr.max_mcast_qp_attach = number(ours.max_members);
+        attr.max_total_mcast_qp_attach = number(ours.max_members);
         attr.local_ca_ack_delay = 12;
         0
     }
@@ -607,6 +615,46 @@ impl<P: Provider> Ops<P> {
             provider.destroy_qp(&qp);
         }
         0
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn attach_mcast(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        lid: u16,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.attach(qp, gid, lid)) })
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn detach_mcast(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        lid: u16,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.detach(qp, gid, lid)) })
+    }
+
+    /// # Safety
+    ///
+    /// As for `attach_mcast`.
+    unsafe fn member(
+        raw: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        change: impl FnOnce(&P, &Arc<P::Qp>, [u8; 16]) -> Result,
+    ) -> Result {
+        // SAFETY: By this function's contract.
+        let qp = unsafe { qp::<P::Qp>(raw) }.ok_or(EINVAL)?;
+        // SAFETY: As above.
+        let provider = unsafe { provider::<P>((*raw).device) };
+        // SAFETY: As above; it has 16 bytes.
+        change(provider, qp, unsafe { gid.cast::<[u8; 16]>().read() })
     }
 
     /// # Safety

@@ -2,6 +2,8 @@
 
 //! A user of a device, for its KUnit tests: verbs as a driver calls them, on memory that is mapped for the device.
 
+mod groups;
+
 use super::{
     device::Registration,
     verbs::Provider,
@@ -537,7 +539,17 @@ impl User {
 
     /// Sends a datagram of its memory.
     pub(crate) fn datagram(&self, dlid: u16, qp: u32, qkey: u32, at: usize, len: usize) -> Result {
-        let mut attr = Self::address(dlid);
+        self.datagram_by(Self::address(dlid), qp, qkey, at, len)
+    }
+
+    fn datagram_by(
+        &self,
+        mut attr: bindings::rdma_ah_attr,
+        qp: u32,
+        qkey: u32,
+        at: usize,
+        len: usize,
+    ) -> Result {
         // SAFETY: The domain is valid.
         let ah = from_err_ptr(unsafe {
             bindings::rdma_create_ah(

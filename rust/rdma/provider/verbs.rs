@@ -156,6 +156,18 @@ pub trait Provider: Send + Sync + Sized + 'static {
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
     /// It is gone after this: no completion, no access to memory, nothing of it in a completion queue.
     fn destroy_qp(&self, qp: &Arc<Self::Qp>);
+    /// Has a queue pair of datagrams get those to a multicast group, which has a GID and a LID.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it gets them already, `ENOMEM` if there are too many members.
+    fn attach(&self, qp: &Arc<Self::Qp>, gid: [u8; 16], lid: u16) -> Result;
+    /// Ends that.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it does not get them.
+    fn detach(&self, qp: &Arc<Self::Qp>, gid: [u8; 16], lid: u16) -> Result;
     /// Takes requests. `datagrams` is given if it is of that kind.
     ///
     /// # Errors

@@ -11,11 +11,16 @@ use super::{
         mad::{
             Lrh,
             Mad,
+            FIRST_MULTICAST,
             LEN,
             PERMISSIVE, //
         },
-        memory::Pieces,
+        memory::{
+            Memory,
+            Pieces, //
+        },
     },
+    groups::Group,
     net::End,
     requester::Wqe,
     Qp, //
@@ -24,6 +29,7 @@ use crate::rdma::provider::{
     attr::{
         Grh,
         Kind,
+        PdName,
         QpAttr, //
     },
     wc::{
@@ -44,6 +50,8 @@ const GRH_LEN: usize = 40;
 const MTU: u32 = 4096;
 /// A key with this bit stands for that of the sending queue pair.
 const OWN_QKEY: u32 = 1 << 31;
+/// The queue pair that a datagram for a group names.
+const GROUP: u32 = 0xff_ffff;
 /// What follows the header is an InfiniBand packet.
 const NEXT_HEADER: u8 = 0x1b;
 
@@ -56,7 +64,10 @@ struct Packet<'a> {
     header: [u8; GRH_LEN],
     solicited: bool,
     len: u32,
-    pieces: Pieces<'a>,
+    /// The sender's memory.
+    pieces: &'a [Sge],
+    memory: &'a Memory,
+    pd: PdName,
 }
 
 /// A GID of a port.
@@ -94,10 +105,10 @@ impl Qp {
         if wqe.len > MTU {
             return Status::LOC_LEN_ERR;
         }
-        let mut pieces = Pieces::local(&self.memory, self.pd, 0, pieces);
         let end = self.end();
         if self.kind == Kind::Smi {
             let mut mad = [0; LEN];
+            let mut pieces = Pieces::local(&self.memory, self.pd, 0, pieces);
             if wqe.len as usize != LEN || pieces.read(&mut mad).is_err() {
                 return Status::LOC_PROT_ERR;
             }
@@ -115,12 +126,6 @@ impl Qp {
         else {
             return Status::SUCCESS;
         };
-        let Some(at) = fabric.route(end.id, to.address.dlid) else {
-            return Status::SUCCESS;
-        };
-        let Some(qp) = end.net.end(at).and_then(|end| end.qp(to.qp)) else {
-            return Status::SUCCESS;
-        };
         let grh = to.address.grh.as_ref();
         let sgid = grh.and_then(|g| gid(fabric, end.id, g.sgid_index.into()));
         let mut packet = Packet {
@@ -128,9 +133,8 @@ impl Qp {
                 qp: self.num,
                 lid,
                 sl: to.address.sl,
-                pkey_index: 0,
-                port: at.port.into(),
                 grh: grh.is_some(),
+                ..Default::default()
             },
             pkey,
             qkey: if to.qkey & OWN_QKEY != 0 {
@@ -146,8 +150,48 @@ impl Qp {
             solicited: wqe.solicited,
             len: wqe.len,
             pieces,
+            memory: &self.memory,
+            pd: self.pd,
         };
-        qp.receive_datagram(at, &mut packet)
+        let dlid = to.address.dlid;
+        if dlid >= FIRST_MULTICAST {
+            // Without the header, or for one queue pair, it is for nobody.
+            if let Some(grh) = grh.filter(|_| to.qp == GROUP) {
+                let group = Group {
+                    gid: grh.dgid,
+                    lid: dlid,
+                };
+                return self.send_to_group(&end, &group, &mut packet);
+            }
+            return Status::SUCCESS;
+        }
+        let Some(at) = fabric.route(end.id, dlid) else {
+            return Status::SUCCESS;
+        };
+        match end.net.end(at).and_then(|end| end.qp(to.qp)) {
+            Some(qp) => qp.receive_datagram(at, &mut packet),
+            None => Status::SUCCESS,
+        }
+    }
+
+    /// Gives each member of a group a copy, but for the one that sends it.
+    fn send_to_group(&self, end: &End, group: &Group, packet: &mut Packet<'_>) -> Status {
+        let mut status = Status::SUCCESS;
+        for at in end.net.fabric.spread(end.id, group.lid) {
+            let Some(there) = end.net.end(at) else {
+                continue;
+            };
+            there.each_of(group, |qp| {
+                if core::ptr::eq(&**qp, self) {
+                    return;
+                }
+                let one = qp.receive_datagram(at, packet);
+                if one != Status::SUCCESS {
+                    status = one;
+                }
+            });
+        }
+        status
     }
 
     /// Takes a datagram, if it is for this queue pair and there is a request for it.
@@ -177,12 +221,14 @@ impl Qp {
         }
         let mut to = rq.pieces(&self.memory, self.pd);
         let copied = to.write(&mut packet.header).is_ok();
-        let done = copied.then(|| to.fill(&mut packet.pieces, packet.len as usize));
-        drop(to);
+        let mut from = Pieces::local(packet.memory, packet.pd, 0, packet.pieces);
+        let done = copied.then(|| to.fill(&mut from, packet.len as usize));
+        drop((to, from));
         match done {
             Some(Ok(())) => {
                 let from = Source {
                     pkey_index,
+                    port: at.port.into(),
                     ..packet.from
                 };
                 let mut wc = self

@@ -15,6 +15,10 @@ use super::{
             LEN, //
         },
     },
+    groups::{
+        Group,
+        Groups, //
+    },
     Qp, //
 };
 use crate::{
@@ -56,6 +60,9 @@ struct Numbers {
 pub struct Qps {
     #[pin]
     numbers: SpinLockIrq<Numbers>,
+    /// The groups that they are in.
+    #[pin]
+    pub groups: Groups,
 }
 
 impl Qps {
@@ -69,9 +76,11 @@ impl Qps {
         for _ in 0..MAX_QPS {
             all.push(None, GFP_KERNEL)?;
         }
+        let groups = Groups::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 numbers <- new_spinlock_irq!(Numbers { all, next: 2 }, "vfab::Qps"),
+                groups <- groups,
             }),
             GFP_KERNEL,
         )
@@ -163,6 +172,15 @@ impl End {
             0 | 1 => self.special.lock()[num as usize].clone(),
             _ => self.qps.get(num),
         }
+    }
+
+    /// Calls `with` for each queue pair of the port that is in a group, with a lock held.
+    pub fn each_of(&self, group: &Group, mut with: impl FnMut(&Arc<Qp>)) {
+        self.qps.groups.each(group, |qp| {
+            if qp.end.lock().id == self.id {
+                with(qp);
+            }
+        });
     }
 
     /// Sets queue pair 0 or 1; `false` if there is one.

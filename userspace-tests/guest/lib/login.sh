@@ -22,17 +22,18 @@ service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
 from() {
 	src=10.0.$1.1 dest=10.0.$1.1
 	[ -z "$paired" ] || src=10.0.$1.2
-	[ $kind = rxe ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
+	[ $kind != siw ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
 }
 
 # The path that the driver makes itself goes by link-local addresses; LIO listens at the service of its TCP port.
 link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
 listener() { printf %016x $((0x01060000 + port)); }
 
-# login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager.
+# login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager, on vfab by
+# that unless CM=rdma.
 login_string() {
 	guid=$(service_guid)
-	if [ $kind = vfab ]; then
+	if [ $kind = vfab ] && [ "${CM-}" != rdma ]; then
 		gid vfab$1
 		echo "id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=${guid#0x}${2-}"
 		return

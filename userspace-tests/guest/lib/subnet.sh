@@ -23,6 +23,23 @@ subnet() {
 	baseline
 }
 
+# ipoib: two hosts on that subnet by IP over InfiniBand, the target's at 10.0.0.1 and fd00::1, the initiator's in a network
+# namespace at 10.0.0.2 and fd00::2, where its network device is `inner`. unipoib: none of that.
+ipoib() {
+	local outer
+	modprobe ib_ipoib || fail "modprobe ib_ipoib"
+	ip netns add $ns && ini ip link set lo up || fail "cannot make a network namespace"
+	udevadm settle -t 20
+	outer=$(ls /sys/class/infiniband/vfab0/device/net) && inner=$(ls /sys/class/infiniband/vfab1/device/net) || fail "no network devices"
+	ip link set $inner netns $ns || fail "$inner cannot go to a namespace"
+	ip addr add 10.0.0.1/24 dev $outer && ip addr add fd00::1/64 dev $outer && ip link set $outer up &&
+		ini ip addr add 10.0.0.2/24 dev $inner && ini ip addr add fd00::2/64 dev $inner && ini ip link set $inner up || fail "no addresses"
+}
+unipoib() {
+	! loaded ib_ipoib || timeout 60 rmmod ib_ipoib || say "rmmod ib_ipoib fails"
+	[ ! -e /run/netns/$ns ] || ip netns delete $ns
+}
+
 # fault DEVICE ORDER...: has something go wrong there; faulted DEVICE KIND: how often it did, in `times`.
 fault() { echo "${@:2}" >/sys/kernel/debug/ib_vfab/$1/fault || fail "no fault '${*:2}' at $1"; }
 faulted() { times=$(sed -n "s/^$2 //p" /sys/kernel/debug/ib_vfab/$1/fault); }
@@ -66,6 +83,7 @@ unsubnet() {
 	# `rc` is of the test that ends, and what opensm has to say is in its log now.
 	case ${rc-0} in 0|75|77) ;; *) tail -n 60 /var/log/opensm.*.log >&$console 2>/dev/null ;; esac
 	rm -f /var/log/opensm.*.log /var/cache/opensm/* /etc/opensm/partitions.conf
+	unipoib
 	! loaded ib_vfab || timeout 60 rmmod ib_vfab
 }
 

@@ -192,19 +192,22 @@ impl Fabric {
         }
     }
 
-    /// Where a data packet ends that the port `from` sends to `dlid`.
-    pub fn deliver(&self, from: End, dlid: u16) -> Option<End> {
-        let active = |(node, port): End| match &self.nodes[node] {
+    fn is_active(&self, (node, port): End) -> bool {
+        match &self.nodes[node] {
             Node::Ca(ca) => ca.port(port).is_some_and(|port| port.is_active()),
             Node::Switch(switch) => switch.carries(port),
-        };
+        }
+    }
+
+    /// Where a data packet ends that the port `from` sends to `dlid`.
+    pub fn deliver(&self, from: End, dlid: u16) -> Option<End> {
         let mut at = from;
         for _ in 0..20 {
-            if !active(at) {
+            if !self.is_active(at) {
                 return None;
             }
             at = *self.cables.get(&at)?;
-            if !active(at) {
+            if !self.is_active(at) {
                 return None;
             }
             match &self.nodes[at.0] {
@@ -219,6 +222,36 @@ impl Fabric {
             }
         }
         None
+    }
+
+    /// The ports of adapters at which copies of a packet arrive that the port `from` sends to the group `mlid`, sorted. Panics
+    /// if they go in a circle.
+    pub fn spread(&self, from: End, mlid: u16) -> Vec<End> {
+        let mut arrived = Vec::new();
+        let mut out = VecDeque::from([from]);
+        for hops in 0.. {
+            assert!(hops < 200, "copies that go round for ever");
+            let Some(end) = out.pop_front() else { break };
+            if !self.is_active(end) {
+                continue;
+            }
+            let Some(&(node, inport)) = self.cables.get(&end) else {
+                continue;
+            };
+            if !self.is_active((node, inport)) {
+                continue;
+            }
+            match &self.nodes[node] {
+                Node::Ca(_) => arrived.push((node, inport)),
+                Node::Switch(switch) => {
+                    let ports = switch.multicast(mlid, inport);
+                    let named = (1..=switch.ports()).filter(|port| ports & 1 << port != 0);
+                    out.extend(named.map(|port| (node, port)));
+                }
+            }
+        }
+        arrived.sort();
+        arrived
     }
 
     /// The next trap of any node: who sends it, and what.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A user in multicast groups.
+
+use super::{
+    super::attr::{
+        Address,
+        Grh, //
+    },
+    User, //
+};
+use crate::bindings;
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+// SAFETY: Verbs may be called in any task.
+unsafe impl Send for User {}
+// SAFETY: As above, and by several at once.
+unsafe impl Sync for User {}
+
+impl User {
+    /// Gets datagrams to a group.
+    pub(crate) fn attach(&self, mut gid: [u8; 16], lid: u16) -> Result {
+        // SAFETY: By the type invariant; the GID has 16 bytes.
+        to_result(unsafe { bindings::ib_attach_mcast(self.qp, (&raw mut gid).cast(), lid) })
+    }
+
+    /// Does not get them.
+    pub(crate) fn detach(&self, mut gid: [u8; 16], lid: u16) -> Result {
+        // SAFETY: As above.
+        to_result(unsafe { bindings::ib_detach_mcast(self.qp, (&raw mut gid).cast(), lid) })
+    }
+
+    /// Sends a datagram of `len` bytes of its memory, to a GID if there is one.
+    pub(crate) fn datagram_to(
+        &self,
+        gid: Option<[u8; 16]>,
+        lid: u16,
+        qp: u32,
+        qkey: u32,
+        len: usize,
+    ) -> Result {
+        let address = Address {
+            dlid: lid,
+            port: 1,
+            grh: gid.map(|dgid| Grh {
+                dgid,
+                flow: 0x12345,
+                hops: 9,
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        self.datagram_by(address.to_raw(), qp, qkey, 0, len)
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which queue pairs of an adapter are in which multicast group.
+
+use super::Qp;
+use crate::{
+    new_spinlock_irq,
+    sync::irq_lock::SpinLockIrq, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Most memberships of all queue pairs of an adapter, in as many groups as there are.
+pub const MAX_MEMBERS: u32 = 1024;
+
+/// A multicast group, as an address handle names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Its GID.
+    pub gid: [u8; 16],
+    /// Its LID.
+    pub lid: u16,
+}
+
+struct Member {
+    group: Group,
+    qp: Arc<Qp>,
+}
+
+/// The memberships of an adapter's queue pairs.
+#[pin_data]
+pub struct Groups {
+    #[pin]
+    members: SpinLockIrq<KVVec<Member>>,
+}
+
+impl Groups {
+    /// None. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`
+    pub fn new() -> Result<impl PinInit<Self>> {
+        let members = KVVec::with_capacity(MAX_MEMBERS as usize, GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            members <- new_spinlock_irq!(members, "vfab::Groups"),
+        }))
+    }
+
+    /// Has a queue pair be in a group.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is already, `ENOMEM` if there are [`MAX_MEMBERS`].
+    pub fn attach(&self, group: Group, qp: &Arc<Qp>) -> Result {
+        let mut members = self.members.lock();
+        if members.iter().any(|m| m.is(&group, qp)) {
+            return Err(EINVAL);
+        }
+        let member = Member {
+            group,
+            qp: qp.clone(),
+        };
+        // The buffer never grows, as this may not sleep.
+        members.push_within_capacity(member).map_err(|_| ENOMEM)
+    }
+
+    /// Has a queue pair not be in a group. Nothing of the group comes to it after this.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not in it.
+    pub fn detach(&self, group: Group, qp: &Arc<Qp>) -> Result {
+        let mut members = self.members.lock();
+        let at = members.iter().position(|m| m.is(&group, qp));
+        let was = members.remove(at.ok_or(EINVAL)?);
+        drop(members);
+        drop(was);
+        Ok(())
+    }
+
+    /// Calls `with` for each queue pair of a group, with the lock held.
+    pub fn each(&self, group: &Group, mut with: impl FnMut(&Arc<Qp>)) {
+        let members = self.members.lock();
+        for member in members.iter().filter(|m| m.group == *group) {
+            with(&member.qp);
+        }
+    }
+}
+
+impl Member {
+    fn is(&self, group: &Group, qp: &Arc<Qp>) -> bool {
+        self.group == *group && Arc::ptr_eq(&self.qp, qp)
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The peer of a connection: who it is, what it is asked for, and what its answer means for the send queue.
+
+use super::{
+    super::{
+        fabric::Fabric,
+        fault::{
+            Kind as Fault,
+            SEND, //
+        },
+    },
+    requester::{
+        Done,
+        Requester,
+        Wqe, //
+    },
+    responder::{
+        Ack,
+        Nak,
+        Packet,
+        Task, //
+    },
+    Qp,
+    PSN, //
+};
+use crate::rdma::provider::{
+    attr::{
+        access,
+        Kind, //
+    },
+    wc::Status, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// The peer of a connection, as long as nothing has changed.
+pub(super) struct Peer {
+    qp: Arc<Qp>,
+    generation: u32,
+    epoch: u32,
+}
+
+/// Nanoseconds to wait for a receive request, by the code of the peer.
+fn rnr_ns(code: u8) -> u64 {
+    // Hundredths of a millisecond.
+    const TIMES: [u32; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    u64::from(TIMES[usize::from(code & 31)]) * 10_000
+}
+
+impl Qp {
+    /// Sends a request to the peer, and sees what it says.
+    pub(super) fn request(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, task: Task) -> Done {
+        let first = sq.at(sq.next) * sq.per_wqe as usize;
+        let faults = self.faults();
+        let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
+        let mtu = 128u32 << sq.attr.path_mtu;
+        let packets = wqe.len.div_ceil(mtu).max(1);
+        let ack = match self.find_peer(sq) {
+            _ if lost => Ack::None("it was lost"),
+            Err(why) => Ack::None(why),
+            Ok(()) => {
+                let packet = Packet {
+                    from: self,
+                    psn: sq.psn,
+                    packets,
+                    task,
+                    solicited: wqe.solicited,
+                    len: wqe.len,
+                    pieces: &sq.sges[first..first + wqe.pieces as usize],
+                    memory: &self.memory,
+                    pd: self.pd,
+                };
+                match &sq.peer {
+                    Some(peer) => peer.qp.receive(&packet, peer.epoch),
+                    None => Ack::None("there is no peer"),
+                }
+            }
+        };
+        let late = faults.is_some_and(|f| f.hit(Fault::Ack, SEND).is_some());
+        let ack = if late {
+            Ack::None("its acknowledgement was lost")
+        } else {
+            ack
+        };
+        match ack {
+            Ack::Done => {
+                sq.psn = sq.psn.wrapping_add(packets) & PSN;
+                sq.refill();
+                Done::Over(Status::SUCCESS)
+            }
+            Ack::Nak(nak) => Done::Over(match nak {
+                Nak::Local => Status::LOC_PROT_ERR,
+                Nak::InvalidRequest => Status::REM_INV_REQ_ERR,
+                Nak::Access => Status::REM_ACCESS_ERR,
+                Nak::Operation => Status::REM_OP_ERR,
+            }),
+            Ack::NotReady(code) => {
+                // 7 is for ever.
+                if sq.attr.rnr_retry != 7 {
+                    if sq.rnr_retries == 0 {
+                        return Done::Over(Status::RNR_RETRY_EXC_ERR);
+                    }
+                    sq.rnr_retries -= 1;
+                }
+                Done::Again(rnr_ns(code))
+            }
+            Ack::None(why) => {
+                if sq.attr.timeout == 0 {
+                    // It waits for ever; a look now and then is not one of its retries.
+                    return Done::Again(1_000_000_000);
+                }
+                if sq.retries == 0 {
+                    pr_info!("{self}: {why}\n");
+                    return Done::Over(Status::RETRY_EXC_ERR);
+                }
+                sq.retries -= 1;
+                Done::Again(4096 << sq.attr.timeout.min(31))
+            }
+        }
+    }
+
+    /// Whether there is a peer at the other end of the connection.
+    #[inline]
+    fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
+        if let Some(peer) = &sq.peer {
+            if peer.generation == self.net.fabric.generation()
+                && peer.qp.epoch.load(Relaxed) == peer.epoch
+            {
+                return Ok(());
+            }
+        }
+        self.look_for_peer(sq)
+    }
+
+    #[cold]
+    fn look_for_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
+        let end = self.end();
+        let fabric = &end.net.fabric;
+        let generation = fabric.generation();
+        // What was the peer is kept by its device, or is small by now.
+        sq.peer = None;
+        let to = fabric
+            .route(end.id, sq.attr.address.dlid)
+            .ok_or("no way to the peer")?;
+        let qp = end
+            .net
+            .end(to)
+            .and_then(|end| end.qp(sq.attr.dest_qp_num))
+            .filter(|qp| qp.kind == Kind::Rc)
+            .ok_or("no such queue pair")?;
+        let epoch = qp.epoch.load(Acquire);
+        let theirs = qp.rq.lock().attr;
+        let pkey = |id, index: u16| fabric.look(id, |p| p.pkey(index.into())).flatten();
+        let pkeys = (
+            pkey(end.id, sq.attr.pkey_index).unwrap_or(0),
+            pkey(to, theirs.pkey_index).unwrap_or(0),
+        );
+        let own = fabric.look(end.id, |p| p.lid()).unwrap_or(0);
+        if theirs.dest_qp_num != self.num || theirs.address.dlid != own {
+            return Err("the peer has another peer");
+        }
+        if theirs.path_mtu != sq.attr.path_mtu {
+            return Err("the peer has another MTU");
+        }
+        if !Fabric::partners(pkeys.0, pkeys.1) {
+            return Err("the peer is in another partition");
+        }
+        // The acknowledgement must find its way, too.
+        if fabric.route(to, own) != Some(end.id) {
+            return Err("no way back");
+        }
+        sq.peer = Some(Peer {
+            qp,
+            generation,
+            epoch,
+        });
+        Ok(())
+    }
+}
+
+// The rights that memory of a request of our own needs.
+impl Task {
+    /// Those of the pieces of the sender.
+    pub(super) fn local_access(self) -> u32 {
+        match self {
+            Self::Read { .. } => access::LOCAL_WRITE,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages and datagrams, their completions and interrupts.
+
+use super::*;
+
+#[kunit_tests(vfab_messages)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn sends() -> Result {
+        let mut rig = Rig::new()?;
+        for (n, len) in [0, 1, 64, 4096, 12345, MEMORY].into_iter().enumerate() {
+            exchange(&mut rig, n as u64, len)?;
+        }
+        // Three pieces to two.
+        let (a, b) = (rig.a.lkey(), rig.b.lkey());
+        pattern(&mut rig.a.bytes()[..9000], 3);
+        rig.b.recv(1, &[(6000, 4001, b), (100, 4999, b)])?;
+        let pieces = [(0, 1, a), (1, 5998, a), (5999, 3001, a)];
+        rig.a.post(2, Request::SendImm(0x1234_5678), &pieces)?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let wc = rig.b.wait()?;
+        check_eq!((wc.bytes, wc.ex), (9000, 0x1234_5678));
+        check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_IMM as u32 != 0);
+        check_eq!(wc.src_qp, rig.a.num());
+        let (head, tail) = (6000, 100);
+        for n in 0..9000 {
+            let to = if n < 4001 { head + n } else { tail + n - 4001 };
+            if rig.a.bytes()[n] != rig.b.bytes()[to] {
+                check_eq!(n, usize::MAX);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn interrupts() -> Result {
+        let mut rig = Rig::new()?;
+        let (a, b) = (rig.a.lkey(), rig.b.lkey());
+        let solicited = bindings::ib_send_flags_IB_SEND_SOLICITED as i32;
+        check!(!rig.b.arm(false));
+        for n in 0..4 {
+            rig.b.recv(n, &[(0, 64, b)])?;
+        }
+        check_eq!(rig.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0, 2);
+        within(|| (rig.b.interrupts() > 0).then_some(()))?;
+        // Once until it is armed again; an unsignaled request has no completion.
+        check_eq!(rig.b.interrupts(), 1);
+        check!(rig.a.poll().is_none());
+        check!(rig.b.arm(true));
+        check_eq!(rig.a.send(0, &[Request::Send], &[(0, 64, a)], 0).0, 1);
+        kernel::time::delay::fsleep(Delta::from_millis(20));
+        check_eq!(rig.b.interrupts(), 1);
+        check_eq!(
+            rig.a.send(0, &[Request::Send], &[(0, 64, a)], solicited).0,
+            1
+        );
+        within(|| (rig.b.interrupts() == 2).then_some(()))?;
+        for n in 0..4 {
+            check_eq!(rig.b.wait()?.id, n);
+        }
+        exchange(&mut rig, 9, 100)
+    }
+
+    #[test]
+    fn a_message_is_too_long() -> Result {
+        let rig = Rig::new()?;
+        let (a, b) = (rig.a.lkey(), rig.b.lkey());
+        rig.b.recv(1, &[(0, 63, b)])?;
+        rig.b.recv(2, &[(0, 63, b)])?;
+        rig.a.post(3, Request::Send, &[(0, 64, a)])?;
+        refused(rig.a.wait()?, Status::REM_INV_REQ_ERR)?;
+        refused(rig.b.wait()?, Status::LOC_LEN_ERR)?;
+        refused(rig.b.wait()?, Status::WR_FLUSH_ERR)
+    }
+
+    #[test]
+    fn waits_for_a_receive() -> Result {
+        let mut rig = Rig::new()?;
+        let (a, b) = (rig.a.lkey(), rig.b.lkey());
+        rig.a.post(1, Request::Send, &[(0, 64, a)])?;
+        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
+        kernel::time::delay::fsleep(Delta::from_millis(5));
+        check!(rig.a.poll().is_none());
+        rig.b.recv(1, &[(0, 64, b)])?;
+        rig.b.recv(2, &[(0, 64, b)])?;
+        check_eq!(rig.a.wait()?.id, 1);
+        check_eq!(rig.a.wait()?.id, 2);
+        check_eq!(rig.b.wait()?.id, 1);
+        check_eq!(rig.b.wait()?.id, 2);
+        // Not for ever.
+        let how = How {
+            rnr_retries: 2,
+            rnr_timer: 12,
+            ..USUAL
+        };
+        rig.again(&how)?;
+        let began = Instant::<Monotonic>::now();
+        rig.a.post(3, Request::Send, &[(0, 64, a)])?;
+        rig.a.post(4, Request::Send, &[(0, 64, a)])?;
+        refused(rig.a.wait()?, Status::RNR_RETRY_EXC_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        // Twice 0.64 ms.
+        check!(began.elapsed() >= Delta::from_micros(1280));
+        Ok(())
+    }
+
+    #[test]
+    fn datagrams() -> Result {
+        let mut rig = Rig::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
+        rig.a.datagrams(0x11)?;
+        rig.b.datagrams(0x22)?;
+        let b = rig.b.lkey();
+        rig.b.recv(1, &[(0, 4096 + 40, b)])?;
+        pattern(&mut rig.a.bytes()[..4096], 5);
+        let to = rig.b.num();
+        // A wrong key, a wrong place: sent, and gone.
+        rig.a.datagram(2, to, 0x23, 0, 64)?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        rig.a.datagram(7, to, 0x22, 0, 64)?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        check!(rig.b.poll().is_none());
+        rig.a.datagram(2, to, 0x22, 0, 4096)?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let wc = rig.b.wait()?;
+        check_eq!((wc.id, wc.bytes, wc.src_qp), (1, 4136, rig.a.num()));
+        for n in 0..4096 {
+            if rig.a.bytes()[n] != rig.b.bytes()[40 + n] {
+                check_eq!(n, usize::MAX);
+            }
+        }
+        // Without a receive request it is gone.
+        rig.a.datagram(2, to, 0x22, 0, 64)?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        check!(rig.b.poll().is_none());
+        // One is too long; what follows is flushed.
+        rig.a.datagram(2, to, 0x22, 0, 4097)?;
+        refused(rig.a.wait()?, Status::LOC_LEN_ERR)?;
+        rig.a.datagram(2, to, 0x22, 0, 64)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory: each operation on it, each access that is refused.
+
+use super::*;
+
+#[kunit_tests(vfab_regions)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn remote_memory() -> Result {
+        let mut rig = Rig::new()?;
+        let lkey = rig.a.lkey();
+        let (addr, key, len) = rig.lend(ALL)?;
+        pattern(&mut rig.a.bytes()[..len], 1);
+        rig.a
+            .post(1, Request::Write(addr, key), &[(0, len, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let at = PAGE_SIZE + 100;
+        let end = at + len;
+        let whole: usize = rig.b.bytes()[at..end].iter().map(|b| usize::from(*b)).sum();
+        let sent: usize = rig.a.bytes()[..len].iter().map(|b| usize::from(*b)).sum();
+        check_eq!(whole, sent);
+        check_eq!(rig.b.bytes()[at - 1], 0);
+        check_eq!(rig.b.bytes()[end], 0);
+        // Back again, to three pieces elsewhere.
+        let to = 8 * PAGE_SIZE;
+        let pieces = [
+            (to, 10, lkey),
+            (to + 10, len - 20, lkey),
+            (to + len - 10, 10, lkey),
+        ];
+        rig.a.post(2, Request::Read(addr, key), &pieces)?;
+        let wc = rig.a.wait()?;
+        check_eq!(wc.status, Status::SUCCESS);
+        check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_RDMA_READ);
+        for n in 0..len {
+            if rig.a.bytes()[n] != rig.a.bytes()[to + n] {
+                check_eq!(n, usize::MAX);
+            }
+        }
+        // With a number; and of no bytes, without a valid key.
+        let b = rig.b.lkey();
+        rig.b.recv(3, &[(0, 8, b)])?;
+        rig.a
+            .post(4, Request::WriteImm(addr + 5, key, 77), &[(0, 5, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let wc = rig.b.wait()?;
+        check_eq!((wc.id, wc.ex, wc.bytes), (3, 77, 5));
+        check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM);
+        rig.a.post(5, Request::Write(0, 0), &[])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        Ok(())
+    }
+
+    #[test]
+    fn pages_in_any_order() -> Result {
+        let mut rig = Rig::new()?;
+        let lkey = rig.a.lkey();
+        // The first ends and the last begins with a page, and they are not neighbours.
+        let pieces = [
+            (3 * PAGE_SIZE + 1000, PAGE_SIZE - 1000),
+            (9 * PAGE_SIZE, PAGE_SIZE),
+            (PAGE_SIZE, 500),
+        ];
+        check_eq!(rig.b.describe(&pieces)?, 3);
+        let key = rig.b.key();
+        rig.b.post(1, Request::Reg(key, LOCAL | WRITE), &[])?;
+        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        let len = 2 * PAGE_SIZE - 500;
+        pattern(&mut rig.a.bytes()[..len], 9);
+        rig.a
+            .post(2, Request::Write(rig.b.iova(), key), &[(0, len, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let mut n = 0;
+        for (at, len) in pieces {
+            for m in 0..len {
+                if rig.b.bytes()[at + m] != rig.a.bytes()[n + m] {
+                    check_eq!((at, m), (0, usize::MAX));
+                }
+            }
+            n += len;
+        }
+        // A gap in the middle of a page ends what a region can hold.
+        check_eq!(rig.b.describe(&[(0, 100), (PAGE_SIZE, 100)])?, 1);
+        let too_many: [(usize, usize); 1] = [(0, (PAGES as usize + 1) * PAGE_SIZE)];
+        check!(rig.b.describe(&too_many)? < 1);
+        Ok(())
+    }
+
+    #[test]
+    fn access_is_refused() -> Result {
+        let mut rig = Rig::new()?;
+        let lkey = rig.a.lkey();
+        let all_memory = rig.b.lkey();
+        let write = |addr, key| Request::Write(addr, key);
+        let read = |addr, key| Request::Read(addr, key);
+        for case in 0..12 {
+            rig.again(&if case == 9 {
+                How {
+                    access: READ,
+                    ..USUAL
+                }
+            } else if case == 10 {
+                How {
+                    access: WRITE,
+                    ..USUAL
+                }
+            } else {
+                USUAL
+            })?;
+            let access = match case {
+                0 => LOCAL | READ,
+                1 => LOCAL | WRITE,
+                _ => ALL,
+            };
+            let (addr, key, len) = rig.lend(access)?;
+            let end = addr + len as u64;
+            let request = match case {
+                0 => write(addr, key),
+                1 => read(addr, key),
+                2 => write(addr, key ^ 1),
+                3 => write(addr, key ^ 0x100),
+                4 => read(addr, key.wrapping_add(0x4000_0000)),
+                5 => write(end - 31, key),
+                6 => write(addr - 1, key),
+                7 => read(end, key),
+                8 => write(u64::MAX - 3, key),
+                9 => write(addr, key),
+                10 => read(addr, key),
+                _ => write(rig.b.addr(0), all_memory),
+            };
+            let before: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
+            pattern(&mut rig.a.bytes()[..32], case + 100);
+            rig.a.post(1, request, &[(0, 32, lkey)])?;
+            refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
+            let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
+            check_eq!(before, after);
+            // Both are in error, and the one that was asked is told.
+            within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
+            check_eq!(rig.a.queried()?, 6);
+            let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
+            within(|| (rig.b.events() & told != 0).then_some(()))?;
+            rig.b.reset()?;
+            rig.b.init(ALL)?;
+            rig.b.rtr(1, rig.a.num(), 7, &USUAL)?;
+            rig.b.rts(7, &USUAL)?;
+            rig.b.post(91, Request::Inv(key), &[])?;
+            check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn regions() -> Result {
+        let mut rig = Rig::new()?;
+        let lkey = rig.a.lkey();
+        let (addr, key, _) = rig.lend(ALL)?;
+        // A key is good as long as it is not invalidated.
+        rig.b.post(1, Request::Inv(key), &[])?;
+        let wc = rig.b.wait()?;
+        check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_LOCAL_INV);
+        check_eq!(wc.status, Status::SUCCESS);
+        rig.a.post(2, Request::Write(addr, key), &[(0, 8, lkey)])?;
+        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
+        // What was described since does not count before it is registered.
+        rig.again(&USUAL)?;
+        let (addr, key, len) = rig.lend(ALL)?;
+        check_eq!(rig.b.describe(&[(8 * PAGE_SIZE, 10)])?, 1);
+        rig.a
+            .post(3, Request::Write(addr, key), &[(0, len, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        // The peer's message takes it back.
+        let b = rig.b.lkey();
+        rig.b.recv(4, &[(0, 8, b)])?;
+        rig.a.post(5, Request::SendInv(key), &[(0, 8, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let wc = rig.b.wait()?;
+        check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as u32 != 0);
+        check_eq!(wc.ex, key);
+        for (n, request) in [
+            // Not valid any more.
+            Request::Inv(key),
+            // Of another region.
+            Request::Reg(key ^ 0x100, ALL),
+            // None.
+            Request::Inv(0x7fff_ff00),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            rig.b.post(n as u64, request, &[])?;
+            refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
+            rig.again(&USUAL)?;
+        }
+        // Valid already.
+        rig.b.post(6, Request::Reg(key, ALL), &[])?;
+        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        rig.b.post(7, Request::Reg(key, ALL), &[])?;
+        refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
+        // A message cannot take back what the receiver does not have.
+        rig.again(&USUAL)?;
+        rig.b.recv(8, &[(0, 8, b)])?;
+        rig.a.post(9, Request::SendInv(key ^ 3), &[(0, 8, lkey)])?;
+        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)
+    }
+
+    #[test]
+    fn own_memory_is_checked() -> Result {
+        let mut rig = Rig::new()?;
+        let b = rig.b.lkey();
+        // A key that is none, to send from.
+        rig.b.recv(1, &[(0, 64, b)])?;
+        rig.a.post(2, Request::Send, &[(0, 64, 0)])?;
+        refused(rig.a.wait()?, Status::LOC_PROT_ERR)?;
+        check!(rig.b.poll().is_none());
+        // To receive to.
+        rig.again(&USUAL)?;
+        let a = rig.a.lkey();
+        rig.b.recv(1, &[(0, 64, 0x100)])?;
+        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
+        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
+        refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
+        // A region that is only read may not be received to.
+        rig.again(&USUAL)?;
+        let (_, key, _) = rig.lend(READ)?;
+        rig.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;
+        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
+        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
+        refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
+        // An address that is no memory.
+        rig.again(&USUAL)?;
+        rig.b.recv(1, &[(0, 64, b)])?;
+        rig.a.post(2, Request::Send, &[(usize::MAX / 4, 64, a)])?;
+        refused(rig.a.wait()?, Status::LOC_PROT_ERR)
+    }
+}
