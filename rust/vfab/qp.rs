@@ -56,6 +56,7 @@ use crate::{
 use kernel::{
     fmt,
     impl_has_work,
+    new_mutex,
     new_work,
     prelude::*,
     sync::{
@@ -66,7 +67,8 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -104,6 +106,9 @@ pub struct Qp {
     events: Atomic<u32>,
     #[pin]
     timer: Timer<Self>,
+    /// Held while it is changed, which threads of a process may try at once.
+    #[pin]
+    changing: Mutex<()>,
     #[pin]
     target: QpTarget,
     #[pin]
@@ -187,6 +192,7 @@ impl Qp {
                 epoch: Atomic::new(0),
                 events: Atomic::new(0),
                 timer <- Timer::new(),
+                changing <- new_mutex!((), "vfab::Qp::changing"),
                 target <- QpTarget::new(),
                 work <- new_work!("vfab::Qp::work"),
             }),
@@ -252,6 +258,7 @@ impl Qp {
     ///
     /// `EINVAL` if it may not go there, or lacks an attribute for it.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
+        let _changing = self.changing.lock();
         let now = self.state();
         if mask.current() && attr.current != now {
             return Err(EINVAL);

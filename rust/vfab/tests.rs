@@ -84,6 +84,8 @@ macro_rules! check_eq {
     };
 }
 
+mod process;
+
 /// Two adapters on a subnet, and a user of each, whose queue pairs are connected.
 struct Rig {
     a: User,
@@ -93,11 +95,18 @@ struct Rig {
     net: Running,
 }
 
+/// [`User::new`], or another one of them.
+type MakeUser = fn(&Registration<Hca>, bindings::ib_qp_type, u32) -> Result<User>;
+
 const PSN: (u32, u32) = (0xff_fffe, 7);
 const FIRST: PortId = PortId { ca: 0, port: 1 };
 
 impl Rig {
     fn of(kind: bindings::ib_qp_type, size: u32) -> Result<Self> {
+        Self::made(kind, size, User::new)
+    }
+
+    fn made(kind: bindings::ib_qp_type, size: u32, user: MakeUser) -> Result<Self> {
         let net = Net::run(Fabric::new(2, 1)?)?;
         manager::activate(&net.fabric)?;
         let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
@@ -110,8 +119,8 @@ impl Rig {
         let (one, first) = adapter(0, c"vfabtest0")?;
         let (two, second) = adapter(1, c"vfabtest1")?;
         Ok(Self {
-            a: User::new(&first, kind, size)?,
-            b: User::new(&second, kind, size)?,
+            a: user(&first, kind, size)?,
+            b: user(&second, kind, size)?,
             registrations: [first, second],
             hcas: [one, two],
             net,
