@@ -71,6 +71,7 @@ impl Umem {
         let mut pages = KVVec::from_elem(0u64, count, GFP_KERNEL)?;
         // SAFETY: It is valid, and there is room for so many.
         unsafe { bindings::srp_vfab_umem_pages(raw, pages.as_mut_ptr(), count) };
+        // INVARIANT: Its pages were put there.
         Ok(Self {
             list: List::of(pages, iova, len),
             _pinned: pinned,
