@@ -7,7 +7,7 @@
 
 packages=(
 	fio iproute2 libiscsi-bin rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
-	opensm infiniband-diags
+	opensm infiniband-diags ibverbs-utils
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server
 )
 # Only the long set has it: 270 MB.

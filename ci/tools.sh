@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with what the guest tests need in compiled form: fake-umad.so, target, srpctl, srp-target, srp-hostile, wss, xorset.
+# Prints the folder with what the guest tests need in compiled form: target, user-verbs, srpctl, srp-target, srp-hostile, wss, xorset.
 . "$(dirname "$0")/lib.sh"
 
 build() {
 	in_root "$root" "$top/userspace-tests/guest:/src:ro" "$1:/out" -- \
 		bash -euxc 'build="gcc -Wall -Wextra -Werror -O2"
-			$build -shared -fPIC -o /out/fake-umad.so /src/fake-umad.c
-			$build -o /out/target /src/target.c -lrdmacm -libverbs'
+			$build -o /out/target /src/target.c -lrdmacm -libverbs
+			$build -o /out/user-verbs /src/user-verbs.c -libverbs -lpthread'
 }
 
 srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$1"; }

@@ -15,6 +15,14 @@ enum srp_vfab_node {
 	SRP_VFAB_NODE_IB_CA = RDMA_NODE_IB_CA,
 };
 
+/* As above. */
+enum srp_vfab_command {
+	SRP_VFAB_COMMAND_POLL_CQ = IB_USER_VERBS_CMD_POLL_CQ,
+	SRP_VFAB_COMMAND_REQ_NOTIFY_CQ = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+	SRP_VFAB_COMMAND_POST_SEND = IB_USER_VERBS_CMD_POST_SEND,
+	SRP_VFAB_COMMAND_POST_RECV = IB_USER_VERBS_CMD_POST_RECV,
+};
+
 extern unsigned int srp_vfab_devices;
 extern unsigned int srp_vfab_ports;
 extern unsigned int srp_vfab_dma_bits;
@@ -29,6 +37,12 @@ void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size);
 /* linux/irq_work.h */
 bool srp_vfab_irq_work_has_interrupt(void);
 void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work *));
+
+/* rdma/ib_umem.h: how many pages it has; the DMA addresses of the first `count` go to `pages` */
+struct ib_umem;
+struct ib_umem *srp_vfab_umem_get(struct ib_device *dev, unsigned long addr, size_t len, int access);
+size_t srp_vfab_umem_pages(struct ib_umem *umem, u64 *pages, size_t count);
+void srp_vfab_umem_release(struct ib_umem *umem);
 
 /* rdma/ib_verbs.h */
 struct ib_device *srp_vfab_alloc_device(size_t size);

@@ -3,6 +3,7 @@
 #include <linux/cpumask.h>
 #include <linux/dma-direct.h>
 #include <linux/mm.h>
+#include <rdma/ib_umem.h>
 
 #include "srp_helpers.h"
 #include "srp_vfab.h"
@@ -70,6 +71,34 @@ bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
 void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
 {
 	spin_unlock_irqrestore(lock, flags);
+}
+
+/* rdma/ib_umem.h */
+struct ib_umem *srp_vfab_umem_get(struct ib_device *dev, unsigned long addr, size_t len, int access)
+{
+#ifdef SRP_HAS_UMEM_GET_VA
+	return ib_umem_get_va(dev, addr, len, access);
+#else
+	return ib_umem_get(dev, addr, len, access);
+#endif
+}
+
+size_t srp_vfab_umem_pages(struct ib_umem *umem, u64 *pages, size_t count)
+{
+	struct sg_dma_page_iter iter;
+	size_t n = 0;
+
+	for_each_sgtable_dma_page(&umem->sgt_append.sgt, &iter, 0) {
+		if (n < count)
+			pages[n] = sg_page_iter_dma_address(&iter);
+		n++;
+	}
+	return n;
+}
+
+void srp_vfab_umem_release(struct ib_umem *umem)
+{
+	ib_umem_release(umem);
 }
 
 /* rdma/ib_verbs.h */

@@ -23,6 +23,7 @@ pub mod table;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod tests;
 pub mod timer;
+pub mod umem;
 pub mod verbs;
 pub mod wc;
 pub mod wr;

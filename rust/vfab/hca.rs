@@ -63,7 +63,8 @@ use crate::rdma::provider::{
         Mad,
         MadResult,
         QpInit,
-        Refused, //
+        Refused,
+        Region, //
     },
     wc::Room,
     wr::{
@@ -455,8 +456,8 @@ impl Provider for Hca {
         qp.post_recv(first)
     }
 
-    fn create_mr(&self, pd: PdName, pages: Option<u32>, rights: u32) -> Result<(Arc<Mr>, u32)> {
-        if pages.is_some_and(|n| n == 0 || n > MAX_PAGES) {
+    fn create_mr(&self, pd: PdName, region: Region, rights: u32) -> Result<(Arc<Mr>, u32)> {
+        if matches!(region, Region::Pages(n) if n == 0 || n > MAX_PAGES) {
             return Err(EINVAL);
         }
         if rights & access::REMOTE_WRITE != 0 && rights & access::LOCAL_WRITE == 0 {
@@ -467,7 +468,7 @@ impl Provider for Hca {
             .map(|n| (*last + n) % MAX_MR)
             .find(|n| *n != 0 && !self.memory.mrs.has(*n as usize))
             .ok_or(ENOMEM)?;
-        let mr = Arc::new(Mr::new(index, pd, pages, rights)?, GFP_KERNEL)?;
+        let mr = Arc::new(Mr::new(index, pd, region, rights)?, GFP_KERNEL)?;
         self.memory.mrs.set(index as usize, mr.clone())?;
         *last = index;
         let key = mr.first_key();

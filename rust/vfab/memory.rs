@@ -20,7 +20,7 @@ use crate::rdma::provider::{
 };
 use kernel::prelude::*;
 
-/// The key of all memory, for the device's own requests. It is not that of a region.
+/// The key of all memory, for the device's own requests of the kernel. It is not that of a region.
 pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
 
 /// The memory of a device.
@@ -125,7 +125,7 @@ impl<'a> Pieces<'a> {
             if first.bytes() == 0 {
                 continue;
             }
-            if first.key() == LOCAL_DMA_LKEY && !self.remote {
+            if first.key() == LOCAL_DMA_LKEY && !self.remote && self.pd.has_all_memory() {
                 let span = self.memory.dma.span(first.addr(), first.bytes() as usize);
                 self.span = span.ok_or(Denied)?;
                 return Ok(true);

@@ -2,7 +2,7 @@
 
 //! Memory regions: a key, rights, and the memory behind it.
 //!
-//! A region is valid or free. REG_MR makes a free one valid, with eight bits of its key as the request says; LOCAL_INV, or
+//! A region of all memory, or of a process, is valid as long as it exists. Others are valid or free: REG_MR makes a free one valid, with eight bits of its key as the request says; LOCAL_INV, or
 //! a SEND_WITH_INV of the peer, makes a valid one free, and waits until nobody accesses its memory.
 
 use crate::rdma::provider::{
@@ -10,7 +10,9 @@ use crate::rdma::provider::{
     pages::{
         List,
         Pages, //
-    }, //
+    },
+    umem::Umem,
+    verbs::Region, //
 };
 use kernel::{
     prelude::*,
@@ -28,11 +30,18 @@ const VALID: u64 = 1 << 63;
 /// The eight bits of the key that change.
 const VARIANT: u32 = 0xff;
 
+/// The memory behind a region.
+enum Behind {
+    All,
+    Pages(Pages),
+    Process(Umem),
+}
+
 /// A region.
 pub struct Mr {
     index: u32,
     pd: PdName,
-    pages: Option<Pages>,
+    behind: Behind,
     /// [`VALID`], rights, and the eight bits.
     state: Atomic<u64>,
 }
@@ -42,21 +51,21 @@ pub struct Mr {
 pub struct Bad;
 
 impl Mr {
-    /// A free region with number `index`, for `most` pages; or a valid one, of all memory.
+    /// A region with number `index`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(index: u32, pd: PdName, most: Option<u32>, access: u32) -> Result<Self> {
-        let pages = match most {
-            Some(most) => Some(Pages::new(most as usize)?),
-            None => None,
+    pub fn new(index: u32, pd: PdName, region: Region, access: u32) -> Result<Self> {
+        let (behind, valid) = match region {
+            Region::All => (Behind::All, VALID),
+            Region::Pages(most) => (Behind::Pages(Pages::new(most as usize)?), 0),
+            Region::Process(memory) => (Behind::Process(memory), VALID),
         };
-        let valid = if pages.is_none() { VALID } else { 0 };
         Ok(Self {
             index,
             pd,
-            pages,
+            behind,
             state: Atomic::new(valid | u64::from(access) << 8),
         })
     }
@@ -77,18 +86,21 @@ impl Mr {
         self.index << 8
     }
 
-    /// Its pages, unless it is of all memory.
+    /// The pages that are described and registered, if it is such a region.
     pub fn pages(&self) -> Option<&Pages> {
-        self.pages.as_ref()
+        match &self.behind {
+            Behind::Pages(pages) => Some(pages),
+            _ => None,
+        }
     }
 
     /// Makes it valid, with this key and these rights, as the memory that begins at `iova`.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if it is valid, of another domain, or the key is that of another one.
+    /// [`Bad`] if it is valid, of another domain, the key is that of another one, or it has no pages to describe.
     pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<(), Bad> {
-        let pages = self.pages.as_ref().ok_or(Bad)?;
+        let pages = self.pages().ok_or(Bad)?;
         let free = self.state.load(Acquire) & VALID == 0;
         if !free || pd != self.pd || key >> 8 != self.index {
             return Err(Bad);
@@ -106,11 +118,11 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// [`Bad`] if this is not its key, it is not valid, or of another domain.
+    /// [`Bad`] if this is not its key, it is not valid, of another domain, or was not registered by a request.
     pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Bad> {
         let state = self.state.load(Relaxed);
         let ours = state & VALID != 0 && state as u32 & VARIANT == key & VARIANT;
-        if !ours || pd != self.pd || self.pages.is_none() {
+        if !ours || pd != self.pd || self.pages().is_none() {
             return Err(Bad);
         }
         self.state.store(state & !VALID, Relaxed);
@@ -143,10 +155,11 @@ impl Mr {
         {
             return Err(Bad);
         }
-        let Some(pages) = &self.pages else {
-            return Ok(Place::Memory(addr));
+        let list = match &self.behind {
+            Behind::All => return Ok(Place::Memory(addr)),
+            Behind::Pages(pages) => pages.current(),
+            Behind::Process(memory) => memory.list(),
         };
-        let list = pages.current();
         let at = addr.checked_sub(list.iova).ok_or(Bad)?;
         if at.checked_add(len).is_none_or(|end| end > list.len) {
             return Err(Bad);

@@ -59,6 +59,7 @@ use crate::{
 use kernel::{
     fmt,
     impl_has_work,
+    new_mutex,
     new_work,
     prelude::*,
     sync::{
@@ -69,7 +70,8 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -107,6 +109,9 @@ pub struct Qp {
     events: Atomic<u32>,
     #[pin]
     timer: Timer<Self>,
+    /// Held while it is changed, which threads of a process may try at once.
+    #[pin]
+    changing: Mutex<()>,
     #[pin]
     target: QpTarget,
     #[pin]
@@ -190,6 +195,7 @@ impl Qp {
                 epoch: Atomic::new(0),
                 events: Atomic::new(0),
                 timer <- Timer::new(),
+                changing <- new_mutex!((), "vfab::Qp::changing"),
                 target <- QpTarget::new(),
                 work <- new_work!("vfab::Qp::work"),
             }),
@@ -255,6 +261,7 @@ impl Qp {
     ///
     /// `EINVAL` if it may not go there, or lacks an attribute for it.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
+        let _changing = self.changing.lock();
         let now = self.state();
         if mask.current() && attr.current != now {
             return Err(EINVAL);

@@ -86,6 +86,7 @@ macro_rules! check_eq {
 
 mod groups;
 mod messages;
+mod process;
 mod queues;
 mod regions;
 
@@ -98,11 +99,18 @@ struct Rig {
     net: Running,
 }
 
+/// [`User::new`], or another one of them.
+type MakeUser = fn(&Registration<Hca>, bindings::ib_qp_type, u32) -> Result<User>;
+
 const PSN: (u32, u32) = (0xff_fffe, 7);
 const FIRST: PortId = PortId { ca: 0, port: 1 };
 
 impl Rig {
     fn of(kind: bindings::ib_qp_type, size: u32) -> Result<Self> {
+        Self::made(kind, size, User::new)
+    }
+
+    fn made(kind: bindings::ib_qp_type, size: u32, user: MakeUser) -> Result<Self> {
         let net = Net::run(Fabric::new(2, 1)?)?;
         manager::activate(&net.fabric)?;
         let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
@@ -115,8 +123,8 @@ impl Rig {
         let (one, first) = adapter(0, c"vfabtest0")?;
         let (two, second) = adapter(1, c"vfabtest1")?;
         Ok(Self {
-            a: User::new(&first, kind, size)?,
-            b: User::new(&second, kind, size)?,
+            a: user(&first, kind, size)?,
+            b: user(&second, kind, size)?,
             registrations: [first, second],
             hcas: [one, two],
             net,

@@ -1,136 +1,135 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# srp_daemon as it is, on a subnet that fake-umad.so makes up: it finds a target, logs in, and knows
-# by our files what is connected, also by srpctl.
+# srp_daemon as it is, on the subnet of ib_vfab: it finds the target, obeys its rules, knows by our files what is connected, also
+# by srpctl, finds a target that comes later, and logs in to each once, whatever the subnet manager does.
 . "$(dirname "$0")/lib.sh"
 
-begin 300
-fake=$here/../fake-umad.so
-[ -f "$fake" ] || skip "fake-umad.so is not in this guest"
+[ "$kind" = vfab ] || skip "vfab only"
 command -v srp_daemon >/dev/null || skip "srptools is not in this guest"
-[ -x /srp/srpctl ] || skip "srpctl is not in this guest"
-modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
-fabric_pair 1
-rust_driver || skip "the C driver needs a subnet administrator for its logins"
-back_null disk 32
-target 0
-gid rxe10
-mine=$gid
-gid rxe0
-# With -n, initiators are told apart by the target's port.
-mkdir "${tpg[0]}/acls/0x${gid:16}${mine:16}" || fail "cannot make an ACL"
-lun 0 0 disk
-within 20 "link-local addresses" link_local
-udevadm settle -t 20
-
+begin 500
+subnet 3
+gid vfab1; gid1=$gid
+for i in 0 2; do
+	back_null disk$i 32
+	target $i
+	# With -n, initiators are told apart by the target's port.
+	gid vfab$i
+	mkdir "${tpg[$i]}/acls/0x${gid:16}${gid1:16}" || fail "cannot make an ACL"
+	lun $i 0 disk$i
+done
+gid2=$gid
+gid vfab0; gid0=$gid
 guid=$(service_guid) guid=${guid#0x}
-# The target listens by rdma_cm, at the service that stands for its TCP port.
-service=$(printf %016x $((0x01060000 + port)))
-export FAKE_PREFIX=0x${gid:0:16} FAKE_GUID=0x${gid:16} FAKE_IOC=0x$guid FAKE_SERVICE=0x$service FAKE_ID_EXT=$guid
-export FAKE_SEND_SIZE=9000
-string="id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=$service"
-mkdir $tmp/over
-host=
+# string GID: the login to that port.
+string() { echo "id_ext=$guid,ioc_guid=$guid,dgid=$1,pkey=ffff,service_id=$guid"; }
 
-# alone COMMAND...: with InfiniBand ports, a subnet manager at LID 7, and the files of $tmp/over in
-# place of the host's.
-alone() {
-	echo 0x7 >$tmp/sm_lid
-	echo InfiniBand >$tmp/link_layer
-	timeout ${seconds-60} "${in_ns[@]}" unshare -m bash -c '
-		for f in sm_lid link_layer; do
-			for d in rxe0 rxe10; do mount --bind "$1/$f" /sys/class/infiniband/$d/ports/1/$f || exit 90; done
-		done
-		[ -z "$2" ] || for f in "$1"/over/*; do
-			[ ! -e "$f" ] || mount --bind "$f" "/sys/class/scsi_host/$2/${f##*/}" || exit 91
-		done
-		export LD_PRELOAD=$3
-		exec "${@:4}"' _ "$tmp" "$host" "$fake" "$@" 2>$tmp/err
-}
-# finds WHAT WANTED DEVICE [OPTION]...: the targets that it would log in to.
+# ib_srpt listens at the initiator's adapter, too, where there is no target.
+conf=/etc/srp_daemon.conf
+echo "d dgid=$gid1" >$tmp/rules
+[ -e $conf ] || touch $conf
+mount --bind $tmp/rules $conf || fail "cannot have other rules"
+undo() { while umount $conf 2>/dev/null; do :; done; }
+
+# The second target is not there yet.
+is_target() { timeout 20 saquery PortInfoRecord "$1" 2>/dev/null | grep -q IsDeviceManagement; }
+lid vfab2; lid2=$lid
+lid vfab0; lid0=$lid
+at_port vfab2 down
+within 30 "opensm without vfab2" not is_target $lid2
+within 30 "the target's capability" is_target $lid0
+
+# finds WHAT WANTED [OPTION]...: the targets that it would log in to.
 finds() {
 	local got
-	got=$(alone srp_daemon -o -c -i "${@:3}")
-	[ "$got" = "$2" ] || { cat $tmp/err; alone srp_daemon -o -c -V -i "${@:3}"; fail "$1: '$got', wanted '$2'"; }
+	got=$(timeout 60 srp_daemon -o -c -i vfab1 "${@:3}" 2>$tmp/err | sort)
+	[ "$got" = "$2" ] || { cat $tmp/err; timeout 60 srp_daemon -o -c -V -i vfab1 "${@:3}"; fail "$1: '$got', wanted '$2'"; }
 }
+# ruled WHAT WANTED RULE...
+ruled() { printf '%s\n' "${@:3}" >$tmp/ruled; finds "$1" "$2" -f $tmp/ruled; }
+for u in /sys/class/infiniband_mad/umad*; do [ "$(cat $u/ibdev)" != vfab1 ] || umad=${u##*/}; done
+tool ibsrpdm -c -d /dev/infiniband/$umad
+only=$(string $gid0)
+both=$({ echo "$only"; string $gid1; } | sort)
+equal "ibsrpdm" "$(sort <<<"$said")" "$both"
+other=0123456789abcdef
+finds "a new target" "$only"
+ruled "no rules" "$both"
+ruled "an allowed port" "$only,queue_size=40,max_cmd_per_lun=7" "a dgid=$gid0,queue_size=40,max_cmd_per_lun=7" d
+ruled "a controller that is not allowed" "" "d ioc_guid=$guid"
+ruled "another controller" "" "a ioc_guid=$other" d
+ruled "another service, and its partition" "$only" "d service_id=$other" "d pkey=1234" "d id_ext=$other" "a dgid=$gid0,pkey=ffff" d
 
-finds "a new target" "$string" rxe10
-for u in /sys/class/infiniband_mad/umad*; do [ "$(cat $u/ibdev)" != rxe10 ] || umad=/dev/infiniband/${u##*/}; done
-alone ibsrpdm -c -d $umad >$tmp/out || fail "ibsrpdm: $(cat $tmp/err)"
-equal "ibsrpdm" "$(cat $tmp/out)" "$string"
-
-# The length of messages is limited if immediate data could exceed it.
+# The length of messages is limited if immediate data could exceed what the target takes.
 parameters=/sys/module/ib_srp/parameters
-FAKE_SEND_SIZE=4096 finds "a target with small messages" "$string,max_it_iu_size=4096" rxe10
-echo 4096 >$parameters/max_imm_data
-FAKE_SEND_SIZE=4096 finds "the same with max_imm_data=4096" "$string" rxe10
-echo 8192 >$parameters/max_imm_data
+read -r size </sys/module/ib_srpt/parameters/srp_max_req_size
+[ $size -lt 32768 ] || fail "the target takes $size bytes"
+echo 32768 >$parameters/max_imm_data
+finds "a target with shorter messages" "$only,max_it_iu_size=$size"
 echo N >$parameters/use_imm_data
-FAKE_SEND_SIZE=4096 finds "the same with use_imm_data=N" "$string" rxe10
+finds "the same with use_imm_data=N" "$only"
 echo Y >$parameters/use_imm_data
+echo 8192 >$parameters/max_imm_data
 
-# A login by RDMA/CM has no service, so it is another target for srp_daemon, with the C driver as well.
-login 0 ,initiator_ext=1
-finds "a target connected by RDMA/CM" "$string" rxe10
-logout "$host"
-host=
-
-# one_host: logged in once; sets `host`.
-one_host() { find_hosts; set -- $list; [ $# = 1 ] || return; host=$1; }
-alone srp_daemon -o -e -c -V -i rxe10 >$tmp/out || fail "srp_daemon -e: $(cat $tmp/err)"
-one_host || fail "srp_daemon logged in to '$list': $(cat $tmp/out)"
+# sessions N: for `within`; of one, `host` is its host.
+sessions() { find_hosts; set -- $1 $list; host=${2-}; [ $# = $(($1 + 1)) ]; }
+once() { timeout 60 srp_daemon -o -e -c -i vfab1 "$@" >$tmp/out 2>$tmp/err || fail "srp_daemon -e: $(cat $tmp/err)"; }
+printf '%s\n' "a dgid=$gid0,max_cmd_per_lun=7" d >$tmp/ruled
+once -f $tmp/ruled
+sessions 1 || fail "srp_daemon logged in to '$list': $(cat $tmp/out)"
 disk "$host" 0 >$tmp/disk
-finds "a connected target" "" rxe10
-finds "a connected target with -a" "$string" rxe10 -a
-FAKE_SEND_SIZE=4096 finds "a connected target with small messages" "" rxe10
-alone srp_daemon -o -e -c -i rxe10 >$tmp/out || fail "srp_daemon -e: $(cat $tmp/err)"
+is "a rule's option" /sys/class/scsi_host/$host/cmd_per_lun 7
+finds "a connected target" ""
+finds "a connected target with -a" "$only" -a
+once
 [ ! -s $tmp/out ] || fail "srp_daemon logs in again: $(cat $tmp/out)"
 # Each of our files decides.
-other=0123456789abcdef
-FAKE_IOC=0x$other finds "another controller" "${string/ioc_guid=$guid/ioc_guid=$other}" rxe10
-FAKE_ID_EXT=$other finds "another extension" "${string/id_ext=$guid/id_ext=$other}" rxe10
-FAKE_SERVICE=0x$other finds "another service" "${string/service_id=$service/service_id=$other}" rxe10
-FAKE_GUID=0x$other finds "another port of the target" "${string/$gid/${gid:0:16}$other}" rxe10
-finds "another device of ours" "$string" rxe0
-for file in local_ib_port=2 pkey=0x8001; do
-	echo ${file#*=} >$tmp/over/${file%=*}
-	finds "$file" "$string" rxe10
-	rm $tmp/over/${file%=*}
-done
+seen_as() {
+	echo "$2" >$tmp/over
+	mount --bind $tmp/over /sys/class/scsi_host/$host/$1 || fail "cannot stand in for $1"
+	finds "$1 is $2" "$only"
+	umount /sys/class/scsi_host/$host/$1
+}
+seen_as id_ext 0x$other
+seen_as ioc_guid 0x$other
+seen_as service_id 0x$other
+seen_as orig_dgid fe80:0000:0000:0000:0123:4567:89ab:cdef
+seen_as pkey 0x8001
+seen_as local_ib_port 2
+seen_as local_ib_device vfab0
 
 # Beside srpctl: each sees what the other has made, and leaves it alone.
-srpctl() { said=$("${in_ns[@]}" timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
-same=(--device rxe10 --id-ext $guid --ioc-guid $guid --dgid $gid --pkey ffff --service-id $service)
-srpctl connect "${same[@]}"
-[[ $said == "$host: is logged in already"* ]] || fail "srpctl connect beside srp_daemon: $said"
-srpctl connect "${same[@]}" --initiator-ext 1
-find_hosts
-equal "sessions of both" "$(wc -w <<<"$list")" 2
-srpctl disconnect --all
-find_hosts
-equal "what srpctl leaves to srp_daemon" "$list" "$host "
-logout "$host"
-host=
-srpctl connect "${same[@]}"
-one_host || fail "srpctl logged in to '$list': $said"
-theirs=$host
-finds "a target that srpctl has connected" "" rxe10
-alone srp_daemon -o -e -c -i rxe10 >$tmp/out || fail "srp_daemon -e: $(cat $tmp/err)"
-[ ! -s $tmp/out ] && one_host && [ "$host" = "$theirs" ] || fail "srp_daemon beside srpctl: '$list' instead of '$theirs': $(cat $tmp/out)"
-srpctl disconnect --all
-no_hosts || fail "left by srpctl disconnect --all: $list"
-host=
-finds "a target that srpctl has left" "$string" rxe10
+if rust_driver && [ -x /srp/srpctl ]; then
+	srpctl() { said=$(timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
+	same=(--device vfab1 --id-ext $guid --ioc-guid $guid --dgid $gid0 --pkey ffff --service-id $guid)
+	srpctl connect "${same[@]}"
+	[[ $said == "$host: is logged in already"* ]] || fail "srpctl connect beside srp_daemon: $said"
+	theirs=$host
+	srpctl connect "${same[@]}" --initiator-ext 1
+	sessions 2 || fail "sessions of both: $list"
+	srpctl disconnect --all
+	sessions 1 && [ $host = $theirs ] || fail "srpctl leaves '$list' of srp_daemon's '$theirs'"
+	logout "$host"
+	srpctl connect "${same[@]}"
+	sessions 1 || fail "srpctl logged in to '$list': $said"
+	finds "a target that srpctl has connected" ""
+	once
+	[ ! -s $tmp/out ] || fail "srp_daemon beside srpctl: $(cat $tmp/out)"
+	srpctl disconnect --all
+	no_hosts || fail "left by srpctl disconnect --all: $list"
+	finds "a target that srpctl has left" "$only"
+else
+	logout "$host"
+fi
 
 # udev has systemd start it for each port, if systemd says that the service is on.
 printf '#!/bin/sh\necho ActiveState=active\n' >$tmp/systemctl
 chmod +x $tmp/systemctl
 [ -e /bin/systemctl ] || touch /bin/systemctl
 mount --bind $tmp/systemctl /bin/systemctl || fail "cannot stand in for systemctl"
-udevadm trigger --settle --action=add /sys/class/infiniband_mad/${umad##*/}
+udevadm trigger --settle --action=add /sys/class/infiniband_mad/$umad
 umount /bin/systemctl
-udevadm info --query=property /sys/class/infiniband_mad/${umad##*/} >$tmp/properties
-grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@rxe10:1\.service' $tmp/properties || { cat $tmp/properties; fail "the rule of srp_daemon does not start it"; }
+udevadm info --query=property /sys/class/infiniband_mad/$umad >$tmp/properties
+grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@vfab1:1\.service' $tmp/properties || { cat $tmp/properties; fail "the rule of srp_daemon does not start it"; }
 
 # As systemd starts it, after the modules that it wants.
 unit=/usr/lib/systemd/system/srp_daemon_port@.service
@@ -143,12 +142,99 @@ if [ -z "${SRP_MODULE-}" ]; then
 fi
 read -ra command < <(sed -n 's/^ExecStart=//p' $unit)
 [ ${#command[@]} -gt 2 ] || fail "no command in $unit"
-command=("${command[@]/\%I/rxe10:1}")
-# It looks again 20 s after it has seen that a target is connected.
-seconds=18 alone "${command[@]}" >$tmp/out &
-within 17 "a login by ${command[*]}" one_host
-wait $!
-equal "status of ${command[*]}" $? 124
-equal "what ${command[*]} wrote" "$(head -n 1 $tmp/out)" "$string,initiator_ext=${gid:16}"
+"${command[@]/\%I/vfab1:1}" >$tmp/out 2>&1 &
+daemon=$!
+within 30 "a login by ${command[*]}" or_ended $daemon sessions 1
 disk "$host" 0 >$tmp/disk
-ok "srp_daemon logs in and sees what is connected"
+kill $daemon
+wait $daemon || fail "the end of ${command[*]}: status $?"
+equal "what ${command[*]} wrote" "$(head -n 1 $tmp/out)" "$only,initiator_ext=${gid0:16}"
+logout "$host"
+
+# From here on it never looks again by itself: what it finds later, somebody has told it.
+daemon() {
+	stdbuf -oL srp_daemon -e -c -n -V -T 0 -i vfab1 >$tmp/out 2>&1 &
+	daemon=$!
+}
+times() { grep -c "$1" $tmp/out; }
+looks='^Starting a recalculation' skips='already connected - skip' logins='^id_ext='
+remember() { looked=$(times "$looks") skipped=$(times "$skips") added=$(times "$logins"); }
+more() { [ "$(times "$1")" -gt $2 ]; }
+# only_looks WHAT: it looks, and has nothing to do.
+only_looks() {
+	within 40 "srp_daemon looks again: $1" or_ended $daemon more "$looks" $looked
+	within 20 "srp_daemon finds what is connected: $1" or_ended $daemon more "$skips" $skipped
+	no_login "$1"
+}
+no_login() {
+	sleep 2
+	! ended $daemon || fail "srp_daemon has ended: $1: $(tail -n 5 $tmp/out)"
+	equal "logins: $1" "$(times "$logins")" $added
+}
+# The second target goes, and comes; its session is that of `second`.
+session_of() {
+	local h got
+	find_hosts
+	for h in $list; do read -r got </sys/class/scsi_host/$h/dgid; [ "${got//:/}" != $1 ] || { host=$h; return 0; }; done
+	return 1
+}
+# A session counts until its connections have ended, which takes a while without the target.
+connections() { n=$(resources qp | grep -c '^link vfab1/1 .*\[ib_srp\]'); }
+half() { local n; connections; [ $n -le $((had / 2)) ]; }
+goes() {
+	local n had
+	connections
+	had=$n
+	at_port vfab2 down
+	logout "$second"
+	within 20 "the end of the connections to the second target" half
+	within 30 "opensm without vfab2" not is_target $lid2
+}
+comes() {
+	remember
+	at_port vfab2 up
+	within 60 "the second target is found: $1" or_ended $daemon session_of $gid2
+	session_of $gid2 || fail "$1: $(tail -n 5 $tmp/out)"
+	second=$host
+	sessions 2 || fail "$1: sessions $list"
+	equal "logins: $1" "$(times "$logins")" $((added + 1))
+	disk "$second" 0 >$tmp/disk
+}
+daemon
+within 30 "a login" or_ended $daemon session_of $gid0
+comes "at first"
+
+remember
+kill -HUP ${manager[vfab0]}
+no_login "a heavy sweep"
+remember
+at_port vfab1 reregister
+only_looks "reregistration"
+
+goes
+remember
+subnet_manager_ends vfab0
+subnet_manager vfab0
+within 30 "opensm is the master again" manager_is vfab0 MASTER
+only_looks "opensm was started again"
+comes "opensm was started again"
+
+subnet_manager vfab1 --priority 0
+within 30 "a standby" manager_is vfab1 STANDBY
+remember
+subnet_manager_ends vfab0
+lid vfab1
+at_other() { port_has vfab1 sm_lid "$(printf 0x%x $lid)"; }
+within 90 "another manager" at_other
+only_looks "another manager"
+goes
+comes "another manager"
+
+remember
+at_port vfab1 pkey 3 0x8003
+only_looks "another partition"
+sessions 2 || fail "sessions at last: $list"
+kill $daemon
+wait $daemon
+subnet_manager_ends vfab1
+ok "srp_daemon logs in once to all that it finds"

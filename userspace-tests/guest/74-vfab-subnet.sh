@@ -6,7 +6,7 @@
 
 [ "$kind" = vfab ] || skip "vfab only"
 [ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
-for c in opensm ibstat ibnetdiscover ibroute smpquery saquery sminfo; do
+for c in opensm ibstat ibnetdiscover ibroute smpquery saquery sminfo ibsrpdm; do
 	command -v $c >/dev/null || skip "$c is not in this guest"
 done
 begin 300
@@ -146,8 +146,9 @@ has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q 'Is
 within 30 "the target's capability" has_target
 umad=
 for u in /sys/class/infiniband_mad/umad*; do [ "$(cat $u/ibdev)" != vfab1 ] || umad=/dev/infiniband/${u##*/}; done
-tool python3 "$here/iou.py" $umad $lid0
-equal "the target's controller" "$said" "ioc_guid=$service,service_id=$service,name=SRP.T10:$service"
+gid vfab0
+tool ibsrpdm -c -d $umad
+grep -qx "id_ext=$service,ioc_guid=$service,dgid=$gid,pkey=ffff,service_id=$service" <<<"$said" || fail "ibsrpdm: $said"
 
 # A second manager waits, and is the manager when the first one has left.
 subnet_manager vfab1 --priority 0

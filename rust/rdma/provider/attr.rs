@@ -8,13 +8,26 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A protection domain, as a name.
+/// A protection domain, as a name: its address, and in the lowest bit whether a process has made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PdName(pub(super) usize);
+pub struct PdName(usize);
+
+const _: () = assert!(align_of::<bindings::ib_pd>() > 1);
 
 impl PdName {
-    pub(super) fn of(pd: *const bindings::ib_pd) -> Self {
-        Self(pd.addr())
+    /// # Safety
+    ///
+    /// The domain is valid.
+    pub(super) unsafe fn of(pd: *const bindings::ib_pd) -> Self {
+        // SAFETY: By this function's contract; the field is constant.
+        let process = !unsafe { (*pd).uobject }.is_null();
+        Self(pd.addr() | usize::from(process))
+    }
+
+    /// Whether the key of all memory is good in it: not in that of a process.
+    #[inline]
+    pub fn has_all_memory(self) -> bool {
+        self.0 & 1 == 0
     }
 }
 

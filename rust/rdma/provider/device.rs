@@ -16,6 +16,12 @@ use kernel::{
     sync::Arc, //
 };
 
+/// What a process cannot do by itself, as none of the device's memory is mapped into it.
+const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
+    | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_REQ_NOTIFY_CQ
+    | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_SEND
+    | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_RECV;
+
 /// A device that `ib_core` knows. Dropping it takes the device away from all its users, and waits for them.
 ///
 /// # Invariants
@@ -62,6 +68,7 @@ impl<P: Provider> Registration<P> {
         // CAST: The count of CPUs.
         device.num_comp_vectors = vectors as i32;
         device.local_dma_lkey = P::LOCAL_DMA_LKEY;
+        device.uverbs_cmd_mask |= COMMANDS;
         // SAFETY: The functions fit the objects, whose sizes are in it.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::OPS) };
         // The device's parent is what its memory is mapped for, as with hardware.

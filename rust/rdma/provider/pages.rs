@@ -13,6 +13,7 @@ use core::{
 };
 use kernel::{
     alloc::KVVec,
+    page::PAGE_SHIFT,
     prelude::*,
     sync::atomic::{
         Acquire,
@@ -75,6 +76,17 @@ impl List {
             len: 0,
             shift: 12,
         })
+    }
+
+    /// Pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses, in which `len` bytes begin at `iova`.
+    pub(super) fn of(pages: KVVec<u64>, iova: u64, len: u64) -> Self {
+        Self {
+            pages,
+            iova,
+            len,
+            // CAST: A small number.
+            shift: PAGE_SHIFT as u32,
+        }
     }
 
     /// The DMA address of byte `at` of the region, and how many bytes follow there.

@@ -2,8 +2,19 @@
 
 //! A user of a device, for its KUnit tests: verbs as a driver calls them, on memory that is mapped for the device.
 
+mod connect;
 mod groups;
+mod wr;
 
+pub(crate) use self::{
+    connect::{
+        How,
+        USUAL, //
+    },
+    wr::Request, //
+};
+
+use self::wr::Wr;
 use super::{
     device::Registration,
     verbs::Provider,
@@ -58,46 +69,12 @@ pub(crate) struct Completion {
     pub(crate) src_qp: u32,
 }
 
-/// A request of a send queue.
-#[derive(Clone, Copy)]
-pub(crate) enum Request {
-    Send,
-    SendImm(u32),
-    SendInv(u32),
-    Write(u64, u32),
-    WriteImm(u64, u32, u32),
-    Read(u64, u32),
-    Reg(u32, u32),
-    Inv(u32),
-}
-
 /// Rights.
 pub(crate) const LOCAL: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
 pub(crate) const WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
 pub(crate) const READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
 /// All of them.
 pub(crate) const ALL: u32 = LOCAL | WRITE | READ;
-
-/// What is at one's discretion when two are connected.
-#[derive(Clone, Copy)]
-pub(crate) struct How {
-    pub(crate) access: u32,
-    pub(crate) timeout: u8,
-    pub(crate) retries: u8,
-    pub(crate) rnr_retries: u8,
-    pub(crate) rnr_timer: u8,
-    pub(crate) reads: u8,
-}
-
-/// As most tests want it: retries after 16 ms, or 10 us.
-pub(crate) const USUAL: How = How {
-    access: ALL,
-    timeout: 12,
-    retries: 2,
-    rnr_retries: 7,
-    rnr_timer: 1,
-    reads: 4,
-};
 
 struct Counts {
     interrupts: Atomic<i32>,
@@ -160,6 +137,24 @@ impl User {
         kind: bindings::ib_qp_type,
         size: u32,
     ) -> Result<Self> {
+        Self::made(registration, kind, size, false)
+    }
+
+    /// As [`User::new`], but its protection domain looks like that of a process.
+    pub(crate) fn of_process<P: Provider>(
+        registration: &Registration<P>,
+        kind: bindings::ib_qp_type,
+        size: u32,
+    ) -> Result<Self> {
+        Self::made(registration, kind, size, true)
+    }
+
+    fn made<P: Provider>(
+        registration: &Registration<P>,
+        kind: bindings::ib_qp_type,
+        size: u32,
+        process: bool,
+    ) -> Result<Self> {
         let device = registration.device.as_ptr();
         let counts = KBox::new(
             Counts {
@@ -173,6 +168,10 @@ impl User {
         // SAFETY: The device is registered, the name is static.
         let pd =
             from_err_ptr(unsafe { bindings::__ib_alloc_pd(device, 0, c"vfab".as_char_ptr()) })?;
+        if process {
+            // SAFETY: Nobody else knows the domain; the pointer is only compared with null.
+            unsafe { (*pd).uobject = NonNull::dangling().as_ptr() };
+        }
         let attr = bindings::ib_cq_init_attr {
             cqe: size,
             ..Default::default()
@@ -319,134 +318,6 @@ impl User {
         Ok(unsafe {
             bindings::ib_map_mr_sg(self.mr, list, count as i32, null_mut(), PAGE_SIZE as u32)
         })
-    }
-
-    /// Changes the queue pair.
-    pub(crate) fn modify(&self, attr: &mut bindings::ib_qp_attr, mask: u32) -> Result {
-        // CAST: A set of bits.
-        // SAFETY: By the type invariant.
-        to_result(unsafe { bindings::ib_modify_qp(self.qp, attr, mask as i32) })
-    }
-
-    pub(crate) fn init(&self, access: u32) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_INIT,
-            port_num: 1,
-            qp_access_flags: access as i32,
-            ..Default::default()
-        };
-        self.modify(
-            &mut attr,
-            bindings::ib_qp_attr_mask_IB_QP_STATE
-                | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
-                | bindings::ib_qp_attr_mask_IB_QP_PORT
-                | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS,
-        )
-    }
-
-    fn address(dlid: u16) -> bindings::rdma_ah_attr {
-        super::attr::Address {
-            dlid,
-            port: 1,
-            ..Default::default()
-        }
-        .to_raw()
-    }
-
-    pub(crate) fn rtr(&self, dlid: u16, peer: u32, psn: u32, how: &How) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_RTR,
-            path_mtu: bindings::ib_mtu_IB_MTU_2048,
-            dest_qp_num: peer,
-            rq_psn: psn,
-            max_dest_rd_atomic: how.reads,
-            min_rnr_timer: how.rnr_timer,
-            ah_attr: Self::address(dlid),
-            ..Default::default()
-        };
-        self.modify(
-            &mut attr,
-            bindings::ib_qp_attr_mask_IB_QP_STATE
-                | bindings::ib_qp_attr_mask_IB_QP_AV
-                | bindings::ib_qp_attr_mask_IB_QP_PATH_MTU
-                | bindings::ib_qp_attr_mask_IB_QP_DEST_QPN
-                | bindings::ib_qp_attr_mask_IB_QP_RQ_PSN
-                | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC
-                | bindings::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER,
-        )
-    }
-
-    pub(crate) fn rts(&self, psn: u32, how: &How) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_RTS,
-            sq_psn: psn,
-            timeout: how.timeout,
-            retry_cnt: how.retries,
-            rnr_retry: how.rnr_retries,
-            max_rd_atomic: how.reads,
-            ..Default::default()
-        };
-        self.modify(
-            &mut attr,
-            bindings::ib_qp_attr_mask_IB_QP_STATE
-                | bindings::ib_qp_attr_mask_IB_QP_TIMEOUT
-                | bindings::ib_qp_attr_mask_IB_QP_RETRY_CNT
-                | bindings::ib_qp_attr_mask_IB_QP_RNR_RETRY
-                | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN
-                | bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC,
-        )
-    }
-
-    /// Has it send and receive datagrams with this key.
-    pub(crate) fn datagrams(&self, qkey: u32) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_INIT,
-            port_num: 1,
-            qkey,
-            ..Default::default()
-        };
-        self.modify(
-            &mut attr,
-            bindings::ib_qp_attr_mask_IB_QP_STATE
-                | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
-                | bindings::ib_qp_attr_mask_IB_QP_PORT
-                | bindings::ib_qp_attr_mask_IB_QP_QKEY,
-        )?;
-        self.state(bindings::ib_qp_state_IB_QPS_RTR)?;
-        attr.qp_state = bindings::ib_qp_state_IB_QPS_RTS;
-        self.modify(
-            &mut attr,
-            bindings::ib_qp_attr_mask_IB_QP_STATE | bindings::ib_qp_attr_mask_IB_QP_SQ_PSN,
-        )
-    }
-
-    /// Changes the state and nothing else.
-    pub(crate) fn state(&self, to: bindings::ib_qp_state) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: to,
-            ..Default::default()
-        };
-        self.modify(&mut attr, bindings::ib_qp_attr_mask_IB_QP_STATE)
-    }
-
-    /// Back to the beginning.
-    pub(crate) fn reset(&self) -> Result {
-        self.state(bindings::ib_qp_state_IB_QPS_RESET)
-    }
-
-    /// To the error state.
-    pub(crate) fn fail(&self) -> Result {
-        self.state(bindings::ib_qp_state_IB_QPS_ERR)
-    }
-
-    /// Its state, as the device says.
-    pub(crate) fn queried(&self) -> Result<u32> {
-        let mut attr = bindings::ib_qp_attr::default();
-        let mut init = bindings::ib_qp_init_attr::default();
-        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as i32;
-        // SAFETY: By the type invariant.
-        to_result(unsafe { bindings::ib_query_qp(self.qp, &mut attr, mask, &mut init) })?;
-        Ok(attr.qp_state)
     }
 
     fn sges(&self, pieces: &[(usize, usize, u32)]) -> [bindings::ib_sge; 4] {
@@ -648,55 +519,5 @@ impl Drop for User {
                 0,
             )
         };
-    }
-}
-
-/// Any request.
-#[derive(Default)]
-#[repr(C)]
-struct Wr {
-    rdma: bindings::ib_rdma_wr,
-    _reg: bindings::ib_reg_wr,
-}
-
-impl Wr {
-    fn raw(&mut self) -> &mut bindings::ib_send_wr {
-        &mut self.rdma.wr
-    }
-
-    fn fill(&mut self, request: Request, mr: *mut bindings::ib_mr) {
-        let (opcode, ex) = match request {
-            Request::Send => (bindings::ib_wr_opcode_IB_WR_SEND, 0),
-            Request::SendImm(imm) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM, imm),
-            Request::SendInv(key) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV, key),
-            Request::Write(addr, key) => {
-                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
-                (bindings::ib_wr_opcode_IB_WR_RDMA_WRITE, 0)
-            }
-            Request::WriteImm(addr, key, imm) => {
-                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
-                (bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM, imm)
-            }
-            Request::Read(addr, key) => {
-                (self.rdma.remote_addr, self.rdma.rkey) = (addr, key);
-                (bindings::ib_wr_opcode_IB_WR_RDMA_READ, 0)
-            }
-            Request::Reg(key, access) => {
-                // A registration is laid over the other kind of request, which begins alike.
-                let reg: *mut bindings::ib_reg_wr = (&raw mut *self).cast();
-                // SAFETY: There is room for it: `Wr` is as long as both.
-                let reg = unsafe { &mut *reg };
-                reg.mr = mr;
-                reg.key = key;
-                reg.access = access as i32;
-                (bindings::ib_wr_opcode_IB_WR_REG_MR, 0)
-            }
-            Request::Inv(key) => (bindings::ib_wr_opcode_IB_WR_LOCAL_INV, key),
-        };
-        let raw = self.raw();
-        raw.opcode = opcode;
-        let place = (&raw mut raw.ex).cast::<u32>();
-        // SAFETY: The union has room for it.
-        unsafe { place.write(ex) };
     }
 }

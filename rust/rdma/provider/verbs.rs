@@ -22,6 +22,7 @@ use super::{
         Notify, //
     },
     pages::Pages,
+    umem::Umem,
     wc::{
         QpName,
         Room, //
@@ -72,6 +73,16 @@ pub struct QpInit<'a, P: Provider> {
     pub recv_cq: &'a Arc<P::Cq>,
     /// The name that completions have.
     pub name: QpName,
+}
+
+/// What a region is to be of.
+pub enum Region {
+    /// All memory.
+    All,
+    /// Up to so many pages, which are described and registered later.
+    Pages(u32),
+    /// This, from the start.
+    Process(Umem),
 }
 
 /// An RDMA device with InfiniBand ports.
@@ -185,19 +196,14 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// `EINVAL`, `ENOMEM` if the queue is full.
     fn post_recv<'a>(qp: &Arc<Self::Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>>;
 
-    /// Creates a region for up to `pages` pages, or of all memory if that is `None`; returns its key.
+    /// Creates a region; returns its key.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
-    fn create_mr(
-        &self,
-        pd: PdName,
-        pages: Option<u32>,
-        access: u32,
-    ) -> Result<(Arc<Self::Mr>, u32)>;
-    /// The memory that it describes, unless it is of all memory.
+    fn create_mr(&self, pd: PdName, region: Region, access: u32) -> Result<(Arc<Self::Mr>, u32)>;
+    /// The pages that are described, if it is one of [`Region::Pages`].
     fn pages(mr: &Self::Mr) -> Option<&Pages>;
-    /// It is gone after this.
+    /// It is gone after this, and nobody accesses its memory.
     fn destroy_mr(&self, mr: &Arc<Self::Mr>);
 }

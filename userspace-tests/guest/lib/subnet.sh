@@ -12,13 +12,15 @@ adapters() {
 	udevadm settle -t 20
 }
 
-# subnet: a target's adapter, vfab0, where the subnet manager runs, and the initiator's, vfab1.
+# subnet [N]: N (2) adapters: a target's, vfab0, where the subnet manager runs, the initiator's, vfab1, and more.
 subnet() {
+	local n=${1-2} i all=()
 	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
 	command -v opensm >/dev/null || skip "opensm is not in this guest"
-	adapters devices=2
+	adapters devices=$n
 	subnet_manager vfab0
-	within 60 "ACTIVE ports" all_active vfab0 vfab1
+	for ((i = 0; i < n; i++)); do all+=(vfab$i); done
+	within 60 "ACTIVE ports" all_active "${all[@]}"
 	within 10 "class device of vfab1" test -e "$(add_target 0)"
 	baseline
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions.
+
+use super::Ops;
+use crate::{
+    bindings,
+    errno::EOPNOTSUPP,
+    rdma::provider::{
+        attr::{
+            access,
+            PdName, //
+        },
+        object::{
+            provider,
+            MrObject, //
+        },
+        pages::{
+            pages_of,
+            MrHead, //
+        },
+        umem::Umem,
+        verbs::Region,
+        Provider, //
+    }, //
+};
+use core::ffi::{
+    c_int,
+    c_uint, //
+};
+use kernel::prelude::*;
+
+/// Rights that a process may want. Those of the optional range are hints.
+const RIGHTS: u32 = access::LOCAL_WRITE
+    | access::REMOTE_WRITE
+    | access::REMOTE_READ
+    | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
+
+// What `ib_core` grants for each function is at the top of `ops.rs`.
+impl<P: Provider> Ops<P> {
+    /// # Safety
+    ///
+    /// The domain is one of this device.
+    unsafe fn new_mr(
+        pd: *mut bindings::ib_pd,
+        region: Region,
+        access: u32,
+    ) -> *mut bindings::ib_mr {
+        // SAFETY: By this function's contract.
+        let provider = unsafe { provider::<P>((*pd).device) };
+        // SAFETY: As above.
+        let name = unsafe { PdName::of(pd) };
+        let created = provider
+            .create_mr(name, region, access)
+            .and_then(|(mr, key)| {
+                // INVARIANT: The pages are those of `mr`.
+                let head = MrHead::new(key, P::pages(&mr));
+                KBox::new(MrObject::<P::Mr> { head, mr }, GFP_KERNEL).map_err(Error::from)
+            });
+        match created {
+            Ok(object) => KBox::into_raw(object).cast(),
+            Err(e) => e.to_ptr(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    pub(super) unsafe extern "C" fn get_dma_mr(
+        pd: *mut bindings::ib_pd,
+        access: c_int,
+    ) -> *mut bindings::ib_mr {
+        // CAST: A set of bits.
+        // SAFETY: `ib_core` grants it.
+        unsafe { Self::new_mr(pd, Region::All, access as u32) }
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it, in the process that owns the memory.
+    pub(super) unsafe extern "C" fn reg_user_mr(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: c_int,
+        _dmah: *mut bindings::ib_dmah,
+        _udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        // CAST: A set of bits.
+        let access = access as u32;
+        if access & !RIGHTS != 0 {
+            return EOPNOTSUPP.to_ptr();
+        }
+        // SAFETY: `ib_core` grants it; the field is constant.
+        let device = unsafe { (*pd).device };
+        // SAFETY: As above; `ib_core` has all regions deregistered before the device goes.
+        match unsafe { Umem::new(device, start, len, iova, access) } {
+            // SAFETY: As above.
+            Ok(memory) => unsafe { Self::new_mr(pd, Region::Process(memory), access) },
+            Err(e) => e.to_ptr(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    pub(super) unsafe extern "C" fn alloc_mr(
+        pd: *mut bindings::ib_pd,
+        kind: bindings::ib_mr_type,
+        pages: u32,
+    ) -> *mut bindings::ib_mr {
+        if kind != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            return EOPNOTSUPP.to_ptr();
+        }
+        // SAFETY: `ib_core` grants it.
+        unsafe { Self::new_mr(pd, Region::Pages(pages), 0) }
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    pub(super) unsafe extern "C" fn map_mr_sg(
+        raw: *mut bindings::ib_mr,
+        sg: *mut bindings::scatterlist,
+        count: c_int,
+        offset: *mut c_uint,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        match unsafe { pages_of(raw) } {
+            // SAFETY: As above; the caller has the region for itself.
+            Some(pages) => unsafe { pages.describe(raw, sg, count, offset) },
+            None => EINVAL.to_errno(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    pub(super) unsafe extern "C" fn dereg_mr(
+        raw: *mut bindings::ib_mr,
+        _: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: `ib_core` grants it.
+        let provider = unsafe { provider::<P>((*raw).device) };
+        // SAFETY: It came from `KBox::into_raw`.
+        let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P::Mr>>()) };
+        provider.destroy_mr(&object.mr);
+        0
+    }
+}

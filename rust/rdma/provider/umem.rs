@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a process that a device may access: pinned, and mapped for the device.
+//!
+//! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
+
+use super::pages::List;
+use crate::bindings;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    alloc::KVVec,
+    error::from_err_ptr,
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+/// Memory of a process. Dropping it unmaps and unpins the memory, and may sleep.
+///
+/// # Invariants
+///
+/// `list` has the pages of `_pinned`.
+pub struct Umem {
+    list: List,
+    _pinned: Pinned,
+}
+
+/// # Invariants
+///
+/// It is one that `ib_core` has made, and was not released.
+struct Pinned(NonNull<bindings::ib_umem>);
+
+// SAFETY: It is not bound to the thread, nor to the process, that has made it.
+unsafe impl Send for Pinned {}
+// SAFETY: Nothing of it is changed.
+unsafe impl Sync for Pinned {}
+
+impl Umem {
+    /// Pins `len` bytes at `start` of the process that runs, as the memory that begins at `iova`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if the process may not access it as `access` says, `EINVAL` if there is none or the places in a page of
+    /// `start` and `iova` are different, `ENOMEM`, and if it cannot be mapped for the device.
+    ///
+    /// # Safety
+    ///
+    /// The device is registered, until after this is dropped.
+    pub(super) unsafe fn new(
+        device: *mut bindings::ib_device,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: u32,
+    ) -> Result<Self> {
+        let within = PAGE_SIZE as u64 - 1;
+        if start & within != iova & within {
+            return Err(EINVAL);
+        }
+        let (at, size) = (usize::try_from(start)?, usize::try_from(len)?);
+        // CAST: A set of bits.
+        let access = access as i32;
+        // SAFETY: By this function's contract.
+        let raw = from_err_ptr(unsafe { bindings::srp_vfab_umem_get(device, at, size, access) })?;
+        // INVARIANT: It was just made.
+        let pinned = Pinned(NonNull::new(raw).ok_or(ENOMEM)?);
+        // SAFETY: It is valid.
+        let count = unsafe { bindings::srp_vfab_umem_pages(raw, null_mut(), 0) };
+        let mut pages = KVVec::from_elem(0u64, count, GFP_KERNEL)?;
+        // SAFETY: It is valid, and there is room for so many.
+        unsafe { bindings::srp_vfab_umem_pages(raw, pages.as_mut_ptr(), count) };
+        // INVARIANT: Its pages were put there.
+        Ok(Self {
+            list: List::of(pages, iova, len),
+            _pinned: pinned,
+        })
+    }
+
+    /// Its pages.
+    #[inline]
+    pub fn list(&self) -> &List {
+        &self.list
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nobody uses it any more.
+        unsafe { bindings::srp_vfab_umem_release(self.0.as_ptr()) };
+    }
+}
