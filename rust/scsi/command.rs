@@ -265,8 +265,8 @@ impl Command {
         cdb.get(..usize::from(len)).unwrap_or(cdb)
     }
 
-    /// Returns the LUN in the eight-byte form that goes over the wire.
-    pub fn lun(&self) -> [u8; 8] {
+    /// Returns [`Device::lun`] of the device that the command is for.
+    pub fn lun(&self) -> u64 {
         self.device().lun()
     }
 

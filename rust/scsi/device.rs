@@ -41,15 +41,10 @@ impl Device {
         self.0.get()
     }
 
-    /// Returns the LUN in the eight-byte form that goes over the wire.
-    pub fn lun(&self) -> [u8; 8] {
+    /// Returns the LUN as the midlayer numbers it: the first of its four levels is in the lowest 16 bits.
+    pub fn lun(&self) -> u64 {
         // SAFETY: By the type invariant the device is alive; its LUN is fixed at allocation.
-        let lun = unsafe { (*self.as_raw()).lun };
-        let mut wire = bindings::scsi_lun { scsi_lun: [0; 8] };
-
-        // SAFETY: `wire` is valid for writes of one `struct scsi_lun`.
-        unsafe { bindings::int_to_scsilun(lun, &mut wire) };
-        wire.scsi_lun
+        unsafe { (*self.as_raw()).lun }
     }
 
     /// Returns the peripheral device type of the INQUIRY data.

@@ -135,7 +135,7 @@ impl Driver for Fake {
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
 
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.queue_depth || cmd.lun() != [0; 8] {
+        if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.queue_depth || cmd.lun() != 0 {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         }

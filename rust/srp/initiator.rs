@@ -133,12 +133,14 @@ impl DeviceEventHandler for PortEvents {
         for sessions in self.ports.iter().filter(concerned) {
             match event {
                 DeviceEvent::Fatal => sessions.fatal(event),
-                DeviceEvent::PortActive
-                | DeviceEvent::LidChange
+                DeviceEvent::PortActive | DeviceEvent::GidChange => sessions.port_changed(false),
+                // A subnet manager that begins anew may have moved the other end, too, of which nobody tells.
+                DeviceEvent::LidChange
                 | DeviceEvent::PkeyChange
                 | DeviceEvent::SmChange
-                | DeviceEvent::ClientReregister
-                | DeviceEvent::GidChange => sessions.kick(),
+                | DeviceEvent::ClientReregister => {
+                    sessions.port_changed(sessions.port().has_lids())
+                }
                 // The port may come back before anything is lost; the transport will say so if not.
                 DeviceEvent::PortError | DeviceEvent::Other(_) => {}
             }

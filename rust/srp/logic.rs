@@ -10,6 +10,7 @@ pub mod budget;
 pub mod channels;
 pub mod credit;
 pub mod geometry;
+pub mod keep_alive;
 pub mod ktime;
 pub mod probe;
 pub mod recovery;

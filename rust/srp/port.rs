@@ -4,6 +4,7 @@
 
 use crate::rdma::device::{
     Device,
+    Fabric,
     Name,
     Registered, //
 };
@@ -47,6 +48,14 @@ impl Port {
     /// The number of the port on its device.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// A subnet manager gives it its address, and may give it another one.
+    pub fn has_lids(&self) -> bool {
+        matches!(
+            self.device.fabric(self.number),
+            Fabric::InfiniBand | Fabric::Opa
+        )
     }
 
     /// How it is called in the log.

@@ -18,6 +18,7 @@ mod keep_alive;
 mod loss;
 mod owner;
 mod poll;
+mod port_event;
 mod queues;
 mod reconnect;
 mod registry;
@@ -37,6 +38,7 @@ use fill::Fill;
 use keep_alive::KeepAlive;
 use loss::News;
 use poll::Poll;
+use port_event::PortEvent;
 use reconnect::Reconnect;
 use removal::{
     Removal,
@@ -152,6 +154,8 @@ pub struct Session {
     #[pin]
     poll: Poll,
     #[pin]
+    port_event: PortEvent,
+    #[pin]
     starving: Starving,
     #[pin]
     removal: Removal,
@@ -203,6 +207,7 @@ impl Session {
                 keep_alive <- KeepAlive::new(end.clone()),
                 rescan <- Rescan::new(remove),
                 poll <- new_delayed!(end.clone(), "Session::poll"),
+                port_event <- PortEvent::new(end.clone()),
                 starving <- new_delayed!(end.clone(), "Session::starving"),
                 removal <- Removal::new(end),
             }),

@@ -140,11 +140,10 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Something happened that may have brought the network back: sessions that wait to reconnect do
-    /// it now.
-    pub fn kick(&self) {
+    /// See [`Session::port_changed`].
+    pub fn port_changed(&self, moved: bool) {
         for session in &self.list.lock().all {
-            session.retry_now();
+            session.port_changed(moved);
         }
     }
 

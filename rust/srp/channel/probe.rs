@@ -74,6 +74,11 @@ impl Probe {
         before == ended
     }
 
+    /// An answer is due.
+    pub fn is_out(&self) -> bool {
+        !self.word().is_free()
+    }
+
     /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.
     ///
     /// # Errors

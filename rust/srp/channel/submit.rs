@@ -58,7 +58,7 @@ impl Connection {
         let random = random_u16();
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
         // whose channel is missing.
-        match cell.claim(random, Lun(cmd.lun()), tag) {
+        match cell.claim(random, Lun::from_int(cmd.lun()), tag) {
             Some(slot) => self.send(&posting, cmd, slot, index),
             None => self.queue_anywhere(&posting, cmd, random, tag),
         }
@@ -74,7 +74,7 @@ impl Connection {
         random: u16,
         tag: scsi::Tag,
     ) -> Result<(), Rejected> {
-        let lun = Lun(cmd.lun());
+        let lun = Lun::from_int(cmd.lun());
         let mut slots = (0u16..).zip(&self.slots);
         match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, tag)?))) {
             Some((index, slot)) => self.send(posting, cmd, slot, index),

@@ -193,13 +193,13 @@ impl Driver for Io {
 
     fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {
         self.statistics().aborts.increment();
-        let lun = Lun(cmd.device().lun());
+        let lun = Lun::from_int(cmd.device().lun());
         disposition(cmd.tag().is_some_and(|tag| self.channels.abort(tag, lun)))
     }
 
     fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
         self.statistics().device_resets.increment();
-        disposition(self.channels.reset_device(Lun(dev.lun())))
+        disposition(self.channels.reset_device(Lun::from_int(dev.lun())))
     }
 
     fn host_reset(&self) -> HostReset {

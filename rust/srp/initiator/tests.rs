@@ -56,6 +56,7 @@ use crate::{
                 get,
                 login_rej,
                 Empty,
+                CMD,
                 CONSUMER, //
             },
             stand::Stand, //
@@ -90,6 +91,8 @@ suite!(
         changes_kick_a_session_that_recovers,
         kicks_are_for_their_port,
         changes_leave_a_live_session_alone,
+        a_storm_is_few_tries,
+        a_way_that_may_have_moved_is_tested,
     ]
 );
 
@@ -111,17 +114,22 @@ fn listen(
     Ok((events, KBox::pin_init(registration, GFP_KERNEL)?))
 }
 
-/// A target that can be told to refuse, so that each try is one request.
+/// A target that can be told to refuse, so that each try is one request, or to be silent.
 struct Moody {
     empty: Arc<Empty>,
     refuses: Atomic<bool>,
+    silent: Atomic<bool>,
 }
 
 impl Moody {
     fn new() -> Result<Arc<Self>> {
         let empty = Empty::new()?;
-        let refuses = Atomic::new(false);
-        Ok(Arc::new(Self { empty, refuses }, GFP_KERNEL)?)
+        let moody = Self {
+            empty,
+            refuses: Atomic::new(false),
+            silent: Atomic::new(false),
+        };
+        Ok(Arc::new(moody, GFP_KERNEL)?)
     }
 }
 
@@ -134,7 +142,10 @@ impl Script for Arc<Moody> {
     }
 
     fn told(&self, message: &[u8], reply: &mut [u8]) -> usize {
-        self.empty.told(message, reply)
+        match self.empty.told(message, reply) {
+            _ if self.silent.load(Acquire) => 0,
+            answer => answer,
+        }
     }
 }
 
@@ -321,5 +332,64 @@ fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
     check_eq!(session.life(), Life::Live);
     check!(!session.is_lost());
     check_eq!((target.requests(), log.count("connection lost")), (1, 0));
+    Ok(())
+}
+
+fn a_storm_is_few_tries(soft: &Soft) -> Result {
+    let moody = Moody::new()?;
+    let target = Target::new(&soft.device, moody.clone())?;
+    let stand = Stand::new(soft)?;
+    let (events, _registration) = listen(soft, &[&stand])?;
+    let session = live(&stand, &target, "")?;
+    lose(&session, &moody)?;
+    let log = Log::from_now();
+    let begin = Instant::<Monotonic>::now();
+    events.device_event(DeviceEvent::ClientReregister, Some(1));
+    within(|| target.requests() >= 2)?;
+    // 100 a second.
+    while begin.elapsed().as_millis() < 1_500 {
+        events.device_event(DeviceEvent::ClientReregister, Some(1));
+        fsleep(Delta::from_millis(10));
+    }
+    // The last one counts, too.
+    fsleep(Delta::from_millis(300));
+    let tries = target.requests() - 1;
+    let most = begin.elapsed().as_millis() as usize / 250 + 1;
+    check!(tries > 2 && tries <= most);
+    within(|| session.failed_tries() as usize >= tries)?;
+    check_eq!(log.count("reconnect failed"), tries);
+    Ok(())
+}
+
+fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
+    let moody = Moody::new()?;
+    let target = Target::new(&soft.device, moody.clone())?;
+    let stand = Stand::new(soft)?;
+    let (events, _registration) = listen(soft, &[&stand])?;
+    let session = live(&stand, &target, "")?;
+    let tests = || moody.empty.count(CMD);
+    // On this port no subnet manager moves anything.
+    events.device_event(DeviceEvent::LidChange, Some(1));
+    stand.sessions.port_changed(false);
+    fsleep(Delta::from_millis(100));
+    check_eq!(tests(), 0);
+    stand.sessions.port_changed(true);
+    within(|| tests() == 1)?;
+
+    moody.silent.store(true, Release);
+    let log = Log::from_now();
+    let begin = Instant::<Monotonic>::now();
+    // What comes after the first changes nothing.
+    while !session.is_lost() && begin.elapsed().as_millis() < 9_000 {
+        stand.sessions.port_changed(true);
+        fsleep(Delta::from_millis(20));
+    }
+    let found = begin.elapsed().as_millis();
+    check!((4_500..6_500).contains(&found));
+    check_eq!(log.count("no answer to a test of the connection"), 1);
+    check_eq!(tests(), 2);
+    moody.silent.store(false, Release);
+    within(|| session.life() == Life::Live && !session.is_lost())?;
+    check_eq!(target.requests(), 2);
     Ok(())
 }

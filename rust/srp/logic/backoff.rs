@@ -6,8 +6,13 @@
 //! and for twice as long after each loss. What follows are pauses of 1, 2, 4 s and so on, up to
 //! `reconnect_delay`, from where on the tries are those of the transport class's timer.
 //!
+//! An event of the port is a reason to try at once, whatever the pause. A port that comes up has a handful of them; one
+//! whose cable flaps has hundreds in a second, of which few count.
+//!
 //! A target that refuses is asked again, whatever its reason: Linux's says "channel limit reached" to an initiator
 //! that it does not know yet as well.
+
+use super::ktime::Ktime;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// A connection that lived so long makes earlier losses forgotten, in nanoseconds.
@@ -16,6 +21,14 @@ const FORGET_NS: i64 = 600 * SECOND_NS;
 const MAX_FLAPS: u32 = 6;
 /// Pauses are doubled so often at most.
 const MAX_DOUBLINGS: u32 = 20;
+/// The least time between two events that count, in milliseconds.
+const EVENT_MS: u32 = 250;
+/// So many events count at that pace, which are those of a port that comes up. After them it is halved each time.
+const EVENTS: u32 = 8;
+/// Halved so often at most.
+const MAX_EVENT_DOUBLINGS: u32 = 4;
+/// So long after the last event the next one is the first again, in milliseconds.
+const EVENTS_FORGET_MS: u32 = 10_000;
 
 /// Why a connection was lost, as far as it matters for the next one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,6 +58,10 @@ pub struct Backoff {
     /// Tries that have failed since the connection was lost.
     tries: u32,
     least: Least,
+    /// Events that have counted since there was a connection.
+    events: u32,
+    /// When the last of them counts.
+    event: Ktime,
 }
 
 /// The least pause before a try.
@@ -72,6 +89,8 @@ impl Backoff {
             flaps: 0,
             tries: 0,
             least: Least::Seconds(0),
+            events: 0,
+            event: Ktime::MIN,
         }
     }
 
@@ -99,6 +118,33 @@ impl Backoff {
     /// Somebody wants a try now, while there is no connection.
     pub const fn hurry(&mut self) {
         self.least = Least::Seconds(0);
+    }
+
+    /// An event of the port at the time `now`: after how many milliseconds it counts. The first does at once; those that
+    /// follow do together, 4 times a second, and more and more seldom if each is a reason to try.
+    pub const fn event(&mut self, now: Ktime, tries: bool) -> u32 {
+        // One before it waits for its time.
+        if now.ns_since(self.event) < 0 {
+            return self.event.ms_since(now);
+        }
+        let quiet_ms = now.ms_since(self.event);
+        if quiet_ms >= EVENTS_FORGET_MS {
+            self.events = 0;
+        }
+        let pause_ms = match self.events {
+            _ if !tries => EVENT_MS,
+            0 => 0,
+            1..=EVENTS => EVENT_MS,
+            many if many - EVENTS < MAX_EVENT_DOUBLINGS => EVENT_MS * doubled(many - EVENTS),
+            _ => EVENT_MS * doubled(MAX_EVENT_DOUBLINGS),
+        };
+        let delay_ms = pause_ms.saturating_sub(quiet_ms);
+        self.events = match tries {
+            true => self.events.saturating_add(1),
+            false => 0,
+        };
+        self.event = now.add_ms(delay_ms);
+        delay_ms
     }
 
     /// A try has failed.

@@ -546,6 +546,11 @@ impl Recovery {
         action
     }
 
+    /// An event of the port, which is none of the table's: see [`Backoff::event`].
+    pub const fn port_event(&mut self, now: Ktime) -> u32 {
+        self.backoff.event(now, self.state.is_lost())
+    }
+
     /// The target has broken the protocol on a connection that is not the session's yet.
     pub const fn strike(&mut self, now: Ktime) {
         self.count(Cause::Violation, now);

@@ -84,8 +84,9 @@ impl fmt::Debug for PortId {
 pub struct Lun(pub [u8; 8]);
 
 impl Lun {
-    /// From the number that the SCSI midlayer uses, whose lowest 16 bits are the first level
-    /// (`int_to_scsilun()`).
+    /// From the number that the SCSI midlayer uses, whose lowest 16 bits are the first level. `int_to_scsilun()` gives
+    /// the same, in a loop, and each command would call it.
+    #[inline]
     pub const fn from_int(lun: u64) -> Self {
         Self(Self::swap_levels(lun).to_be_bytes())
     }

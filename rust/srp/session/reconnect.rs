@@ -34,10 +34,7 @@ use crate::{
                 Event,
                 Reset, //
             },
-            session::{
-                Life,
-                LOGIN_TIMEOUT_MS, //
-            },
+            session::LOGIN_TIMEOUT_MS,
             strikes, //
         },
     },
@@ -102,15 +99,6 @@ impl Session {
             (Pause::ReconnectDelay, _) => return,
         };
         let _ = Reconnect::schedule(self.clone(), delay);
-    }
-
-    /// The network may be back: as [`Self::begin_reconnect`], and a try that waits for a lost packet to be
-    /// sent again begins anew. Any context.
-    pub fn retry_now(self: &Arc<Self>) {
-        if self.life() == Life::Recovering {
-            self.begin_reconnect();
-            self.nexus.waiting.interrupt();
-        }
     }
 
     /// Tries to reconnect that have failed since the connection was lost.

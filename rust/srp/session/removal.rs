@@ -136,6 +136,7 @@ impl Session {
         self.changed.wait(|| self.is_down());
         // A try that is under way ends when it sees the state, which also keeps the timers from being
         // set again.
+        self.end_port_event();
         self.end_reconnect();
         self.end_fill();
         self.end_keep_alive();

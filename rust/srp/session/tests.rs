@@ -179,7 +179,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
     check_eq!(session.life(), Life::Recovering);
     check!(!rport.is_running());
     drop(rport);
-    session.retry_now();
+    session.port_changed(false);
     within(|| session.life() == Life::Live && !session.is_lost())?;
     target.has_heard(|heard| &heard.confirmed, 2)?;
     check!(session.rport().is_some_and(|rport| rport.is_running()));

@@ -58,6 +58,17 @@ impl Port {
         )))
     }
 
+    /// The LID of the subnet manager, if the port has heard of one.
+    pub fn subnet_manager(&self, sysfs: &Sysfs) -> Option<u32> {
+        let lid = sysfs::text(sysfs.path(format!(
+            "/sys/class/infiniband/{}/ports/{}/sm_lid",
+            self.device, self.number
+        )))?;
+        u32::from_str_radix(lid.strip_prefix("0x")?, 16)
+            .ok()
+            .filter(|lid| *lid != 0)
+    }
+
     /// Of RoCE. Reading the entry of a GID that is not there is an error.
     fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
         let folder = format!(

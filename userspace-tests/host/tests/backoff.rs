@@ -101,6 +101,66 @@ fn violations_wait_and_resets_do_not() {
     assert_eq!(flap(&mut backoff, SECOND, 1), [Pause::Ms(2000)]);
 }
 
+/// When events count that come every `every_ms` from `from_ms` on until `to_ms`, without a connection.
+fn storm(backoff: &mut Backoff, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
+    events(backoff, true, from_ms, to_ms, every_ms)
+}
+
+fn events(backoff: &mut Backoff, tries: bool, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
+    let mut at = Vec::new();
+    let mut now = from_ms;
+    while now < to_ms {
+        let counts = now + i64::from(backoff.event(Ktime::from_ns(now * 1_000_000), tries));
+        // The same one, if it waits.
+        if at.last() != Some(&counts) {
+            at.push(counts);
+        }
+        now += every_ms;
+    }
+    at
+}
+
+#[test]
+fn the_first_event_counts_at_once_and_a_storm_seldom() {
+    let mut backoff = Backoff::new();
+    let at = storm(&mut backoff, 1000, 21_000, 10);
+    // Those of a port that comes up, each a moment after the one before.
+    assert_eq!(at[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|n| 1000 + 250 * n));
+    assert_eq!(at[9..13], [3500, 4500, 6500, 10_500]);
+    assert_eq!(at[13..], [14_500, 18_500, 22_500]);
+    // What follows shortly has waited for the pause already.
+    assert_eq!(storm(&mut backoff, 30_000, 30_001, 1), [30_000]);
+    // After a rest it begins anew.
+    assert_eq!(
+        storm(&mut backoff, 40_000, 41_000, 100),
+        [40_000, 40_250, 40_500, 40_750, 41_000]
+    );
+}
+
+#[test]
+fn events_with_a_connection_do_not_count_against_tries() {
+    let mut backoff = Backoff::new();
+    let at = events(&mut backoff, false, 1000, 11_000, 10);
+    assert_eq!(at, Vec::from_iter((0..41).map(|n| 1000 + 250 * n)));
+    // As if there had been none before.
+    let at = storm(&mut backoff, 11_000, 13_000, 10);
+    assert_eq!(at, Vec::from_iter((0..9).map(|n| 11_000 + 250 * n)));
+}
+
+#[test]
+fn events_that_are_few_count_each_at_once() {
+    let mut backoff = Backoff::new();
+    for n in 0..100 {
+        let now = 1_000_000 + n * 10_000;
+        assert_eq!(storm(&mut backoff, now, now + 1, 1), [now]);
+    }
+    // A connection that comes and goes in between changes nothing.
+    assert_eq!(storm(&mut backoff, 3_000_000, 3_000_001, 1), [3_000_000]);
+    backoff.lost(SECOND, Loss::Plain);
+    backoff.connected();
+    assert_eq!(storm(&mut backoff, 3_000_001, 3_000_002, 1), [3_000_250]);
+}
+
 #[test]
 fn ten_losses_a_minute_are_told() {
     let mut budget = Budget::new();

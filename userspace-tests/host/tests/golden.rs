@@ -311,6 +311,18 @@ fn gids_and_luns() {
         Lun::from_int(0x1234_5678_9abc_def0).0.to_vec(),
         hex("def09abc56781234")
     );
+    // Of each level, both bytes: the levels as they are in the number from below, each with its upper byte first.
+    for level in 0..4 {
+        for (byte, at) in [(0, 1), (1, 0)] {
+            for value in 0..=0xffu8 {
+                let mut wire = [0; 8];
+                wire[2 * level + at] = value;
+                let lun = u64::from(value) << (16 * level + 8 * byte);
+                assert_eq!(Lun::from_int(lun).0, wire);
+                assert_eq!(Lun(wire).to_int(), lun);
+            }
+        }
+    }
     for lun in [0, 1, 255, 0x4001, 0x1234_5678_9abc_def0, u64::MAX] {
         assert_eq!(Lun::from_int(lun).to_int(), lun);
     }

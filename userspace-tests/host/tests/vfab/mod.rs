@@ -4,6 +4,8 @@
 
 #![allow(dead_code)] // Each test uses a part of it.
 
+pub mod agent;
+
 use srp_host::vfab::{
     ca::{Ca, Outcome},
     changes::Changes,

@@ -1,0 +1,143 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# What a subnet does to a path under I/O: opensm moves the LID of either end, a partition goes and comes back, the prefix
+# changes, events come by the hundred, the target's cable is out. Only ours is held to a time.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+[ "$kind" = vfab ] || skip "vfab only"
+begin 400
+[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
+command -v opensm >/dev/null || skip "opensm is not in this guest"
+# The subnet manager is at neither end.
+adapters devices=3
+subnet_manager vfab2
+within 60 "ACTIVE ports" all_active vfab0 vfab1 vfab2
+baseline
+back_null disk 32
+target 0
+lun 0 0 disk
+speed
+# Of the session; nothing of this is to fail a command.
+reconnect_delay=10 fast_io_fail=60 dev_loss=120
+mkfifo $tmp/idle
+exec {idle}<>$tmp/idle
+
+# began WHAT: an act.
+began() {
+	note "$1"
+	act=$1
+	clock; t0=$now
+}
+# stood [SECONDS [TIMEOUT]]: says the longest time without I/O since the act began, which is over; ours has a limit, see `bound`.
+stood() {
+	# What the journal has counted may be from before the act.
+	sleep 1
+	goes_on 90
+	# What the journal has noted by then.
+	alive 1
+	gap=$(awk -v t=$t0 '$1 >= t && $2 == "ok" && $3 > m {m = $3} END {print m + 0}' $tmp/journal.events)
+	summary+=$(printf '; %s %d.%d s' "$act" $((gap / 1000000)) $((gap / 100000 % 10)))
+	say "$act: no I/O for $(ms $gap)"
+	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
+}
+
+moved() { lid $1; [ $lid = $new ]; }
+# move DEVICE: opensm begins anew, and gives it another LID.
+move() {
+	local of
+	lid $1
+	new=$((lid + 20))
+	port_guid $1; of=$guid
+	subnet_manager_ends vfab2
+	sed -i "s/^$of .*/$of $(printf '0x%04x 0x%04x' $new $new)/" /var/cache/opensm/guid2lid
+	grep -q "^$of $(printf 0x%04x $new)" /var/cache/opensm/guid2lid || fail "opensm has not noted $1: $(cat /var/cache/opensm/guid2lid)"
+	clock; t0=$now
+	subnet_manager vfab2 -F $tmp/opensm.conf
+	within 60 "LID $new for $1" moved $1
+	within 60 "ACTIVE ports" all_active vfab0 vfab1 vfab2
+}
+echo "honor_guid2lid_file TRUE" >$tmp/opensm.conf
+
+# storm SECONDS: 100 events of our port in a second; how many, in `n`.
+storm() {
+	local until
+	clock
+	until=$((now + $1 * 1000000)) n=0
+	while [ $now -lt $until ]; do
+		at_port vfab1 reregister
+		read -rt 0.008 <&$idle
+		n=$((n + 1))
+		clock
+	done
+}
+# The lines of the driver and of the transport class, and those of them that tell of a try, in `lines` and `tries`.
+count_lines() {
+	log_since | grep -E 'ib_srp: |scsi host[0-9]+: ' >$tmp/lines
+	lines=$(wc -l <$tmp/lines)
+	tries=$(grep -cE 'reconnect failed|reconnect attempt' $tmp/lines)
+}
+
+summary=
+login 0
+rport=/sys/class/srp_remote_ports/port-${host#host}:1
+limits
+dev=$(disk "$host" 0)
+journal $dev --rport port-${host#host}:1
+alive 1
+
+began "another LID at our end"
+move vfab1
+stood 4 5
+began "another LID at the target"
+move vfab0
+stood 4 5
+
+began "8 s without the partition"
+at_port vfab1 pkey 0 0x8123
+sleep 8
+at_port vfab1 pkey 0 0xffff
+stood 4 8
+
+began "another prefix and the old one"
+at_port vfab1 prefix 0xfec0000000000001
+sleep 2
+at_port vfab1 prefix 0xfe80000000000000
+stood 2
+
+began "a storm of events"
+count_lines
+before=$lines
+storm 3
+stood 2
+count_lines
+say "$n events with a connection: $((lines - before)) lines in the log"
+! rust_driver || [ $lines = $before ] || fail "lines in the log: $(cat $tmp/lines)"
+
+began "a storm without the target"
+target_off 0
+within 30 "the connection is lost" not state running
+count_lines
+before=$lines first=$tries
+storm 5
+count_lines
+say "$n events without a target: $((tries - first)) tries, $((lines - before)) lines in the log"
+# 4 in a second, and those that no event begins.
+! rust_driver || { [ $((tries - first)) -ge 3 ] && [ $((tries - first)) -le 24 ]; } || fail "$((tries - first)) tries in 5 s"
+[ $((lines - before)) -le 60 ] || fail "$((lines - before)) lines in 5 s"
+target_on 0
+at_port vfab1 reregister
+stood
+
+began "5 s without the target's cable"
+at_port vfab0 down
+sleep 5
+at_port vfab0 up
+within 60 "ACTIVE again" all_active vfab0 vfab1
+stood 10 10
+
+settle
+errors
+[ $errors = 0 ] || fail "$errors errors"
+say "$(driver)${summary/;/:}"
+ok "$kind"

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a target may be silent before its connection is given up.
+
+use srp_host::logic::keep_alive::{Stage, Verdict};
+
+/// `keep_alive`, in milliseconds.
+const PERIOD: u32 = 5_000;
+
+/// A channel that is tested by the clock.
+struct Channel {
+    stage: Stage,
+    /// When the timer fires.
+    at: u32,
+    /// When it was asked what it has not answered.
+    asked: Option<u32>,
+    /// When the last command ended, and until when the timer has seen that.
+    ended: u32,
+    seen: u32,
+    dead: Option<u32>,
+}
+
+impl Channel {
+    fn new() -> Self {
+        Self {
+            stage: Stage::Keep,
+            at: PERIOD,
+            asked: None,
+            ended: 0,
+            seen: 0,
+            dead: None,
+        }
+    }
+
+    fn test(&mut self, now: u32) {
+        if self.stage.begins_anew(self.asked.is_some()) {
+            self.stage = Stage::Ask;
+            self.at = now;
+        }
+    }
+
+    /// Up to `until`, on a way that answers at once before `broken`, and on which commands end all the time before
+    /// `last`. `test_ms`: a reason for a test comes each time.
+    fn run(&mut self, until: u32, broken: u32, last: u32, test_ms: Option<u32>) {
+        for now in 0..until {
+            if test_ms.is_some_and(|every| now % every == 0) {
+                self.test(now);
+            }
+            if now < last {
+                self.ended = now;
+            }
+            if now != self.at || self.dead.is_some() {
+                continue;
+            }
+            let idle = self.ended <= self.seen;
+            self.seen = now;
+            match self.stage.verdict(idle, self.asked.is_some()) {
+                Verdict::Wait => {}
+                Verdict::Ask if now < broken => self.asked = None,
+                Verdict::Ask => self.asked = Some(now),
+                Verdict::Dead => self.dead = Some(now),
+            }
+            let (stage, delay) = self.stage.next();
+            self.stage = stage;
+            self.at = now + delay.unwrap_or(PERIOD);
+        }
+    }
+}
+
+/// When it is found dead.
+fn dead(broken: u32, last: u32, test_ms: Option<u32>) -> Option<u32> {
+    let mut channel = Channel::new();
+    channel.run(60_000, broken, last, test_ms);
+    channel.dead
+}
+
+#[test]
+fn numbers() {
+    for (number, stage) in (0..).zip([Stage::Keep, Stage::Ask, Stage::Look, Stage::Judge]) {
+        assert_eq!(Stage::from_number(number), stage);
+        assert_eq!(stage as u32, number);
+    }
+    assert_eq!(Stage::from_number(4), Stage::Keep);
+}
+
+#[test]
+fn an_idle_connection_is_given_up_within_three_periods() {
+    for broken in (1..20_000).step_by(777) {
+        let found = dead(broken, 0, None).expect("found");
+        assert!(
+            found > broken && found < broken + 3 * PERIOD,
+            "{broken}: {found}"
+        );
+        let busy = dead(broken, broken, None).expect("found");
+        assert!(
+            busy > broken && busy <= broken + 3 * PERIOD,
+            "{broken}: {busy}"
+        );
+    }
+    assert_eq!(dead(u32::MAX, 0, None), None);
+}
+
+#[test]
+fn a_test_has_its_verdict_in_five_seconds() {
+    // The way is lost with the event, whatever ends in the first half.
+    for last in [0, 1, 100, 2_499] {
+        assert_eq!(dead(0, last, Some(60_000)), Some(5_000), "{last}");
+    }
+    // Something ends in the second: that is a sign of life, and it is a matter of idleness from there on.
+    let later = dead(0, 2_600, Some(60_000)).expect("found");
+    assert!(later > 5_000 && later <= 2_600 + 3 * PERIOD, "{later}");
+    // A good one is left alone, whatever comes.
+    for every in [1, 10, 250, 4_000] {
+        assert_eq!(dead(u32::MAX, 0, Some(every)), None);
+        assert_eq!(dead(u32::MAX, u32::MAX, Some(every)), None);
+    }
+}
+
+#[test]
+fn a_storm_does_not_move_the_verdict() {
+    for every in [1, 10, 250, 1_000] {
+        let found = dead(10_000, 10_000, Some(every)).expect("found");
+        assert!(
+            (15_000..=15_001 + every).contains(&found),
+            "{every}: {found}"
+        );
+    }
+}
