@@ -8,6 +8,10 @@ rounds 12 100
 [ "$kind" = rxe ] || rounds 10 50
 n=$rounds
 fabric 1
+# The queue pairs of both ends.
+pairs() { resources qp | grep -c "^link $kind"; }
+no_more_pairs() { [ "$(pairs)" -le $none ]; }
+none=$(pairs)
 back_null disk 16
 target 0
 lun 0 0 disk
@@ -33,5 +37,6 @@ for ((i = 1; i <= n; i++)); do
 	fi
 	logout "$host"
 done
+within 20 "the target has let its queue pairs go: $(pairs), $none before" no_more_pairs
 clean
 ok "$kind: $n logins, slowest $slowest ms"
