@@ -150,7 +150,14 @@ impl<B: Buffer> Engine<B> {
                 }),
             ) => self.attach(peer, *m),
             (Some(m), Ok(Message::Join { id, initiator })) => self.join(peer, m, *id, initiator),
-            (Some(m), Ok(Message::Left { status, session })) => self.left(m, *status, *session),
+            (
+                Some(m),
+                Ok(Message::Left {
+                    status,
+                    id,
+                    session,
+                }),
+            ) => self.left(m, *status, *id, *session),
             (Some(_), Ok(Message::Done { status, id, .. })) => self.part_over(peer, *id, *status),
             (Some(_), Ok(Message::Cancelled { id })) => self.part_over(peer, *id, Status::Lost),
             (
