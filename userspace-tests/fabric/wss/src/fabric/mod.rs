@@ -35,6 +35,7 @@ const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
 struct Links<T> {
     hub: Hub<T>,
     flows: HashMap<LinkId, Flow>,
+    begin: Instant,
 }
 
 impl<T> Deref for Links<T> {
@@ -56,6 +57,7 @@ impl<T> Links<T> {
         Ok(Self {
             hub: Hub::new(listen)?,
             flows: HashMap::new(),
+            begin: Instant::now(),
         })
     }
 
@@ -246,8 +248,13 @@ pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
 }
 
 fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
-    hub.flows.entry(id).or_default().queue(message.build());
-    let result = hub.flush(id);
+    let now = hub.begin.elapsed().as_millis() as u64;
+    let flow = hub.flows.entry(id).or_default();
+    let result = if flow.queue(message.build(), now) {
+        hub.flush(id)
+    } else {
+        Err(io::Error::other("it takes no messages"))
+    };
     good(hub, id, result)
 }
 
