@@ -39,12 +39,14 @@ impl<B: Buffer> Engine<B> {
             let peer = store.peer;
             if matches!(store.state, State::Idle(at) if at <= now) {
                 store.peer = next;
-                store.state = State::Connecting;
+                store.state = State::Connecting(now);
                 self.next_peer += 1;
                 self.actions.push(Action::Connect {
                     peer: next,
                     store: n,
                 });
+            } else if store.state.in_vain(now) {
+                silent.push(peer);
             } else if let Some(pulse) = store.state.pulse() {
                 if pulse.silent(now) {
                     silent.push(peer);
