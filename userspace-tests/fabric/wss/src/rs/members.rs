@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl Store {
+    /// No SE of an older epoch is let in.
+    pub fn refuse_before(&mut self, epoch: u64) {
+        self.se = epoch;
+    }
+
     pub(super) fn attach(&mut self, peer: Peer, role: Role, member: u32, epoch: u64) {
         let who = match role {
             Role::Ce => Who::Waiting(member, epoch),
