@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The storage system in user space (userspace-tests/fabric/wss): SE, two CEs and an RS, each a host of its own, as is the
-# initiator. Verified I/O; how many bytes each link carries; each role dies and comes back. make demo-wss runs it, too.
+# initiator. Verified I/O; how many bytes each link carries; each role dies and comes back. Then the same with etcd, which
+# is away for long, and with a second SE that takes the place of one that sleeps. make demo-wss runs it, too.
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
+. "$here/faults.sh"
 
-begin 700
+begin 900
 rust_driver || skip "the C driver has no answers_from"
 modprobe -qa ib_uverbs rdma_ucm
 program=$here/../wss
@@ -14,22 +16,25 @@ chmod +x "$program"
 
 files=/dev/shm/wss-files
 undo() {
+	! dmsetup info srp-wss >/dev/null 2>&1 || dmsetup message srp-wss 0 fail_if_no_path
 	unmake_hosts
 	rm -rf $files
 }
-make_hosts ini se ce1 ce2 rs
+make_hosts ini se ce1 ce2 rs se2
 mkdir -p $files
 truncate -s 96M $files/one
 truncate -s 64M $files/two
 
 # runs HOST ARGUMENT...: its role.
-runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:555$((5 + number[$1])); }
+runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }
+with_etcd=
 role() {
+	local system=
+	[ -z "$with_etcd" ] || system="--etcd http://$(etcd_of $1) --system wss"
 	case $1 in
-	rs) runs rs rs --number 7 --file $files/one --file $files/two ;;
-	se) runs se se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 ;;
-	ce1) runs ce1 ce --member 1 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
-	ce2) runs ce2 ce --member 2 --se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
+	rs) runs rs rs --number 7 --file $files/one --file $files/two $system ;;
+	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 $system ;;
+	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
 	esac
 }
 # dies HOST: and is there again a moment later.
@@ -39,7 +44,8 @@ dies() {
 	sleep $2
 	role $1
 }
-login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5556,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558${2-}"; }
+at=10.0.1.2:5556
+login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$at,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558${2-}"; }
 answering() { [ "$(<$files_of_host/answer_channels)" = $1 ]; }
 
 for h in rs se ce1 ce2; do role $h; done
@@ -118,15 +124,123 @@ for h in ce1 se rs; do
 	say "$h has died and is back: no error, all data right"
 done
 
+# ends HOST...: it is told to, and does.
+ends() {
+	local h
+	for h; do
+		kill ${serving[$h]}
+		within 15 "the end of $h" ended ${serving[$h]}
+		wait ${serving[$h]} || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+		unset "serving[$h]"
+		says $h '^ended' || fail "$h did not say that it ended: $(tail -n 5 $tmp/$h)"
+		! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
+	done
+}
 logout $host
 clean
-for h in ce1 ce2 se rs; do
-	kill ${serving[$h]}
-	within 15 "the end of $h" ended ${serving[$h]}
-	wait ${serving[$h]} || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
-	unset "serving[$h]"
-	says $h '^ended' || fail "$h did not say that it ended: $(tail -n 5 $tmp/$h)"
-	! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
-done
+ends ce1 ce2 se rs
 say "$(grep lines $tmp/ce1), $(grep lines $tmp/ce2)"
+
+# etcd says which SE there is. One journal goes through all that follows, on a disk that finds its way to either SE.
+again() { : >$tmp/$1; role $1; }
+# fails HOST TEXT: it ends by itself, and says why.
+fails() {
+	within 40 "the end of $1" ended ${serving[$1]}
+	! wait ${serving[$1]} || fail "$1 ended as if nothing had been"
+	unset "serving[$1]"
+	says $1 "$2" || fail "$1 did not say '$2': $(tail -n 5 $tmp/$1)"
+}
+reigns() { within 60 "$1 has the system" says $1 'all RS are here'; }
+# way HOST: the journal's disk is that of this host.
+way() {
+	local table
+	table="0 $((96 << 11)) multipath 1 queue_if_no_path 0 1 1 round-robin 0 1 1 $(disk $1 0) 1"
+	if [ ! -b /dev/mapper/srp-wss ]; then
+		dmsetup create srp-wss --table "$table" || fail "no dm-multipath in this kernel"
+	else
+		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss || fail "the table of srp-wss"
+	fi
+}
+# Acknowledged writes are there, and no command had an error.
+still_right() {
+	goes_on 120
+	errors
+	[ $errors = 0 ] || fail "$errors errors: $1"
+	say "$1: no error"
+}
+modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
+reconnect_delay=1 fast_io_fail=2 dev_loss=600
+start_etcd $files/etcd
+with_etcd=1
+for h in rs se ce1 ce2; do again $h; done
+reigns se
+within 30 "both CEs" says ce1 'attached to RS 7'
+within 30 "both CEs" says ce2 'attached to RS 7'
+login 0
+rport=/sys/class/srp_remote_ports/port-${host#host}:1
+limits
+one=$host
+dev=$(disk $one 0)
+quiet $dev
+dd if=/dev/zero of=$dev bs=1M count=8 oflag=direct status=none || fail "cannot empty the disk"
+way $one
+journal /dev/mapper/srp-wss
+
+# It is away for longer than the lease: the SE ends. The next one waits for it.
+die etcd
+fails se 'etcd has not confirmed its lease in time'
+again se
+within 30 "an SE that waits" says se 'waits for etcd'
+start_etcd $files/etcd
+reigns se
+# There is no multipathd that would take the path again.
+within 90 "the session" state running
+way $one
+still_right "etcd was away for longer than the lease"
+
+# An SE sleeps, another one takes its place, the RS starts again, and the first one wakes up.
+kill -STOP ${serving[se]}
+role se2
+reigns se2
+at=10.0.5.2:5560
+login 0 ,initiator_ext=0000000000000002
+two=$host
+way $two
+goes_on 120
+dies rs 1
+goes_on 120
+kill -CONT ${serving[se]}
+fails se 'another SE may have its place'
+still_right "an SE slept while another one took its place"
+
+# Somebody deletes the key of an SE that lives, with its lease. A third one comes, and goes. An RS that starts then has seen
+# none but the second one, and takes nothing of it.
+die rs
+python3 - <<-'EOF' || fail "cannot delete the key"
+	import base64, json, urllib.request
+	key = base64.b64encode(b"/wss/wss/se").decode()
+	ask = urllib.request.Request("http://127.0.0.1:2379/v3/kv/deleterange", json.dumps({"key": key}).encode())
+	assert json.load(urllib.request.urlopen(ask, timeout=20)).get("deleted") == "1"
+EOF
+again se
+within 30 "another SE" says se 'listens at'
+die se
+again rs
+fails se2 'an RS refuses this SE'
+says rs 'an SE of epoch .* is refused' || fail "the RS took an SE whose place is another's: $(<$tmp/rs)"
+again se
+reigns se
+within 90 "the first session" state running
+way $one
+still_right "an SE without its key was refused"
+backdev[wss]=$files/one
+settle wss
+backdev=()
+dmsetup remove --retry srp-wss || fail "cannot remove srp-wss"
+
+logout $one
+logout $two
+clean
+ends ce1 ce2 se rs
+die etcd
 ok "$kind"

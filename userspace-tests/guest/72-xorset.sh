@@ -12,21 +12,19 @@ modprobe -qa ib_uverbs rdma_ucm
 program=$here/../xorset
 [ -f "$program" ] || skip "xorset is not in this guest"
 chmod +x "$program"
-type etcd >/dev/null || fail "no etcd in this guest"
 
 files=/dev/shm/xorset-files
 undo() {
 	unmake_hosts
 	rm -rf $files
 }
-ip link set lo up
-# etcd runs on the router.
 make_hosts ini client n0 n1 n2 n3 n4
 mkdir -p $files
 nodes=()
 for i in 0 1 2 3 4; do nodes+=(--node 10.0.$((i + 2)).2:5560); done
 role() {
-	local etcd=10.0.${number[$1]}.1:2379
+	local etcd
+	etcd=$(etcd_of $1)
 	case $1 in
 	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
@@ -40,9 +38,7 @@ whole() { open "map * used u* u* u* u* u*"; }
 out() { open "map * used $1"; }
 login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555${2-}"; }
 
-etcd --data-dir $files/etcd --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379 \
-	--listen-peer-urls http://127.0.0.1:2380 >$tmp/etcd 2>&1 &
-serving[etcd]=$!
+start_etcd $files/etcd
 for i in 0 1 2 3 4; do
 	"$program" format --number $i --file $files/n$i --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
 	role n$i

@@ -53,6 +53,18 @@ serve() {
 	serving[$1]=$!
 }
 says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
+
+# start_etcd FOLDER: on the router, as a process of the host `etcd` that there is not; it goes on with what FOLDER has.
+start_etcd() {
+	type etcd >/dev/null || fail "no etcd in this guest"
+	ip link set lo up
+	etcd --data-dir $1 --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379 \
+		--listen-peer-urls http://127.0.0.1:2380 >>$tmp/etcd 2>&1 &
+	serving[etcd]=$!
+}
+# etcd_of HOST: where it reaches etcd.
+etcd_of() { if [ $kind = siw ]; then echo 127.0.0.1:2379; else echo 10.0.${number[$1]}.1:2379; fi; }
+
 die() { kill -KILL ${serving[$1]}; wait ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
 
 # Bytes of each link in KiB: `sent` is what the host sends.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::message::Message;
+use crate::{message::Message, peer::SILENCE};
 
 /// Buffers for messages on each side.
 pub const RECEIVES: usize = 1024;
@@ -17,6 +17,9 @@ pub const WINDOW: u32 = (RECEIVES - FOR_GRANTS) as u32;
 /// So many buffers are granted at once.
 const BATCH: u32 = WINDOW / 4;
 
+/// Most messages that wait for buffers of the other side. All commands of a large system are fewer.
+pub const WAITING: usize = 1 << 17;
+
 /// One side of a connection.
 #[derive(Debug)]
 pub struct Flow {
@@ -25,6 +28,8 @@ pub struct Flow {
     /// Buffers of ours that are free again and not granted.
     taken: u32,
     waiting: VecDeque<Vec<u8>>,
+    /// Since when messages wait and nothing was granted, in milliseconds.
+    stuck: Option<u64>,
 }
 
 impl Default for Flow {
@@ -33,14 +38,23 @@ impl Default for Flow {
             credits: WINDOW,
             taken: 0,
             waiting: VecDeque::new(),
+            stuck: None,
         }
     }
 }
 
 impl Flow {
-    /// A message is to be sent, when those before it are.
-    pub fn queue(&mut self, message: Vec<u8>) {
+    /// A message is to be sent, when those before it are. `now` is in milliseconds. False if the connection is at its end, as
+    /// the other side takes nothing: it has granted nothing for [`SILENCE`], or too little. An honest one that is so late
+    /// ends the connection itself, since ALIVE does not reach it either.
+    pub fn queue(&mut self, message: Vec<u8>, now: u64) -> bool {
+        if self.waiting.is_empty() {
+            self.stuck = None;
+        } else if now >= *self.stuck.get_or_insert(now) + SILENCE || self.waiting.len() == WAITING {
+            return false;
+        }
         self.waiting.push_back(message);
+        true
     }
 
     /// The next message that can be sent now.
@@ -57,6 +71,7 @@ impl Flow {
         match self.credits.checked_add(count) {
             Some(credits) if credits <= WINDOW => {
                 self.credits = credits;
+                self.stuck = None;
                 true
             }
             _ => false,

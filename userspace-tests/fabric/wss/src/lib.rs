@@ -5,12 +5,14 @@
 //! the files. docs/fabric.md says what it promises.
 //!
 //! [`message`] is what they say to each other. [`se`], [`ce`] and [`rs`] are what they do, without RDMA: whatever
-//! happens is told by a call, and what is to be done then is left in a list. [`fabric`] does it.
+//! happens is told by a call, and what is to be done then is left in a list. [`fabric`] does it. [`mod@etcd`] is asked which SE
+//! there is.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
 pub mod cache;
 pub mod ce;
+pub mod etcd;
 pub mod fabric;
 pub mod flow;
 pub mod map;

@@ -194,6 +194,8 @@ pub enum Message {
     Left {
         /// `Lost`, or `Stale` if there never was one, as the initiator has not waited for it.
         status: Status,
+        /// As in [`Message::Join`]: another login of the session may have come after it.
+        id: u64,
         /// The session.
         session: u64,
     },

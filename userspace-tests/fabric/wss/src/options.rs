@@ -21,6 +21,8 @@ has files or block devices. The first one is its object 0.
   --number N             of this RS
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5557)
   --threads N            that read and write files, 1 to 64 (default 4)
+  --etcd URL[,URL]...    as the SE; it waits for etcd when it starts, and takes no older SE than etcd knows
+  --system NAME          as the SE
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 has sessions of SRP initiators. Each --lun is a unit, made of objects of RS by their numbers; the first one is LUN 0.
@@ -31,17 +33,30 @@ has sessions of SRP initiators. Each --lun is a unit, made of objects of RS by t
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           most channels of a session, 1 to 64 (default 16)
   --extent MIB           that one CE has of a unit, 1 to 1048576 (default 64)
+  --etcd URL[,URL]...    where etcd serves clients, as http://10.0.0.1:2379. One SE of the system has a key there, others
+                         wait for its end. It ends when its lease of 5 s is in doubt. Without this option its epoch is
+                         the time of day; all RS and SE of a system have it, or none
+  --system NAME          of the system in etcd: letters, digits, - and _
 
-wss ce --member N --se ADDRESS:PORT --rs ADDRESS:PORT [--rs ...] [OPTION]...
+wss ce --member N --se ADDRESS:PORT [--se ...] --rs ADDRESS:PORT [--rs ...] [OPTION]...
 has a cache. Initiators have their answers from it: answers_from=ADDRESS:PORT.
   --member N             number of this CE, not 0, which no other one has
-  --se ADDRESS:PORT      the SE
+  --se ADDRESS:PORT      an SE; it tries one after the other
   --rs ADDRESS:PORT      an RS; all that the SE has
   --listen ADDRESS:PORT  (default 0.0.0.0:5556)
   --id-ext HEX           as those of the SE
   --ioc-guid HEX
   --cache MIB            4 to 65536 (default 64)
 ";
+
+/// A system that etcd knows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct System {
+    /// Where etcd serves clients.
+    pub etcd: Vec<SocketAddr>,
+    /// Its name.
+    pub name: String,
+}
 
 /// What was asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -56,6 +71,8 @@ pub enum Options {
         listen: SocketAddr,
         /// Threads for the files.
         threads: usize,
+        /// Where to ask for the SE.
+        system: Option<System>,
     },
     /// An SE.
     Se {
@@ -75,13 +92,15 @@ pub enum Options {
         channels: usize,
         /// MiB of an extent.
         extent: u64,
+        /// Where it becomes the SE.
+        system: Option<System>,
     },
     /// A CE.
     Ce {
         /// Its number.
         member: u32,
-        /// The SE.
-        se: SocketAddr,
+        /// Whoever may be the SE.
+        se: Vec<SocketAddr>,
         /// All RS.
         stores: Vec<SocketAddr>,
         /// Where to listen.
@@ -152,10 +171,34 @@ impl Values {
         all.iter().map(address).collect()
     }
 
+    fn system(&mut self) -> Result<Option<System>, String> {
+        let etcd = self.all("--etcd").pop();
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let good = |name: &String| !name.is_empty() && name.chars().all(good);
+        match (etcd, self.one("--system", good)?) {
+            (None, None) => Ok(None),
+            (Some(etcd), Some(name)) => Ok(Some(System {
+                etcd: urls(&etcd.to_string_lossy())?,
+                name,
+            })),
+            _ => Err(format!("{} needs both --etcd and --system", self.role)),
+        }
+    }
+
     fn listen(&mut self, port: u16) -> Result<SocketAddr, String> {
         let default = SocketAddr::from(([0, 0, 0, 0], port));
         Ok(self.one("--listen", |_| true)?.unwrap_or(default))
     }
+}
+
+/// `http://10.0.0.1:2379,http://10.0.0.2:2379`.
+fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let one = |url: &str| {
+        let rest = url.strip_prefix("http://")?;
+        rest.strip_suffix('/').unwrap_or(rest).parse().ok()
+    };
+    let all: Option<Vec<_>> = text.split(',').map(one).collect();
+    all.ok_or_else(|| format!("--etcd: '{text}' is no list of http://ADDRESS:PORT"))
 }
 
 /// `1/0+2/0`.
@@ -196,6 +239,7 @@ impl Options {
                 threads: values
                     .one("--threads", |n| (1..=64).contains(n))?
                     .unwrap_or(4),
+                system: values.system()?,
             },
             "se" => {
                 let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
@@ -219,13 +263,14 @@ impl Options {
                     extent: values
                         .one("--extent", |n| (1..=1 << 20).contains(n))?
                         .unwrap_or(64),
+                    system: values.system()?,
                 }
             }
             "ce" => {
                 let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
                 Self::Ce {
                     member: values.needed("--member", |n| *n != 0)?,
-                    se: values.needed("--se", |_| true)?,
+                    se: values.addresses("--se")?,
                     stores: values.addresses("--rs")?,
                     listen: values.listen(5556)?,
                     id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
@@ -269,6 +314,7 @@ mod tests {
             files,
             listen,
             threads,
+            system: None,
         } = parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
         else {
             panic!();
@@ -291,11 +337,24 @@ mod tests {
         assert_eq!(luns, [vec![(1, 0), (2, 0)], vec![(2, 1)]]);
         let Options::Ce {
             member, se, cache, ..
-        } = parse("ce --member 2 --se 10.0.0.1:1 --rs 10.0.0.1:2 --cache 4").unwrap()
+        } = parse("ce --member 2 --se 10.0.0.1:1 --se 10.0.0.2:3 --rs 10.0.0.1:2 --cache 4")
+            .unwrap()
         else {
             panic!();
         };
-        assert_eq!((member, se.port(), cache), (2, 1, 4));
+        let ports: Vec<_> = se.iter().map(SocketAddr::port).collect();
+        assert_eq!((member, &ports[..], cache), (2, &[1, 3][..], 4));
+        for role in ["rs --number 1 --file /a", "se --rs 10.0.0.1:1 --lun 1/0"] {
+            let line =
+                format!("{role} --etcd http://10.0.0.1:2379,http://[fe80::1]:1/ --system a-1");
+            let (Options::Rs { system, .. } | Options::Se { system, .. }) = parse(&line).unwrap()
+            else {
+                panic!();
+            };
+            let system = system.unwrap();
+            assert_eq!((system.etcd.len(), system.name.as_str()), (2, "a-1"));
+            assert_eq!(system.etcd[1].port(), 1);
+        }
     }
 
     #[test]
@@ -337,6 +396,18 @@ mod tests {
                 "--member: '0' is not what it can be",
             ),
             ("ce --member 1 --rs 10.0.0.1:2", "ce needs --se"),
+            (
+                "rs --number 1 --file /a --system a",
+                "rs needs both --etcd and --system",
+            ),
+            (
+                "rs --number 1 --file /a --etcd 10.0.0.1:1 --system a",
+                "--etcd: '10.0.0.1:1' is no list of http://ADDRESS:PORT",
+            ),
+            (
+                "rs --number 1 --file /a --etcd http://10.0.0.1:1 --system a/b",
+                "--system: 'a/b' is not what it can be",
+            ),
         ] {
             assert_eq!(parse(line), Err(wanted.into()), "{line}");
         }

@@ -11,6 +11,8 @@ pub type Peer = u64;
 pub const SILENCE: u64 = 3000;
 /// Who has said nothing for so long says that it lives.
 const REPEAT: u64 = SILENCE / 4;
+/// Whoever takes so long to let somebody in sleeps, in milliseconds.
+const ADMISSION: u64 = 2 * SILENCE;
 
 /// When something was heard and said, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +55,8 @@ impl Pulse {
 pub(crate) enum State {
     /// To be made at this time.
     Idle(u64),
-    /// It is being made.
-    Connecting,
+    /// It is being made since this time.
+    Connecting(u64),
     /// The answer to ATTACH is not here.
     Attaching(Pulse),
     /// Both sides know each other.
@@ -65,6 +67,11 @@ impl State {
     /// Both sides know each other.
     pub(crate) fn up(&self) -> bool {
         matches!(self, Self::Up(_))
+    }
+
+    /// It has been tried for too long to make it.
+    pub(crate) fn in_vain(&self, now: u64) -> bool {
+        matches!(self, Self::Connecting(since) if since + ADMISSION <= now)
     }
 
     /// When something was heard, once it is made.

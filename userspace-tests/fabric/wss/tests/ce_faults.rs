@@ -4,7 +4,7 @@
 
 mod world;
 
-use world::{initiator, scene::*, Node, World, BLOCKS};
+use world::{initiator, scene::*, Item, Node, World, BLOCKS};
 use wss::message::Message;
 
 /// A CE dies while it reads and writes; the others take its place.
@@ -245,4 +245,51 @@ fn a_ce_comes_later() {
         assert_eq!(world.se.as_mut().unwrap().owners(), [(1, 4), (2, 4)].into());
         done(world);
     }
+}
+
+/// An initiator gives up the login of an answer channel that the SE has let in, and logs in again. What the CE says of the
+/// first login is not about the second one.
+#[test]
+fn a_login_is_given_up() {
+    let mut crossed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        let ce = Node::Ce(0);
+        initiator::lose(&mut world, 0);
+        let join = |m: &Message| matches!(m, Message::Join { .. });
+        world.until("JOIN", 20_000, |w| on_its_way(w, ce, SE, join));
+        world.hold(SE, ce);
+        let joined = |w: &World| {
+            let of = |item: &Item| match item {
+                Item::Message(bytes, _) => {
+                    matches!(Message::parse(bytes), Ok(Message::Joined { .. }))
+                }
+                _ => false,
+            };
+            let all = w.between(SE, ce);
+            let count = |(id, side): &(_, _)| w.queue(*id, *side).filter(|i| of(i)).count();
+            all.iter().map(count).sum::<usize>()
+        };
+        let end = world.now + 2000;
+        while world.now < end && joined(&world) == 0 {
+            world.step();
+        }
+        initiator::give_up(&mut world, 0, 0, 0);
+        while world.now < end && joined(&world) < 2 {
+            world.step();
+        }
+        crossed += u64::from(joined(&world) == 2);
+        world.release();
+        world.until("an answer channel", 60_000, |w| {
+            w.initiators[0].up() && w.initiators[0].reach() == 1
+        });
+        let sessions = world.initiators[0].sessions;
+        for lba in (0..32).step_by(8) {
+            write(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        assert_eq!(world.initiators[0].sessions, sessions);
+        done(world);
+    }
+    assert!(crossed > 30, "{crossed}");
 }

@@ -5,8 +5,9 @@
 use std::collections::VecDeque;
 
 use wss::{
-    flow::{Flow, RECEIVES, WINDOW},
+    flow::{Flow, RECEIVES, WAITING, WINDOW},
     message::{Message, LEN},
+    peer::SILENCE,
 };
 
 /// One end: what is on its way to it has a buffer each.
@@ -77,7 +78,7 @@ fn no_message_without_a_buffer() {
             match random(3) {
                 0 => {
                     for _ in 0..count {
-                        this.flow.queue(data(this.sent));
+                        assert!(this.flow.queue(data(this.sent), 0));
                         this.sent += 1;
                     }
                     flush(this, other);
@@ -101,9 +102,53 @@ fn no_message_without_a_buffer() {
 fn more_than_there_can_be() {
     let mut flow = Flow::default();
     assert!(!flow.granted(1));
-    flow.queue(data(0));
+    assert!(flow.queue(data(0), 0));
     assert!(flow.pop().is_some());
     assert!(!flow.granted(2));
     assert!(!flow.granted(u32::MAX));
     assert!(flow.granted(1));
+}
+
+/// A flow without credits, and with a message that waits.
+fn stuck(now: u64) -> Flow {
+    let mut flow = Flow::default();
+    for n in 0..=u64::from(WINDOW) {
+        assert!(flow.queue(data(n), now));
+        assert_eq!(flow.pop().is_some(), n < u64::from(WINDOW));
+    }
+    flow
+}
+
+/// Whoever grants nothing is at its end when it would be so for silence, and not before.
+#[test]
+fn a_peer_that_grants_nothing() {
+    // ALIVE is what is queued next, a while later.
+    let mut flow = stuck(500);
+    assert!(flow.queue(data(0), 1000));
+    assert!(flow.queue(data(0), 1000 + SILENCE - 1));
+    assert!(!flow.queue(data(0), 1000 + SILENCE));
+    // A GRANT, and it goes on for as long.
+    assert!(flow.granted(1));
+    assert!(flow.pop().is_some() && flow.pop().is_none());
+    let now = 1000 + SILENCE;
+    assert!(flow.queue(data(0), now));
+    assert!(flow.queue(data(0), now + SILENCE - 1));
+    assert!(!flow.queue(data(0), now + SILENCE));
+}
+
+/// Whoever grants less than it is sent is at its end when too many messages wait.
+#[test]
+fn a_peer_that_grants_too_little() {
+    let (mut flow, mut sent, mut queued) = (stuck(0), 0, 1);
+    while flow.queue(data(0), sent) {
+        queued += 1;
+        sent += 1;
+        if sent % 4 == 0 {
+            assert!(flow.granted(1));
+            assert!(flow.pop().is_some());
+            queued -= 1;
+        }
+        assert!(queued <= WAITING, "it grows without bound");
+    }
+    assert_eq!(queued, WAITING);
 }

@@ -33,7 +33,7 @@ fn event() -> impl Strategy<Value = Event> {
                 *number %= 3;
                 low(epoch);
             }
-            Message::Joined { id, session, .. } => {
+            Message::Joined { id, session, .. } | Message::Left { id, session, .. } => {
                 low(id);
                 low(session);
             }
@@ -41,7 +41,6 @@ fn event() -> impl Strategy<Value = Event> {
             | Message::Done { id, .. }
             | Message::Cancel { id }
             | Message::Cancelled { id } => low(id),
-            Message::Left { session, .. } => low(session),
             Message::Fence { member, epoch, .. } | Message::Fenced { member, epoch, .. } => {
                 *member %= 3;
                 low(epoch);

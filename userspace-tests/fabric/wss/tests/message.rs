@@ -151,6 +151,16 @@ fn places_of_bytes() {
         [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]
     );
     assert!(bytes[24..].iter().all(|b| *b == 0));
+    let left = Message::Left {
+        status: Status::Stale,
+        id: 0x0102_0304_0506_0708,
+        session: 0x1112_1314_1516_1718,
+    };
+    let mut wanted = vec![0; 64];
+    wanted[..2].copy_from_slice(&[5, 3]);
+    run(&mut wanted, 8, 0x01, 8);
+    run(&mut wanted, 16, 0x11, 8);
+    assert_eq!(left.build(), wanted);
     let join = Message::Join {
         id: 7,
         initiator: *b"0123456789abcdef",

@@ -61,9 +61,8 @@ impl Engine {
     pub(super) fn joined(&mut self, status: Status, channel: ChannelId, session: u64) {
         let Some(req) = self.logins.remove(&channel) else {
             // It has gone meanwhile.
-            if status == Status::Good && !self.sessions.contains_key(&session) {
-                let status = Status::Stale;
-                self.tell_se(Message::Left { status, session });
+            if status == Status::Good {
+                self.never_was(channel, session);
             }
             return;
         };
@@ -71,6 +70,7 @@ impl Engine {
             return self.reject(channel, req.tag, RejReason::UnableAssociateChannel);
         }
         if self.sessions.contains_key(&session) {
+            self.never_was(channel, session);
             return self.reject(channel, req.tag, RejReason::ChannelLimitReached);
         }
         self.sessions.insert(session, channel);
@@ -85,6 +85,15 @@ impl Engine {
                 Others::Maintained,
                 false,
             ),
+        });
+    }
+
+    /// The SE has let a login in that has no answer channel.
+    fn never_was(&mut self, channel: ChannelId, session: u64) {
+        self.tell_se(Message::Left {
+            status: Status::Stale,
+            id: channel,
+            session,
         });
     }
 
@@ -120,8 +129,11 @@ impl Engine {
             .map(|(s, _)| *s);
         if let Some(session) = session {
             self.sessions.remove(&session);
-            let status = Status::Lost;
-            self.tell_se(Message::Left { status, session });
+            self.tell_se(Message::Left {
+                status: Status::Lost,
+                id: channel,
+                session,
+            });
             for id in self.of(session) {
                 self.kill(id);
             }

@@ -16,14 +16,14 @@ impl Engine {
         for to in self.all() {
             let link = self.link(to);
             let peer = link.peer;
-            let Some(pulse) = link.state.pulse() else {
-                continue;
-            };
-            if pulse.silent(now) {
+            let in_vain = link.state.in_vain(now);
+            let pulse = link.state.pulse();
+            let silent = pulse.as_ref().is_some_and(|p| p.silent(now));
+            if in_vain || silent {
                 self.say(format!("{to:?}: nothing was heard"));
                 self.actions.push(Action::Close { peer });
                 self.lost(to);
-            } else if pulse.due(now) {
+            } else if pulse.is_some_and(|p| p.due(now)) {
                 self.send(peer, Message::Alive);
             }
         }
@@ -43,7 +43,7 @@ impl Engine {
             let stale = to != To::Se && link.stale == epoch;
             if wanted && !stale && matches!(link.state, State::Idle(next) if next <= now) {
                 link.peer = peer;
-                link.state = State::Connecting;
+                link.state = State::Connecting(now);
                 self.next_peer += 1;
                 self.actions.push(Action::Connect { peer, to });
             }

@@ -27,7 +27,9 @@ pub(super) enum Token {
 pub(super) struct Ce {
     engine: Engine,
     arena: Arena,
-    se: SocketAddr,
+    se: Vec<SocketAddr>,
+    /// Which one was tried last.
+    tried: usize,
     stores: Vec<SocketAddr>,
     made: Made,
     stopping: bool,
@@ -60,6 +62,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         engine: Engine::new(settings, 0),
         arena,
         se,
+        tried: 0,
         stores,
         made: Made::default(),
         stopping: false,
@@ -100,7 +103,10 @@ impl Ce {
             Action::Say(what) => println!("{what}"),
             Action::Connect { peer, to } => {
                 let to = match to {
-                    To::Se => self.se,
+                    To::Se => {
+                        self.tried = (self.tried + 1) % self.se.len();
+                        self.se[self.tried]
+                    }
                     To::Store(n) => self.stores[n],
                 };
                 if !connect(hub, &mut self.made, peer, to) {

@@ -3,6 +3,7 @@
 //! Does on RDMA devices what the roles want to be done.
 
 mod ce;
+pub mod reign;
 mod rs;
 mod se;
 
@@ -21,7 +22,10 @@ use srp_target::{
 };
 use verbs::Buffer;
 
+use reign::Reign;
+
 use crate::{
+    etcd::Etcd,
     flow::{Flow, RECEIVES},
     message::{Message, MAX_LEN},
     options::Options,
@@ -35,6 +39,7 @@ const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
 struct Links<T> {
     hub: Hub<T>,
     flows: HashMap<LinkId, Flow>,
+    begin: Instant,
 }
 
 impl<T> Deref for Links<T> {
@@ -56,6 +61,7 @@ impl<T> Links<T> {
         Ok(Self {
             hub: Hub::new(listen)?,
             flows: HashMap::new(),
+            begin: Instant::now(),
         })
     }
 
@@ -149,6 +155,17 @@ pub trait Role {
     }
 }
 
+/// Tells a role how late it is, often enough.
+fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, hub: &mut R::Links, role: &mut R) {
+    let now = begin.elapsed().as_millis() as u64;
+    if last.is_none_or(|last| now >= last + SILENCE / 12) {
+        *last = Some(now);
+        hub.prune();
+        role.tick(now);
+        role.act(hub);
+    }
+}
+
 /// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
 /// writes of its threads: as long as there is the hub, nobody else can listen here.
 pub fn run<R: Role>(
@@ -161,13 +178,7 @@ pub fn run<R: Role>(
     let mut last = None;
     let mut more = false;
     loop {
-        let now = begin.elapsed().as_millis() as u64;
-        if last.is_none_or(|last| now >= last + SILENCE / 12) {
-            last = Some(now);
-            hub.prune();
-            role.tick(now);
-            role.act(&mut hub);
-        }
+        pace(begin, &mut last, &mut hub, &mut role);
         let mut fds = hub.hub().fds();
         fds.extend(role.fd());
         // Once it is told to stop, the descriptor stays readable.
@@ -181,6 +192,8 @@ pub fn run<R: Role>(
         }
         let mut turn = EVENTS;
         while turn > 0 {
+            // A process that has slept gives up first whom it has not heard of.
+            pace(begin, &mut last, &mut hub, &mut role);
             let Some(event) = hub.hub().poll()? else {
                 break;
             };
@@ -246,8 +259,13 @@ pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
 }
 
 fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
-    hub.flows.entry(id).or_default().queue(message.build());
-    let result = hub.flush(id);
+    let now = hub.begin.elapsed().as_millis() as u64;
+    let flow = hub.flows.entry(id).or_default();
+    let result = if flow.queue(message.build(), now) {
+        hub.flush(id)
+    } else {
+        Err(io::Error::other("it takes no messages"))
+    };
     good(hub, id, result)
 }
 
@@ -278,21 +296,41 @@ pub fn serve(options: Options) -> io::Result<()> {
             number,
             files,
             threads,
+            system,
             ..
         } => {
             let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
-            let (role, hub) = rs::role(number, disks?, listen, threads)?;
+            let (mut role, hub) = rs::role(number, disks?, listen, threads)?;
             println!("listens at {listen}");
+            // Nobody else can listen here: no SE tells its epoch to an RS before this one and then finds this one without it.
+            if let Some(system) = system {
+                let etcd = Etcd::new(system.etcd);
+                match reign::least_epoch(etcd, &system.name, waits(&stop))? {
+                    Some(epoch) => role.refuse_before(epoch),
+                    None => return ended(),
+                }
+            }
             run(hub, role, &stop)?;
         }
-        Options::Se { .. } => {
+        Options::Se { ref system, .. } => {
+            let reign = match system {
+                Some(system) => {
+                    let etcd = Etcd::new(system.etcd.clone());
+                    match Reign::begin(etcd, &system.name, waits(&stop))? {
+                        Some(reign) => Some(reign),
+                        None => return ended(),
+                    }
+                }
+                None => None,
+            };
             // No SE of this system has begun later: its clock, in units that no number of fences in that time exceeds.
             let since = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or(Duration::ZERO);
-            let epoch = (since.as_millis() as u64) << 20;
-            let (role, hub) = se::role(options, epoch)?;
-            println!("listens at {listen}");
+            let clock = (since.as_millis() as u64) << 20;
+            let epoch = reign.as_ref().map_or(clock, Reign::epoch);
+            let (role, hub) = se::role(options, epoch, reign.as_ref().map(Reign::term))?;
+            println!("listens at {listen}, epoch {epoch}");
             run(hub, role, &stop)?;
         }
         Options::Ce { .. } => {
@@ -303,6 +341,16 @@ pub fn serve(options: Options) -> io::Result<()> {
             println!("{hits} reads found all of their lines, {misses} did not");
         }
     }
+    ended()
+}
+
+fn ended() -> io::Result<()> {
     println!("ended");
     Ok(())
+}
+
+/// Waits for so long, or until `stop` can be read: then it is true.
+fn waits(stop: &impl AsRawFd) -> impl FnMut(Duration) -> io::Result<bool> {
+    let fd = stop.as_raw_fd();
+    move |time| Ok(verbs::os::wait(&[fd], time.as_millis() as i32)? == [true])
 }

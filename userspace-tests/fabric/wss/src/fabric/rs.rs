@@ -106,6 +106,11 @@ pub(super) fn role(
 }
 
 impl Rs {
+    /// No SE of an older epoch is let in.
+    pub(super) fn refuse_before(&mut self, epoch: u64) {
+        self.store.refuse_before(epoch);
+    }
+
     fn action(&mut self, hub: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),

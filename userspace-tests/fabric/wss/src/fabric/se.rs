@@ -2,7 +2,7 @@
 
 //! An SE on RDMA devices.
 
-use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd};
+use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     fabric::{self, Commands, Front},
@@ -12,7 +12,7 @@ use srp_target::{
 };
 use verbs::Buffer;
 
-use super::{accept_role, connect, good, send, Links, Made, Role};
+use super::{accept_role, connect, good, reign::Term, send, Links, Made, Role};
 use crate::{
     options::{Options, LINE},
     peer::Peer,
@@ -29,6 +29,8 @@ pub(super) struct Se {
     /// Connections of CEs.
     roles: HashSet<LinkId>,
     commands: Commands,
+    /// How long it may grant and move anything, if etcd knows it.
+    term: Option<Arc<Term>>,
     failed: Option<String>,
 }
 
@@ -50,7 +52,11 @@ impl Front for Engine<Buffer> {
     }
 }
 
-pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Links<fabric::Token>)> {
+pub(super) fn role(
+    options: Options,
+    epoch: u64,
+    term: Option<Arc<Term>>,
+) -> io::Result<(Se, Links<fabric::Token>)> {
     let Options::Se {
         stores,
         luns,
@@ -60,6 +66,7 @@ pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Links<fabric
         queue_depth,
         channels,
         extent,
+        system: _,
     } = options
     else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -85,6 +92,7 @@ pub(super) fn role(options: Options, epoch: u64) -> io::Result<(Se, Links<fabric
         roles: HashSet::new(),
         // Only what has no data is done here.
         commands: Workers::new(1, execute)?,
+        term,
         failed: None,
     };
     Ok((role, Links::new(listen)?))
@@ -96,6 +104,14 @@ impl Se {
             return Some(peer);
         }
         self.made.links.get(&peer).copied()
+    }
+
+    /// It may do something, by the clock of this moment.
+    fn reigns(&mut self) -> bool {
+        if let Some(why) = self.term.as_ref().and_then(|term| term.over()) {
+            self.failed = Some(why);
+        }
+        self.failed.is_none()
     }
 
     fn closed(&mut self, id: LinkId) {
@@ -119,6 +135,10 @@ impl Role for Se {
     }
 
     fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
+        // A GRANT sends what waits for it.
+        if !self.reigns() {
+            return;
+        }
         match event {
             Event::Login { id, data } => match accept_role(hub, id, &data) {
                 Some(true) => {
@@ -171,6 +191,9 @@ impl Role for Se {
                 return;
             }
             for action in actions {
+                if !self.reigns() {
+                    return;
+                }
                 match action {
                     Action::Target(action) => {
                         fabric::act(hub, &mut self.engine, &self.commands, action, |t| t);

@@ -199,7 +199,13 @@ impl Message {
             } => Out::new(opcode::JOINED, *status as u8)
                 .id(*id)
                 .epoch(*session),
-            Self::Left { status, session } => Out::new(opcode::LEFT, *status as u8).epoch(*session),
+            Self::Left {
+                status,
+                id,
+                session,
+            } => Out::new(opcode::LEFT, *status as u8)
+                .id(*id)
+                .epoch(*session),
             Self::Exec(exec) => return exec.build(),
             Self::Done { status, id, value } => Out::new(opcode::DONE, *status as u8)
                 .id(*id)
@@ -268,6 +274,7 @@ impl Message {
             },
             opcode::LEFT => Self::Left {
                 status: status(r.small())?,
+                id: r.id(),
                 session: r.epoch(),
             },
             opcode::EXEC => Self::Exec(Exec::parse(&mut r)?),

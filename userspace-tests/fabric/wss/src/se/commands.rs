@@ -107,9 +107,9 @@ impl<B: Buffer> Engine<B> {
     /// CEs that can own an extent for a session: those that all sessions reach, or else those that this one does.
     pub(super) fn candidates(&self, session: &Session) -> Vec<u32> {
         let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
-        let mine: Vec<_> = session.reach.iter().filter(up).copied().collect();
+        let mine: Vec<_> = session.reach.keys().filter(up).copied().collect();
         let others = || self.sessions.values().filter(|s| !s.reach.is_empty());
-        let all = |m: &&u32| others().all(|s| s.reach.contains(m));
+        let all = |m: &&u32| others().all(|s| s.reach.contains_key(m));
         let common: Vec<_> = mine.iter().filter(all).copied().collect();
         if common.is_empty() {
             mine
@@ -132,7 +132,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let candidates = self.candidates(session);
-        let reach = session.reach.clone();
+        let reach: BTreeSet<u32> = session.reach.keys().copied().collect();
         let pieces = self.maps[unit].pieces(lba, count);
         if pieces.is_empty() {
             // No block is moved.

@@ -2,7 +2,7 @@
 
 //! CEs, whom they reach, and their end.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use srp_target::{proto::ids::PortId, target::Buffer};
 
@@ -37,7 +37,7 @@ impl<B: Buffer> Engine<B> {
         // tells them.
         let mut over = Vec::new();
         for (initiator, session) in &mut self.sessions {
-            if session.reach.remove(&number) {
+            if session.reach.remove(&number).is_some() {
                 over.push(*initiator);
             }
         }
@@ -88,7 +88,7 @@ impl<B: Buffer> Engine<B> {
         let mut joined = (Status::Stale, 0);
         if self.target.has_session(initiator) {
             let session = self.session(initiator);
-            session.reach.insert(number);
+            session.reach.entry(number).or_default().insert(id);
             joined = (Status::Good, session.epoch);
         }
         let (status, session) = joined;
@@ -113,19 +113,27 @@ impl<B: Buffer> Engine<B> {
             self.epoch = epoch;
             Session {
                 epoch,
-                reach: BTreeSet::new(),
+                reach: BTreeMap::new(),
             }
         })
     }
 
-    /// A CE has no answer channel of a session any more.
-    pub(super) fn left(&mut self, number: u32, status: Status, epoch: u64) {
+    /// A CE has no answer channel by this login any more.
+    pub(super) fn left(&mut self, number: u32, status: Status, id: u64, epoch: u64) {
         let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
         let Some((initiator, session)) = found else {
             return;
         };
         let initiator = *initiator;
-        session.reach.remove(&number);
+        let Some(logins) = session.reach.get_mut(&number) else {
+            return;
+        };
+        if !logins.remove(&id) {
+            return;
+        }
+        if logins.is_empty() {
+            session.reach.remove(&number);
+        }
         if status == Status::Lost {
             self.end_session(
                 &initiator,

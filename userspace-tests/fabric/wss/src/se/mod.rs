@@ -101,8 +101,9 @@ impl Member {
 
 struct Session {
     epoch: u64,
-    /// CEs with an answer channel.
-    reach: BTreeSet<u32>,
+    /// CEs with an answer channel, and the logins of it. A CE may have been asked for a second one before it has told that
+    /// the first one is no more.
+    reach: BTreeMap<u32, BTreeSet<u64>>,
 }
 
 /// What one CE has to do for a command.

@@ -39,12 +39,14 @@ impl<B: Buffer> Engine<B> {
             let peer = store.peer;
             if matches!(store.state, State::Idle(at) if at <= now) {
                 store.peer = next;
-                store.state = State::Connecting;
+                store.state = State::Connecting(now);
                 self.next_peer += 1;
                 self.actions.push(Action::Connect {
                     peer: next,
                     store: n,
                 });
+            } else if store.state.in_vain(now) {
+                silent.push(peer);
             } else if let Some(pulse) = store.state.pulse() {
                 if pulse.silent(now) {
                     silent.push(peer);
@@ -150,7 +152,14 @@ impl<B: Buffer> Engine<B> {
                 }),
             ) => self.attach(peer, *m),
             (Some(m), Ok(Message::Join { id, initiator })) => self.join(peer, m, *id, initiator),
-            (Some(m), Ok(Message::Left { status, session })) => self.left(m, *status, *session),
+            (
+                Some(m),
+                Ok(Message::Left {
+                    status,
+                    id,
+                    session,
+                }),
+            ) => self.left(m, *status, *id, *session),
             (Some(_), Ok(Message::Done { status, id, .. })) => self.part_over(peer, *id, *status),
             (Some(_), Ok(Message::Cancelled { id })) => self.part_over(peer, *id, Status::Lost),
             (

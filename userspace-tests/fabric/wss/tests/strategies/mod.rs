@@ -100,7 +100,11 @@ pub fn message() -> impl Strategy<Value = Message> {
             id,
             session
         }),
-        (status(), any::<u64>()).prop_map(|(status, session)| Message::Left { status, session }),
+        (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, session)| Message::Left {
+            status,
+            id,
+            session
+        }),
         exec().prop_map(Message::Exec),
         (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, value)| Message::Done {
             status,

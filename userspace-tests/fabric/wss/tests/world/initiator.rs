@@ -283,6 +283,25 @@ pub fn lose(world: &mut World, n: usize) {
     }
 }
 
+/// Waits no longer for answer channels that have been tried for so many milliseconds, and tries them again after so many.
+pub fn give_up(world: &mut World, n: usize, after: u64, again: u64) {
+    let now = world.now;
+    let slow: Vec<_> = world.initiators[n]
+        .waiting
+        .iter()
+        .copied()
+        .filter(|id| world.conns[id].since + after <= now)
+        .collect();
+    for id in slow {
+        if let Node::Ce(ce) = world.conns[&id].sides[1].node {
+            world.close(id, 0);
+            let this = &mut world.initiators[n];
+            this.waiting.remove(&id);
+            this.missing.push((now + again, ce));
+        }
+    }
+}
+
 pub fn tick(world: &mut World, n: usize) {
     let now = world.now;
     let this = &mut world.initiators[n];
@@ -300,22 +319,8 @@ pub fn tick(world: &mut World, n: usize) {
     for (_, ce) in again {
         login(world, n, Node::Ce(ce), MultiChannel::Multi);
     }
-    let this = &mut world.initiators[n];
     // It goes without those that take so long.
-    let slow: Vec<_> = this
-        .waiting
-        .iter()
-        .copied()
-        .filter(|id| world.conns[id].since + ANSWERS <= now)
-        .collect();
-    for id in slow {
-        if let Node::Ce(ce) = world.conns[&id].sides[1].node {
-            world.close(id, 0);
-            let this = &mut world.initiators[n];
-            this.waiting.remove(&id);
-            this.missing.push((now + AGAIN, ce));
-        }
-    }
+    give_up(world, n, ANSWERS, AGAIN);
     let this = &mut world.initiators[n];
     if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
         return lose(world, n);

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A client of etcd, by the JSON that its gateway for HTTP speaks (`/v3/...`, as its API reference has it).
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+/// Whoever has not answered as a whole after so long is given up.
+pub const PATIENCE: Duration = Duration::from_millis(700);
+
+/// A key with its value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Pair {
+    /// Its name.
+    pub key: String,
+    /// What it has.
+    pub value: String,
+    /// The revision with which it was created.
+    pub created: u64,
+    /// The revision with which it was changed the last time.
+    pub modified: u64,
+}
+
+/// Keys as they are at one moment.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct View {
+    /// The revision of that moment. What is changed later has a greater one.
+    pub revision: u64,
+    /// In the order of their names.
+    pub pairs: Vec<Pair>,
+}
+
+/// Where etcd serves clients. Each question waits for its answer; one that fails may have been carried out all the same.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    at: Vec<SocketAddr>,
+    /// Which one is asked first.
+    first: usize,
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Base 64, RFC 4648.
+fn encode(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let number = part.iter().fold(0, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - part.len()));
+        for i in 0..4 {
+            let letter = LETTERS[(number >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= part.len() { letter.into() } else { '=' });
+        }
+    }
+    text
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let (mut number, mut bits) = (0u32, 0);
+    for letter in text.trim_end_matches('=').bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        number = number << 6 | u32::from(value);
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((number >> bits) as u8);
+            number &= (1 << bits) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+/// The values of all fields with this name, without the quotes. They are numbers, base 64 and words, which have no quotes in
+/// them, so no value can look like a name. There may be spaces anywhere between.
+fn fields<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let name = format!("\"{name}\"");
+    let parts = text.split(name.as_str()).skip(1);
+    let values = parts.filter_map(|rest| rest.trim_start().strip_prefix(':'));
+    let end = |c| matches!(c, '"' | ',' | '}' | ']') || char::is_whitespace(c);
+    let value = |rest: &'a str| rest.trim_start().trim_start_matches('"').split(end).next();
+    values.filter_map(value).collect()
+}
+
+fn number(text: &str) -> io::Result<u64> {
+    text.parse().map_err(|_| bad("no number"))
+}
+
+/// The revision that etcd has had with an answer.
+fn revision(answer: &str) -> io::Result<u64> {
+    let first = fields(answer, "revision").first().copied();
+    number(first.ok_or_else(|| bad("an answer without a revision"))?)
+}
+
+/// A transaction was carried out.
+fn succeeded(answer: &str) -> bool {
+    fields(answer, "succeeded") == ["true"]
+}
+
+/// The body of a response that has arrived as a whole (RFC 9112).
+fn body(response: &str) -> io::Result<String> {
+    let part = || bad("its answer is not whole");
+    let (head, mut rest) = response.split_once("\r\n\r\n").ok_or_else(part)?;
+    let mut lines = head.lines();
+    let status = lines.next().unwrap_or_default();
+    if !status.starts_with("HTTP/1.1 200 ") {
+        return Err(bad(status));
+    }
+    let mut len = None;
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if name.eq_ignore_ascii_case("content-length") {
+            len = Some(value.trim().parse::<usize>().map_err(|_| part())?);
+        }
+    }
+    if let Some(len) = len {
+        return Ok(rest.get(..len).ok_or_else(part)?.into());
+    }
+    // In chunks, the last of which is empty.
+    let mut all = String::new();
+    loop {
+        let (size, behind) = rest.split_once("\r\n").ok_or_else(part)?;
+        let size = size.split(';').next().unwrap_or_default().trim();
+        match usize::from_str_radix(size, 16).map_err(|_| part())? {
+            0 => return Ok(all),
+            size => {
+                all.push_str(behind.get(..size).ok_or_else(part)?);
+                rest = behind[size..].strip_prefix("\r\n").ok_or_else(part)?;
+            }
+        }
+    }
+}
+
+impl Etcd {
+    /// The first one that answers is asked.
+    pub fn new(at: Vec<SocketAddr>) -> Self {
+        Self { at, first: 0 }
+    }
+
+    /// Asks one after the other until somebody answers.
+    fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
+        let mut result = Err(bad("nobody to ask"));
+        for _ in 0..self.at.len() {
+            result = Self::post_to(self.at[self.first], path, body);
+            if result.is_ok() {
+                break;
+            }
+            self.first = (self.first + 1) % self.at.len();
+        }
+        result
+    }
+
+    fn post_to(at: SocketAddr, path: &str, question: &str) -> io::Result<String> {
+        let end = Instant::now() + PATIENCE;
+        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let head = format!(
+            "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            question.len()
+        );
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(question.as_bytes())?;
+        let (mut all, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            stream.set_read_timeout(Some(left))?;
+            match stream.read(&mut part)? {
+                0 => break,
+                n => all.extend_from_slice(&part[..n]),
+            }
+        }
+        let text = String::from_utf8(all).map_err(|_| bad("its answer is no text"))?;
+        let answer = body(&text)?;
+        // What has none tells of an error.
+        revision(&answer)?;
+        Ok(answer)
+    }
+
+    /// A lease that ends so many seconds after it was granted, or kept alive the last time.
+    pub fn grant(&mut self, seconds: u64) -> io::Result<String> {
+        let answer = self.post("lease/grant", &format!("{{\"TTL\":\"{seconds}\"}}"))?;
+        let lease = fields(&answer, "ID").first().map(|id| id.to_string());
+        lease.ok_or_else(|| bad("a lease without a number"))
+    }
+
+    /// False if the lease is no more.
+    pub fn keep_alive(&mut self, lease: &str) -> io::Result<bool> {
+        let answer = self.post("lease/keepalive", &format!("{{\"ID\":\"{lease}\"}}"))?;
+        Ok(fields(&answer, "TTL").iter().any(|ttl| *ttl != "0"))
+    }
+
+    /// The lease ends, with its keys.
+    pub fn revoke(&mut self, lease: &str) -> io::Result<()> {
+        self.post("lease/revoke", &format!("{{\"ID\":\"{lease}\"}}"))
+            .map(|_| ())
+    }
+
+    /// Creates a key that ends with a lease. The revision with which that is done; `None` if the key is there already.
+    pub fn create(&mut self, key: &str, value: &str, lease: &str) -> io::Result<Option<u64>> {
+        let (key, value) = (encode(key.as_bytes()), encode(value.as_bytes()));
+        let answer = self.post("kv/txn", &format!(
+            "{{\"compare\":[{{\"key\":\"{key}\",\"target\":\"CREATE\",\"result\":\"EQUAL\",\"createRevision\":\"0\"}}],\
+             \"success\":[{{\"requestPut\":{{\"key\":\"{key}\",\"value\":\"{value}\",\"lease\":\"{lease}\"}}}}]}}"
+        ))?;
+        succeeded(&answer).then(|| revision(&answer)).transpose()
+    }
+
+    /// Changes a key that was changed with this revision the last time, 0 if it is not there, while another one has this value.
+    pub fn replace(
+        &mut self,
+        (key, modified, value): (&str, u64, &str),
+        (holder, name): (&str, &str),
+    ) -> io::Result<bool> {
+        let [key, value, holder, name] =
+            [key, value, holder, name].map(|text| encode(text.as_bytes()));
+        let answer = self.post("kv/txn", &format!(
+            "{{\"compare\":[{{\"key\":\"{key}\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"modRevision\":\"{modified}\"}},\
+             {{\"key\":\"{holder}\",\"target\":\"VALUE\",\"result\":\"EQUAL\",\"value\":\"{name}\"}}],\
+             \"success\":[{{\"requestPut\":{{\"key\":\"{key}\",\"value\":\"{value}\"}}}}]}}"
+        ))?;
+        Ok(succeeded(&answer))
+    }
+
+    /// All keys from one on, up to another one that is not among them.
+    pub fn look(&mut self, from: &str, to: &str) -> io::Result<View> {
+        let (from, to) = (encode(from.as_bytes()), encode(to.as_bytes()));
+        let question = format!("{{\"key\":\"{from}\",\"range_end\":\"{to}\"}}");
+        let answer = self.post("kv/range", &question)?;
+        let all = ["key", "value", "create_revision", "mod_revision"];
+        let all = all.map(|name| fields(&answer, name));
+        let [keys, values, created, modified] = &all;
+        if all.iter().any(|list| list.len() != keys.len()) {
+            return Err(bad("keys without values"));
+        }
+        let text = |text: &str| {
+            decode(text)
+                .and_then(|b| String::from_utf8(b).ok())
+                .ok_or_else(|| bad("what it has"))
+        };
+        let pair = |n: usize| {
+            Ok(Pair {
+                key: text(keys[n])?,
+                value: text(values[n])?,
+                created: number(created[n])?,
+                modified: number(modified[n])?,
+            })
+        };
+        let pairs: io::Result<Vec<_>> = (0..keys.len()).map(pair).collect();
+        Ok(View {
+            revision: revision(&answer)?,
+            pairs: pairs?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_64() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(encode(bytes.as_bytes()), text);
+            assert_eq!(decode(text).unwrap(), bytes.as_bytes());
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(decode(&encode(&all)).unwrap(), all);
+        assert_eq!(decode("a\""), None);
+    }
+
+    #[test]
+    fn fields_of_an_answer() {
+        let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"YQ==", "mod_revision":"5","value" : "MQ=="},{"key":"Yg==","mod_revision": "6","value":"Mg=="}], "succeeded": true}"#;
+        assert_eq!(fields(answer, "key"), ["YQ==", "Yg=="]);
+        assert_eq!(fields(answer, "mod_revision"), ["5", "6"]);
+        assert_eq!(fields(answer, "value"), ["MQ==", "Mg=="]);
+        assert!(fields(answer, "lease").is_empty());
+        assert!(succeeded(answer) && !succeeded("{\"succeeded\":false}"));
+        assert_eq!(revision(answer).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_response_is_taken_as_a_whole() {
+        let ok = "HTTP/1.1 200 OK\r\n";
+        let plain = format!("{ok}content-length: 4\r\nDate: x\r\n\r\n{{\"a\"");
+        assert_eq!(body(&plain).unwrap(), "{\"a\"");
+        let chunks = format!(
+            "{ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\n"
+        );
+        assert_eq!(body(&chunks).unwrap(), "abc0123456789");
+        // Nothing of it may be missing.
+        for len in 0..plain.len() {
+            assert!(body(&plain[..len]).is_err(), "{len}");
+        }
+        for len in 0..chunks.len() - "\r\n\r\n".len() {
+            assert!(body(&chunks[..len]).is_err(), "{len}");
+        }
+        let refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        assert!(body(refused).unwrap_err().to_string().contains("503"));
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One SE after the other, by a key in a made-up etcd. What is asserted holds however slow the machine is: it is what etcd
+//! has, against what the SE believes at a later moment, or an earlier one.
+
+mod made;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use made::{Made, Mood};
+use wss::{
+    fabric::reign::{least_epoch, Reign, TTL},
+    message::{Message, Role, Status},
+    rs::{Action, Store},
+};
+
+/// So much earlier than the lease an SE ends, in seconds.
+const EARLIER: u64 = 1;
+
+fn sleep(ms: u64) {
+    thread::sleep(Duration::from_millis(ms));
+}
+
+/// Waits, and never stops.
+fn patient(time: Duration) -> std::io::Result<bool> {
+    thread::sleep(time);
+    Ok(false)
+}
+
+fn begin(made: &Made, way: usize) -> Reign {
+    Reign::begin(made.etcd(way), "a", patient).unwrap().unwrap()
+}
+
+fn epoch(revision: u64) -> u64 {
+    revision << 32
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < end, "{what}");
+        sleep(5);
+    }
+}
+
+/// As long as a key is not there, nobody reigns who has had it: until it is another's.
+fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
+    let (mine, term) = (reign.epoch() >> 32, reign.term());
+    let end = Instant::now() + Duration::from_secs(60);
+    while !until() {
+        assert!(Instant::now() < end);
+        if made.created() != Some(mine) {
+            assert!(term.over().is_some(), "it reigns without its key");
+        }
+        sleep(5);
+    }
+}
+
+#[test]
+fn it_holds_longer_than_a_lease() {
+    let made = Made::new(1);
+    let reign = begin(&made, 0);
+    assert_eq!(Some(reign.epoch()), made.created().map(epoch));
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(TTL + 2) {
+        assert_eq!(reign.term().over(), None);
+        sleep(20);
+    }
+    assert_eq!(Some(reign.epoch()), made.created().map(epoch));
+}
+
+#[test]
+fn it_is_released() {
+    let made = Made::new(1);
+    let first = begin(&made, 0);
+    let before = first.epoch();
+    drop(first);
+    // At once, and not when the lease has run out.
+    assert_eq!(made.created(), None);
+    assert!(begin(&made, 0).epoch() > before);
+}
+
+#[test]
+fn its_lease_is_lost() {
+    let made = Made::new(1);
+    let reign = begin(&made, 0);
+    assert_eq!(reign.term().over(), None);
+    let lease = made
+        .state
+        .lock()
+        .unwrap()
+        .keys
+        .values()
+        .next()
+        .unwrap()
+        .lease;
+    made.state.lock().unwrap().revoke(lease);
+    until("it is told", || reign.term().over().is_some());
+    let why = reign.term().over().unwrap();
+    assert!(why.contains("is no more"), "{why}");
+}
+
+/// etcd is silent, refuses, tears its answers or answers late: the lease runs out, or etcd has made it longer and nobody
+/// knows. The SE ends before.
+#[test]
+fn etcd_is_not_heard() {
+    let late = Mood::Late(Duration::from_millis(1500));
+    let moods = [Mood::Silent, Mood::Refuses, Mood::Torn, late];
+    let threads = moods.map(|mood| {
+        thread::spawn(move || {
+            let made = Made::new(1);
+            let reign = begin(&made, 0);
+            made.set(0, mood);
+            let (term, since) = (reign.term(), Instant::now());
+            never_without_its_key(&made, &reign, || since.elapsed().as_secs() > TTL);
+            let why = term.over().unwrap();
+            assert!(why.contains("not confirmed"), "{mood:?}: {why}");
+            // What etcd does without a word that arrives keeps the key.
+            let kept = matches!(mood, Mood::Late(_) | Mood::Torn);
+            assert_eq!(made.created().is_some(), kept, "{mood:?}");
+            assert!(made.asked(0) > 4, "{mood:?}");
+        })
+    });
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// The time of an answer counts for nothing: the lease begins when etcd has been asked.
+#[test]
+fn an_answer_takes_its_time() {
+    let made = Made::new(1);
+    let reign = begin(&made, 0);
+    made.set(0, Mood::Late(Duration::from_millis(300)));
+    until("a lease kept alive", || {
+        made.state.lock().unwrap().kept.is_some()
+    });
+    // The next question is not heard.
+    made.set(0, Mood::Silent);
+    let kept = made.state.lock().unwrap().kept.unwrap();
+    let mine = kept + Duration::from_secs(TTL - EARLIER);
+    thread::sleep(mine.saturating_duration_since(Instant::now()));
+    assert!(reign.term().over().is_some());
+}
+
+/// A second SE waits, gets the key when the first one has not been heard of for long enough, and has a greater epoch. An RS
+/// that starts then takes nothing of the first one, and neither does one that the second one has told.
+#[test]
+fn a_second_one_takes_over() {
+    let made = Made::new(3);
+    let first = begin(&made, 0);
+    let (term, old) = (first.term(), first.epoch());
+    thread::scope(|scope| {
+        let second = scope.spawn(|| begin(&made, 1));
+        until("the second one asks", || made.asked(1) > 1);
+        assert_eq!(made.created().map(epoch), Some(old));
+        // As one that sleeps, or is cut off.
+        made.set(0, Mood::Silent);
+        never_without_its_key(&made, &first, || second.is_finished());
+        let second = second.join().unwrap();
+        assert!(term.over().is_some() && second.term().over().is_none());
+        let new = second.epoch();
+        assert!(new > old);
+        // What the first one has counted up to is less.
+        assert!(new > old + u64::from(u32::MAX));
+        let least = least_epoch(made.etcd(2), "a", patient).unwrap().unwrap();
+        assert_eq!(least, new);
+        let mut store = Store::new(1, vec![64], 0);
+        store.refuse_before(least);
+        assert_eq!(attach(&mut store, 1, old), Status::Stale);
+        assert_eq!(attach(&mut store, 2, new), Status::Good);
+        assert_eq!(attach(&mut store, 3, old), Status::Stale);
+        // The first one has nothing that it could release.
+        made.set(0, Mood::Good);
+        drop(first);
+        assert_eq!(made.created().map(epoch), Some(new));
+    });
+}
+
+fn attach(store: &mut Store, peer: u64, epoch: u64) -> Status {
+    let (role, member) = (Role::Se, 0);
+    store.connected(peer);
+    let attach = Message::Attach {
+        role,
+        member,
+        epoch,
+    };
+    store.message(peer, &attach.build());
+    let answers = store
+        .actions()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Send {
+                message: Message::Attached { status, .. },
+                ..
+            } => Some(status),
+            _ => None,
+        });
+    answers.last().expect("an answer")
+}
+
+/// An RS that starts between two SEs takes none of before, and the next one.
+#[test]
+fn an_rs_asks_without_an_se() {
+    let made = Made::new(1);
+    let ask = || least_epoch(made.etcd(0), "a", patient).unwrap().unwrap();
+    let first = ask();
+    let reign = begin(&made, 0);
+    let old = reign.epoch();
+    assert!(first <= old);
+    assert_eq!(ask(), old);
+    drop(reign);
+    let between = ask();
+    assert!(between > old + u64::from(u32::MAX));
+    assert!(begin(&made, 0).epoch() >= between);
+}
+
+/// An RS that gets no answer, or half of one, waits: what it has not read may be the key of an SE.
+#[test]
+fn an_rs_waits_for_etcd() {
+    let made = Made::new(2);
+    let reign = begin(&made, 0);
+    for mood in [
+        Mood::Refuses,
+        Mood::Torn,
+        Mood::Silent,
+        Mood::Late(Duration::from_secs(1)),
+    ] {
+        made.set(1, mood);
+        let mut waits = 0;
+        let wait = |_| {
+            waits += 1;
+            if waits == 2 {
+                made.set(1, Mood::Good);
+            }
+            Ok(false)
+        };
+        let least = least_epoch(made.etcd(1), "a", wait).unwrap();
+        assert_eq!((least, waits), (Some(reign.epoch()), 2), "{mood:?}");
+        made.set(1, mood);
+        assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
+    }
+    // The next one is asked if one does not answer.
+    let both = wss::etcd::Etcd::new(vec![made.at[1], made.at[0]]);
+    let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
+    assert_eq!(least, Some(reign.epoch()));
+}
+
+/// The key is created, and nobody says so: neither is there an SE that does not know that it is one, nor does it take its
+/// own key of before for its own. It comes when the lease has run out.
+#[test]
+fn the_answer_to_a_key_is_lost() {
+    let made = Made::new(1);
+    made.set(0, Mood::Forgets);
+    let first = std::cell::Cell::new(None);
+    let wait = |time| {
+        if first.get().is_none() {
+            first.set(made.created());
+            made.set(0, Mood::Good);
+        }
+        patient(time)
+    };
+    let reign = Reign::begin(made.etcd(0), "a", wait).unwrap().unwrap();
+    let first = first.get().expect("a key without a lord");
+    assert!(reign.epoch() > epoch(first));
+    assert_eq!(made.created().map(epoch), Some(reign.epoch()));
+    assert_eq!(reign.term().over(), None);
+}
+
+/// Who is told to stop while another one reigns leaves nothing.
+#[test]
+fn it_stops_while_it_waits() {
+    let made = Made::new(2);
+    let reign = begin(&made, 0);
+    assert!(Reign::begin(made.etcd(1), "a", |_| Ok(true))
+        .unwrap()
+        .is_none());
+    made.set(1, Mood::Refuses);
+    assert!(Reign::begin(made.etcd(1), "a", |_| Ok(true))
+        .unwrap()
+        .is_none());
+    assert_eq!(made.created().map(epoch), Some(reign.epoch()));
+    // Another system is another key.
+    let other = Reign::begin(made.etcd(0), "b", patient).unwrap().unwrap();
+    assert!(other.epoch() > reign.epoch());
+    assert_eq!(made.state.lock().unwrap().keys.len(), 2);
+}
