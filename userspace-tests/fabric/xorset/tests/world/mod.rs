@@ -5,19 +5,24 @@
 // Each test uses its part.
 #![allow(dead_code)]
 
+mod command;
 pub mod disk;
 pub mod etcd;
 #[path = "../../../wss/tests/world/history.rs"]
 mod history;
+mod judge;
+mod network;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
+use command::Command;
 use disk::Disk;
 use etcd::Etcd;
 use history::History;
+use network::Conn;
 use xorset::{
     client::{self, Client, Outcome, Settings},
     coordinator::{Coordinator, Key, Request, TTL},
@@ -72,29 +77,6 @@ pub struct Seat {
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
     clock: u64,
-}
-
-#[derive(Clone, Debug)]
-pub struct Command {
-    pub seat: usize,
-    pub lba: u64,
-    /// What is written, or nothing.
-    pub values: Vec<u64>,
-    pub count: u64,
-    start: u64,
-    pub cancelled: bool,
-}
-
-enum Item {
-    Message(Vec<u8>, Arc<[u8]>),
-    Closed,
-}
-
-struct Conn {
-    ends: [(Who, u64); 2],
-    /// What is on its way to each end.
-    queues: [VecDeque<Item>; 2],
-    open: [bool; 2],
 }
 
 enum Event {
@@ -263,29 +245,6 @@ impl World {
         }
     }
 
-    /// One side ends a connection: of what it has sent some may arrive.
-    fn hang_up(&mut self, id: u64, side: usize, silent: bool) {
-        let Some(conn) = self.conns.get_mut(&id) else {
-            return;
-        };
-        conn.open[side] = false;
-        conn.queues[side].clear();
-        let left = conn.queues[1 - side].len() as u64;
-        let keep = self.rng.below(left + 1) as usize;
-        conn.queues[1 - side].truncate(keep);
-        if !silent {
-            conn.queues[1 - side].push_back(Item::Closed);
-        }
-        if !conn.open[1 - side] {
-            self.conns.remove(&id);
-        }
-    }
-
-    pub fn cut(&mut self, a: Who, b: Who) {
-        self.cuts.insert((a, b));
-        self.cuts.insert((b, a));
-    }
-
     pub fn everybody(&self) -> Vec<Who> {
         let clients = (0..self.seats.len()).filter(|c| self.seats[*c].client.is_some());
         let nodes = (0..NODES).map(Who::Node);
@@ -293,18 +252,6 @@ impl World {
             .chain(clients.map(Who::Client))
             .chain([Who::Etcd])
             .collect()
-    }
-
-    /// These are on one side of a cut, all others on the other one.
-    pub fn partition(&mut self, some: &[Who]) {
-        self.note(|| format!("partition {some:?}"));
-        for other in self.everybody() {
-            for one in some {
-                if !some.contains(&other) {
-                    self.cut(*one, other);
-                }
-            }
-        }
     }
 
     pub fn alive(&self, who: Who) -> bool {
@@ -319,41 +266,12 @@ impl World {
         self.alive(who) && !self.frozen.contains(&who)
     }
 
-    fn find(&self, who: Who, peer: u64) -> Option<(u64, usize)> {
-        self.conns.iter().find_map(|(id, c)| {
-            let side = c.ends.iter().position(|e| *e == (who, peer))?;
-            c.open[side].then_some((*id, side))
-        })
-    }
-
-    fn put(&mut self, who: Who, peer: u64, message: Message, payload: Arc<[u8]>) {
-        if let Some((id, side)) = self.find(who, peer) {
-            self.note(|| {
-                let conn = &self.conns[&id];
-                format!(
-                    "{who:?} -> {:?} {message:?} +{}",
-                    conn.ends[1 - side].0,
-                    payload.len()
-                )
-            });
-            let conn = self.conns.get_mut(&id).unwrap();
-            if conn.open[1 - side] {
-                conn.queues[1 - side].push_back(Item::Message(message.build().to_vec(), payload));
-            }
-        }
-    }
-
     fn pump(&mut self, who: Who) {
         match who {
             Who::Node(n) => self.pump_node(n),
             Who::Client(c) => self.pump_client(c),
             Who::Etcd => {}
         }
-    }
-
-    fn connect(&mut self, who: Who, peer: u64, to: usize) {
-        let at = self.now + self.rng.below(20);
-        self.connects.push((at, who, peer, to));
     }
 
     fn pump_node(&mut self, n: usize) {
@@ -443,118 +361,6 @@ impl World {
                 self.ends(&o, false);
             }
         }
-    }
-
-    fn ends(&mut self, command: &Command, good: bool) {
-        self.events += 1;
-        for (i, value) in command.values.iter().enumerate() {
-            self.history
-                .ends(command.lba as usize + i, *value, self.events, good);
-        }
-    }
-
-    fn over(&mut self, id: u64, outcome: Outcome) {
-        let Some(command) = self.commands.remove(&id) else {
-            panic!("command {id} is answered, and nobody waits for it")
-        };
-        self.note(|| {
-            let what = match &outcome {
-                Outcome::Good(_) => "good",
-                Outcome::Failed => "failed",
-                Outcome::Over => "over",
-            };
-            format!("command {id} {what}")
-        });
-        match outcome {
-            Outcome::Over => {
-                assert!(command.cancelled);
-                self.cancelled += 1;
-                self.ends(&command, false);
-            }
-            Outcome::Failed => {
-                self.failed += 1;
-                self.ends(&command, false);
-            }
-            Outcome::Good(bytes) if command.values.is_empty() => {
-                assert_eq!(bytes.len() as u64, command.count * BLOCK as u64);
-                self.answered += 1;
-                self.events += 1;
-                for (i, block) in bytes.chunks(BLOCK).enumerate() {
-                    let value = value(block)
-                        .unwrap_or_else(|| panic!("block {} is mixed", command.lba + i as u64));
-                    self.history
-                        .seen(command.lba as usize + i, value, command.start, self.events);
-                }
-            }
-            Outcome::Good(_) => {
-                self.answered += 1;
-                self.ends(&command, true);
-            }
-        }
-    }
-
-    /// Gives a command to a client.
-    pub fn command(&mut self, seat: usize, lba: u64, count: u64, write: bool) -> u64 {
-        let id = self.number();
-        self.events += 1;
-        let start = self.events;
-        let mut values = Vec::new();
-        if write {
-            for i in 0..count {
-                let value = self.number() << 20 | 0xabcde;
-                self.history.begins((lba + i) as usize, value, value, start);
-                values.push(value);
-            }
-        }
-        self.note(|| format!("command {id} to Client({seat}): {lba}+{count} {values:x?}"));
-        let data = write.then(|| {
-            values
-                .iter()
-                .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
-                .collect()
-        });
-        let command = Command {
-            seat,
-            lba,
-            values,
-            count,
-            start,
-            cancelled: false,
-        };
-        self.commands.insert(id, command);
-        self.tick_client(seat);
-        if let Some(client) = &mut self.seats[seat].client {
-            client.command(id, lba, count as u32, data);
-        }
-        self.pump_client(seat);
-        id
-    }
-
-    pub fn cancel(&mut self, id: u64) {
-        let Some(command) = self.commands.get_mut(&id) else {
-            return;
-        };
-        command.cancelled = true;
-        let seat = command.seat;
-        if let Some(client) = &mut self.seats[seat].client {
-            client.cancel(id);
-        }
-        self.pump_client(seat);
-    }
-
-    /// Any command, to any client that takes some, but to one that sleeps.
-    pub fn command_any(&mut self, span: u64) {
-        let seats =
-            (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
-        let seats: Vec<_> = seats.collect();
-        if seats.is_empty() {
-            return;
-        }
-        let seat = seats[self.rng.below(seats.len() as u64) as usize];
-        let lba = self.rng.below(span.min(self.size.blocks()));
-        let count = (1 + self.rng.below(9)).min(self.size.blocks() - lba);
-        let write = self.rng.below(3) != 0;
-        self.command(seat, lba, count, write);
     }
 
     fn tick_client(&mut self, c: usize) {
@@ -704,23 +510,6 @@ impl World {
         self.pump(who);
     }
 
-    fn deliver(&mut self, id: u64, side: usize) {
-        let conn = self.conns.get_mut(&id).unwrap();
-        let (who, peer) = conn.ends[side];
-        match conn.queues[side].pop_front() {
-            Some(Item::Message(bytes, payload)) => self.told(
-                who,
-                |n| n.message(peer, &bytes, &payload),
-                |c| c.message(peer, &bytes, &payload),
-            ),
-            Some(Item::Closed) => {
-                self.conns.remove(&id);
-                self.told(who, |n| n.closed(peer), |c| c.closed(peer));
-            }
-            None => {}
-        }
-    }
-
     pub fn until(&mut self, what: &str, most: u64, done: impl Fn(&Self) -> bool) {
         let end = self.now + most;
         while !done(self) {
@@ -750,92 +539,6 @@ impl World {
         let client = self.seats[self.seat()?].client.as_ref()?;
         client.map().map(|m| m.states)
     }
-
-    /// All faults are over, and everything is as at first.
-    pub fn heal(&mut self) {
-        self.note(|| "heal".to_string());
-        self.cuts.clear();
-        self.frozen.clear();
-        for n in 0..NODES {
-            self.start(n);
-        }
-        if !self.seats.iter().any(|s| s.client.is_some()) {
-            self.add_client();
-        }
-        // Until then nobody may have heard of the last deaths.
-        let end = self.now + 10_000;
-        self.until("a while is over", 20_000, |w| w.now >= end);
-        let whole = |w: &Self| {
-            w.seats
-                .iter()
-                .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
-        };
-        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
-        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
-        // A client that was away too long ends.
-        if nobody(self) {
-            self.add_client();
-            self.until("all nodes are up", 200_000, whole);
-        }
-        self.quiet();
-    }
-
-    /// All blocks are right, and so are the parities.
-    pub fn judge(&mut self) {
-        let seat = self.seat().expect("a client");
-        let mut lba = 0;
-        while lba < self.size.blocks() {
-            let count = (1 + self.rng.below(7)).min(self.size.blocks() - lba);
-            self.command(seat, lba, count, false);
-            lba += count;
-        }
-        let failed = self.failed;
-        self.quiet();
-        assert_eq!(self.failed, failed);
-        self.until("nodes are idle", 20_000, |w| {
-            w.places
-                .iter()
-                .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
-        });
-        for stripe in 0..self.size.stripes {
-            for number in 0..20 {
-                let cell = Cell::from_number(number).unwrap();
-                // What the cell would be made of without its node, and without any other one.
-                for other in 0..NODES {
-                    let home = xorset::layout::node(stripe, cell.column);
-                    let cells = plan(stripe, 1 << home | 1 << other, cell).unwrap();
-                    let mut sum = self.content(stripe, cell);
-                    for c in cells {
-                        xorset::layout::xor(&mut sum, &self.content(stripe, c));
-                    }
-                    assert!(
-                        sum.iter().all(|b| *b == 0),
-                        "stripe {stripe}, {cell:?} without {home} and {other}"
-                    );
-                }
-            }
-        }
-    }
-
-    fn content(&mut self, stripe: u64, cell: Cell) -> Vec<u8> {
-        let span = Span {
-            stripe,
-            cell,
-            block: 0,
-            blocks: self.size.cell,
-        };
-        let node = self.places[span.node()].node.as_mut().unwrap();
-        node.journal().read(span).unwrap()
-    }
-}
-
-/// The value that a whole block has.
-fn value(block: &[u8]) -> Option<u64> {
-    let first = u64::from_le_bytes(block[..8].try_into().unwrap());
-    block
-        .chunks(8)
-        .all(|w| w == first.to_le_bytes())
-        .then_some(first)
 }
 
 /// A set that can be used.
