@@ -6,6 +6,7 @@
 //! It lets no two parts go at once of which one could see the other half done: writes of the same blocks, and where a
 //! node is lost, as blocks are made from others then, all of the same place in their cells.
 
+mod complaint;
 mod map;
 mod part;
 
@@ -14,13 +15,14 @@ use std::{
     sync::Arc,
 };
 
+use complaint::Complaints;
 use part::{Command, Part, Stage};
 use wss::peer::Peer;
 
 use crate::{
-    coordinator::{Answer, Request, View, TTL},
+    coordinator::{Answer, Request, TTL},
     layout::{Size, NODES},
-    link::{Due, Link},
+    link::{Due, Link, Watch},
     map::{Map, State},
     message::{Message, Role},
 };
@@ -34,8 +36,6 @@ const LOOK: u64 = 300;
 const PATIENCE: u64 = 12_000;
 /// Nodes that do not answer others come back so much later.
 const REST: u64 = 10_000;
-/// A complaint, which comes again each second, counts for so long.
-const COMPLAINT: u64 = 3000;
 /// A part that was not done is tried again so much later.
 const AGAIN: u64 = 200;
 /// Most parts at one node.
@@ -114,6 +114,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 struct Attached {
     since: u64,
+    size: Size,
 }
 
 struct Partner {
@@ -123,8 +124,6 @@ struct Partner {
     settled: u64,
     /// The epoch that it was let in with the last time.
     let_in: u64,
-    /// Until when it counts that others have said that it does not answer.
-    complained: u64,
     /// It is not let in before.
     rest: u64,
     /// Stripes that were made again.
@@ -137,6 +136,7 @@ struct Partner {
 pub struct Client {
     settings: Settings,
     now: u64,
+    watch: Watch,
     partners: [Partner; NODES],
     next: u64,
     /// Until when the key is held.
@@ -145,7 +145,9 @@ pub struct Client {
     look_at: u64,
     holding: Option<(u64, u64)>,
     asking: Option<u64>,
-    view: Option<View>,
+    complaints: Complaints,
+    /// When more nodes were not there than may be, the last time.
+    crowd: Option<u64>,
     /// The map that counts.
     map: Option<Map>,
     size: Option<Size>,
@@ -168,7 +170,6 @@ impl Client {
             attached: None,
             settled: 0,
             let_in: 0,
-            complained: 0,
             rest: 0,
             built: 0,
             next: 0,
@@ -176,6 +177,7 @@ impl Client {
         Self {
             settings,
             now,
+            watch: Watch::new(now),
             partners: std::array::from_fn(|_| partner()),
             next: 1,
             held: None,
@@ -183,7 +185,8 @@ impl Client {
             look_at: now,
             holding: None,
             asking: None,
-            view: None,
+            complaints: Complaints::default(),
+            crowd: None,
             map: None,
             size: None,
             open: false,
@@ -274,6 +277,7 @@ impl Client {
         if self.ended {
             return;
         }
+        let late = self.watch.tick(now);
         if self.holding.is_none() && now >= self.hold_at {
             let value = self.settings.id;
             let key = crate::coordinator::Key::Client;
@@ -285,7 +289,7 @@ impl Client {
             self.asking = Some(id);
         }
         for n in 0..NODES {
-            match self.partners[n].link.tick(now) {
+            match self.partners[n].link.tick(self.watch.now, late) {
                 Due::Nothing => {}
                 Due::Alive => self.tell(n, Message::Alive { floor: 0 }),
                 Due::Close => self.close(n, "nothing was heard of it"),
@@ -301,12 +305,25 @@ impl Client {
         self.go();
     }
 
+    /// It is its turn. What nodes have said of themselves before may be of no worth, as the client before may have let them
+    /// in again since then. They are asked anew.
+    fn begin(&mut self) {
+        for n in 0..NODES {
+            if self.partners[n].link.up() {
+                self.close(n, "this client takes over");
+            }
+        }
+    }
+
     /// etcd has answered.
     pub fn answered(&mut self, id: u64, answer: Answer) {
         if self.holding.is_some_and(|(h, _)| h == id) {
             let asked = self.holding.take().map_or(0, |(_, at)| at);
             match answer {
                 Answer::Held(true) => {
+                    if self.held.is_none() {
+                        self.begin();
+                    }
                     self.held = Some(asked + TTL - MARGIN);
                     self.hold_at = asked + HOLD;
                 }
@@ -334,7 +351,7 @@ impl Client {
 
     /// A connection that was to be made is there.
     pub fn connected(&mut self, peer: Peer) {
-        let now = self.now;
+        let now = self.watch.now;
         if let Some(n) = self.partner(peer) {
             self.partners[n].link.connected(now);
             self.tell(n, Message::Attach { role: Role::Client });
@@ -362,7 +379,8 @@ impl Client {
     fn gone(&mut self, n: usize) {
         let now = self.now;
         let partner = &mut self.partners[n];
-        partner.link.closed(now);
+        partner.link.closed(self.watch.now);
+        self.complaints.gone(n);
         partner.attached = None;
         partner.settled = 0;
         for part in self.parts.values_mut() {
@@ -377,7 +395,7 @@ impl Client {
 
     /// A message has arrived.
     pub fn message(&mut self, peer: Peer, bytes: &[u8], payload: &[u8]) {
-        let now = self.now;
+        let now = self.watch.now;
         let Some(n) = self.partner(peer) else {
             return;
         };
@@ -398,26 +416,28 @@ impl Client {
                 stripes,
                 ..
             } if !self.partners[n].link.up() => {
-                let size = Size { cell, stripes };
-                let other = self.size.is_some_and(|s| s != size);
-                if usize::from(number) != n || other || !(1..=128).contains(&cell) || stripes == 0 {
-                    return self.close(n, &format!("it is node {number} of a set of {size:?}"));
+                if usize::from(number) != n || !(1..=128).contains(&cell) || stripes == 0 {
+                    return self.close(n, &format!("it is node {number}, or of no size"));
                 }
-                self.size = Some(size);
+                let size = Size { cell, stripes };
                 self.partners[n].link.attached(now);
-                self.partners[n].attached = Some(Attached { since });
+                self.partners[n].attached = Some(Attached { since, size });
+                if let Some(other) = self.other_size(n, size) {
+                    let what = size.option(&other);
+                    self.say(format!("node {n} is refused: its file has {what}"));
+                }
                 self.epoch(n);
             }
             Message::Settled { epoch } => self.settled(n, epoch),
             Message::Complain { epoch, number } => {
-                let counts = self.map.as_ref().is_some_and(|m| m.epoch == epoch);
-                // Of two who do not reach each other one is enough.
-                let now = self.now;
-                let other =
-                    |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
-                if counts && !self.partners.iter().enumerate().any(other) {
-                    self.say(format!("node {n} does not reach node {number}"));
-                    self.partners[usize::from(number)].complained = now + COMPLAINT;
+                let of = &self.partners[usize::from(number)];
+                let counts = of.link.up() && self.map.as_ref().is_some_and(|m| m.epoch == epoch);
+                if counts && self.complaints.add(usize::from(number), n, now) {
+                    let what = match usize::from(number) == n {
+                        true => "waits for its file".to_string(),
+                        false => format!("does not reach node {number}"),
+                    };
+                    self.say(format!("node {n} {what}"));
                 }
             }
             Message::Data { status, id } => self.done(n, id, status, Some(payload)),

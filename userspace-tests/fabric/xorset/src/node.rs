@@ -27,8 +27,8 @@ use wss::peer::{Peer, Pulse};
 
 use crate::{
     journal::{Journal, Media, Name, RECORD},
-    layout::{has, Size, NODES},
-    link::{Due, Link, GRACE},
+    layout::{Size, NODES},
+    link::{Due, Link, Watch, GRACE},
     map::{Map, State},
     message::{Broken, Message, Role, Status},
 };
@@ -36,14 +36,14 @@ use crate::{
 /// Connections that a node makes have this bit in their number.
 pub const OUTGOING: Peer = 1 << 63;
 /// Most writes of this node from the oldest one on that some node may not have.
-const WINDOW: usize = 32;
+const WINDOW: u64 = 32;
 /// Least bytes of half of a log: all that may be under way is in a half of that.
 pub fn least_log(size: &Size) -> u64 {
-    (2 * NODES * (WINDOW + 1) * (RECORD + size.cell_bytes())) as u64
+    (2 * NODES * (WINDOW as usize + 1) * (RECORD + size.cell_bytes())) as u64
 }
 
 /// A node is complained of once in so many milliseconds.
-const COMPLAIN: u64 = 1000;
+const COMPLAIN: u64 = 500;
 
 /// Something that has to be done, in the order of the list.
 pub enum Action {
@@ -88,7 +88,7 @@ struct Incoming {
 pub struct Node<M> {
     journal: Journal<M>,
     number: usize,
-    now: u64,
+    watch: Watch,
     /// That of the last epoch, once it is told.
     map: Option<Map>,
     links: [Link; NODES],
@@ -112,7 +112,8 @@ pub struct Node<M> {
     reads: BTreeMap<u64, (u64, usize)>,
     next: u64,
     waiting: VecDeque<Waiting>,
-    syncing: bool,
+    /// Since when its file has been at a sync.
+    syncing: Option<u64>,
     complained: u64,
     ended: bool,
     actions: Vec<Action>,
@@ -128,7 +129,7 @@ impl<M: Media> Node<M> {
         Self {
             number: usize::from(journal.number()),
             journal,
-            now,
+            watch: Watch::new(now),
             map: None,
             links: [Link::new(now); NODES],
             next_peer: OUTGOING,
@@ -144,7 +145,7 @@ impl<M: Media> Node<M> {
             reads: BTreeMap::new(),
             next: 1,
             waiting: VecDeque::new(),
-            syncing: false,
+            syncing: None,
             complained: 0,
             ended: false,
             actions: Vec::new(),
@@ -206,14 +207,15 @@ impl<M: Media> Node<M> {
 
     /// So late it is, in milliseconds. To be called every 300 ms or more often.
     pub fn tick(&mut self, now: u64) {
-        self.now = now;
+        let late = self.watch.tick(now);
+        let now = self.watch.now;
         let floor = self.floor();
         let mut silent = Vec::new();
         let mut alive = Vec::new();
         for (peer, incoming) in &mut self.incoming {
             if incoming.pulse.silent(now) {
                 silent.push(*peer);
-            } else if incoming.pulse.due(now) {
+            } else if incoming.pulse.due(now) || late {
                 alive.push(*peer);
             }
         }
@@ -221,7 +223,7 @@ impl<M: Media> Node<M> {
             if n == self.number {
                 continue;
             }
-            match self.links[n].tick(now) {
+            match self.links[n].tick(now, late) {
                 Due::Nothing => {}
                 Due::Alive => alive.push(self.links[n].peer),
                 Due::Close => silent.push(self.links[n].peer),
@@ -247,26 +249,32 @@ impl<M: Media> Node<M> {
         self.go(true);
     }
 
-    /// Tells the client who does not answer.
+    /// Its file does not answer.
+    fn waits(&self) -> bool {
+        let late = |since| self.watch.now >= since + GRACE;
+        self.syncing.is_some_and(late)
+    }
+
+    /// Tells the client who does not answer. Whoever waits for its own file cannot know, and tells that.
     fn complain(&mut self) {
-        let (Some(client), true) = (self.client, self.now >= self.complained + COMPLAIN) else {
+        let now = self.watch.now;
+        let (Some(client), Some(map)) = (self.client, &self.map) else {
             return;
         };
-        let old = self.relays.values().filter(|r| self.now >= r.since + GRACE);
-        let waits = old.fold(0, |mask, r| mask | r.waits);
-        let down = |n: &usize| has(waits, *n) || self.links[*n].down(self.now) >= GRACE;
-        let others = (0..NODES).filter(|n| *n != self.number);
-        let map = self.map.as_ref();
-        let (Some(map), list) = (map, others.filter(down).collect::<Vec<_>>()) else {
+        if now < self.complained + COMPLAIN {
             return;
-        };
+        }
         let epoch = map.epoch;
-        let wanted: Vec<_> = list
-            .into_iter()
-            .filter(|n| map.states[*n] != State::Out)
-            .collect();
-        for n in wanted {
-            self.complained = self.now;
+        let old = |n: usize| self.relays.values().any(|r| r.overdue(n, now));
+        let down = |n: usize| n != self.number && (old(n) || self.links[n].down(now) >= GRACE);
+        let list: Vec<_> = match self.waits() {
+            true => vec![self.number],
+            false => (0..NODES)
+                .filter(|n| map.states[*n] != State::Out && down(*n))
+                .collect(),
+        };
+        for n in list {
+            self.complained = now;
             let number = n as u8;
             self.tell(client, Message::Complain { epoch, number });
         }
@@ -277,12 +285,12 @@ impl<M: Media> Node<M> {
         if peer & OUTGOING == 0 {
             let incoming = Incoming {
                 who: None,
-                pulse: Pulse::new(self.now),
+                pulse: Pulse::new(self.watch.now),
             };
             self.incoming.insert(peer, incoming);
             return;
         }
-        let now = self.now;
+        let now = self.watch.now;
         if let Some(link) = self.links.iter_mut().find(|l| l.peer == peer) {
             link.connected(now);
             let role = Role::Node(self.number as u8);
@@ -302,7 +310,7 @@ impl<M: Media> Node<M> {
         if self.client == Some(peer) {
             self.forget_client();
         }
-        let now = self.now;
+        let now = self.watch.now;
         let Some(n) = self.links.iter().position(|l| l.peer == peer) else {
             return;
         };
@@ -331,7 +339,7 @@ impl<M: Media> Node<M> {
 
     /// The log is stable up to there.
     pub fn synced(&mut self, lsn: u64) {
-        self.syncing = false;
+        self.syncing = None;
         let result = self.journal.synced(lsn);
         self.check(result);
         self.go(false);
@@ -339,7 +347,7 @@ impl<M: Media> Node<M> {
 
     /// A message has arrived.
     pub fn message(&mut self, peer: Peer, bytes: &[u8], payload: &[u8]) {
-        let now = self.now;
+        let now = self.watch.now;
         let message = match Message::parse(bytes) {
             Ok(message) => message,
             Err(broken) => return self.close(peer, &broken.to_string()),
@@ -377,10 +385,10 @@ impl<M: Media> Node<M> {
         let me = self.number as u8;
         loop {
             let lsn = self.journal.lsn();
-            // Numbers that may be out at once: those from the floor on.
             while !self.waiting.is_empty() {
-                let own = self.journal.records().range((me, 0)..(me + 1, 0)).count();
-                if own + self.gathers.len() >= WINDOW {
+                // What is done counts, too, from the floor on: others have it in their logs.
+                let own = self.journal.floor(me) - self.floor();
+                if own + self.gathers.len() as u64 >= WINDOW {
                     break;
                 }
                 if let Some(w) = self.waiting.pop_front() {
@@ -438,8 +446,8 @@ impl<M: Media> Node<M> {
             || !self.acks.is_empty()
             || !self.rebuilds.is_empty();
         let lsn = self.journal.lsn();
-        if !self.syncing && lsn > durable && (urgent || all) {
-            self.syncing = true;
+        if self.syncing.is_none() && lsn > durable && (urgent || all) {
+            self.syncing = Some(self.watch.now);
             self.actions.push(Action::Sync { lsn });
         }
         Ok(())

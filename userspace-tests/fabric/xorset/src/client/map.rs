@@ -3,10 +3,10 @@
 //! Who is in the set: what the client sees of the nodes, and the map that it wants.
 
 use super::part::{Kind, Part, Stage};
-use super::{Action, Client, Partner, REST};
+use super::{Action, Attached, Client, REST};
 use crate::{
     coordinator::{Request, View},
-    layout::{Mask, NODES},
+    layout::{has, Mask, Size, ALL, NODES},
     link::GRACE,
     map::{Map, State},
     message::Message,
@@ -20,7 +20,6 @@ impl Client {
         }
         let map = parsed.flatten();
         let revision = view.map.as_ref().map_or(0, |(r, _)| *r);
-        self.view = Some(view);
         let known = self.map.as_ref().map_or(0, |m| m.epoch);
         if let Some(map) = map
             .as_ref()
@@ -29,6 +28,12 @@ impl Client {
             self.adopt(map.clone());
         } else if known > 0 && map.as_ref().is_none_or(|m| m.epoch != known) {
             return self.end("another client has changed the map");
+        }
+        let up = |n: &usize| self.partners[*n].link.up();
+        let up = (0..NODES).filter(up).fold(0, |mask, n| mask | 1 << n);
+        let missing = |m: &Map| ALL & !(m.mask(State::Up) & up) | self.lost(m);
+        if map.as_ref().is_some_and(|m| missing(m).count_ones() > 2) {
+            self.crowd = Some(self.watch.now);
         }
         if let Some(wanted) = self.wanted(map) {
             let (client, map) = (self.settings.id, wanted.text());
@@ -41,37 +46,50 @@ impl Client {
         }
     }
 
-    /// A node that cannot do its part.
-    pub(super) fn lost(&self, n: usize, map: &Map) -> bool {
-        let partner = &self.partners[n];
-        let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
-        let down = partner.link.down(self.now);
-        down >= GRACE
-            || (down > 0 && vanished)
-            || partner.complained > self.now
-            || self.other_file(n, map)
+    /// Nodes that cannot do their part.
+    pub(super) fn lost(&self, map: &Map) -> Mask {
+        let now = self.watch.now;
+        let guilty = self.complaints.guilty(map.mask(State::Out), now);
+        let lost = |n: &usize| {
+            let down = self.partners[*n].link.down(now);
+            down >= GRACE || has(guilty, *n) || self.other_file(*n, map)
+        };
+        (0..NODES).filter(lost).fold(0, |mask, n| mask | 1 << n)
     }
 
     /// A node has not the file that the map means.
-    pub(super) fn other_file(&self, n: usize, map: &Map) -> bool {
+    fn other_file(&self, n: usize, map: &Map) -> bool {
         let partner = &self.partners[n];
         let had = match map.states[n] {
             State::Up => !map.new,
             State::Rebuilding => partner.let_in == map.since[n],
             State::Out => false,
         };
-        had && partner.attached.is_some_and(|a| a.since != map.since[n])
+        let other = |a: &Attached| a.size != map.size || (had && a.since != map.since[n]);
+        partner.attached.as_ref().is_some_and(other)
+    }
+
+    /// The size that the set has, or else that another node has, if a node has not the same one.
+    pub(super) fn other_size(&self, n: usize, size: Size) -> Option<Size> {
+        let others = self.partners.iter().enumerate().filter(|(m, _)| *m != n);
+        let mut others = others.filter_map(|(_, p)| p.attached.as_ref());
+        let set = match &self.map {
+            Some(map) => Some(map.size),
+            None => others.next().map(|a| a.size),
+        };
+        set.filter(|s| *s != size)
     }
 
     /// The map as it should be, if it is not so.
     pub(super) fn wanted(&self, map: Option<Map>) -> Option<Map> {
         let Some(map) = map else {
-            let attached = |p: &Partner| p.link.up() && p.attached.is_some_and(|a| a.since == 0);
-            return self
-                .partners
-                .iter()
-                .all(attached)
-                .then(|| Map::first(self.settings.id));
+            // The files decide how large a new set is, if all are alike.
+            let size = self.partners[0].attached?.size;
+            let same = |a: Attached| a.since == 0 && a.size == size;
+            let mut all = self.partners.iter();
+            return all
+                .all(|p| p.link.up() && p.attached.is_some_and(same))
+                .then(|| Map::first(self.settings.id, size));
         };
         let mut next = map.clone();
         next.client = self.settings.id;
@@ -84,20 +102,25 @@ impl Client {
             next.new = false;
             return self.open.then_some(next);
         }
+        let lost = self.lost(&map);
+        // Without more than two nothing can be done, so nobody else is given up: they have to come back as they were, and not
+        // all at the same moment.
+        let few = self.crowd.is_none_or(|at| self.watch.now >= at + GRACE);
         for n in 0..NODES {
             let partner = &self.partners[n];
             match map.states[n] {
-                State::Rebuilding if self.lost(n, &map) => next.states[n] = State::Out,
+                State::Rebuilding if has(lost, n) => next.states[n] = State::Out,
                 State::Rebuilding
                     if self.open && self.size.is_some_and(|s| partner.built == s.stripes) =>
                 {
                     next.states[n] = State::Up;
                 }
-                // Two may be lost. A third one has to come back as it was.
-                State::Up if self.lost(n, &map) && next.mask(State::Up).count_ones() > 3 => {
-                    next.states[n] = State::Out;
-                }
-                State::Out if self.open && partner.link.up() && self.now >= partner.rest => {
+                State::Up if has(lost, n) && few => next.states[n] = State::Out,
+                State::Out
+                    if self.open
+                        && partner.attached.is_some_and(|a| a.size == map.size)
+                        && self.now >= partner.rest =>
+                {
                     next.states[n] = State::Rebuilding;
                     next.since[n] = next.epoch;
                 }
@@ -110,11 +133,13 @@ impl Client {
     pub(super) fn adopt(&mut self, map: Map) {
         self.say(format!("map {}", map.text()));
         self.open = false;
+        let guilty = self.complaints.guilty(0, self.watch.now);
+        self.complaints.clear();
+        self.size = Some(map.size);
         for (n, partner) in self.partners.iter_mut().enumerate() {
-            if partner.complained > self.now {
+            if has(guilty, n) {
                 partner.rest = self.now + REST;
             }
-            partner.complained = 0;
             partner.settled = 0;
             let before = self.map.as_ref().map_or(0, |m| m.since[n]);
             if map.since[n] != before {
@@ -155,7 +180,10 @@ impl Client {
         let Some(map) = self.map.clone() else {
             return;
         };
-        let may = map.states[n] != State::Out && !self.other_file(n, &map);
+        let attached = self.partners[n].attached;
+        let size = attached.is_some_and(|a| a.size != map.size);
+        // One of another size is told why it is refused.
+        let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
         if may && self.partners[n].link.up() && !self.ended {
             let epoch = map.epoch;
             self.send(n, Message::Epoch { epoch }, map.text().as_bytes().into());

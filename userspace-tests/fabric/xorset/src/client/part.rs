@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
 use crate::{
-    layout::{column, has, node, spans, Cell, Mask, Span, BLOCK, NODES},
+    layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
     map::State,
     message::{Message, Status},
 };
@@ -185,8 +185,8 @@ impl Client {
         let Some(map) = self.map.clone() else {
             return;
         };
-        let unable = |n: &usize| map.states[*n] != State::Up || self.lost(*n, &map);
-        let broken = !self.open && (0..NODES).filter(unable).count() > 2;
+        let unable = !map.mask(State::Up) & ALL | self.lost(&map);
+        let broken = !self.open && unable.count_ones() > 2;
         let old = |c: &Command| broken || self.now >= c.since + PATIENCE;
         let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
         let list: Vec<_> = list.map(|(id, _)| *id).collect();

@@ -37,7 +37,13 @@ impl<M: Media> Node<M> {
             self.close(peer, "its map is wrong");
             return Ok(());
         };
-        let state = map.states[self.number];
+        let (state, size) = (map.states[self.number], self.journal.size());
+        if size != map.size {
+            let what = size.option(&map.size);
+            return Err(io::Error::other(format!(
+                "the set does not take its file, which has {what}"
+            )));
+        }
         if epoch < self.journal.epoch() || state == State::Out {
             self.close(
                 peer,
@@ -78,17 +84,15 @@ impl<M: Media> Node<M> {
             .collect();
         for (name, record) in records {
             let targets = self.targets(name, &record.span, record.lost);
-            let now = self.now;
             let relay = self.relays.entry(name).or_insert(Relay {
                 waits: targets,
                 due: 0,
                 again: 0,
                 lsn: record.lsn,
-                since: now,
+                sent: [0; NODES],
             });
             relay.waits &= targets;
             relay.due = relay.waits;
-            relay.since = now;
         }
         // Of a node that lives again somebody has passed on writes.
         let records = self.journal.records();

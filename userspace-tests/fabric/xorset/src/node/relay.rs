@@ -11,6 +11,7 @@ use super::Node;
 use crate::{
     journal::{Media, Name},
     layout::{has, node, xor, Cell, Mask, Span, NODES},
+    link::GRACE,
     map::State,
     message::Message,
 };
@@ -24,7 +25,15 @@ pub(super) struct Relay {
     pub(super) again: Mask,
     /// It is logged here.
     pub(super) lsn: u64,
-    pub(super) since: u64,
+    /// When it was sent to each node.
+    pub(super) sent: [u64; NODES],
+}
+
+impl Relay {
+    /// A node that it was sent to should have answered.
+    pub(super) fn overdue(&self, n: usize, now: u64) -> bool {
+        has(self.waits & !self.due & !self.again, n) && now >= self.sent[n] + GRACE
+    }
 }
 
 pub(super) struct Waiting {
@@ -131,7 +140,7 @@ impl<M: Media> Node<M> {
             due: waits,
             again: 0,
             lsn: self.journal.lsn(),
-            since: self.now,
+            sent: [0; NODES],
         };
         self.relays.insert(name, relay);
         Ok(())
@@ -139,6 +148,7 @@ impl<M: Media> Node<M> {
 
     /// Passes on what is logged here.
     pub(super) fn relay(&mut self) {
+        let now = self.watch.now;
         let (durable, epoch, floor) = (self.journal.durable(), self.journal.epoch(), self.floor());
         let mut sends = Vec::new();
         for (name, relay) in self.relays.iter_mut().filter(|(_, r)| r.lsn <= durable) {
@@ -149,6 +159,7 @@ impl<M: Media> Node<M> {
             for n in (0..NODES).filter(|n| has(due, *n)) {
                 if self.links[n].up() {
                     relay.due &= !(1 << n);
+                    relay.sent[n] = now;
                     sends.push((self.links[n].peer, *name, record.clone()));
                 }
             }

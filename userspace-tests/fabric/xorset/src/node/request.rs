@@ -29,7 +29,7 @@ impl<M: Media> Node<M> {
                 self.raise(n, floor)?;
             }
             Message::Attached { number, .. } if usize::from(number) == n && !self.links[n].up() => {
-                self.links[n].attached(self.now);
+                self.links[n].attached(self.watch.now);
                 for relay in self.relays.values_mut() {
                     relay.due |= relay.waits & 1 << n;
                 }
@@ -177,6 +177,10 @@ impl<M: Media> Node<M> {
                     let status = Status::Stale;
                     self.tell(peer, Message::Ack { status, owner, seq });
                     return Ok(());
+                }
+                // Nobody has such a number before all have settled.
+                if !self.opened && seq >> 32 == epoch {
+                    self.open()?;
                 }
                 self.raise(usize::from(sender), floor)?;
                 self.delta(peer, (owner, seq), span, lost, payload)?;

@@ -137,3 +137,29 @@ impl World {
         self.command(seat, lba, count, write);
     }
 }
+
+/// Reads and writes anywhere.
+pub fn some_commands(world: &mut World, count: u64) {
+    let Some(seat) = world.seat() else {
+        return;
+    };
+    for _ in 0..count {
+        let lba = world.rng.below(world.size.blocks() - 8);
+        let (count, write) = (1 + world.rng.below(8), world.rng.below(3) != 0);
+        world.command(seat, lba, count, write);
+    }
+}
+
+/// Up to so many events happen.
+pub fn steps(world: &mut World, most: u64) {
+    for _ in 0..world.rng.below(most) {
+        world.step();
+    }
+}
+
+/// All is well in the end.
+pub fn done(mut world: World) -> World {
+    world.heal();
+    world.judge();
+    world
+}

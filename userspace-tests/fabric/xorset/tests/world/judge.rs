@@ -10,6 +10,9 @@ impl World {
         self.note(|| "heal".to_string());
         self.cuts.clear();
         self.frozen.clear();
+        for place in &mut self.places {
+            place.hang = None;
+        }
         for n in 0..NODES {
             self.start(n);
         }

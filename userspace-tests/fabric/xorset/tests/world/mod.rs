@@ -5,13 +5,15 @@
 // Each test uses its part.
 #![allow(dead_code)]
 
-mod command;
+pub mod command;
 pub mod disk;
 pub mod etcd;
+pub mod hang;
 #[path = "../../../wss/tests/world/history.rs"]
 mod history;
 mod judge;
 mod network;
+mod rng;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,40 +23,22 @@ use std::{
 use command::Command;
 use disk::Disk;
 use etcd::Etcd;
+use hang::Hang;
 use history::History;
 use network::Conn;
+pub use rng::Rng;
 use xorset::{
     client::{self, Client, Outcome, Settings},
-    coordinator::{Coordinator, Key, Request, TTL},
+    coordinator::{Answer, Coordinator, Key, Request, TTL},
     journal::Journal,
     layout::{plan, Cell, Size, Span, BLOCK, NODES},
-    map::State,
+    map::{Map, State},
     message::Message,
     node::{self, Node},
 };
 
 /// Bytes of half of a log: so few that it turns often.
 const LOG: u64 = 192 << 10;
-
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Who {
@@ -68,8 +52,17 @@ pub struct Place {
     pub disk: Disk,
     boot: u64,
     hold_at: u64,
-    /// Under way: until which record, and how many writes will be stable.
-    sync: Option<(u64, u64)>,
+    /// Under way: until which record, how many writes will be stable, since when.
+    sync: Option<(u64, u64, u64)>,
+    hang: Option<Hang>,
+    /// Its thread waits for the file until then.
+    stall: u64,
+    /// When it had a fault the last time.
+    fault: u64,
+    /// Events since it looked at the clock.
+    turn: u64,
+    /// Its file is lost, and it is not let in yet.
+    lost: bool,
 }
 
 pub struct Seat {
@@ -109,6 +102,10 @@ pub struct World {
     pub cancelled: u64,
     pub degraded: u64,
     pub relayed: u64,
+    /// A node that no word of a client reaches.
+    pub mute: Option<usize>,
+    /// Nodes that refused to go on, and why.
+    pub ended: Vec<(usize, String)>,
     trace: bool,
 }
 
@@ -136,6 +133,8 @@ impl World {
             cancelled: 0,
             degraded: 0,
             relayed: 0,
+            mute: None,
+            ended: Vec::new(),
             trace: std::env::var("TRACE").is_ok(),
         };
         for n in 0..NODES {
@@ -146,6 +145,11 @@ impl World {
                 boot: 0,
                 hold_at: 0,
                 sync: None,
+                hang: None,
+                stall: 0,
+                fault: 0,
+                turn: 0,
+                lost: false,
             });
             world.start(n);
         }
@@ -160,6 +164,14 @@ impl World {
         disk
     }
 
+    /// A node dies with its file.
+    pub fn lose(&mut self, n: usize) {
+        self.note(|| format!("blank {n}"));
+        self.kill(Who::Node(n));
+        self.places[n].disk = self.blank(n);
+        self.places[n].lost = true;
+    }
+
     pub fn note(&self, what: impl FnOnce() -> String) {
         if self.trace {
             println!("{:6} {}", self.now, what());
@@ -172,7 +184,7 @@ impl World {
     }
 
     pub fn start(&mut self, n: usize) {
-        if self.places[n].node.is_some() {
+        if self.places[n].node.is_some() || self.shut(n) {
             return;
         }
         self.note(|| format!("start Node({n})"));
@@ -182,6 +194,7 @@ impl World {
         place.node = Some(Node::new(journal, self.now));
         place.boot = boot;
         place.hold_at = self.now;
+        self.charge(n);
     }
 
     pub fn add_client(&mut self) -> usize {
@@ -205,6 +218,8 @@ impl World {
                     return;
                 }
                 self.places[n].sync = None;
+                self.places[n].stall = 0;
+                self.places[n].fault = self.now;
             }
             Who::Client(c) => {
                 if self.seats[c].client.take().is_none() {
@@ -242,6 +257,7 @@ impl World {
         for n in 0..NODES {
             self.kill(Who::Node(n));
             self.places[n].disk.power(&mut self.rng);
+            self.places[n].hang = None;
         }
     }
 
@@ -263,7 +279,8 @@ impl World {
     }
 
     fn runs(&self, who: Who) -> bool {
-        self.alive(who) && !self.frozen.contains(&who)
+        let waits = matches!(who, Who::Node(n) if self.places[n].stall > self.now);
+        self.alive(who) && !self.frozen.contains(&who) && !waits
     }
 
     fn pump(&mut self, who: Who) {
@@ -276,6 +293,10 @@ impl World {
 
     fn pump_node(&mut self, n: usize) {
         let who = Who::Node(n);
+        self.charge(n);
+        if self.places[n].stall > self.now {
+            return;
+        }
         while let Some(node) = &mut self.places[n].node {
             let actions = node.actions();
             if actions.is_empty() {
@@ -302,10 +323,15 @@ impl World {
                     node::Action::Sync { lsn } => {
                         let place = &mut self.places[n];
                         assert!(place.sync.is_none());
-                        place.sync = Some((lsn, place.disk.written()));
+                        place.sync = Some((lsn, place.disk.written(), self.now));
                     }
                     node::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
-                    node::Action::End(why) => panic!("{who:?}: {why}"),
+                    node::Action::End(why) => {
+                        assert!(why.contains("does not take its file"), "{who:?}: {why}");
+                        self.ended.push((n, why));
+                        self.kill(who);
+                        return;
+                    }
                 }
             }
         }
@@ -376,6 +402,7 @@ impl World {
     fn advance(&mut self, by: u64) {
         self.now += by;
         self.etcd.now = self.now;
+        self.faults();
         for c in 0..self.seats.len() {
             if self.runs(Who::Client(c)) {
                 self.tick_client(c);
@@ -383,14 +410,21 @@ impl World {
         }
         for n in 0..NODES {
             let who = Who::Node(n);
-            if !self.runs(who) {
+            if !self.alive(who) || self.frozen.contains(&who) {
                 continue;
             }
-            let now = self.now;
+            let (now, runs) = (self.now, self.runs(who));
+            if runs {
+                // What it had to say before it waited for its file.
+                self.pump_node(n);
+            }
+            let busy = self.busy(n);
             let place = &mut self.places[n];
-            if let Some(node) = &mut place.node {
+            if let (Some(node), true) = (&mut place.node, runs && !busy) {
+                place.turn = 0;
                 node.tick(now);
             }
+            // A thread of its own does this.
             let (key, value) = (Key::Node(n as u8), place.boot);
             if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
                 self.places[n].hold_at = now + TTL / 4;
@@ -406,13 +440,16 @@ impl World {
             for side in 0..2 {
                 let (to, from) = (conn.ends[side].0, conn.ends[1 - side].0);
                 let there = !conn.queues[side].is_empty() && conn.open[side];
-                if there && self.runs(to) && !self.cuts.contains(&(from, to)) {
+                let mute =
+                    matches!((from, to), (Who::Client(_), Who::Node(n)) if self.mute == Some(n));
+                if there && self.runs(to) && !mute && !self.cuts.contains(&(from, to)) {
                     list.push(Event::Message(*id, side));
                 }
             }
         }
         for n in 0..NODES {
-            if self.places[n].sync.is_some() && self.runs(Who::Node(n)) {
+            let over = |(_, _, begun)| self.now >= self.sync_end(n, begun);
+            if self.places[n].sync.is_some_and(over) && self.runs(Who::Node(n)) {
                 list.push(Event::Sync(n));
             }
         }
@@ -425,8 +462,10 @@ impl World {
                 list.push(Event::Ask(c));
             }
         }
-        for (i, (at, who, _, _)) in self.connects.iter().enumerate() {
-            if *at <= self.now && self.runs(*who) {
+        for (i, (at, who, _, to)) in self.connects.iter().enumerate() {
+            // One that waits for its file does not answer.
+            let waits = self.places[*to].stall > self.now;
+            if *at <= self.now && self.runs(*who) && !waits {
                 list.push(Event::Connect(i));
             }
         }
@@ -452,7 +491,11 @@ impl World {
                 let Some((id, request)) = self.seats[c].asks.pop_front() else {
                     return;
                 };
+                let before = self.etcd.map.clone();
                 let answer = self.etcd.ask(&request);
+                if answer == Answer::Changed(true) {
+                    self.blame(before);
+                }
                 self.note(|| format!("Client({c}) asks {request:?}: {answer:?}"));
                 self.tick_client(c);
                 if let Some(client) = &mut self.seats[c].client {
@@ -481,7 +524,7 @@ impl World {
     }
 
     pub fn sync(&mut self, n: usize) {
-        if let Some((lsn, count)) = self.places[n].sync.take() {
+        if let Some((lsn, count, _)) = self.places[n].sync.take() {
             self.places[n].disk.stable(count);
             self.told(Who::Node(n), |n| n.synced(lsn), |_| {});
         }
@@ -495,6 +538,7 @@ impl World {
     ) {
         match who {
             Who::Node(n) => {
+                self.places[n].turn += 1;
                 if let Some(n) = &mut self.places[n].node {
                     node(n);
                 }
