@@ -36,6 +36,17 @@ map() { grep '^map ' $tmp/client | tail -n 1; }
 open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
 whole() { open "map * used u* u* u* u* u*"; }
 out() { open "map * used $1"; }
+# A client that cannot tell etcd in time that it lives ends, as it must. If it had no CPU for that, nothing can be judged.
+# Called by fail. 700 ms is what etcd has for an answer.
+excuse() {
+	local end
+	tail -n 3 $tmp/client 2>/dev/null | grep 'the key of the client may be' >/dev/null || return 0
+	end=$(stat -c %.6Y $tmp/client)
+	end=${end/./}
+	without_cpu $((end - 3000000)) $end
+	say "the client ended, as it did not reach etcd ($(ms $stolen) of its last 3 s without CPU)"
+	[ $stolen -lt 700000 ] || too_slow "the client could not hold its key"
+}
 login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555${2-}"; }
 
 start_etcd $files/etcd
@@ -51,6 +62,8 @@ quiet $dev
 equal "size" "$(blockdev --getsize64 $dev)" $((120 * 12 << 16))
 within 20 "/dev/srp0" test -b /dev/srp0
 say "login: /dev/srp0 is $dev; $(map)"
+! "$program" node --file $files/n0 "${nodes[@]}" --etcd 10.0.2.1:2379 >$tmp/second 2>&1 || fail "two processes have one file"
+grep -q -- '--file: another process has it' $tmp/second || fail "a second process: $(<$tmp/second)"
 
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
@@ -100,6 +113,14 @@ io_ends $fio 200 "after n1 and n4 died"
 within 60 "a set without n1 and n4" out "u* o* u* u* o*"
 same "without n1 and n4"
 say "n1 and n4 have died: no error, all data right; $(map)"
+# A file of another size is not let in, and says which option is wrong.
+"$program" format --number 4 --file $files/n4 --stripes 60 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+role n4
+within 60 "the end of n4" ended ${serving[n4]}
+! wait ${serving[n4]} || fail "n4 ended with status 0"
+unset "serving[n4]"
+says n4 'file, which has --stripes 60 and not 120' || fail "n4: $(tail -n 5 $tmp/n4)"
+out "u* o* u* u* o*" || fail "the map has changed: $(map)"
 # They come back, one with a new file, and their cells are made again, with I/O under way.
 "$program" format --number 4 --file $files/n4 --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
 begin_io

@@ -28,6 +28,7 @@ end() {
 bad_data() { grep -aqsE 'verify failed|verify: bad|err=84' $tmp/fio* $tmp/bad; }
 
 fail() {
+	! declare -F excuse >/dev/null || excuse
 	say "FAILED: $*"
 	! bad_data || say "FAILED: data is wrong, says fio"
 	say "at: $(for i in 0 1 2 3; do caller $i; done 2>/dev/null | tr '\n' ' ')"

@@ -108,4 +108,5 @@ extern "C" {
     pub(crate) fn shim_signals() -> c_int;
     pub(crate) fn shim_wait(fds: *const c_int, ready: *mut u8, n: u32, ms: c_int) -> c_int;
     pub(crate) fn shim_punch(fd: c_int, at: u64, len: u64) -> c_int;
+    pub(crate) fn shim_lock(fd: c_int) -> c_int;
 }

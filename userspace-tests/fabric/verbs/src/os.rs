@@ -38,3 +38,35 @@ pub fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     check(unsafe { ffi::shim_punch(file.as_raw_fd(), at, len) })?;
     Ok(())
 }
+
+/// Takes a file for this process alone, until it is closed here (`flock(2)`). Fails with [`io::ErrorKind::WouldBlock`] if
+/// another one has taken it, also if that one was killed and still waits for a write to it.
+pub fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: The descriptor is open as long as `file`.
+    check(unsafe { ffi::shim_lock(file.as_raw_fd()) })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_a_file() {
+        let path = std::env::temp_dir().join(format!("lock-{}", std::process::id()));
+        let open = || {
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .unwrap()
+        };
+        let first = open();
+        lock(&first).unwrap();
+        assert_eq!(lock(&open()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        lock(&open()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

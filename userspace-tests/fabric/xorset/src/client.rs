@@ -6,19 +6,25 @@
 //! It lets no two parts go at once of which one could see the other half done: writes of the same blocks, and where a
 //! node is lost, as blocks are made from others then, all of the same place in their cells.
 
+mod complaint;
+mod map;
+mod part;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+use complaint::Complaints;
+use part::{Command, Part, Stage};
 use wss::peer::Peer;
 
 use crate::{
-    coordinator::{Answer, Request, View, TTL},
-    layout::{column, has, node, spans, Cell, Mask, Size, Span, BLOCK, NODES},
-    link::{Due, Link, GRACE},
+    coordinator::{Answer, Request, TTL},
+    layout::{Size, NODES},
+    link::{Due, Link, Watch},
     map::{Map, State},
-    message::{Message, Role, Status},
+    message::{Message, Role},
 };
 
 /// The key is held again so often, and is of no use so long before its end, in milliseconds.
@@ -30,8 +36,6 @@ const LOOK: u64 = 300;
 const PATIENCE: u64 = 12_000;
 /// Nodes that do not answer others come back so much later.
 const REST: u64 = 10_000;
-/// A complaint, which comes again each second, counts for so long.
-const COMPLAINT: u64 = 3000;
 /// A part that was not done is tried again so much later.
 const AGAIN: u64 = 200;
 /// Most parts at one node.
@@ -110,6 +114,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 struct Attached {
     since: u64,
+    size: Size,
 }
 
 struct Partner {
@@ -119,8 +124,6 @@ struct Partner {
     settled: u64,
     /// The epoch that it was let in with the last time.
     let_in: u64,
-    /// Until when it counts that others have said that it does not answer.
-    complained: u64,
     /// It is not let in before.
     rest: u64,
     /// Stripes that were made again.
@@ -129,47 +132,11 @@ struct Partner {
     next: u64,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Read,
-    Write,
-    /// Of the cells of this node.
-    Rebuild(usize),
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
-    /// It goes from this time on. The node that may be at it still.
-    Waiting(u64, Option<usize>),
-    /// Under this number, to this node.
-    Sent(u64, usize),
-}
-
-/// What one node has to do.
-struct Part {
-    kind: Kind,
-    span: Span,
-    command: Option<CommandId>,
-    data: Arc<[u8]>,
-    /// Where its blocks are among those of the command.
-    at: usize,
-    stage: Stage,
-}
-
-struct Command {
-    since: u64,
-    parts: usize,
-    data: Vec<u8>,
-    failed: bool,
-    /// Nobody waits for it.
-    dead: bool,
-    cancelled: bool,
-}
-
 /// A client.
 pub struct Client {
     settings: Settings,
     now: u64,
+    watch: Watch,
     partners: [Partner; NODES],
     next: u64,
     /// Until when the key is held.
@@ -178,7 +145,9 @@ pub struct Client {
     look_at: u64,
     holding: Option<(u64, u64)>,
     asking: Option<u64>,
-    view: Option<View>,
+    complaints: Complaints,
+    /// When more nodes were not there than may be, the last time.
+    crowd: Option<u64>,
     /// The map that counts.
     map: Option<Map>,
     size: Option<Size>,
@@ -201,7 +170,6 @@ impl Client {
             attached: None,
             settled: 0,
             let_in: 0,
-            complained: 0,
             rest: 0,
             built: 0,
             next: 0,
@@ -209,6 +177,7 @@ impl Client {
         Self {
             settings,
             now,
+            watch: Watch::new(now),
             partners: std::array::from_fn(|_| partner()),
             next: 1,
             held: None,
@@ -216,7 +185,8 @@ impl Client {
             look_at: now,
             holding: None,
             asking: None,
-            view: None,
+            complaints: Complaints::default(),
+            crowd: None,
             map: None,
             size: None,
             open: false,
@@ -307,6 +277,7 @@ impl Client {
         if self.ended {
             return;
         }
+        let late = self.watch.tick(now);
         if self.holding.is_none() && now >= self.hold_at {
             let value = self.settings.id;
             let key = crate::coordinator::Key::Client;
@@ -318,7 +289,7 @@ impl Client {
             self.asking = Some(id);
         }
         for n in 0..NODES {
-            match self.partners[n].link.tick(now) {
+            match self.partners[n].link.tick(self.watch.now, late) {
                 Due::Nothing => {}
                 Due::Alive => self.tell(n, Message::Alive { floor: 0 }),
                 Due::Close => self.close(n, "nothing was heard of it"),
@@ -334,12 +305,25 @@ impl Client {
         self.go();
     }
 
+    /// It is its turn. What nodes have said of themselves before may be of no worth, as the client before may have let them
+    /// in again since then. They are asked anew.
+    fn begin(&mut self) {
+        for n in 0..NODES {
+            if self.partners[n].link.up() {
+                self.close(n, "this client takes over");
+            }
+        }
+    }
+
     /// etcd has answered.
     pub fn answered(&mut self, id: u64, answer: Answer) {
         if self.holding.is_some_and(|(h, _)| h == id) {
             let asked = self.holding.take().map_or(0, |(_, at)| at);
             match answer {
                 Answer::Held(true) => {
+                    if self.held.is_none() {
+                        self.begin();
+                    }
                     self.held = Some(asked + TTL - MARGIN);
                     self.hold_at = asked + HOLD;
                 }
@@ -365,158 +349,9 @@ impl Client {
         self.go();
     }
 
-    fn look(&mut self, view: View) {
-        let parsed = view.map.as_ref().map(|(_, text)| Map::parse(text));
-        if let Some(None) = parsed {
-            return self.end("the map in etcd is none");
-        }
-        let map = parsed.flatten();
-        let revision = view.map.as_ref().map_or(0, |(r, _)| *r);
-        self.view = Some(view);
-        let known = self.map.as_ref().map_or(0, |m| m.epoch);
-        if let Some(map) = map
-            .as_ref()
-            .filter(|m| m.client == self.settings.id && m.epoch > known)
-        {
-            self.adopt(map.clone());
-        } else if known > 0 && map.as_ref().is_none_or(|m| m.epoch != known) {
-            return self.end("another client has changed the map");
-        }
-        if let Some(wanted) = self.wanted(map) {
-            let (client, map) = (self.settings.id, wanted.text());
-            let id = self.ask(Request::Change {
-                revision,
-                client,
-                map,
-            });
-            self.asking = Some(id);
-        }
-    }
-
-    /// A node that cannot do its part.
-    fn lost(&self, n: usize, map: &Map) -> bool {
-        let partner = &self.partners[n];
-        let vanished = self.view.as_ref().is_some_and(|v| v.nodes[n].is_none());
-        let down = partner.link.down(self.now);
-        down >= GRACE
-            || (down > 0 && vanished)
-            || partner.complained > self.now
-            || self.other_file(n, map)
-    }
-
-    /// A node has not the file that the map means.
-    fn other_file(&self, n: usize, map: &Map) -> bool {
-        let partner = &self.partners[n];
-        let had = match map.states[n] {
-            State::Up => !map.new,
-            State::Rebuilding => partner.let_in == map.since[n],
-            State::Out => false,
-        };
-        had && partner.attached.is_some_and(|a| a.since != map.since[n])
-    }
-
-    /// The map as it should be, if it is not so.
-    fn wanted(&self, map: Option<Map>) -> Option<Map> {
-        let Some(map) = map else {
-            let attached = |p: &Partner| p.link.up() && p.attached.is_some_and(|a| a.since == 0);
-            return self
-                .partners
-                .iter()
-                .all(attached)
-                .then(|| Map::first(self.settings.id));
-        };
-        let mut next = map.clone();
-        next.client = self.settings.id;
-        next.epoch += 1;
-        let ours = map.client == next.client;
-        if !ours {
-            return Some(next);
-        }
-        if map.new {
-            next.new = false;
-            return self.open.then_some(next);
-        }
-        for n in 0..NODES {
-            let partner = &self.partners[n];
-            match map.states[n] {
-                State::Rebuilding if self.lost(n, &map) => next.states[n] = State::Out,
-                State::Rebuilding
-                    if self.open && self.size.is_some_and(|s| partner.built == s.stripes) =>
-                {
-                    next.states[n] = State::Up;
-                }
-                // Two may be lost. A third one has to come back as it was.
-                State::Up if self.lost(n, &map) && next.mask(State::Up).count_ones() > 3 => {
-                    next.states[n] = State::Out;
-                }
-                State::Out if self.open && partner.link.up() && self.now >= partner.rest => {
-                    next.states[n] = State::Rebuilding;
-                    next.since[n] = next.epoch;
-                }
-                _ => {}
-            }
-        }
-        (next.states != map.states).then_some(next)
-    }
-
-    fn adopt(&mut self, map: Map) {
-        self.say(format!("map {}", map.text()));
-        self.open = false;
-        for (n, partner) in self.partners.iter_mut().enumerate() {
-            if partner.complained > self.now {
-                partner.rest = self.now + REST;
-            }
-            partner.complained = 0;
-            partner.settled = 0;
-            let before = self.map.as_ref().map_or(0, |m| m.since[n]);
-            if map.since[n] != before {
-                partner.built = 0;
-            }
-        }
-        // Whoever is not as before begins anew.
-        let partners = &self.partners;
-        let over = |p: &Part| match p.kind {
-            Kind::Rebuild(n) => {
-                map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe
-            }
-            _ => false,
-        };
-        let over: Vec<_> = self
-            .parts
-            .iter()
-            .filter(|(_, p)| over(p))
-            .map(|(n, _)| *n)
-            .collect();
-        for number in over {
-            self.part_over(number);
-        }
-        self.map = Some(map);
-        for part in self.parts.values_mut() {
-            if let Stage::Sent(_, n) = part.stage {
-                part.stage = Stage::Waiting(self.now, Some(n));
-            }
-        }
-        self.sent.clear();
-        for n in 0..NODES {
-            self.epoch(n);
-        }
-    }
-
-    /// Tells a node the map.
-    fn epoch(&mut self, n: usize) {
-        let Some(map) = self.map.clone() else {
-            return;
-        };
-        let may = map.states[n] != State::Out && !self.other_file(n, &map);
-        if may && self.partners[n].link.up() && !self.ended {
-            let epoch = map.epoch;
-            self.send(n, Message::Epoch { epoch }, map.text().as_bytes().into());
-        }
-    }
-
     /// A connection that was to be made is there.
     pub fn connected(&mut self, peer: Peer) {
-        let now = self.now;
+        let now = self.watch.now;
         if let Some(n) = self.partner(peer) {
             self.partners[n].link.connected(now);
             self.tell(n, Message::Attach { role: Role::Client });
@@ -544,7 +379,8 @@ impl Client {
     fn gone(&mut self, n: usize) {
         let now = self.now;
         let partner = &mut self.partners[n];
-        partner.link.closed(now);
+        partner.link.closed(self.watch.now);
+        self.complaints.gone(n);
         partner.attached = None;
         partner.settled = 0;
         for part in self.parts.values_mut() {
@@ -559,7 +395,7 @@ impl Client {
 
     /// A message has arrived.
     pub fn message(&mut self, peer: Peer, bytes: &[u8], payload: &[u8]) {
-        let now = self.now;
+        let now = self.watch.now;
         let Some(n) = self.partner(peer) else {
             return;
         };
@@ -580,26 +416,28 @@ impl Client {
                 stripes,
                 ..
             } if !self.partners[n].link.up() => {
-                let size = Size { cell, stripes };
-                let other = self.size.is_some_and(|s| s != size);
-                if usize::from(number) != n || other || !(1..=128).contains(&cell) || stripes == 0 {
-                    return self.close(n, &format!("it is node {number} of a set of {size:?}"));
+                if usize::from(number) != n || !(1..=128).contains(&cell) || stripes == 0 {
+                    return self.close(n, &format!("it is node {number}, or of no size"));
                 }
-                self.size = Some(size);
+                let size = Size { cell, stripes };
                 self.partners[n].link.attached(now);
-                self.partners[n].attached = Some(Attached { since });
+                self.partners[n].attached = Some(Attached { since, size });
+                if let Some(other) = self.other_size(n, size) {
+                    let what = size.option(&other);
+                    self.say(format!("node {n} is refused: its file has {what}"));
+                }
                 self.epoch(n);
             }
             Message::Settled { epoch } => self.settled(n, epoch),
             Message::Complain { epoch, number } => {
-                let counts = self.map.as_ref().is_some_and(|m| m.epoch == epoch);
-                // Of two who do not reach each other one is enough.
-                let now = self.now;
-                let other =
-                    |(n, p): (usize, &Partner)| n != usize::from(number) && p.complained > now;
-                if counts && !self.partners.iter().enumerate().any(other) {
-                    self.say(format!("node {n} does not reach node {number}"));
-                    self.partners[usize::from(number)].complained = now + COMPLAINT;
+                let of = &self.partners[usize::from(number)];
+                let counts = of.link.up() && self.map.as_ref().is_some_and(|m| m.epoch == epoch);
+                if counts && self.complaints.add(usize::from(number), n, now) {
+                    let what = match usize::from(number) == n {
+                        true => "waits for its file".to_string(),
+                        false => format!("does not reach node {number}"),
+                    };
+                    self.say(format!("node {n} {what}"));
                 }
             }
             Message::Data { status, id } => self.done(n, id, status, Some(payload)),
@@ -607,374 +445,5 @@ impl Client {
             other => return self.close(n, &format!("nobody sends {other:?} here")),
         }
         self.go();
-    }
-
-    fn settled(&mut self, n: usize, epoch: u64) {
-        let Some(map) = self.map.clone().filter(|m| m.epoch == epoch) else {
-            return;
-        };
-        let partner = &mut self.partners[n];
-        partner.settled = epoch;
-        partner.let_in = map.since[n];
-        if let Some(attached) = &mut partner.attached {
-            attached.since = map.since[n];
-        }
-        if self.open {
-            // It was away for a moment. What it had begun is done or will never be.
-            self.tell(n, Message::Open { epoch });
-            return self.resolved(Some(n));
-        }
-        let settled =
-            |n: &usize| map.states[*n] == State::Out || self.partners[*n].settled == epoch;
-        if !(0..NODES).all(|n| settled(&n)) {
-            return;
-        }
-        self.open = true;
-        for n in 0..NODES {
-            if map.states[n] != State::Out {
-                self.tell(n, Message::Open { epoch });
-            }
-        }
-        self.say(format!("epoch {epoch} is open"));
-        self.resolved(None);
-        if let (false, false, Some(size)) = (self.ready, map.new, self.size) {
-            self.ready = true;
-            self.actions.push(Action::Ready(size));
-        }
-    }
-
-    /// Nobody is at what was sent to a node before, or to any.
-    fn resolved(&mut self, which: Option<usize>) {
-        let mut over = Vec::new();
-        for (number, part) in &mut self.parts {
-            let Stage::Waiting(at, Some(n)) = part.stage else {
-                continue;
-            };
-            if which.is_some_and(|w| w != n) {
-                continue;
-            }
-            part.stage = Stage::Waiting(at, None);
-            let command = part.command.and_then(|c| self.commands.get(&c));
-            if command.is_some_and(|c| c.dead) {
-                over.push(*number);
-            }
-        }
-        for number in over {
-            self.part_over(number);
-        }
-    }
-
-    /// The nodes without a stripe.
-    fn lost_of(&self, stripe: u64) -> Mask {
-        let Some(map) = &self.map else {
-            return 0;
-        };
-        let gone = |n: &usize| match map.states[*n] {
-            State::Up => false,
-            State::Out => true,
-            State::Rebuilding => stripe >= self.partners[*n].built,
-        };
-        (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n)
-    }
-
-    /// Gives a command about `count` blocks, which are there. A write has its data.
-    pub fn command(&mut self, id: CommandId, lba: u64, count: u32, data: Option<Vec<u8>>) {
-        let Some(size) = self.size else {
-            return self.actions.push(Action::Answer {
-                command: id,
-                outcome: Outcome::Failed,
-            });
-        };
-        let list = spans(&size, lba, count.into());
-        let write = data.is_some();
-        let bytes = data.unwrap_or_default();
-        let command = Command {
-            since: self.now,
-            parts: list.len(),
-            data: if write {
-                Vec::new()
-            } else {
-                vec![0; count as usize * BLOCK]
-            },
-            failed: false,
-            dead: false,
-            cancelled: false,
-        };
-        self.commands.insert(id, command);
-        let mut at = 0;
-        for span in list {
-            let data: Arc<[u8]> = if write {
-                bytes[at..at + span.len()].into()
-            } else {
-                Arc::new([])
-            };
-            self.part(Part {
-                kind: if write { Kind::Write } else { Kind::Read },
-                span,
-                command: Some(id),
-                data,
-                at,
-                stage: Stage::Waiting(self.now, None),
-            });
-            at += span.len();
-        }
-        self.command_over(id);
-        self.go();
-    }
-
-    fn part(&mut self, part: Part) {
-        let number = self.number();
-        self.stripes.insert((part.span.stripe, number));
-        self.parts.insert(number, part);
-    }
-
-    /// Nobody waits for a command. It is over when nothing of it is under way.
-    pub fn cancel(&mut self, id: CommandId) {
-        if let Some(command) = self.commands.get_mut(&id) {
-            command.cancelled = true;
-        }
-        self.kill(id);
-        self.go();
-    }
-
-    /// What nobody is at is not done any more.
-    fn kill(&mut self, id: CommandId) {
-        let Some(command) = self.commands.get_mut(&id) else {
-            return;
-        };
-        command.dead = true;
-        let parts = self.parts.iter();
-        let mine = parts
-            .filter(|(_, p)| p.command == Some(id) && matches!(p.stage, Stage::Waiting(_, None)));
-        let over: Vec<_> = mine.map(|(n, _)| *n).collect();
-        for number in over {
-            self.part_over(number);
-        }
-    }
-
-    fn part_over(&mut self, number: u64) {
-        let Some(part) = self.parts.remove(&number) else {
-            return;
-        };
-        self.stripes.remove(&(part.span.stripe, number));
-        let Some(id) = part.command else {
-            return;
-        };
-        if let Some(command) = self.commands.get_mut(&id) {
-            command.parts -= 1;
-        }
-        self.command_over(id);
-    }
-
-    fn command_over(&mut self, id: CommandId) {
-        let Some(command) = self.commands.get_mut(&id).filter(|c| c.parts == 0) else {
-            return;
-        };
-        let outcome = match () {
-            () if command.cancelled => Outcome::Over,
-            // It has been answered.
-            () if command.dead => {
-                self.commands.remove(&id);
-                return;
-            }
-            () if command.failed => Outcome::Failed,
-            () => Outcome::Good(std::mem::take(&mut command.data)),
-        };
-        self.commands.remove(&id);
-        self.actions.push(Action::Answer {
-            command: id,
-            outcome,
-        });
-    }
-
-    /// Answers what cannot be done.
-    fn refuse(&mut self) {
-        let Some(map) = self.map.clone() else {
-            return;
-        };
-        let unable = |n: &usize| map.states[*n] != State::Up || self.lost(*n, &map);
-        let broken = !self.open && (0..NODES).filter(unable).count() > 2;
-        let old = |c: &Command| broken || self.now >= c.since + PATIENCE;
-        let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
-        let list: Vec<_> = list.map(|(id, _)| *id).collect();
-        for command in list {
-            self.say(format!("command {command} is refused: nodes are missing"));
-            self.actions.push(Action::Answer {
-                command,
-                outcome: Outcome::Failed,
-            });
-            self.kill(command);
-        }
-    }
-
-    fn done(&mut self, n: usize, id: u64, status: Status, payload: Option<&[u8]>) {
-        let number = match self.sent.get(&id) {
-            Some(number) => *number,
-            None => return,
-        };
-        let Some(part) = self
-            .parts
-            .get_mut(&number)
-            .filter(|p| p.stage == Stage::Sent(id, n))
-        else {
-            return;
-        };
-        let read = part.kind == Kind::Read;
-        let wrong = payload.is_some() != read
-            || (status == Status::Good && payload.is_some_and(|p| p.len() != part.span.len()));
-        if wrong {
-            return self.close(n, "an answer that does not fit");
-        }
-        self.sent.remove(&id);
-        match (status, part.kind) {
-            (Status::Good, Kind::Rebuild(node)) => {
-                let partner = &mut self.partners[node];
-                partner.built = part.span.stripe + 1;
-                partner.next = self.now + self.settings.pause;
-                self.part_over(number);
-            }
-            (Status::Good, _) => {
-                let command = part.command.and_then(|c| self.commands.get_mut(&c));
-                if let (Some(command), Some(bytes)) = (command, payload) {
-                    command.data[part.at..part.at + bytes.len()].copy_from_slice(bytes);
-                }
-                self.part_over(number);
-            }
-            (Status::Invalid, _) => {
-                if let Some(command) = part.command.and_then(|c| self.commands.get_mut(&c)) {
-                    command.failed = true;
-                }
-                self.say(format!("node {n} refuses a request"));
-                self.part_over(number);
-            }
-            (Status::Stale | Status::Failed, _) => {
-                part.stage = Stage::Waiting(self.now + AGAIN, None);
-                let command = part.command.and_then(|c| self.commands.get(&c));
-                if command.is_some_and(|c| c.dead) {
-                    self.part_over(number);
-                }
-            }
-        }
-    }
-
-    /// Has the next stripe of each node made that is let in again.
-    fn rebuild(&mut self) {
-        let (Some(map), Some(size), true) = (self.map.clone(), self.size, self.open()) else {
-            return;
-        };
-        for n in 0..NODES {
-            let partner = &self.partners[n];
-            let busy = self.parts.values().any(|p| p.kind == Kind::Rebuild(n));
-            let wanted = map.states[n] == State::Rebuilding && partner.built < size.stripes;
-            if !wanted || busy || self.now < partner.next {
-                continue;
-            }
-            let stripe = partner.built;
-            let cell = Cell {
-                row: 0,
-                column: column(stripe, n),
-            };
-            self.part(Part {
-                kind: Kind::Rebuild(n),
-                span: Span {
-                    stripe,
-                    cell,
-                    block: 0,
-                    blocks: size.cell,
-                },
-                command: None,
-                data: Arc::new([]),
-                at: 0,
-                stage: Stage::Waiting(self.now, None),
-            });
-        }
-    }
-
-    /// One of both could see the other one half done.
-    fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
-        let made = |p: &Part| has(lost, p.span.node());
-        let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
-        // What makes cells again is at the place of a cell that is lost.
-        let same = a.span.cell == b.span.cell || made(a) || made(b);
-        a.span.meets(&b.span) && same && !both_read
-    }
-
-    /// Sends what can go, in order.
-    fn go(&mut self) {
-        if !self.open() || self.ended {
-            return;
-        }
-        let Some(epoch) = self.map.as_ref().map(|m| m.epoch) else {
-            return;
-        };
-        let mut busy = [0; NODES];
-        for part in self.parts.values() {
-            if let Stage::Sent(_, n) = part.stage {
-                busy[n] += 1;
-            }
-        }
-        let ready = |p: &Part| matches!(p.stage, Stage::Waiting(at, None) if at <= self.now);
-        let list: Vec<_> = self
-            .parts
-            .iter()
-            .filter(|(_, p)| ready(p))
-            .map(|(n, _)| *n)
-            .collect();
-        for number in list {
-            if busy.iter().all(|b| *b >= DEPTH) {
-                break;
-            }
-            let Some(part) = self.parts.get(&number) else {
-                continue;
-            };
-            let stripe = part.span.stripe;
-            let lost = self.lost_of(stripe);
-            let before = self.stripes.range((stripe, 0)..(stripe, number));
-            let mut before = before.filter_map(|(_, n)| self.parts.get(n));
-            if before.any(|other| Self::conflict(lost, part, other)) {
-                continue;
-            }
-            let home = part.span.node();
-            let n = match part.kind {
-                Kind::Rebuild(n) => Some(n),
-                _ if !has(lost, home) => Some(home),
-                _ => {
-                    let nodes = part.span.cell.parities().map(|c| node(stripe, c.column));
-                    nodes.into_iter().find(|n| !has(lost, *n))
-                }
-            };
-            let Some(n) = n.filter(|n| self.partners[*n].settled == epoch && busy[*n] < DEPTH)
-            else {
-                continue;
-            };
-            busy[n] += 1;
-            let (kind, span, data) = (part.kind, part.span, part.data.clone());
-            let id = self.number();
-            self.sent.insert(id, number);
-            if let Some(part) = self.parts.get_mut(&number) {
-                part.stage = Stage::Sent(id, n);
-            }
-            let message = match kind {
-                Kind::Read => Message::Read {
-                    epoch,
-                    id,
-                    span,
-                    lost,
-                },
-                Kind::Write => Message::Write {
-                    epoch,
-                    id,
-                    span,
-                    lost,
-                },
-                Kind::Rebuild(_) => Message::Rebuild {
-                    epoch,
-                    id,
-                    stripe,
-                    lost,
-                },
-            };
-            self.send(n, message, data);
-        }
     }
 }

@@ -6,6 +6,8 @@
 //! The file: a header of 4096 bytes, two halves of the log, the cells. One half is written from its begin on; when it is
 //! full, what is still needed of it goes to the other one, which counts from then on. Each start of the node does so, too.
 
+mod entry;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -13,6 +15,7 @@ use std::{
 };
 
 use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES, ROWS};
+use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, STATE, WHOLE, WRITE};
 
 /// A file, or what stands for one. All calls wait.
 pub trait Media {
@@ -45,116 +48,6 @@ pub struct Record {
 
 /// Names a write: its owner and the owner's number.
 pub type Name = (u8, u64);
-
-const STATE: u8 = 1;
-const WRITE: u8 = 2;
-const DONE: u8 = 3;
-const CONTENT: u8 = 4;
-const FLOOR: u8 = 5;
-const WHOLE: u8 = 6;
-
-/// The fixed part of a record of the log.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    kind: u8,
-    owner: u8,
-    lost: Mask,
-    /// Its bytes have the content of a cell behind the delta.
-    content: bool,
-    /// The row of that cell.
-    row: u8,
-    cell: u8,
-    block: u16,
-    blocks: u16,
-    seq: u64,
-    stripe: u64,
-}
-
-impl Entry {
-    fn new(kind: u8, owner: u8, seq: u64, stripe: u64) -> Self {
-        Self {
-            kind,
-            owner,
-            lost: 0,
-            content: false,
-            row: 0,
-            cell: 0,
-            block: 0,
-            blocks: 0,
-            seq,
-            stripe,
-        }
-    }
-
-    fn len(&self) -> usize {
-        let parts = match self.kind {
-            WRITE => 1 + usize::from(self.content),
-            CONTENT => 1,
-            _ => 0,
-        };
-        parts * usize::from(self.blocks) * BLOCK
-    }
-
-    fn build(&self, before: u64, generation: u64, lsn: u64, bytes: &[&[u8]]) -> Vec<u8> {
-        let mut out = vec![0; RECORD];
-        out[8..16].copy_from_slice(&generation.to_le_bytes());
-        out[16..24].copy_from_slice(&lsn.to_le_bytes());
-        let small = [
-            self.kind,
-            self.owner,
-            self.lost,
-            self.content.into(),
-            self.row,
-            self.cell,
-        ];
-        out[24..30].copy_from_slice(&small);
-        out[30..32].copy_from_slice(&self.block.to_le_bytes());
-        out[32..34].copy_from_slice(&self.blocks.to_le_bytes());
-        out[40..48].copy_from_slice(&self.seq.to_le_bytes());
-        out[48..56].copy_from_slice(&self.stripe.to_le_bytes());
-        for part in bytes {
-            out.extend_from_slice(part);
-        }
-        let sum = sum(before, &out[8..]);
-        out[..8].copy_from_slice(&sum.to_le_bytes());
-        out
-    }
-
-    fn parse(head: &[u8; RECORD]) -> Self {
-        let half = |at| u16::from_le_bytes([head[at], head[at + 1]]);
-        Self {
-            kind: head[24],
-            owner: head[25],
-            lost: head[26],
-            content: head[27] != 0,
-            row: head[28],
-            cell: head[29],
-            block: half(30),
-            blocks: half(32),
-            seq: word(head, 40),
-            stripe: word(head, 48),
-        }
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8]
-        .iter()
-        .rev()
-        .fold(0, |n, b| n << 8 | u64::from(*b))
-}
-
-/// A checksum that a torn record does not have, nor one that comes behind another one than it was written behind, whose
-/// checksum is `before`. Bytes are a multiple of 8.
-fn sum(before: u64, bytes: &[u8]) -> u64 {
-    bytes
-        .chunks(8)
-        .fold(before ^ 0xcbf2_9ce4_8422_2325, |h: u64, w| {
-            (h ^ word(w, 0))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29)
-        })
-}
 
 fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)

@@ -73,6 +73,9 @@ impl Cell {
 /// Nodes, as bits.
 pub type Mask = u8;
 
+/// All nodes.
+pub const ALL: Mask = (1 << NODES) - 1;
+
 /// True if the mask has the node.
 pub fn has(mask: Mask, node: usize) -> bool {
     mask >> node & 1 != 0
@@ -146,6 +149,14 @@ impl Size {
     /// Blocks of user data.
     pub fn blocks(&self) -> u64 {
         self.stripes * DATA as u64 * u64::from(self.cell)
+    }
+
+    /// Which option of `xorset format` a file of this size has had otherwise than those of a set of another size.
+    pub fn option(&self, other: &Self) -> String {
+        match self.stripes == other.stripes {
+            true => format!("--cell {} and not {}", self.cell / 2, other.cell / 2),
+            false => format!("--stripes {} and not {}", self.stripes, other.stripes),
+        }
     }
 
     /// Bytes of a cell.

@@ -2,7 +2,7 @@
 
 //! Who has a part in the set. There is one map, in etcd; whoever changes it makes a new epoch.
 
-use crate::layout::{Mask, NODES};
+use crate::layout::{Mask, Size, NODES};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,17 +28,20 @@ pub struct Map {
     pub states: [State; NODES],
     /// The epoch in which each node was let in the last time.
     pub since: [u64; NODES],
+    /// How large the set is, which never changes.
+    pub size: Size,
 }
 
 impl Map {
     /// That of a set that nobody has used.
-    pub fn first(client: u64) -> Self {
+    pub fn first(client: u64, size: Size) -> Self {
         Self {
             epoch: 1,
             client,
             new: true,
             states: [State::Up; NODES],
             since: [1; NODES],
+            size,
         }
     }
 
@@ -48,7 +51,8 @@ impl Map {
         nodes.fold(0, |mask, (n, _)| mask | 1 << n)
     }
 
-    /// As text: `EPOCH CLIENT new|used` and, for each node, its state (`u`, `o`, `r`) with the epoch behind it.
+    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) with the epoch behind it, and
+    /// `STRIPESxBLOCKS`, of a cell.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} {} {}",
@@ -64,13 +68,17 @@ impl Map {
             };
             text.push_str(&format!(" {letter}{since}"));
         }
-        text
+        text + &format!(" {}x{}", self.size.stripes, self.size.cell)
     }
 
     /// From such a text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
-        let mut map = Self::first(0);
+        let size = Size {
+            cell: 0,
+            stripes: 0,
+        };
+        let mut map = Self::first(0, size);
         map.epoch = words.next()?.parse().ok()?;
         map.client = words.next()?.parse().ok()?;
         map.new = match words.next()? {
@@ -88,6 +96,9 @@ impl Map {
             };
             *since = word.get(1..)?.parse().ok()?;
         }
+        let (stripes, cell) = words.next()?.split_once('x')?;
+        map.size.stripes = stripes.parse().ok()?;
+        map.size.cell = cell.parse().ok()?;
         (words.next().is_none() && map.text() == text).then_some(map)
     }
 }
@@ -98,21 +109,27 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        let mut map = Map::first(77);
+        let size = Size {
+            cell: 128,
+            stripes: 10,
+        };
+        let mut map = Map::first(77, size);
         map.new = false;
         map.epoch = 9;
         map.states[2] = State::Out;
         map.states[4] = State::Rebuilding;
         map.since[4] = 8;
-        assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8");
+        assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8 10x128");
         assert_eq!(Map::parse(&map.text()), Some(map));
         for bad in [
             "",
-            "9 77 used u1 u1 o1 u1",
-            "9 77 used u1 u1 o1 u1 r8 ",
-            "9 77 odd u1 u1 o1 u1 r8",
-            "9 77 new u1 u1 x1 u1 r8",
-            "9 77 new u1 u1 o1 u1 r08",
+            "9 77 used u1 u1 o1 u1 10x128",
+            "9 77 used u1 u1 o1 u1 r8",
+            "9 77 used u1 u1 o1 u1 r8 10x128 ",
+            "9 77 odd u1 u1 o1 u1 r8 10x128",
+            "9 77 new u1 u1 x1 u1 r8 10x128",
+            "9 77 new u1 u1 o1 u1 r08 10x128",
+            "9 77 new u1 u1 o1 u1 r8 10x",
         ] {
             assert_eq!(Map::parse(bad), None, "{bad}");
         }

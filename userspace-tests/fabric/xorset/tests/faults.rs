@@ -4,7 +4,10 @@
 
 mod world;
 
-use world::{up, Who, World};
+use world::{
+    command::{done, some_commands, steps},
+    up, Who,
+};
 use xorset::{
     coordinator::Key,
     layout::{node, spans, NODES},
@@ -18,29 +21,6 @@ fn sets(count: usize) -> Vec<Vec<usize>> {
     let all = 0..1usize << NODES;
     let chosen = |set: usize| (0..NODES).filter(|n| set >> n & 1 != 0).collect::<Vec<_>>();
     all.map(chosen).filter(|s| s.len() == count).collect()
-}
-
-fn some_commands(world: &mut World, count: u64) {
-    let Some(seat) = world.seat() else {
-        return;
-    };
-    for _ in 0..count {
-        let lba = world.rng.below(world.size.blocks() - 8);
-        let (count, write) = (1 + world.rng.below(8), world.rng.below(3) != 0);
-        world.command(seat, lba, count, write);
-    }
-}
-
-fn steps(world: &mut World, most: u64) {
-    for _ in 0..world.rng.below(most) {
-        world.step();
-    }
-}
-
-fn done(mut world: World) -> World {
-    world.heal();
-    world.judge();
-    world
 }
 
 /// Both nodes die before, in, or after writes, with the rest of the set at work on the same blocks.
@@ -265,8 +245,7 @@ fn files_are_lost() {
         some_commands(&mut world, 30);
         world.quiet();
         for n in nodes {
-            world.kill(Who::Node(*n));
-            world.places[*n].disk = world.blank(*n);
+            world.lose(*n);
             world.start(*n);
             some_commands(&mut world, 4);
             steps(&mut world, 400);
@@ -368,12 +347,13 @@ fn an_old_map_is_refused() {
             world.kill(Who::Node(1));
             world.start(1);
         }
+        let size = world.size;
         let node = world.places[1].node.as_mut().unwrap();
         let peer = 1 << 40;
         let told = |node: &mut xorset::node::Node<_>, epoch| {
             node.connected(peer);
             node.message(peer, &Message::Attach { role: Role::Client }.build(), &[]);
-            let mut map = Map::first(7);
+            let mut map = Map::first(7, size);
             (map.epoch, map.new) = (epoch, false);
             node.message(
                 peer,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random schedules. SEEDS says how many (default 1500), SEED which one alone, TRACE shows what happens.
+//! Random schedules. SEEDS says how many (default 1500), FIRST from which one on, SEED which one alone, TRACE shows what
+//! happens.
 
 mod world;
 
@@ -17,13 +18,14 @@ struct Faults {
     partitions: bool,
     cancels: bool,
     blanks: bool,
+    hangs: bool,
 }
 
 /// Files are lost for good in schedules in which all else happens to two nodes at most, as more cannot be made up for.
 fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
     let n = pair[world.rng.below(2) as usize];
     let node = Who::Node(n);
-    match world.rng.below(5) {
+    match world.rng.below(6) {
         0 if faults.kills => world.kill(node),
         1 if faults.freezes => {
             world.frozen.insert(node);
@@ -33,6 +35,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
             let seat = world.rng.below(world.seats.len() as u64) as usize;
             world.kill(Who::Client(seat));
         }
+        5 if faults.hangs => world.hang_any(n),
         // A set that nobody has used yet needs all of its files.
         4 if world
             .etcd
@@ -40,9 +43,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
             .as_ref()
             .is_some_and(|(_, map)| map.contains("used")) =>
         {
-            world.note(|| format!("blank {n}"));
-            world.kill(node);
-            world.places[n].disk = world.blank(n);
+            world.lose(n);
         }
         _ => {}
     }
@@ -54,7 +55,7 @@ fn fault(world: &mut World, faults: &Faults) {
     let all = world.everybody();
     let one = all[world.rng.below(all.len() as u64) as usize];
     let other = all[world.rng.below(all.len() as u64) as usize];
-    match world.rng.below(9) {
+    match world.rng.below(11) {
         0 | 1 if faults.kills => world.kill(node),
         2 if faults.clients => {
             let seat = world.rng.below(world.seats.len() as u64) as usize;
@@ -77,6 +78,7 @@ fn fault(world: &mut World, faults: &Faults) {
                 world.cancel(id);
             }
         }
+        9 | 10 if faults.hangs => world.hang_any(n),
         8 if faults.clients => {
             let alive = world.seats.iter().filter(|s| s.client.is_some()).count();
             if alive < 2 {
@@ -123,6 +125,7 @@ fn schedule(seed: u64) -> Sum {
         partitions: rng.one_in(3),
         cancels: rng.one_in(2),
         blanks: rng.one_in(4),
+        hangs: rng.one_in(2),
     };
     let first = rng.below(5) as usize;
     let pair = [first, (first + 1 + rng.below(4) as usize) % 5];
@@ -177,7 +180,8 @@ fn schedules() {
     }
     let (mut all, mut bad) = (Sum::default(), Vec::new());
     let seeds = number("SEEDS").unwrap_or(1500);
-    for seed in 0..seeds {
+    let first = number("FIRST").unwrap_or(0);
+    for seed in first..first + seeds {
         match std::panic::catch_unwind(|| schedule(seed)) {
             Ok(sum) => {
                 all.answered += sum.answered;
@@ -188,7 +192,10 @@ fn schedules() {
                 all.epochs += sum.epochs;
                 all.judged += sum.judged;
             }
-            Err(_) => bad.push(seed),
+            Err(_) => {
+                println!("schedule {seed} failed");
+                bad.push(seed);
+            }
         }
     }
     println!(

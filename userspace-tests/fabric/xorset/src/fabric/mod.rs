@@ -10,6 +10,7 @@ use std::{
     io,
     net::SocketAddr,
     os::unix::fs::FileExt,
+    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -45,6 +46,18 @@ impl Media for Disk {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+/// Opens the file of a node, which no other process has then.
+fn take(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(create).open(path)?;
+    match verbs::os::lock(&file) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::other("--file: another process has it"))
+        }
+        result => result.map(|()| file),
     }
 }
 
@@ -87,8 +100,7 @@ fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> b
 
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
-    let named =
-        |file: &std::path::Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
+    let named = |file: &Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
     // Before there is a thread.
     let stop = verbs::os::signals()?;
     match options {
@@ -98,13 +110,9 @@ pub fn serve(options: Options) -> io::Result<()> {
             size,
             log,
         } => {
-            let open = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(&file);
-            let result = open.and_then(|f| {
+            let result = take(&file, true).and_then(|f| {
+                // What it had is gone, and all is zeros.
+                f.set_len(0)?;
                 f.set_len(Journal::<Disk>::file_len(&size, log))?;
                 Journal::format(Disk(f), number, size, log)
             });
@@ -117,8 +125,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             return Ok(());
         }
         Options::Node { file, set } => {
-            let open = OpenOptions::new().read(true).write(true).open(&file);
-            let media = open.map_err(|e| named(&file, e))?;
+            let media = take(&file, false).map_err(|e| named(&file, e))?;
             let other = media.try_clone()?;
             let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
             let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);

@@ -17,6 +17,8 @@ struct State {
     before: u64,
     /// So many writes and syncs from now on nothing is done any more.
     left: Option<u64>,
+    /// Reads, writes and syncs that nobody has asked for yet.
+    calls: [u64; 3],
 }
 
 impl State {
@@ -60,6 +62,16 @@ impl Disk {
         }
     }
 
+    /// Reads, writes and syncs since this was asked the last time.
+    pub fn calls(&self) -> [u64; 3] {
+        std::mem::take(&mut self.0.borrow_mut().calls)
+    }
+
+    /// All that it has.
+    pub fn content(&self) -> Vec<u8> {
+        self.0.borrow().cache.clone()
+    }
+
     /// It fails after so many writes and syncs, until the power is lost.
     pub fn fails_after(&self, count: u64) {
         self.0.borrow_mut().left = Some(count);
@@ -89,20 +101,27 @@ impl Disk {
 
 impl Media for Disk {
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        bytes.copy_from_slice(&self.0.borrow().cache[at as usize..at as usize + bytes.len()]);
+        let state = &mut *self.0.borrow_mut();
+        state.calls[0] += 1;
+        bytes.copy_from_slice(&state.cache[at as usize..at as usize + bytes.len()]);
         Ok(())
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
         state.step()?;
+        state.calls[1] += 1;
         state.cache[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         state.dirty.push((at, bytes.to_vec()));
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.borrow_mut().step()?;
+        {
+            let state = &mut *self.0.borrow_mut();
+            state.step()?;
+            state.calls[2] += 1;
+        }
         self.stable(self.written());
         Ok(())
     }

@@ -5,51 +5,40 @@
 // Each test uses its part.
 #![allow(dead_code)]
 
+pub mod command;
 pub mod disk;
 pub mod etcd;
+pub mod hang;
 #[path = "../../../wss/tests/world/history.rs"]
 mod history;
+mod judge;
+mod network;
+mod rng;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
+use command::Command;
 use disk::Disk;
 use etcd::Etcd;
+use hang::Hang;
 use history::History;
+use network::Conn;
+pub use rng::Rng;
 use xorset::{
     client::{self, Client, Outcome, Settings},
-    coordinator::{Coordinator, Key, Request, TTL},
+    coordinator::{Answer, Coordinator, Key, Request, TTL},
     journal::Journal,
     layout::{plan, Cell, Size, Span, BLOCK, NODES},
-    map::State,
+    map::{Map, State},
     message::Message,
     node::{self, Node},
 };
 
 /// Bytes of half of a log: so few that it turns often.
 const LOG: u64 = 192 << 10;
-
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Who {
@@ -63,8 +52,17 @@ pub struct Place {
     pub disk: Disk,
     boot: u64,
     hold_at: u64,
-    /// Under way: until which record, and how many writes will be stable.
-    sync: Option<(u64, u64)>,
+    /// Under way: until which record, how many writes will be stable, since when.
+    sync: Option<(u64, u64, u64)>,
+    hang: Option<Hang>,
+    /// Its thread waits for the file until then.
+    stall: u64,
+    /// When it had a fault the last time.
+    fault: u64,
+    /// Events since it looked at the clock.
+    turn: u64,
+    /// Its file is lost, and it is not let in yet.
+    lost: bool,
 }
 
 pub struct Seat {
@@ -72,29 +70,6 @@ pub struct Seat {
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
     clock: u64,
-}
-
-#[derive(Clone, Debug)]
-pub struct Command {
-    pub seat: usize,
-    pub lba: u64,
-    /// What is written, or nothing.
-    pub values: Vec<u64>,
-    pub count: u64,
-    start: u64,
-    pub cancelled: bool,
-}
-
-enum Item {
-    Message(Vec<u8>, Arc<[u8]>),
-    Closed,
-}
-
-struct Conn {
-    ends: [(Who, u64); 2],
-    /// What is on its way to each end.
-    queues: [VecDeque<Item>; 2],
-    open: [bool; 2],
 }
 
 enum Event {
@@ -127,6 +102,10 @@ pub struct World {
     pub cancelled: u64,
     pub degraded: u64,
     pub relayed: u64,
+    /// A node that no word of a client reaches.
+    pub mute: Option<usize>,
+    /// Nodes that refused to go on, and why.
+    pub ended: Vec<(usize, String)>,
     trace: bool,
 }
 
@@ -154,6 +133,8 @@ impl World {
             cancelled: 0,
             degraded: 0,
             relayed: 0,
+            mute: None,
+            ended: Vec::new(),
             trace: std::env::var("TRACE").is_ok(),
         };
         for n in 0..NODES {
@@ -164,6 +145,11 @@ impl World {
                 boot: 0,
                 hold_at: 0,
                 sync: None,
+                hang: None,
+                stall: 0,
+                fault: 0,
+                turn: 0,
+                lost: false,
             });
             world.start(n);
         }
@@ -178,6 +164,14 @@ impl World {
         disk
     }
 
+    /// A node dies with its file.
+    pub fn lose(&mut self, n: usize) {
+        self.note(|| format!("blank {n}"));
+        self.kill(Who::Node(n));
+        self.places[n].disk = self.blank(n);
+        self.places[n].lost = true;
+    }
+
     pub fn note(&self, what: impl FnOnce() -> String) {
         if self.trace {
             println!("{:6} {}", self.now, what());
@@ -190,7 +184,7 @@ impl World {
     }
 
     pub fn start(&mut self, n: usize) {
-        if self.places[n].node.is_some() {
+        if self.places[n].node.is_some() || self.shut(n) {
             return;
         }
         self.note(|| format!("start Node({n})"));
@@ -200,6 +194,7 @@ impl World {
         place.node = Some(Node::new(journal, self.now));
         place.boot = boot;
         place.hold_at = self.now;
+        self.charge(n);
     }
 
     pub fn add_client(&mut self) -> usize {
@@ -223,6 +218,8 @@ impl World {
                     return;
                 }
                 self.places[n].sync = None;
+                self.places[n].stall = 0;
+                self.places[n].fault = self.now;
             }
             Who::Client(c) => {
                 if self.seats[c].client.take().is_none() {
@@ -260,30 +257,8 @@ impl World {
         for n in 0..NODES {
             self.kill(Who::Node(n));
             self.places[n].disk.power(&mut self.rng);
+            self.places[n].hang = None;
         }
-    }
-
-    /// One side ends a connection: of what it has sent some may arrive.
-    fn hang_up(&mut self, id: u64, side: usize, silent: bool) {
-        let Some(conn) = self.conns.get_mut(&id) else {
-            return;
-        };
-        conn.open[side] = false;
-        conn.queues[side].clear();
-        let left = conn.queues[1 - side].len() as u64;
-        let keep = self.rng.below(left + 1) as usize;
-        conn.queues[1 - side].truncate(keep);
-        if !silent {
-            conn.queues[1 - side].push_back(Item::Closed);
-        }
-        if !conn.open[1 - side] {
-            self.conns.remove(&id);
-        }
-    }
-
-    pub fn cut(&mut self, a: Who, b: Who) {
-        self.cuts.insert((a, b));
-        self.cuts.insert((b, a));
     }
 
     pub fn everybody(&self) -> Vec<Who> {
@@ -295,18 +270,6 @@ impl World {
             .collect()
     }
 
-    /// These are on one side of a cut, all others on the other one.
-    pub fn partition(&mut self, some: &[Who]) {
-        self.note(|| format!("partition {some:?}"));
-        for other in self.everybody() {
-            for one in some {
-                if !some.contains(&other) {
-                    self.cut(*one, other);
-                }
-            }
-        }
-    }
-
     pub fn alive(&self, who: Who) -> bool {
         match who {
             Who::Node(n) => self.places[n].node.is_some(),
@@ -316,31 +279,8 @@ impl World {
     }
 
     fn runs(&self, who: Who) -> bool {
-        self.alive(who) && !self.frozen.contains(&who)
-    }
-
-    fn find(&self, who: Who, peer: u64) -> Option<(u64, usize)> {
-        self.conns.iter().find_map(|(id, c)| {
-            let side = c.ends.iter().position(|e| *e == (who, peer))?;
-            c.open[side].then_some((*id, side))
-        })
-    }
-
-    fn put(&mut self, who: Who, peer: u64, message: Message, payload: Arc<[u8]>) {
-        if let Some((id, side)) = self.find(who, peer) {
-            self.note(|| {
-                let conn = &self.conns[&id];
-                format!(
-                    "{who:?} -> {:?} {message:?} +{}",
-                    conn.ends[1 - side].0,
-                    payload.len()
-                )
-            });
-            let conn = self.conns.get_mut(&id).unwrap();
-            if conn.open[1 - side] {
-                conn.queues[1 - side].push_back(Item::Message(message.build().to_vec(), payload));
-            }
-        }
+        let waits = matches!(who, Who::Node(n) if self.places[n].stall > self.now);
+        self.alive(who) && !self.frozen.contains(&who) && !waits
     }
 
     fn pump(&mut self, who: Who) {
@@ -351,13 +291,12 @@ impl World {
         }
     }
 
-    fn connect(&mut self, who: Who, peer: u64, to: usize) {
-        let at = self.now + self.rng.below(20);
-        self.connects.push((at, who, peer, to));
-    }
-
     fn pump_node(&mut self, n: usize) {
         let who = Who::Node(n);
+        self.charge(n);
+        if self.places[n].stall > self.now {
+            return;
+        }
         while let Some(node) = &mut self.places[n].node {
             let actions = node.actions();
             if actions.is_empty() {
@@ -384,10 +323,15 @@ impl World {
                     node::Action::Sync { lsn } => {
                         let place = &mut self.places[n];
                         assert!(place.sync.is_none());
-                        place.sync = Some((lsn, place.disk.written()));
+                        place.sync = Some((lsn, place.disk.written(), self.now));
                     }
                     node::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
-                    node::Action::End(why) => panic!("{who:?}: {why}"),
+                    node::Action::End(why) => {
+                        assert!(why.contains("does not take its file"), "{who:?}: {why}");
+                        self.ended.push((n, why));
+                        self.kill(who);
+                        return;
+                    }
                 }
             }
         }
@@ -445,118 +389,6 @@ impl World {
         }
     }
 
-    fn ends(&mut self, command: &Command, good: bool) {
-        self.events += 1;
-        for (i, value) in command.values.iter().enumerate() {
-            self.history
-                .ends(command.lba as usize + i, *value, self.events, good);
-        }
-    }
-
-    fn over(&mut self, id: u64, outcome: Outcome) {
-        let Some(command) = self.commands.remove(&id) else {
-            panic!("command {id} is answered, and nobody waits for it")
-        };
-        self.note(|| {
-            let what = match &outcome {
-                Outcome::Good(_) => "good",
-                Outcome::Failed => "failed",
-                Outcome::Over => "over",
-            };
-            format!("command {id} {what}")
-        });
-        match outcome {
-            Outcome::Over => {
-                assert!(command.cancelled);
-                self.cancelled += 1;
-                self.ends(&command, false);
-            }
-            Outcome::Failed => {
-                self.failed += 1;
-                self.ends(&command, false);
-            }
-            Outcome::Good(bytes) if command.values.is_empty() => {
-                assert_eq!(bytes.len() as u64, command.count * BLOCK as u64);
-                self.answered += 1;
-                self.events += 1;
-                for (i, block) in bytes.chunks(BLOCK).enumerate() {
-                    let value = value(block)
-                        .unwrap_or_else(|| panic!("block {} is mixed", command.lba + i as u64));
-                    self.history
-                        .seen(command.lba as usize + i, value, command.start, self.events);
-                }
-            }
-            Outcome::Good(_) => {
-                self.answered += 1;
-                self.ends(&command, true);
-            }
-        }
-    }
-
-    /// Gives a command to a client.
-    pub fn command(&mut self, seat: usize, lba: u64, count: u64, write: bool) -> u64 {
-        let id = self.number();
-        self.events += 1;
-        let start = self.events;
-        let mut values = Vec::new();
-        if write {
-            for i in 0..count {
-                let value = self.number() << 20 | 0xabcde;
-                self.history.begins((lba + i) as usize, value, value, start);
-                values.push(value);
-            }
-        }
-        self.note(|| format!("command {id} to Client({seat}): {lba}+{count} {values:x?}"));
-        let data = write.then(|| {
-            values
-                .iter()
-                .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
-                .collect()
-        });
-        let command = Command {
-            seat,
-            lba,
-            values,
-            count,
-            start,
-            cancelled: false,
-        };
-        self.commands.insert(id, command);
-        self.tick_client(seat);
-        if let Some(client) = &mut self.seats[seat].client {
-            client.command(id, lba, count as u32, data);
-        }
-        self.pump_client(seat);
-        id
-    }
-
-    pub fn cancel(&mut self, id: u64) {
-        let Some(command) = self.commands.get_mut(&id) else {
-            return;
-        };
-        command.cancelled = true;
-        let seat = command.seat;
-        if let Some(client) = &mut self.seats[seat].client {
-            client.cancel(id);
-        }
-        self.pump_client(seat);
-    }
-
-    /// Any command, to any client that takes some, but to one that sleeps.
-    pub fn command_any(&mut self, span: u64) {
-        let seats =
-            (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
-        let seats: Vec<_> = seats.collect();
-        if seats.is_empty() {
-            return;
-        }
-        let seat = seats[self.rng.below(seats.len() as u64) as usize];
-        let lba = self.rng.below(span.min(self.size.blocks()));
-        let count = (1 + self.rng.below(9)).min(self.size.blocks() - lba);
-        let write = self.rng.below(3) != 0;
-        self.command(seat, lba, count, write);
-    }
-
     fn tick_client(&mut self, c: usize) {
         let now = self.now;
         let seat = &mut self.seats[c];
@@ -570,6 +402,7 @@ impl World {
     fn advance(&mut self, by: u64) {
         self.now += by;
         self.etcd.now = self.now;
+        self.faults();
         for c in 0..self.seats.len() {
             if self.runs(Who::Client(c)) {
                 self.tick_client(c);
@@ -577,14 +410,21 @@ impl World {
         }
         for n in 0..NODES {
             let who = Who::Node(n);
-            if !self.runs(who) {
+            if !self.alive(who) || self.frozen.contains(&who) {
                 continue;
             }
-            let now = self.now;
+            let (now, runs) = (self.now, self.runs(who));
+            if runs {
+                // What it had to say before it waited for its file.
+                self.pump_node(n);
+            }
+            let busy = self.busy(n);
             let place = &mut self.places[n];
-            if let Some(node) = &mut place.node {
+            if let (Some(node), true) = (&mut place.node, runs && !busy) {
+                place.turn = 0;
                 node.tick(now);
             }
+            // A thread of its own does this.
             let (key, value) = (Key::Node(n as u8), place.boot);
             if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
                 self.places[n].hold_at = now + TTL / 4;
@@ -600,13 +440,16 @@ impl World {
             for side in 0..2 {
                 let (to, from) = (conn.ends[side].0, conn.ends[1 - side].0);
                 let there = !conn.queues[side].is_empty() && conn.open[side];
-                if there && self.runs(to) && !self.cuts.contains(&(from, to)) {
+                let mute =
+                    matches!((from, to), (Who::Client(_), Who::Node(n)) if self.mute == Some(n));
+                if there && self.runs(to) && !mute && !self.cuts.contains(&(from, to)) {
                     list.push(Event::Message(*id, side));
                 }
             }
         }
         for n in 0..NODES {
-            if self.places[n].sync.is_some() && self.runs(Who::Node(n)) {
+            let over = |(_, _, begun)| self.now >= self.sync_end(n, begun);
+            if self.places[n].sync.is_some_and(over) && self.runs(Who::Node(n)) {
                 list.push(Event::Sync(n));
             }
         }
@@ -619,8 +462,10 @@ impl World {
                 list.push(Event::Ask(c));
             }
         }
-        for (i, (at, who, _, _)) in self.connects.iter().enumerate() {
-            if *at <= self.now && self.runs(*who) {
+        for (i, (at, who, _, to)) in self.connects.iter().enumerate() {
+            // One that waits for its file does not answer.
+            let waits = self.places[*to].stall > self.now;
+            if *at <= self.now && self.runs(*who) && !waits {
                 list.push(Event::Connect(i));
             }
         }
@@ -646,7 +491,11 @@ impl World {
                 let Some((id, request)) = self.seats[c].asks.pop_front() else {
                     return;
                 };
+                let before = self.etcd.map.clone();
                 let answer = self.etcd.ask(&request);
+                if answer == Answer::Changed(true) {
+                    self.blame(before);
+                }
                 self.note(|| format!("Client({c}) asks {request:?}: {answer:?}"));
                 self.tick_client(c);
                 if let Some(client) = &mut self.seats[c].client {
@@ -675,7 +524,7 @@ impl World {
     }
 
     pub fn sync(&mut self, n: usize) {
-        if let Some((lsn, count)) = self.places[n].sync.take() {
+        if let Some((lsn, count, _)) = self.places[n].sync.take() {
             self.places[n].disk.stable(count);
             self.told(Who::Node(n), |n| n.synced(lsn), |_| {});
         }
@@ -689,6 +538,7 @@ impl World {
     ) {
         match who {
             Who::Node(n) => {
+                self.places[n].turn += 1;
                 if let Some(n) = &mut self.places[n].node {
                     node(n);
                 }
@@ -702,23 +552,6 @@ impl World {
             Who::Etcd => {}
         }
         self.pump(who);
-    }
-
-    fn deliver(&mut self, id: u64, side: usize) {
-        let conn = self.conns.get_mut(&id).unwrap();
-        let (who, peer) = conn.ends[side];
-        match conn.queues[side].pop_front() {
-            Some(Item::Message(bytes, payload)) => self.told(
-                who,
-                |n| n.message(peer, &bytes, &payload),
-                |c| c.message(peer, &bytes, &payload),
-            ),
-            Some(Item::Closed) => {
-                self.conns.remove(&id);
-                self.told(who, |n| n.closed(peer), |c| c.closed(peer));
-            }
-            None => {}
-        }
     }
 
     pub fn until(&mut self, what: &str, most: u64, done: impl Fn(&Self) -> bool) {
@@ -750,92 +583,6 @@ impl World {
         let client = self.seats[self.seat()?].client.as_ref()?;
         client.map().map(|m| m.states)
     }
-
-    /// All faults are over, and everything is as at first.
-    pub fn heal(&mut self) {
-        self.note(|| "heal".to_string());
-        self.cuts.clear();
-        self.frozen.clear();
-        for n in 0..NODES {
-            self.start(n);
-        }
-        if !self.seats.iter().any(|s| s.client.is_some()) {
-            self.add_client();
-        }
-        // Until then nobody may have heard of the last deaths.
-        let end = self.now + 10_000;
-        self.until("a while is over", 20_000, |w| w.now >= end);
-        let whole = |w: &Self| {
-            w.seats
-                .iter()
-                .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
-        };
-        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
-        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
-        // A client that was away too long ends.
-        if nobody(self) {
-            self.add_client();
-            self.until("all nodes are up", 200_000, whole);
-        }
-        self.quiet();
-    }
-
-    /// All blocks are right, and so are the parities.
-    pub fn judge(&mut self) {
-        let seat = self.seat().expect("a client");
-        let mut lba = 0;
-        while lba < self.size.blocks() {
-            let count = (1 + self.rng.below(7)).min(self.size.blocks() - lba);
-            self.command(seat, lba, count, false);
-            lba += count;
-        }
-        let failed = self.failed;
-        self.quiet();
-        assert_eq!(self.failed, failed);
-        self.until("nodes are idle", 20_000, |w| {
-            w.places
-                .iter()
-                .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
-        });
-        for stripe in 0..self.size.stripes {
-            for number in 0..20 {
-                let cell = Cell::from_number(number).unwrap();
-                // What the cell would be made of without its node, and without any other one.
-                for other in 0..NODES {
-                    let home = xorset::layout::node(stripe, cell.column);
-                    let cells = plan(stripe, 1 << home | 1 << other, cell).unwrap();
-                    let mut sum = self.content(stripe, cell);
-                    for c in cells {
-                        xorset::layout::xor(&mut sum, &self.content(stripe, c));
-                    }
-                    assert!(
-                        sum.iter().all(|b| *b == 0),
-                        "stripe {stripe}, {cell:?} without {home} and {other}"
-                    );
-                }
-            }
-        }
-    }
-
-    fn content(&mut self, stripe: u64, cell: Cell) -> Vec<u8> {
-        let span = Span {
-            stripe,
-            cell,
-            block: 0,
-            blocks: self.size.cell,
-        };
-        let node = self.places[span.node()].node.as_mut().unwrap();
-        node.journal().read(span).unwrap()
-    }
-}
-
-/// The value that a whole block has.
-fn value(block: &[u8]) -> Option<u64> {
-    let first = u64::from_le_bytes(block[..8].try_into().unwrap());
-    block
-        .chunks(8)
-        .all(|w| w == first.to_le_bytes())
-        .then_some(first)
 }
 
 /// A set that can be used.

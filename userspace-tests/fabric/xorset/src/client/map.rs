@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who is in the set: what the client sees of the nodes, and the map that it wants.
+
+use super::part::{Kind, Part, Stage};
+use super::{Action, Attached, Client, REST};
+use crate::{
+    coordinator::{Request, View},
+    layout::{has, Mask, Size, ALL, NODES},
+    link::GRACE,
+    map::{Map, State},
+    message::Message,
+};
+
+impl Client {
+    pub(super) fn look(&mut self, view: View) {
+        let parsed = view.map.as_ref().map(|(_, text)| Map::parse(text));
+        if let Some(None) = parsed {
+            return self.end("the map in etcd is none");
+        }
+        let map = parsed.flatten();
+        let revision = view.map.as_ref().map_or(0, |(r, _)| *r);
+        let known = self.map.as_ref().map_or(0, |m| m.epoch);
+        if let Some(map) = map
+            .as_ref()
+            .filter(|m| m.client == self.settings.id && m.epoch > known)
+        {
+            self.adopt(map.clone());
+        } else if known > 0 && map.as_ref().is_none_or(|m| m.epoch != known) {
+            return self.end("another client has changed the map");
+        }
+        let up = |n: &usize| self.partners[*n].link.up();
+        let up = (0..NODES).filter(up).fold(0, |mask, n| mask | 1 << n);
+        let missing = |m: &Map| ALL & !(m.mask(State::Up) & up) | self.lost(m);
+        if map.as_ref().is_some_and(|m| missing(m).count_ones() > 2) {
+            self.crowd = Some(self.watch.now);
+        }
+        if let Some(wanted) = self.wanted(map) {
+            let (client, map) = (self.settings.id, wanted.text());
+            let id = self.ask(Request::Change {
+                revision,
+                client,
+                map,
+            });
+            self.asking = Some(id);
+        }
+    }
+
+    /// Nodes that cannot do their part.
+    pub(super) fn lost(&self, map: &Map) -> Mask {
+        let now = self.watch.now;
+        let guilty = self.complaints.guilty(map.mask(State::Out), now);
+        let lost = |n: &usize| {
+            let down = self.partners[*n].link.down(now);
+            down >= GRACE || has(guilty, *n) || self.other_file(*n, map)
+        };
+        (0..NODES).filter(lost).fold(0, |mask, n| mask | 1 << n)
+    }
+
+    /// A node has not the file that the map means.
+    fn other_file(&self, n: usize, map: &Map) -> bool {
+        let partner = &self.partners[n];
+        let had = match map.states[n] {
+            State::Up => !map.new,
+            State::Rebuilding => partner.let_in == map.since[n],
+            State::Out => false,
+        };
+        let other = |a: &Attached| a.size != map.size || (had && a.since != map.since[n]);
+        partner.attached.as_ref().is_some_and(other)
+    }
+
+    /// The size that the set has, or else that another node has, if a node has not the same one.
+    pub(super) fn other_size(&self, n: usize, size: Size) -> Option<Size> {
+        let others = self.partners.iter().enumerate().filter(|(m, _)| *m != n);
+        let mut others = others.filter_map(|(_, p)| p.attached.as_ref());
+        let set = match &self.map {
+            Some(map) => Some(map.size),
+            None => others.next().map(|a| a.size),
+        };
+        set.filter(|s| *s != size)
+    }
+
+    /// The map as it should be, if it is not so.
+    pub(super) fn wanted(&self, map: Option<Map>) -> Option<Map> {
+        let Some(map) = map else {
+            // The files decide how large a new set is, if all are alike.
+            let size = self.partners[0].attached?.size;
+            let same = |a: Attached| a.since == 0 && a.size == size;
+            let mut all = self.partners.iter();
+            return all
+                .all(|p| p.link.up() && p.attached.is_some_and(same))
+                .then(|| Map::first(self.settings.id, size));
+        };
+        let mut next = map.clone();
+        next.client = self.settings.id;
+        next.epoch += 1;
+        let ours = map.client == next.client;
+        if !ours {
+            return Some(next);
+        }
+        if map.new {
+            next.new = false;
+            return self.open.then_some(next);
+        }
+        let lost = self.lost(&map);
+        // Without more than two nothing can be done, so nobody else is given up: they have to come back as they were, and not
+        // all at the same moment.
+        let few = self.crowd.is_none_or(|at| self.watch.now >= at + GRACE);
+        for n in 0..NODES {
+            let partner = &self.partners[n];
+            match map.states[n] {
+                State::Rebuilding if has(lost, n) => next.states[n] = State::Out,
+                State::Rebuilding
+                    if self.open && self.size.is_some_and(|s| partner.built == s.stripes) =>
+                {
+                    next.states[n] = State::Up;
+                }
+                State::Up if has(lost, n) && few => next.states[n] = State::Out,
+                State::Out
+                    if self.open
+                        && partner.attached.is_some_and(|a| a.size == map.size)
+                        && self.now >= partner.rest =>
+                {
+                    next.states[n] = State::Rebuilding;
+                    next.since[n] = next.epoch;
+                }
+                _ => {}
+            }
+        }
+        (next.states != map.states).then_some(next)
+    }
+
+    pub(super) fn adopt(&mut self, map: Map) {
+        self.say(format!("map {}", map.text()));
+        self.open = false;
+        let guilty = self.complaints.guilty(0, self.watch.now);
+        self.complaints.clear();
+        self.size = Some(map.size);
+        for (n, partner) in self.partners.iter_mut().enumerate() {
+            if has(guilty, n) {
+                partner.rest = self.now + REST;
+            }
+            partner.settled = 0;
+            let before = self.map.as_ref().map_or(0, |m| m.since[n]);
+            if map.since[n] != before {
+                partner.built = 0;
+            }
+        }
+        // Whoever is not as before begins anew.
+        let partners = &self.partners;
+        let over = |p: &Part| match p.kind {
+            Kind::Rebuild(n) => {
+                map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe
+            }
+            _ => false,
+        };
+        let over: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(_, p)| over(p))
+            .map(|(n, _)| *n)
+            .collect();
+        for number in over {
+            self.part_over(number);
+        }
+        self.map = Some(map);
+        for part in self.parts.values_mut() {
+            if let Stage::Sent(_, n) = part.stage {
+                part.stage = Stage::Waiting(self.now, Some(n));
+            }
+        }
+        self.sent.clear();
+        for n in 0..NODES {
+            self.epoch(n);
+        }
+    }
+
+    /// Tells a node the map.
+    pub(super) fn epoch(&mut self, n: usize) {
+        let Some(map) = self.map.clone() else {
+            return;
+        };
+        let attached = self.partners[n].attached;
+        let size = attached.is_some_and(|a| a.size != map.size);
+        // One of another size is told why it is refused.
+        let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
+        if may && self.partners[n].link.up() && !self.ended {
+            let epoch = map.epoch;
+            self.send(n, Message::Epoch { epoch }, map.text().as_bytes().into());
+        }
+    }
+
+    pub(super) fn settled(&mut self, n: usize, epoch: u64) {
+        let Some(map) = self.map.clone().filter(|m| m.epoch == epoch) else {
+            return;
+        };
+        let partner = &mut self.partners[n];
+        partner.settled = epoch;
+        partner.let_in = map.since[n];
+        if let Some(attached) = &mut partner.attached {
+            attached.since = map.since[n];
+        }
+        if self.open {
+            // It was away for a moment. What it had begun is done or will never be.
+            self.tell(n, Message::Open { epoch });
+            return self.resolved(Some(n));
+        }
+        let settled =
+            |n: &usize| map.states[*n] == State::Out || self.partners[*n].settled == epoch;
+        if !(0..NODES).all(|n| settled(&n)) {
+            return;
+        }
+        self.open = true;
+        for n in 0..NODES {
+            if map.states[n] != State::Out {
+                self.tell(n, Message::Open { epoch });
+            }
+        }
+        self.say(format!("epoch {epoch} is open"));
+        self.resolved(None);
+        if let (false, false, Some(size)) = (self.ready, map.new, self.size) {
+            self.ready = true;
+            self.actions.push(Action::Ready(size));
+        }
+    }
+
+    /// The nodes without a stripe.
+    pub(super) fn lost_of(&self, stripe: u64) -> Mask {
+        let Some(map) = &self.map else {
+            return 0;
+        };
+        let gone = |n: &usize| match map.states[*n] {
+            State::Up => false,
+            State::Out => true,
+            State::Rebuilding => stripe >= self.partners[*n].built,
+        };
+        (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n)
+    }
+}

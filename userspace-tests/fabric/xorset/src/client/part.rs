@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands, cut into parts, each of which one node has to do.
+
+use std::sync::Arc;
+
+use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
+use crate::{
+    layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
+    map::State,
+    message::{Message, Status},
+};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    /// Of the cells of this node.
+    Rebuild(usize),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// It goes from this time on. The node that may be at it still.
+    Waiting(u64, Option<usize>),
+    /// Under this number, to this node.
+    Sent(u64, usize),
+}
+
+/// What one node has to do.
+pub(super) struct Part {
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+    pub(super) command: Option<CommandId>,
+    pub(super) data: Arc<[u8]>,
+    /// Where its blocks are among those of the command.
+    pub(super) at: usize,
+    pub(super) stage: Stage,
+}
+
+pub(super) struct Command {
+    pub(super) since: u64,
+    pub(super) parts: usize,
+    pub(super) data: Vec<u8>,
+    pub(super) failed: bool,
+    /// Nobody waits for it.
+    pub(super) dead: bool,
+    pub(super) cancelled: bool,
+}
+
+impl Client {
+    /// Nobody is at what was sent to a node before, or to any.
+    pub(super) fn resolved(&mut self, which: Option<usize>) {
+        let mut over = Vec::new();
+        for (number, part) in &mut self.parts {
+            let Stage::Waiting(at, Some(n)) = part.stage else {
+                continue;
+            };
+            if which.is_some_and(|w| w != n) {
+                continue;
+            }
+            part.stage = Stage::Waiting(at, None);
+            let command = part.command.and_then(|c| self.commands.get(&c));
+            if command.is_some_and(|c| c.dead) {
+                over.push(*number);
+            }
+        }
+        for number in over {
+            self.part_over(number);
+        }
+    }
+
+    /// Gives a command about `count` blocks, which are there. A write has its data.
+    pub fn command(&mut self, id: CommandId, lba: u64, count: u32, data: Option<Vec<u8>>) {
+        let Some(size) = self.size else {
+            return self.actions.push(Action::Answer {
+                command: id,
+                outcome: Outcome::Failed,
+            });
+        };
+        let list = spans(&size, lba, count.into());
+        let write = data.is_some();
+        let bytes = data.unwrap_or_default();
+        let command = Command {
+            since: self.now,
+            parts: list.len(),
+            data: if write {
+                Vec::new()
+            } else {
+                vec![0; count as usize * BLOCK]
+            },
+            failed: false,
+            dead: false,
+            cancelled: false,
+        };
+        self.commands.insert(id, command);
+        let mut at = 0;
+        for span in list {
+            let data: Arc<[u8]> = if write {
+                bytes[at..at + span.len()].into()
+            } else {
+                Arc::new([])
+            };
+            self.part(Part {
+                kind: if write { Kind::Write } else { Kind::Read },
+                span,
+                command: Some(id),
+                data,
+                at,
+                stage: Stage::Waiting(self.now, None),
+            });
+            at += span.len();
+        }
+        self.command_over(id);
+        self.go();
+    }
+
+    pub(super) fn part(&mut self, part: Part) {
+        let number = self.number();
+        self.stripes.insert((part.span.stripe, number));
+        self.parts.insert(number, part);
+    }
+
+    /// Nobody waits for a command. It is over when nothing of it is under way.
+    pub fn cancel(&mut self, id: CommandId) {
+        if let Some(command) = self.commands.get_mut(&id) {
+            command.cancelled = true;
+        }
+        self.kill(id);
+        self.go();
+    }
+
+    /// What nobody is at is not done any more.
+    pub(super) fn kill(&mut self, id: CommandId) {
+        let Some(command) = self.commands.get_mut(&id) else {
+            return;
+        };
+        command.dead = true;
+        let parts = self.parts.iter();
+        let mine = parts
+            .filter(|(_, p)| p.command == Some(id) && matches!(p.stage, Stage::Waiting(_, None)));
+        let over: Vec<_> = mine.map(|(n, _)| *n).collect();
+        for number in over {
+            self.part_over(number);
+        }
+    }
+
+    pub(super) fn part_over(&mut self, number: u64) {
+        let Some(part) = self.parts.remove(&number) else {
+            return;
+        };
+        self.stripes.remove(&(part.span.stripe, number));
+        let Some(id) = part.command else {
+            return;
+        };
+        if let Some(command) = self.commands.get_mut(&id) {
+            command.parts -= 1;
+        }
+        self.command_over(id);
+    }
+
+    pub(super) fn command_over(&mut self, id: CommandId) {
+        let Some(command) = self.commands.get_mut(&id).filter(|c| c.parts == 0) else {
+            return;
+        };
+        let outcome = match () {
+            () if command.cancelled => Outcome::Over,
+            // It has been answered.
+            () if command.dead => {
+                self.commands.remove(&id);
+                return;
+            }
+            () if command.failed => Outcome::Failed,
+            () => Outcome::Good(std::mem::take(&mut command.data)),
+        };
+        self.commands.remove(&id);
+        self.actions.push(Action::Answer {
+            command: id,
+            outcome,
+        });
+    }
+
+    /// Answers what cannot be done.
+    pub(super) fn refuse(&mut self) {
+        let Some(map) = self.map.clone() else {
+            return;
+        };
+        let unable = !map.mask(State::Up) & ALL | self.lost(&map);
+        let broken = !self.open && unable.count_ones() > 2;
+        let old = |c: &Command| broken || self.now >= c.since + PATIENCE;
+        let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
+        let list: Vec<_> = list.map(|(id, _)| *id).collect();
+        for command in list {
+            self.say(format!("command {command} is refused: nodes are missing"));
+            self.actions.push(Action::Answer {
+                command,
+                outcome: Outcome::Failed,
+            });
+            self.kill(command);
+        }
+    }
+
+    pub(super) fn done(&mut self, n: usize, id: u64, status: Status, payload: Option<&[u8]>) {
+        let number = match self.sent.get(&id) {
+            Some(number) => *number,
+            None => return,
+        };
+        let Some(part) = self
+            .parts
+            .get_mut(&number)
+            .filter(|p| p.stage == Stage::Sent(id, n))
+        else {
+            return;
+        };
+        let read = part.kind == Kind::Read;
+        let wrong = payload.is_some() != read
+            || (status == Status::Good && payload.is_some_and(|p| p.len() != part.span.len()));
+        if wrong {
+            return self.close(n, "an answer that does not fit");
+        }
+        self.sent.remove(&id);
+        match (status, part.kind) {
+            (Status::Good, Kind::Rebuild(node)) => {
+                let partner = &mut self.partners[node];
+                partner.built = part.span.stripe + 1;
+                partner.next = self.now + self.settings.pause;
+                self.part_over(number);
+            }
+            (Status::Good, _) => {
+                let command = part.command.and_then(|c| self.commands.get_mut(&c));
+                if let (Some(command), Some(bytes)) = (command, payload) {
+                    command.data[part.at..part.at + bytes.len()].copy_from_slice(bytes);
+                }
+                self.part_over(number);
+            }
+            (Status::Invalid, _) => {
+                if let Some(command) = part.command.and_then(|c| self.commands.get_mut(&c)) {
+                    command.failed = true;
+                }
+                self.say(format!("node {n} refuses a request"));
+                self.part_over(number);
+            }
+            (Status::Stale | Status::Failed, _) => {
+                part.stage = Stage::Waiting(self.now + AGAIN, None);
+                let command = part.command.and_then(|c| self.commands.get(&c));
+                if command.is_some_and(|c| c.dead) {
+                    self.part_over(number);
+                }
+            }
+        }
+    }
+
+    /// Has the next stripe of each node made that is let in again.
+    pub(super) fn rebuild(&mut self) {
+        let (Some(map), Some(size), true) = (self.map.clone(), self.size, self.open()) else {
+            return;
+        };
+        for n in 0..NODES {
+            let partner = &self.partners[n];
+            let busy = self.parts.values().any(|p| p.kind == Kind::Rebuild(n));
+            let wanted = map.states[n] == State::Rebuilding && partner.built < size.stripes;
+            if !wanted || busy || self.now < partner.next {
+                continue;
+            }
+            let stripe = partner.built;
+            let cell = Cell {
+                row: 0,
+                column: column(stripe, n),
+            };
+            self.part(Part {
+                kind: Kind::Rebuild(n),
+                span: Span {
+                    stripe,
+                    cell,
+                    block: 0,
+                    blocks: size.cell,
+                },
+                command: None,
+                data: Arc::new([]),
+                at: 0,
+                stage: Stage::Waiting(self.now, None),
+            });
+        }
+    }
+
+    /// One of both could see the other one half done.
+    pub(super) fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
+        let made = |p: &Part| has(lost, p.span.node());
+        let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
+        // What makes cells again is at the place of a cell that is lost.
+        let same = a.span.cell == b.span.cell || made(a) || made(b);
+        a.span.meets(&b.span) && same && !both_read
+    }
+
+    /// Sends what can go, in order.
+    pub(super) fn go(&mut self) {
+        if !self.open() || self.ended {
+            return;
+        }
+        let Some(epoch) = self.map.as_ref().map(|m| m.epoch) else {
+            return;
+        };
+        let mut busy = [0; NODES];
+        for part in self.parts.values() {
+            if let Stage::Sent(_, n) = part.stage {
+                busy[n] += 1;
+            }
+        }
+        let ready = |p: &Part| matches!(p.stage, Stage::Waiting(at, None) if at <= self.now);
+        let list: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(_, p)| ready(p))
+            .map(|(n, _)| *n)
+            .collect();
+        for number in list {
+            if busy.iter().all(|b| *b >= DEPTH) {
+                break;
+            }
+            let Some(part) = self.parts.get(&number) else {
+                continue;
+            };
+            let stripe = part.span.stripe;
+            let lost = self.lost_of(stripe);
+            let before = self.stripes.range((stripe, 0)..(stripe, number));
+            let mut before = before.filter_map(|(_, n)| self.parts.get(n));
+            if before.any(|other| Self::conflict(lost, part, other)) {
+                continue;
+            }
+            let home = part.span.node();
+            let n = match part.kind {
+                Kind::Rebuild(n) => Some(n),
+                _ if !has(lost, home) => Some(home),
+                _ => {
+                    let nodes = part.span.cell.parities().map(|c| node(stripe, c.column));
+                    nodes.into_iter().find(|n| !has(lost, *n))
+                }
+            };
+            let Some(n) = n.filter(|n| self.partners[*n].settled == epoch && busy[*n] < DEPTH)
+            else {
+                continue;
+            };
+            busy[n] += 1;
+            let (kind, span, data) = (part.kind, part.span, part.data.clone());
+            let id = self.number();
+            self.sent.insert(id, number);
+            if let Some(part) = self.parts.get_mut(&number) {
+                part.stage = Stage::Sent(id, n);
+            }
+            let message = match kind {
+                Kind::Read => Message::Read {
+                    epoch,
+                    id,
+                    span,
+                    lost,
+                },
+                Kind::Write => Message::Write {
+                    epoch,
+                    id,
+                    span,
+                    lost,
+                },
+                Kind::Rebuild(_) => Message::Rebuild {
+                    epoch,
+                    id,
+                    stripe,
+                    lost,
+                },
+            };
+            self.send(n, message, data);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Blocks that are made from those of other cells.
+
+use std::{collections::BTreeSet, io};
+
+use wss::peer::Peer;
+
+use super::Node;
+use crate::{
+    journal::Media,
+    layout::{column, plan, xor, Cell, Mask, Span, ROWS},
+    message::{Message, Status},
+};
+
+pub(super) enum Goal {
+    Read,
+    Write(Vec<u8>),
+    Rebuild,
+}
+
+/// Blocks that are made from those of other cells.
+pub(super) struct Gather {
+    pub(super) peer: Peer,
+    pub(super) id: u64,
+    pub(super) span: Span,
+    pub(super) lost: Mask,
+    pub(super) goal: Goal,
+    pub(super) sum: Vec<u8>,
+    pub(super) waits: BTreeSet<u64>,
+}
+
+impl<M: Media> Node<M> {
+    pub(super) fn rebuild(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        stripe: u64,
+        lost: Mask,
+        row: u8,
+    ) -> io::Result<()> {
+        if usize::from(row) == ROWS {
+            self.rebuilds.push((self.journal.lsn(), peer, id));
+            return Ok(());
+        }
+        let span = Span {
+            stripe,
+            cell: Cell {
+                row,
+                column: column(stripe, self.number),
+            },
+            block: 0,
+            blocks: self.journal.size().cell,
+        };
+        self.gather(peer, id, span, lost, Goal::Rebuild)
+    }
+
+    pub(super) fn gather(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        span: Span,
+        lost: Mask,
+        goal: Goal,
+    ) -> io::Result<()> {
+        let number = self.next;
+        self.next += 1;
+        let mut gather = Gather {
+            peer,
+            id,
+            span,
+            lost,
+            goal,
+            sum: vec![0; span.len()],
+            waits: BTreeSet::new(),
+        };
+        let cells = plan(span.stripe, lost, span.cell);
+        let status = if cells.is_none() {
+            Status::Invalid
+        } else {
+            Status::Failed
+        };
+        let (mut ask, mut down) = (Vec::new(), cells.is_none());
+        for cell in cells.unwrap_or_default() {
+            let span = span.of(cell);
+            let n = span.node();
+            if n == self.number {
+                let bytes = self.journal.read(span)?;
+                xor(&mut gather.sum, &bytes);
+                continue;
+            }
+            down |= !self.links[n].up();
+            let id = self.next;
+            self.next += 1;
+            gather.waits.insert(id);
+            ask.push((n, id, span));
+        }
+        self.gathers.insert(number, gather);
+        if down {
+            self.fail(number, status);
+            return Ok(());
+        }
+        let epoch = self.journal.epoch();
+        for (n, id, span) in ask {
+            self.reads.insert(id, (number, n));
+            let read = Message::Read {
+                epoch,
+                id,
+                span,
+                lost,
+            };
+            self.tell(self.links[n].peer, read);
+        }
+        self.gathered(number)
+    }
+
+    pub(super) fn fail(&mut self, gather: u64, status: Status) {
+        self.reads.retain(|_, (g, _)| *g != gather);
+        if let Some(Gather { peer, id, goal, .. }) = self.gathers.remove(&gather) {
+            let answer = match goal {
+                Goal::Read => Message::Data { status, id },
+                _ => Message::Done { status, id },
+            };
+            self.tell(peer, answer);
+        }
+    }
+
+    /// If all cells of a gather are here it goes on.
+    pub(super) fn gathered(&mut self, gather: u64) -> io::Result<()> {
+        if self
+            .gathers
+            .get(&gather)
+            .is_none_or(|g| !g.waits.is_empty())
+        {
+            return Ok(());
+        }
+        let Some(g) = self.gathers.remove(&gather) else {
+            return Ok(());
+        };
+        match g.goal {
+            Goal::Read => {
+                let (status, id) = (Status::Good, g.id);
+                self.send(g.peer, Message::Data { status, id }, g.sum.into());
+                Ok(())
+            }
+            Goal::Write(data) => self.commit(g.peer, g.id, g.span, g.lost, g.sum, data),
+            Goal::Rebuild => {
+                self.journal.rebuilt(g.span, g.sum)?;
+                self.rebuild(g.peer, g.id, g.span.stripe, g.lost, g.span.cell.row + 1)
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writes, and what others have to log of them.
+
+use std::io;
+
+use wss::peer::Peer;
+
+use super::gather::Goal;
+use super::Node;
+use crate::{
+    journal::{Media, Name},
+    layout::{has, node, xor, Cell, Mask, Span, NODES},
+    link::GRACE,
+    map::State,
+    message::Message,
+};
+
+/// A write that other nodes have to log.
+pub(super) struct Relay {
+    pub(super) waits: Mask,
+    /// Those that it is to be sent to.
+    pub(super) due: Mask,
+    /// Those that are of another epoch still.
+    pub(super) again: Mask,
+    /// It is logged here.
+    pub(super) lsn: u64,
+    /// When it was sent to each node.
+    pub(super) sent: [u64; NODES],
+}
+
+impl Relay {
+    /// A node that it was sent to should have answered.
+    pub(super) fn overdue(&self, n: usize, now: u64) -> bool {
+        has(self.waits & !self.due & !self.again, n) && now >= self.sent[n] + GRACE
+    }
+}
+
+pub(super) struct Waiting {
+    pub(super) peer: Peer,
+    pub(super) id: u64,
+    pub(super) span: Span,
+    pub(super) lost: Mask,
+    pub(super) data: Vec<u8>,
+}
+
+impl<M: Media> Node<M> {
+    /// The row of this node's cell that has a part in a write: the data itself, or in its place a parity.
+    pub(super) fn own_row(&self, span: &Span, lost: Mask) -> Option<u8> {
+        let mine = |c: &Cell| node(span.stripe, c.column) == self.number;
+        if has(lost, self.number) {
+            return None;
+        }
+        if !has(lost, span.node()) {
+            return mine(&span.cell).then_some(span.cell.row);
+        }
+        self.parity_row(span)
+    }
+
+    pub(super) fn parity_row(&self, span: &Span) -> Option<u8> {
+        let mine = |c: &Cell| node(span.stripe, c.column) == self.number;
+        span.cell.parities().into_iter().find(mine).map(|c| c.row)
+    }
+
+    /// The nodes that a write is to be passed on to.
+    pub(super) fn targets(&self, (owner, seq): Name, span: &Span, lost: Mask) -> Mask {
+        let Some(map) = &self.map else {
+            return 0;
+        };
+        let nodes = span.cell.parities().map(|c| node(span.stripe, c.column));
+        let wanted = |n: &usize| {
+            let part = !has(lost, *n) && *n != self.number && *n != usize::from(owner);
+            // Who was let in later makes its cells anew.
+            part && map.states[*n] != State::Out && map.since[*n] <= seq >> 32
+        };
+        nodes
+            .into_iter()
+            .filter(wanted)
+            .fold(0, |mask, n| mask | 1 << n)
+    }
+
+    pub(super) fn delta(
+        &mut self,
+        peer: Peer,
+        name: Name,
+        span: Span,
+        lost: Mask,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let (owner, seq) = name;
+        let known = self.journal.records().get(&name).map(|r| r.lsn);
+        let old = seq < self.journal.floor(owner) || seq >> 32 < self.journal.since();
+        let row = self.parity_row(&span);
+        let wrong = usize::from(owner) == self.number || !span.fits(&self.journal.size());
+        let (Some(row), false) = (row, wrong) else {
+            self.close(peer, "a delta that is not for this node");
+            return Ok(());
+        };
+        let lsn = match known {
+            _ if old => 0,
+            Some(lsn) => lsn,
+            None => {
+                self.journal.write(name, span, lost, row, payload.into())?;
+                self.journal.lsn()
+            }
+        };
+        self.acks.push((lsn, peer, name));
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, w: Waiting) -> io::Result<()> {
+        if has(w.lost, w.span.node()) {
+            return self.gather(w.peer, w.id, w.span, w.lost, Goal::Write(w.data));
+        }
+        let old = self.journal.read(w.span)?;
+        self.commit(w.peer, w.id, w.span, w.lost, old, w.data)
+    }
+
+    /// The old content is known.
+    pub(super) fn commit(
+        &mut self,
+        peer: Peer,
+        id: u64,
+        span: Span,
+        lost: Mask,
+        mut old: Vec<u8>,
+        new: Vec<u8>,
+    ) -> io::Result<()> {
+        let Some(row) = self.own_row(&span, lost) else {
+            return Ok(());
+        };
+        xor(&mut old, &new);
+        let me = self.number as u8;
+        let name = (me, self.journal.floor(me));
+        let waits = self.targets(name, &span, lost);
+        self.journal.write(name, span, lost, row, old.into())?;
+        self.writes.insert(name.1, (peer, id));
+        let relay = Relay {
+            waits,
+            due: waits,
+            again: 0,
+            lsn: self.journal.lsn(),
+            sent: [0; NODES],
+        };
+        self.relays.insert(name, relay);
+        Ok(())
+    }
+
+    /// Passes on what is logged here.
+    pub(super) fn relay(&mut self) {
+        let now = self.watch.now;
+        let (durable, epoch, floor) = (self.journal.durable(), self.journal.epoch(), self.floor());
+        let mut sends = Vec::new();
+        for (name, relay) in self.relays.iter_mut().filter(|(_, r)| r.lsn <= durable) {
+            let Some(record) = self.journal.records().get(name) else {
+                continue;
+            };
+            let due = relay.due & relay.waits;
+            for n in (0..NODES).filter(|n| has(due, *n)) {
+                if self.links[n].up() {
+                    relay.due &= !(1 << n);
+                    relay.sent[n] = now;
+                    sends.push((self.links[n].peer, *name, record.clone()));
+                }
+            }
+        }
+        for (peer, (owner, seq), record) in sends {
+            let delta = Message::Delta {
+                epoch,
+                owner,
+                seq,
+                span: record.span,
+                lost: record.lost,
+                floor,
+            };
+            self.send(peer, delta, record.delta);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What arrives at a node.
+
+use std::io;
+
+use wss::peer::Peer;
+
+use super::gather::Goal;
+use super::relay::Waiting;
+use super::Node;
+use crate::{
+    journal::Media,
+    layout::{has, xor},
+    message::{Message, Role, Status},
+};
+
+impl<M: Media> Node<M> {
+    /// From a node that this one is connected to.
+    pub(super) fn answer(
+        &mut self,
+        n: usize,
+        peer: Peer,
+        message: Message,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        match message {
+            Message::Alive { floor } if self.links[n].up() => {
+                self.raise(n, floor)?;
+            }
+            Message::Attached { number, .. } if usize::from(number) == n && !self.links[n].up() => {
+                self.links[n].attached(self.watch.now);
+                for relay in self.relays.values_mut() {
+                    relay.due |= relay.waits & 1 << n;
+                }
+            }
+            Message::Ack { status, owner, seq } => {
+                if let Some(relay) = self.relays.get_mut(&(owner, seq)) {
+                    match status {
+                        Status::Good => relay.waits &= !(1 << n),
+                        // Sent again with the next tick.
+                        _ => relay.again |= 1 << n,
+                    }
+                }
+            }
+            Message::Data { status, id } => {
+                let Some((gather, _)) = self.reads.remove(&id) else {
+                    return Ok(());
+                };
+                let Some(g) = self.gathers.get_mut(&gather) else {
+                    return Ok(());
+                };
+                if status != Status::Good || payload.len() != g.sum.len() {
+                    self.fail(gather, Status::Failed);
+                    return Ok(());
+                }
+                xor(&mut g.sum, payload);
+                g.waits.remove(&id);
+                self.gathered(gather)?;
+            }
+            other => self.close(peer, &format!("nobody sends {other:?} here")),
+        }
+        Ok(())
+    }
+
+    /// From whoever is connected to this node.
+    pub(super) fn request(
+        &mut self,
+        peer: Peer,
+        who: Option<Role>,
+        message: Message,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let counts = |epoch| self.map.as_ref().is_some_and(|m| m.epoch == epoch);
+        let is_client = who == Some(Role::Client);
+        let ready = |epoch| self.client == Some(peer) && !self.telling && counts(epoch);
+        let done = |status, id| Message::Done { status, id };
+        match message {
+            Message::Attach { role } if who.is_none() => {
+                if let Some(incoming) = self.incoming.get_mut(&peer) {
+                    incoming.who = Some(role);
+                }
+                let size = self.journal.size();
+                let attached = Message::Attached {
+                    number: self.number as u8,
+                    since: self.journal.since(),
+                    epoch: self.journal.epoch(),
+                    cell: size.cell,
+                    stripes: size.stripes,
+                };
+                self.tell(peer, attached);
+            }
+            Message::Alive { floor } => {
+                if let Some(Role::Node(n)) = who {
+                    self.raise(usize::from(n), floor)?;
+                }
+            }
+            Message::Epoch { epoch } if is_client => self.epoch(peer, epoch, payload)?,
+            Message::Open { epoch } if is_client => {
+                if ready(epoch) {
+                    self.open()?;
+                }
+            }
+            Message::Read {
+                epoch,
+                id,
+                span,
+                lost,
+            } => {
+                let data = |status| Message::Data { status, id };
+                let may = if is_client {
+                    ready(epoch)
+                } else {
+                    counts(epoch)
+                };
+                if !may {
+                    self.tell(peer, data(Status::Stale));
+                } else if !span.fits(&self.journal.size()) {
+                    self.tell(peer, data(Status::Invalid));
+                } else if span.node() == self.number && !has(lost, self.number) {
+                    let bytes = self.journal.read(span)?;
+                    self.send(peer, data(Status::Good), bytes.into());
+                } else if is_client {
+                    self.gather(peer, id, span, lost, Goal::Read)?;
+                } else {
+                    self.tell(peer, data(Status::Invalid));
+                }
+            }
+            Message::Write {
+                epoch,
+                id,
+                span,
+                lost,
+            } if is_client => {
+                if !ready(epoch) {
+                    self.tell(peer, done(Status::Stale, id));
+                } else if !span.fits(&self.journal.size()) || self.own_row(&span, lost).is_none() {
+                    self.tell(peer, done(Status::Invalid, id));
+                } else {
+                    let data = payload.to_vec();
+                    self.waiting.push_back(Waiting {
+                        peer,
+                        id,
+                        span,
+                        lost,
+                        data,
+                    });
+                }
+            }
+            Message::Rebuild {
+                epoch,
+                id,
+                stripe,
+                lost,
+            } if is_client => {
+                if !ready(epoch) {
+                    self.tell(peer, done(Status::Stale, id));
+                } else if stripe >= self.journal.size().stripes || !has(lost, self.number) {
+                    self.tell(peer, done(Status::Invalid, id));
+                } else {
+                    self.rebuild(peer, id, stripe, lost, 0)?;
+                }
+            }
+            Message::Delta {
+                epoch,
+                owner,
+                seq,
+                span,
+                lost,
+                floor,
+            } => {
+                let Some(Role::Node(sender)) = who else {
+                    self.close(peer, "nobody but a node sends DELTA");
+                    return Ok(());
+                };
+                if !counts(epoch) {
+                    let status = Status::Stale;
+                    self.tell(peer, Message::Ack { status, owner, seq });
+                    return Ok(());
+                }
+                // Nobody has such a number before all have settled.
+                if !self.opened && seq >> 32 == epoch {
+                    self.open()?;
+                }
+                self.raise(usize::from(sender), floor)?;
+                self.delta(peer, (owner, seq), span, lost, payload)?;
+            }
+            other => self.close(peer, &format!("nobody sends {other:?} here")),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files that take their time, and who may be blamed for it.
+
+use super::*;
+
+/// A node without a fault for so long may not be put out. What others say of it may be on its way that long.
+const GUILT: u64 = 9000;
+
+/// How slow the file of a node is.
+#[derive(Clone, Copy, Debug)]
+pub struct Hang {
+    /// Until then.
+    pub until: u64,
+    /// So long each call takes; 0: until the end.
+    pub each: u64,
+    pub reads: bool,
+    pub writes: bool,
+    pub syncs: bool,
+}
+
+impl Hang {
+    fn end(&self, now: u64, [reads, writes, syncs]: [u64; 3]) -> u64 {
+        let part = |slow, count| if slow { count } else { 0 };
+        let count = part(self.reads, reads) + part(self.writes, writes) + part(self.syncs, syncs);
+        match (count, self.each) {
+            (0, _) => now,
+            (_, 0) => self.until,
+            (_, each) => (now + each * count).min(self.until + each),
+        }
+    }
+}
+
+impl World {
+    fn slow(&self, n: usize) -> Option<&Hang> {
+        let hang = self.places[n].hang.as_ref();
+        hang.filter(|h| h.until > self.now)
+    }
+
+    /// The file of a node is slow from now on.
+    pub fn hang(&mut self, n: usize, hang: Hang) {
+        self.note(|| format!("Node({n}) has {hang:?}"));
+        self.places[n].hang = Some(hang);
+    }
+
+    /// In some way, for some time.
+    pub fn hang_any(&mut self, n: usize) {
+        let until = self.now + [300, 2000, 5000, 9000, 16_000][self.rng.below(5) as usize];
+        let all = Hang {
+            until,
+            each: 0,
+            reads: true,
+            writes: true,
+            syncs: true,
+        };
+        let hang = match self.rng.below(4) {
+            0 => all,
+            1 => Hang {
+                each: 1 + self.rng.below(500),
+                ..all
+            },
+            2 => Hang {
+                writes: false,
+                syncs: false,
+                ..all
+            },
+            _ => Hang {
+                reads: false,
+                writes: false,
+                ..all
+            },
+        };
+        self.hang(n, hang);
+    }
+
+    /// A node whose file is slow has what is there for it done before it looks at the clock, but no more than 64 events.
+    pub(super) fn busy(&self, n: usize) -> bool {
+        let who = Who::Node(n);
+        let there = |c: &Conn| {
+            let side = |s: usize| {
+                let cut = self.cuts.contains(&(c.ends[1 - s].0, who));
+                c.ends[s].0 == who && c.open[s] && !c.queues[s].is_empty() && !cut
+            };
+            side(0) || side(1)
+        };
+        self.slow(n).is_some() && self.places[n].turn < 64 && self.conns.values().any(there)
+    }
+
+    /// When the sync that a node has under way is over.
+    pub(super) fn sync_end(&self, n: usize, begun: u64) -> u64 {
+        let slow = self.slow(n);
+        slow.map_or(begun, |h| h.end(begun, [0, 0, 1]))
+    }
+
+    /// A node does nothing as long as what it has asked of its file takes, and what it says then comes after that.
+    pub(super) fn charge(&mut self, n: usize) {
+        let calls = self.places[n].disk.calls();
+        let end = self.slow(n).map_or(self.now, |h| h.end(self.now, calls));
+        let place = &mut self.places[n];
+        place.stall = place.stall.max(end);
+    }
+
+    /// It cannot even be opened.
+    pub(super) fn shut(&self, n: usize) -> bool {
+        self.slow(n).is_some_and(|h| h.reads && h.each == 0)
+    }
+
+    /// Notes who has a fault.
+    pub(super) fn faults(&mut self) {
+        for n in 0..NODES {
+            let who = Who::Node(n);
+            let cut = self.cuts.iter().any(|(a, b)| *a == who || *b == who);
+            if cut || self.places[n].lost || !self.runs(who) || self.slow(n).is_some() {
+                self.places[n].fault = self.now;
+            }
+        }
+    }
+
+    /// The map has changed: whoever is put out must have had a fault.
+    pub(super) fn blame(&mut self, before: Option<(u64, String)>) {
+        let parse = |map: &Option<(u64, String)>| map.as_ref().and_then(|(_, m)| Map::parse(m));
+        let (Some(old), Some(new)) = (parse(&before), parse(&self.etcd.map)) else {
+            return;
+        };
+        for n in 0..NODES {
+            self.places[n].lost &= new.states[n] != State::Rebuilding;
+            let out = old.states[n] != State::Out && new.states[n] == State::Out;
+            assert!(
+                !out || self.now < self.places[n].fault + GUILT,
+                "Node({n}) is put out, and has had no fault since {} of {}",
+                self.places[n].fault,
+                self.now
+            );
+        }
+    }
+}

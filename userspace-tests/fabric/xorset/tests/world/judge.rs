@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a schedule.
+
+use super::*;
+
+impl World {
+    /// All faults are over, and everything is as at first.
+    pub fn heal(&mut self) {
+        self.note(|| "heal".to_string());
+        self.cuts.clear();
+        self.frozen.clear();
+        for place in &mut self.places {
+            place.hang = None;
+        }
+        for n in 0..NODES {
+            self.start(n);
+        }
+        if !self.seats.iter().any(|s| s.client.is_some()) {
+            self.add_client();
+        }
+        // Until then nobody may have heard of the last deaths.
+        let end = self.now + 10_000;
+        self.until("a while is over", 20_000, |w| w.now >= end);
+        let whole = |w: &Self| {
+            w.seats
+                .iter()
+                .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
+        };
+        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
+        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
+        // A client that was away too long ends.
+        if nobody(self) {
+            self.add_client();
+            self.until("all nodes are up", 200_000, whole);
+        }
+        self.quiet();
+    }
+
+    /// All blocks are right, and so are the parities.
+    pub fn judge(&mut self) {
+        let seat = self.seat().expect("a client");
+        let mut lba = 0;
+        while lba < self.size.blocks() {
+            let count = (1 + self.rng.below(7)).min(self.size.blocks() - lba);
+            self.command(seat, lba, count, false);
+            lba += count;
+        }
+        let failed = self.failed;
+        self.quiet();
+        assert_eq!(self.failed, failed);
+        self.until("nodes are idle", 20_000, |w| {
+            w.places
+                .iter()
+                .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
+        });
+        for stripe in 0..self.size.stripes {
+            for number in 0..20 {
+                let cell = Cell::from_number(number).unwrap();
+                // What the cell would be made of without its node, and without any other one.
+                for other in 0..NODES {
+                    let home = xorset::layout::node(stripe, cell.column);
+                    let cells = plan(stripe, 1 << home | 1 << other, cell).unwrap();
+                    let mut sum = self.content(stripe, cell);
+                    for c in cells {
+                        xorset::layout::xor(&mut sum, &self.content(stripe, c));
+                    }
+                    assert!(
+                        sum.iter().all(|b| *b == 0),
+                        "stripe {stripe}, {cell:?} without {home} and {other}"
+                    );
+                }
+            }
+        }
+    }
+
+    pub(super) fn content(&mut self, stripe: u64, cell: Cell) -> Vec<u8> {
+        let span = Span {
+            stripe,
+            cell,
+            block: 0,
+            blocks: self.size.cell,
+        };
+        let node = self.places[span.node()].node.as_mut().unwrap();
+        node.journal().read(span).unwrap()
+    }
+}
