@@ -8,47 +8,9 @@
 
 begin 900
 [ $kind = rxe ] || skip "siw goes by one namespace only"
-modprobe -qa ib_uverbs rdma_ucm
-program=$here/../xorset
-[ -f "$program" ] || skip "xorset is not in this guest"
-chmod +x "$program"
-type etcd >/dev/null || fail "no etcd in this guest"
-
-files=/dev/shm/xorset-files
-undo() {
-	unmake_hosts
-	rm -rf $files
-}
-ip link set lo up
-# etcd runs on the router.
+. "$here/set.sh"
 make_hosts ini client n0 n1 n2 n3 n4
-mkdir -p $files
-nodes=()
-for i in 0 1 2 3 4; do nodes+=(--node 10.0.$((i + 2)).2:5560); done
-role() {
-	local etcd=10.0.${number[$1]}.1:2379
-	case $1 in
-	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
-	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
-	esac
-}
-# The map that the client goes by: u, o or r with an epoch for each node.
-map() { grep '^map ' $tmp/client | tail -n 1; }
-# open PATTERN: all goes on with such a map.
-open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
-whole() { open "map * used u* u* u* u* u*"; }
-out() { open "map * used $1"; }
-login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555${2-}"; }
-
-etcd --data-dir $files/etcd --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379 \
-	--listen-peer-urls http://127.0.0.1:2380 >$tmp/etcd 2>&1 &
-serving[etcd]=$!
-for i in 0 1 2 3 4; do
-	"$program" format --number $i --file $files/n$i --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
-	role n$i
-done
-role client
-within 60 "an open set" whole
+make_set
 login 0
 dev=$(disk $host 0)
 quiet $dev
@@ -105,7 +67,7 @@ within 60 "a set without n1 and n4" out "u* o* u* u* o*"
 same "without n1 and n4"
 say "n1 and n4 have died: no error, all data right; $(map)"
 # They come back, one with a new file, and their cells are made again, with I/O under way.
-"$program" format --number 4 --file $files/n4 --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+new_file 4
 begin_io
 role n1
 role n4
@@ -148,11 +110,5 @@ say "the client has died, another one is there: $(map)"
 
 logout $host
 clean
-for h in client n0 n1 n2 n3 n4 etcd; do
-	kill ${serving[$h]}
-	within 20 "the end of $h" ended ${serving[$h]}
-	wait ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
-	unset "serving[$h]"
-	! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
-done
+end_set
 ok "$kind"
