@@ -42,7 +42,7 @@ context() {
 	echo "--- rdma resources: $(timeout 10 rdma resource show | tr '\n' ';')"; ours 2>&1 | head -n 20
 	for k in /sys/class/infiniband/*; do echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"; done
 	local h f d
-	for f in $tmp/odd $tmp/target[0-9]; do [ ! -s $f ] || { echo "--- the target said:"; tail -n 20 $f; }; done
+	for f in $tmp/{odd,client} $tmp/target[0-9]; do [ ! -s $f ] || { echo "--- the target said:"; tail -n 20 $f; }; done
 	for h in $(hosts); do
 		echo "--- $h:$(for f in state host_busy req_lim zero_req_lim ch_count; do printf ' %s %s' $f "$(cat /sys/class/scsi_host/$h/$f 2>&1)"; done)"
 		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}; done
