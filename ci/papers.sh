@@ -28,4 +28,6 @@ guest io rxe --module "$built/stock/rust/ib_srp.ko"
 guest far rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads siw --module "$built/stock/rust/ib_srp.ko" --module "$built/siw/siw.ko"
+tools=$("$top/ci/tools.sh")
+guest xor rxe --module "$built/stock/rust/ib_srp.ko" --file "$bench/papers-xor.sh" --file "$tools/xorset" --file "$tools/srp-target"
 "$top/ci/plot.sh" papers.py /out "${logs[@]}"

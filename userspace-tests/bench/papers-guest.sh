@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw micro|io|reads|far: what ci/papers.sh runs in a guest; the results are lines of the console.
+# papers-guest.sh rxe|siw micro|io|reads|far|xor: what ci/papers.sh runs in a guest; the results are lines of the console.
 # cable: two hosts with the addresses of fabric_pair, and a router between them, which delays what it passes on. A delay in a
 # host's own queue would count against rxe's limit of packets that are not sent yet.
 cable() {
@@ -40,11 +40,15 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io|reads|far)
+io|reads|far|xor)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
+	if [ $2 = xor ]; then
+		. /srp/papers-xor.sh
+		exit
+	fi
 	if [ $2 = far ]; then cable; else fabric 1; fi
 	target 0
 	back_null disk0 256

@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "xor_limited", "xor_far", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -127,6 +127,24 @@ curves(
      for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
     "jobs", "MB/s", log=False,
 )  # fmt: skip
+systems = {"relays": "2-D XOR, relays", "raid6": "md RAID-6"}
+stripes, random = of("xor_limited", rw="write"), of("xor_limited", rw="randwrite")
+# What leaves the client for a byte of data.
+for r in found["xor_limited"]:
+    r["out"] = round(r["sent"] / r["kib"], 3)
+curves(
+    "xor-limited",
+    [(title, {s: [(r["bytes"], r[what]) for r in random if r["system"] == k] for k, s in systems.items()})
+     for title, what in (("client's link of 16 Mbit/s, random writes", "kibs"), ("bytes that leave the client for one of data", "out"))],
+    "bytes of a write", "KiB/s; bytes",
+)  # fmt: skip
+curves(
+    "xor-far",
+    [(f"random {rw[4:]}s of {b / 1024:g} KiB", {f"{s}, depth {q}": [(r["delay"], r["us"]) for r in of("xor_far", system=k, rw=rw, bytes=b, depth=q)]
+                                               for k, s in systems.items() for q in (1, 4)})
+     for rw in ("randread", "randwrite") for b in (4096, 65536)],
+    "microseconds from host to host", "microseconds of one", log=False,
+)  # fmt: skip
 figure, axis = plt.subplots(figsize=(6, 4))
 for n, rw in enumerate(("read", "write")):
     rows_of = of("phase", rw=rw)
@@ -155,6 +173,8 @@ table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
 table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
 table("depth, a packet under way for `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
 table("jobs, likewise", found["far_jobs"], ("delay", "jobs", "rw", "direct", "mbs"))
+table("2-D XOR and RAID-6, the client's link limited", stripes + random, ("system", "rw", "bytes", "depth", "kibs", "out"))
+table("likewise, a packet under way for `delay` us", found["xor_far"], ("system", "rw", "bytes", "depth", "delay", "us"))
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))

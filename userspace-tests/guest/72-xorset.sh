@@ -8,36 +8,9 @@
 
 begin 900
 [ $kind = rxe ] || skip "siw goes by one namespace only"
-modprobe -qa ib_uverbs rdma_ucm
-program=$here/../xorset
-[ -f "$program" ] || skip "xorset is not in this guest"
-chmod +x "$program"
-
-files=/dev/shm/xorset-files
-undo() {
-	unmake_hosts
-	rm -rf $files
-}
-make_hosts ini client n0 n1 n2 n3 n4
-mkdir -p $files
-nodes=()
-for i in 0 1 2 3 4; do nodes+=(--node 10.0.$((i + 2)).2:5560); done
-role() {
-	local etcd
-	etcd=$(etcd_of $1)
-	case $1 in
-	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
-	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
-	esac
-}
-# The map that the client goes by: u, o or r with an epoch for each node.
-map() { grep '^map ' $tmp/client | tail -n 1; }
-# open PATTERN: all goes on with such a map.
-open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
-whole() { open "map * used u* u* u* u* u*"; }
-out() { open "map * used $1"; }
+. "$here/set.sh"
 # A client that cannot tell etcd in time that it lives ends, as it must. If it had no CPU for that, nothing can be judged.
-# Called by fail. 700 ms is what etcd has for an answer.
+# Called by fail; two of its questions take that long until they fail.
 excuse() {
 	local end
 	tail -n 3 $tmp/client 2>/dev/null | grep 'the key of the client may be' >/dev/null || return 0
@@ -47,15 +20,8 @@ excuse() {
 	say "the client ended, as it did not reach etcd ($(ms $stolen) of its last 3 s without CPU)"
 	[ $stolen -lt 700000 ] || too_slow "the client could not hold its key"
 }
-login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.1.2:5555${2-}"; }
-
-start_etcd $files/etcd
-for i in 0 1 2 3 4; do
-	"$program" format --number $i --file $files/n$i --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
-	role n$i
-done
-role client
-within 60 "an open set" whole
+make_hosts ini client n0 n1 n2 n3 n4
+make_set
 login 0
 dev=$(disk $host 0)
 quiet $dev
@@ -114,7 +80,7 @@ within 60 "a set without n1 and n4" out "u* o* u* u* o*"
 same "without n1 and n4"
 say "n1 and n4 have died: no error, all data right; $(map)"
 # A file of another size is not let in, and says which option is wrong.
-"$program" format --number 4 --file $files/n4 --stripes 60 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+new_file 4 60
 role n4
 within 60 "the end of n4" ended ${serving[n4]}
 ! wait ${serving[n4]} || fail "n4 ended with status 0"
@@ -122,7 +88,7 @@ unset "serving[n4]"
 says n4 'file, which has --stripes 60 and not 120' || fail "n4: $(tail -n 5 $tmp/n4)"
 out "u* o* u* u* o*" || fail "the map has changed: $(map)"
 # They come back, one with a new file, and their cells are made again, with I/O under way.
-"$program" format --number 4 --file $files/n4 --stripes 120 --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+new_file 4
 begin_io
 role n1
 role n4
@@ -165,11 +131,5 @@ say "the client has died, another one is there: $(map)"
 
 logout $host
 clean
-for h in client n0 n1 n2 n3 n4 etcd; do
-	kill ${serving[$h]}
-	within 20 "the end of $h" ended ${serving[$h]}
-	wait ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
-	unset "serving[$h]"
-	! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
-done
+end_set
 ok "$kind"

@@ -4,8 +4,8 @@
 # Numbers of the hosts, and their processes.
 declare -A number=() serving=()
 
-# make_hosts NAME...: number N has 10.0.N.2 at the end of a cable vN to 10.0.N.1, a router between all of them, which is the
-# first namespace. siw knows one namespace only: there each has its device and its address, and no cable.
+# make_hosts NAME...: number N has 10.0.N.2 at the end of a cable vN, of MTU if set, to 10.0.N.1, a router between all of them,
+# which is the first namespace. siw knows one namespace only: there each has its device and its address, and no cable.
 make_hosts() {
 	local h n=0 device mac
 	paired=1
@@ -18,7 +18,7 @@ make_hosts() {
 			ip link add v$n type dummy && ip addr add 10.0.$n.2/24 dev v$n && ip link set v$n up || fail "cannot make the host $h"
 			rdma link add $device type siw netdev v$n || fail "cannot make $device"
 		else
-			ip netns add $h && ip link add v$n type veth peer name w0 netns $h && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
+			ip netns add $h && ip link add v$n mtu ${MTU:-1500} type veth peer name w0 netns $h mtu ${MTU:-1500} && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
 				ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
 				ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
 			nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"

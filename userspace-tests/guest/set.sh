@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+# The redundant set in user space (userspace-tests/fabric/xorset): its client and its five nodes, on hosts of hosts.sh with
+# these names, and etcd on the router.
+
+modprobe -qa ib_uverbs rdma_ucm
+program=$here/../xorset
+[ -f "$program" ] || skip "xorset is not in this guest"
+chmod +x "$program"
+
+files=/dev/shm/xorset-files
+undo() {
+	unmake_hosts
+	rm -rf $files
+}
+role() {
+	local etcd
+	etcd=$(etcd_of $1)
+	case $1 in
+	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
+	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
+	esac
+}
+# new_file NUMBER [STRIPES]: 120 stripes of 768 KiB.
+new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-120} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
+# The map that the client goes by: u, o or r with an epoch for each node.
+map() { grep '^map ' $tmp/client | tail -n 1; }
+# open PATTERN: all goes on with such a map.
+open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
+whole() { open "map * used u* u* u* u* u*"; }
+out() { open "map * used $1"; }
+login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.${number[client]}.2:5555${2-}"; }
+
+# make_set: it is whole when this returns.
+make_set() {
+	local i
+	mkdir -p $files
+	nodes=()
+	for i in 0 1 2 3 4; do nodes+=(--node 10.0.${number[n$i]}.2:5560); done
+	start_etcd $files/etcd
+	for i in 0 1 2 3 4; do
+		new_file $i
+		role n$i
+	done
+	role client
+	within 60 "an open set" whole
+}
+# end_set: all end, and have not panicked.
+end_set() {
+	local h
+	for h in client n0 n1 n2 n3 n4 etcd; do
+		kill ${serving[$h]}
+		within 20 "the end of $h" ended ${serving[$h]}
+		wait ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+		unset "serving[$h]"
+		! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
+	done
+}
