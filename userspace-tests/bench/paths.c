@@ -30,7 +30,7 @@ static unsigned int n_nodes;
 static unsigned int found[2 * NODES];		/* hash -> node, 0: empty */
 
 struct frame { uint64_t sp, function; unsigned int node; };
-struct stack { unsigned int base, depth; struct frame frames[FRAMES]; };
+struct stack { struct stack *from; unsigned int base, depth; struct frame frames[FRAMES]; };
 /* The same stack may be behind two keys. */
 static struct { uint64_t key; struct stack *stack; } stacks[STACKS];
 static struct stack *current;
@@ -165,11 +165,17 @@ static struct frame *frame(struct block *b, uint64_t sp)
 	/* Nothing is left on the stack of a task in user space. */
 	if (was_user) {
 		s->depth = s->base = 0;
+		s->from = NULL;
 		before = s;
 	}
 	was_user = false;
 	while (s->depth && s->frames[s->depth - 1].sp < sp)
 		s->depth--;
+	/* Back from a call on another stack, maybe right to another call. */
+	if (before && before->from == s && s != before) {
+		before->from = NULL;
+		before = s;
+	}
 	if (b->begins) {
 		/* A loop may lead to a function's begin, or jumps in a circle. */
 		if (unwind(s, b->function, sp))
@@ -178,6 +184,7 @@ static struct frame *frame(struct block *b, uint64_t sp)
 		if (s != before && before && !b->change) {
 			s->depth = 0;
 			s->base = innermost(before);
+			s->from = before;
 		}
 		f = push(s, b, sp);
 		nodes[f->node].calls++;
@@ -231,7 +238,7 @@ static void new_table(uint64_t address, size_t n)
 	n_nodes = 2;
 	for (unsigned int i = 0; i < STACKS; i++)
 		if (stacks[i].stack)
-			stacks[i].stack->depth = stacks[i].stack->base = 0;
+			*stacks[i].stack = (struct stack){};
 	current = NULL;
 	active = true;
 }
