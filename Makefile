@@ -20,7 +20,7 @@ MODULE = $(out)/rust/ib_srp.ko
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-scale papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -117,6 +117,9 @@ bench:
 bench-peers:
 	@MODE=peers ci/bench.sh
 
+bench-path:
+	@MODE=path ci/bench.sh
+
 bench-scale:
 	@MODE=scale ci/bench.sh
 
@@ -154,6 +157,7 @@ help:
 	@echo 'make bench      this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
 	@echo '                what has a bound; MODE=wall on this machine: see ci/bench.sh)'
 	@echo 'make bench-peers both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
+	@echo 'make bench-path what the initiator alone executes for an I/O, by layer'
 	@echo 'make bench-scale how both grow with sessions, LUNs, targets and channels'
 	@echo 'make papers     what the papers measured, with our code'
 	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'

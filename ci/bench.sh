@@ -5,6 +5,8 @@
 # of those that are over their bounds in it; no plots;
 # MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
+# MODE=path, make bench-path: what the initiator's side alone executes for an I/O, by layer, on the adapters of ib_vfab for
+# both ib_srp, and on soft-RoCE with the peers. ROUNDS=n (1), ONLY as above, of path-workloads.tsv; DEVICES="vfab rxe".
 # MODE=scale, make bench-scale: how both grow with sessions, LUNs, targets and channels; ROUNDS=n (3), ONLY=curve,...
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table,
@@ -21,15 +23,18 @@ mkdir -p "$out" "$logs"
 only=${ONLY-}
 [ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
 
-build_counts() {
+# The plugin of QEMU, the RDMA devices, and the table of workloads.
+plugin=counts kind=rxe workloads=workloads.tsv
+
+build_plugin() {
 	in_root "$root" "$bench:/src:ro" "$1:/out" -- \
-		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/counts.so /src/counts.c
+		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/plugin.so "/src/$plugin.c"
 }
 
 # What both kinds of guest need.
 prepare() {
 	root=$("$top/ci/root.sh")
-	counts=$(step counts "1 $root $(sha256sum <"$bench/counts.c")" build_counts)
+	so=$(step $plugin "2 $root $(cat "$bench/$plugin.c" "$bench/plugin.h" | sha256sum)" build_plugin)
 	"$top/ci/module.sh" stock "$built/stock" >&2
 }
 
@@ -49,10 +54,10 @@ once() {
 	truncate -s 512M "$logs/$name.disk"
 	"$top/ci/vm.sh" stock "${clock[@]}" --log "$name" --timeout "${TIMEOUT:-21600}" --append "${MTU:+MTU=$MTU}" \
 		--qemu=-drive --qemu="file=/log/$name.disk,if=virtio,format=raw" \
-		--qemu=-plugin --qemu="/cache/${counts##*/}/counts.so,out=/log/$name.counts" \
+		--qemu=-plugin --qemu="/cache/${so##*/}/plugin.so,out=/log/$name.counts" \
 		--module "$built/stock/rust/ib_srp.ko" \
-		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/workloads.tsv" "$@" \
-		-- bash /srp/guest.sh rxe "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
+		--file "$bench/guest.sh" --file "$bench/measure.py" --file "$bench/$workloads:workloads.tsv" "$@" \
+		-- bash /srp/guest.sh $kind "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
 }
 
 # The C driver, which is not marked as out of tree, may free a completion queue that a softirq of another
@@ -113,9 +118,9 @@ fetch_iscsi() {
 		cp -L x/usr/sbin/{iscsid,iscsiadm} x/usr/lib/*/lib{openiscsiusr,isns}.so.0 /out'
 }
 
-peers() {
-	local linux iscsi f files=() about=()
-	prepare
+# What peers.sh and peers.py want in the guest, in `files`.
+peers_files() {
+	local linux iscsi f
 	iscsi=$(step iscsi "1 $root" fetch_iscsi)
 	for f in "$iscsi"/*; do files+=(--file "$f"); done
 	# Debian's kernel has no rnbd.
@@ -125,11 +130,41 @@ peers() {
 	"$top/ci/module.sh" stock "$built/rnbd" "$linux/source/drivers/block/rnbd" modules \
 		CONFIG_BLK_DEV_RNBD_CLIENT=m CONFIG_BLK_DEV_RNBD_SERVER=m KBUILD_EXTRA_SYMBOLS=/out/rtrs/Module.symvers >&2
 	for f in "$built"/rnbd/{,rtrs/}*.ko; do files+=(--module "$f"); done
+	files+=(--file "$bench/peers.sh" --file "$bench/peers.py")
+}
+
+peers() {
+	local files=() about=()
+	prepare
+	peers_files
 	only=${only:-$(awk '/^(4k|16k|128k|1m)-/ {print $1}' "$bench/workloads.tsv" | paste -sd,)}
-	guest peers 1 peers --file "$bench/peers.sh" --file "$bench/peers.py" "${files[@]}"
+	guest peers 1 peers "${files[@]}"
 	about
 	report --peers "${about[@]}" --out /out/peers.json /log/bench-peers
 	plot+=(peers)
+}
+
+path() {
+	local files names=() about=() wanted=$only
+	plugin=paths workloads=path-workloads.tsv
+	ROUNDS=${ROUNDS:-1}
+	prepare
+	for kind in ${DEVICES:-vfab rxe}; do
+		files=(--file "$bench/path.py")
+		if [ "$kind" = vfab ]; then
+			"$top/ci/module.sh" stock "$built/vfab-stock" "$top" modules SRP_VFAB=1 >&2
+			files+=(--file "$built/vfab-stock/rust/ib_vfab.ko")
+		else
+			peers_files
+			only=${wanted:-$(awk '/^4k-/ {print $1}' "$bench/$workloads" | paste -sd,)}
+		fi
+		guest "path-$kind" 1 path "${files[@]}"
+		names+=("/log/bench-path-$kind")
+	done
+	about
+	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
+		python3 /bench/paths.py "${about[@]}" --out /out/path.tsv "${names[@]}"
+	plot=()
 }
 
 scale() {
@@ -178,8 +213,8 @@ wall() {
 }
 
 case ${MODE:-icount} in
-icount|wall|peers|scale) ;;
-*) die "MODE is icount, wall, peers or scale" ;;
+icount|wall|peers|path|scale) ;;
+*) die "MODE is icount, wall, peers, path or scale" ;;
 esac
 status=0 plot=(plot.py /out)
 "${MODE:-icount}"

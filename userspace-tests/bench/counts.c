@@ -1,49 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A plugin of QEMU's TCG: how often the guest executed each translation block of its kernel between
- * two marks. The guest makes a mark with an instruction that does nothing, `nopl imm32(%rax,%rax)`
- * with MARK in the immediate; so nothing in the guest's clock or code depends on being counted.
+ * two marks.
  *
  * For each pair of marks the file gets a number n and n triples (address, instructions in the block,
  * executions), all as 64 bit. What runs in user space is one entry at address 0.
  */
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* Of qemu-plugin.h, which Debian does not package, what is used here; QEMU checks the version. */
-enum { API_VERSION = 4, INLINE_ADD_U64 = 0, CB_NO_REGS = 0 };
-typedef uint64_t qemu_plugin_id_t;
-typedef struct qemu_info_t qemu_info_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct qemu_plugin_scoreboard;
-typedef struct {
-	struct qemu_plugin_scoreboard *score;
-	size_t offset;
-} qemu_plugin_u64;
-
-extern struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
-extern void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
-extern int qemu_plugin_num_vcpus(void);
-extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-						  void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
-							      qemu_plugin_u64 entry, uint64_t imm);
-extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-						   void (*cb)(unsigned int vcpu, void *data),
-						   int flags, void *data);
-extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-extern size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t len);
-
-#define EXPORT __attribute__((visibility("default")))
-EXPORT int qemu_plugin_version = API_VERSION;
+#include "plugin.h"
 
 enum { SLOTS = 1 << 20, USER = 0, OTHER = 1 };
 static struct block { uint64_t address, insns; } blocks[SLOTS];
@@ -54,8 +20,6 @@ static struct qemu_plugin_scoreboard *score;
 static FILE *out;
 /* The threads of several CPUs translate at the same time. */
 static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
-
-static const unsigned char MARK[7] = { 0x0f, 0x1f, 0x84, 0x00, 'S', 'R', 'P' };
 
 static unsigned int slot_of(uint64_t address, uint64_t insns)
 {
@@ -123,15 +87,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 		tb, INLINE_ADD_U64, (qemu_plugin_u64){ score, slot * sizeof(uint64_t) },
 		slot <= OTHER ? n : 1);
-	for (size_t i = 0; user && i < n; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		unsigned char code[8];
-
-		if (qemu_plugin_insn_size(insn) == 8 && qemu_plugin_insn_data(insn, code, 8) == 8 &&
-		    !memcmp(code, MARK, sizeof(MARK)))
-			qemu_plugin_register_vcpu_insn_exec_cb(
-				insn, code[7] == 'b' ? mark_begin : mark_end, CB_NO_REGS, NULL);
-	}
+	if (user)
+		watch_marks(tb, mark_begin, mark_end, CB_NO_REGS);
 }
 
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)

@@ -96,14 +96,13 @@ class Profile:
         self.calls = {what: sum(entries.get(f, 0) for f in those) for what, those in CALLS.items()}
 
 
-def records(path):
-    """The triples between each pair of marks, in order."""
-    with open(path, "rb") as f:
-        while head := f.read(8):
-            (n,) = struct.unpack("=Q", head)
-            triples = array.array("Q")
-            triples.frombytes(f.read(24 * n))
-            yield triples
+def records(f, width=3):
+    """What is between each pair of marks, in order: triples, or tuples of that width, after each other."""
+    while head := f.read(8):
+        (n,) = struct.unpack("=Q", head)
+        tuples = array.array("Q")
+        tuples.frombytes(f.read(8 * width * n))
+        yield tuples
 
 
 def lines(path):
@@ -114,11 +113,11 @@ def lines(path):
             yield json.loads(line)
 
 
-def figures(name, machine):
+def figures(name, machine, width=3, make=Profile):
     """What NAME.disk says, in order: the kind of a line, its fields, and the profile of what was between the marks that it
-    names, from NAME.counts where there is one. `machine` gets what the guest says of itself. A file that is not
-    complete ends the program."""
-    profiles = records(f"{name}.counts") if os.path.exists(f"{name}.counts") else None
+    names, from NAME.counts where there is one, by `make` of tuples of that width. `machine` gets what the guest says of
+    itself. A file that is not complete ends the program."""
+    profiles = records(open(f"{name}.counts", "rb"), width) if os.path.exists(f"{name}.counts") else None
     others, names, sequence = [], None, -1
     for line in lines(f"{name}.disk"):
         kind = line.pop("kind")
@@ -135,5 +134,5 @@ def figures(name, machine):
             while profiles and line.get("seq") is not None and sequence < line["seq"]:
                 triples = next(profiles)
                 sequence += 1
-            yield kind, line, Profile(triples, names) if triples is not None else None
+            yield kind, line, make(triples, names) if triples is not None else None
     sys.exit(f"{name}.disk is not complete")

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe CPUS ROUNDS WORKLOAD,... measure|peers|scale [SHARE]: the target of the bench, and the drivers'
-# turns at it; for peers.py also the targets of the other initiators, which export the same disk; for scale.py, whose
-# curves stand for the workloads, eight targets of one LUN. What comes out is on the second disk.
+# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: the target of the bench, and the drivers'
+# turns at it; where peers.sh is there also the targets of the other initiators, which export the same disk; for scale.py,
+# whose curves stand for the workloads, eight targets of one LUN. What comes out is on the second disk.
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
@@ -21,7 +21,8 @@ for ((i = 0; i < targets; i++)); do
 	target $i
 	lun $i 0 disk0
 done
-if [ $program = peers ]; then
+[ $program != path ] || luns=1
+if [ -e /srp/peers.sh ]; then
 	luns=1
 	. /srp/peers.sh
 fi

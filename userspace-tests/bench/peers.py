@@ -79,4 +79,5 @@ class Peers(measure.Bench):
         return super().turns() + [functools.partial(self.peer, name, *how) for name, how in PEERS.items()]
 
 
-Peers(measure.arguments()).main()
+if __name__ == "__main__":
+    Peers(measure.arguments()).main()

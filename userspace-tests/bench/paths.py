@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""From what path.py and the plugin paths.c wrote (NAME.disk and NAME.counts) to a table of what the initiator's side
+alone executes for an I/O, by layer, as layers.tsv has them."""
+
+import argparse
+import functools
+import os
+import re
+import statistics
+
+import counts
+
+RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.tsv")
+# A copy of data is one of so many instructions; smaller ones are of the layer that does them.
+COPIES, LARGE = re.compile(r"(memcpy_orig|__memcpy|memcpy|copy_page\w*|__pi_memcpy) "), 64
+# In the order of a table; what an initiator's driver is for is in the first two.
+LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device")
+OWN = ("driver", "ib_core")
+TOP = 10
+
+
+class Rules:
+    def __init__(self, path):
+        with open(path) as f:
+            rows = [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
+        self.rules = {kind: [(name, re.compile(p)) for k, name, p in rows if k == kind] for kind in ("side", "layer")}
+        self.known = {}
+
+    def __getitem__(self, function):
+        """Its side and its layer; None for what is its caller's."""
+        if function not in self.known:
+            self.known[function] = tuple(next((n for n, p in those if p.match(function)), None) for those in self.rules.values())
+        return self.known[function]
+
+
+class Tree:
+    """Instructions by side, layer and function between two marks."""
+
+    def __init__(self, rules, tree, names):
+        self.parts = {}  # (side, layer, function) -> instructions
+        self.calls = {}
+        self.user = tree[7]
+        n = len(tree) // 4
+        parents, insns, calls = tree[0::4], tree[3::4], tree[2::4]
+        functions, sides, layers = [""] * n, [None] * n, ["other"] * n
+        for i in range(2, n):
+            (_, name, module), _ = names[tree[4 * i + 1]]
+            functions[i] = f"{name} {module}"
+            side, layer = rules[functions[i]]
+            sides[i] = None if side == "shared" else side or sides[parents[i]]
+            layers[i] = layer or layers[parents[i]]
+            if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] == "driver":
+                layers[i] = "copy"
+            self.calls[name] = self.calls.get(name, 0) + calls[i]
+        # Of those without a side: how often they call what has one.
+        callees = [{} for _ in range(n)]
+        for i in range(n - 1, 1, -1):
+            those = {sides[i]: calls[i]} if sides[i] else callees[i]
+            if not sides[parents[i]]:
+                for side, weight in those.items():
+                    callees[parents[i]][side] = callees[parents[i]].get(side, 0) + weight
+        shares = [{"other": 1}] * n
+        for i in range(2, n):
+            if sides[i]:
+                shares[i] = {sides[i]: 1}
+            elif whole := sum(callees[i].values()):
+                shares[i] = {side: weight / whole for side, weight in callees[i].items()}
+            elif parents[i]:
+                shares[i] = shares[parents[i]]
+            for side, weight in shares[i].items() if insns[i] else ():
+                key = side, layers[i], functions[i]
+                self.parts[key] = self.parts.get(key, 0) + insns[i] * weight
+
+
+class Runs:
+    def __init__(self):
+        self.machine = {}
+        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides), per I/O
+
+    def read(self, name, rules):
+        device = os.path.basename(name).rpartition("-")[2]
+        # (parent, function, calls, instructions)
+        for kind, line, tree in counts.figures(name, self.machine, 4, functools.partial(Tree, rules)):
+            if kind != "run":
+                continue
+            ios = line["ios"]
+            # Between a mark and the look at the disk's counters some end.
+            if done := tree.calls.get("scsi_done"):
+                ios *= done / line["requests"]
+            layers, functions, sides = {}, {}, {"user": tree.user / ios}
+            for (side, layer, function), insns in tree.parts.items():
+                sides[side] = sides.get(side, 0) + insns / ios
+                if side == "initiator":
+                    layers[layer] = layers.get(layer, 0) + insns / ios
+                    key = layer, function
+                    functions[key] = functions.get(key, 0) + insns / ios
+            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides))
+
+    def rows(self):
+        """Of workload, device, who, layer, instructions: medians of the rounds."""
+        for (device, workload, variant), those in self.runs.items():
+            layers = {k: statistics.median(l.get(k, 0) for l, _, _ in those) for k in dict.fromkeys(k for l, _, _ in those for k in l)}
+            whole = sum(n for k, n in layers.items() if k != "device")
+            own = sum(layers.get(k, 0) for k in OWN)
+            for layer in sorted(layers, key=lambda k: LAYERS.index(k) if k in LAYERS else len(LAYERS)):
+                yield workload, device, variant, layer, layers[layer]
+            yield workload, device, variant, "driver + ib_core", own
+            yield workload, device, variant, "initiator", whole
+
+
+def table(rows):
+    """A line for each layer of a workload, with all that ran it."""
+    cells = {}
+    for workload, device, variant, layer, n in rows:
+        cells.setdefault((workload, device), {}).setdefault(layer, {})[variant] = n
+    for (workload, device), layers in cells.items():
+        variants = list(dict.fromkeys(v for those in layers.values() for v in those))
+        print(f"\n{workload + ' ' + device:24}" + "".join(f"{v:>10}" for v in variants))
+        for layer, those in layers.items():
+            print(f"{layer:24}" + "".join(f"{those.get(v, 0):10,.0f}" for v in variants))
+
+
+def top(runs):
+    """The most expensive functions of the initiator's side, by what they execute themselves."""
+    for (device, workload, variant), those in runs.runs.items():
+        _, functions, sides = those[-1]
+        print(f"\n{workload} {device} {variant}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1])))
+        ours = ((key, n) for key, n in functions.items() if key[0] != "device")
+        for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
+            print(f"    {n:8,.0f}  {layer:16}{function}")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--about", action="append", default=[], help="NAME=VALUE, of the machine or the tree")
+    p.add_argument("--out", required=True)
+    p.add_argument("names", nargs="+")
+    a = p.parse_args()
+    runs, rules = Runs(), Rules(RULES)
+    for name in a.names:
+        runs.read(name, rules)
+    runs.machine.update(item.split("=", 1) for item in a.about)
+    rows = list(runs.rows())
+    with open(a.out, "w") as f:
+        for what, value in runs.machine.items():
+            f.write(f"# {what}: {value}\n")
+        f.write("workload\tdevice\tinitiator\tlayer\tinsn\n")
+        for *names, n in rows:
+            f.write("\t".join(names) + f"\t{n:.0f}\n")
+    table(rows)
+    top(runs)
+
+
+main()

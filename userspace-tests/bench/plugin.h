@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Of qemu-plugin.h, which Debian does not package, what the plugins here use; QEMU checks the version.
+ * And the marks of the guest: an instruction that does nothing, `nopl imm32(%rax,%rax)` with MARK in the
+ * immediate, so that nothing in the guest's clock or code depends on being counted.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { API_VERSION = 4, INLINE_ADD_U64 = 0, CB_NO_REGS = 0, CB_R_REGS = 1 };
+typedef uint64_t qemu_plugin_id_t;
+typedef struct qemu_info_t qemu_info_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_scoreboard;
+struct qemu_plugin_register;
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+typedef struct {
+	struct qemu_plugin_register *handle;
+	const char *name;
+	const char *feature;
+} qemu_plugin_reg_descriptor;
+
+/* Of glib, which QEMU has loaded. */
+typedef struct {
+	qemu_plugin_reg_descriptor *data;
+	unsigned int len;
+} GArray;
+typedef struct {
+	uint8_t *data;
+	unsigned int len;
+} GByteArray;
+
+extern GByteArray *g_byte_array_new(void);
+extern GByteArray *g_byte_array_set_size(GByteArray *array, unsigned int length);
+
+extern struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
+extern void *qemu_plugin_scoreboard_find(struct qemu_plugin_scoreboard *score, unsigned int vcpu);
+extern int qemu_plugin_num_vcpus(void);
+extern void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id,
+					      void (*cb)(qemu_plugin_id_t id, unsigned int vcpu));
+extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+						  void (*cb)(qemu_plugin_id_t, struct qemu_plugin_tb *));
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
+						 void (*cb)(unsigned int vcpu, void *data),
+						 int flags, void *data);
+extern void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
+							      qemu_plugin_u64 entry, uint64_t imm);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
+						   void (*cb)(unsigned int vcpu, void *data),
+						   int flags, void *data);
+extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
+extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+extern size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t len);
+extern GArray *qemu_plugin_get_registers(void);
+extern int qemu_plugin_read_register(struct qemu_plugin_register *handle, GByteArray *to);
+extern bool qemu_plugin_read_memory_vaddr(uint64_t address, GByteArray *to, size_t len);
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int qemu_plugin_version = API_VERSION;
+
+static const unsigned char MARK[7] = { 0x0f, 0x1f, 0x84, 0x00, 'S', 'R', 'P' };
+
+/* Has the marks among the instructions of a block call these. */
+static void watch_marks(struct qemu_plugin_tb *tb, void (*begin)(unsigned int vcpu, void *data),
+			void (*end)(unsigned int vcpu, void *data), int flags)
+{
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		unsigned char code[8];
+
+		if (qemu_plugin_insn_size(insn) == 8 && qemu_plugin_insn_data(insn, code, 8) == 8 &&
+		    !memcmp(code, MARK, sizeof(MARK)))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, code[7] == 'b' ? begin : end, flags, NULL);
+	}
+}
