@@ -88,16 +88,18 @@ impl Lun {
     /// the same, in a loop, and each command would call it.
     #[inline]
     pub const fn from_int(lun: u64) -> Self {
-        Self(Self::swap_levels(lun).to_be_bytes())
+        Self(Self::swap_bytes(lun).to_le_bytes())
     }
 
     /// The number that the SCSI midlayer uses (`scsilun_to_int()`).
     pub const fn to_int(self) -> u64 {
-        Self::swap_levels(u64::from_be_bytes(self.0))
+        Self::swap_bytes(u64::from_le_bytes(self.0))
     }
 
-    const fn swap_levels(lun: u64) -> u64 {
-        (lun & 0xffff) << 48 | (lun & 0xffff_0000) << 16 | (lun >> 16) & 0xffff_0000 | lun >> 48
+    /// Swaps the two bytes of each level.
+    const fn swap_bytes(lun: u64) -> u64 {
+        const LOW: u64 = 0x00ff_00ff_00ff_00ff;
+        (lun & LOW) << 8 | lun >> 8 & LOW
     }
 }
 
