@@ -11,6 +11,8 @@
 
 pub mod bindings;
 pub mod capability;
+#[cfg(any(SRP_KUNIT, SRP_BENCH))]
+mod check;
 pub mod clock;
 pub mod compat;
 pub mod dma;

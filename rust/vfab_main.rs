@@ -7,6 +7,8 @@
 #![crate_name = "ib_vfab"]
 
 pub mod bindings;
+#[cfg(SRP_KUNIT)]
+mod check;
 pub mod compat;
 pub mod errno;
 /// RDMA, of which only the device's side is here.

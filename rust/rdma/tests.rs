@@ -29,40 +29,6 @@ pub(crate) mod soft;
 #[cfg(SRP_KUNIT)]
 mod transfer;
 
-/// Ends the test with an error, but in an orderly way: KUnit's own assertions end the thread with
-/// all that it holds, and a device would wait for that for ever.
-macro_rules! check {
-    ($condition:expr) => {
-        if !$condition {
-            pr_err!(
-                "{}:{}: not true: {}\n",
-                file!(),
-                line!(),
-                stringify!($condition)
-            );
-            return Err(EINVAL);
-        }
-    };
-}
-
-/// [`check`] that two values are the same.
-macro_rules! check_eq {
-    ($left:expr, $right:expr) => {
-        let (left, right) = (&$left, &$right);
-        if left != right {
-            pr_err!(
-                "{}:{}: {} is {}, not {}\n",
-                file!(),
-                line!(),
-                stringify!($left),
-                format_args!("{:?}", left),
-                format_args!("{:?}", right)
-            );
-            return Err(EINVAL);
-        }
-    };
-}
-
 /// A suite of tests for one kind of device.
 macro_rules! suite {
     ($suite:ident, $module:ident, $kind:expr, [$($test:ident),* $(,)?]) => {
@@ -80,7 +46,9 @@ macro_rules! suite {
 }
 
 pub(crate) use {
-    check,
-    check_eq,
+    crate::check::{
+        check,
+        check_eq, //
+    },
     suite, //
 };

@@ -20,6 +20,10 @@ use super::{
 };
 use crate::{
     bindings,
+    check::{
+        check,
+        check_eq, //
+    },
     rdma::provider::{
         dma::DmaDevice,
         tests::{
@@ -50,39 +54,6 @@ use kernel::{
         Monotonic, //
     }, //
 };
-
-/// Ends the test with an error, but in an orderly way.
-macro_rules! check {
-    ($condition:expr) => {
-        if !$condition {
-            pr_err!(
-                "{}:{}: not true: {}\n",
-                file!(),
-                line!(),
-                stringify!($condition)
-            );
-            return Err(EINVAL);
-        }
-    };
-}
-
-/// [`check`] that two values are the same.
-macro_rules! check_eq {
-    ($left:expr, $right:expr) => {
-        let (left, right) = (&$left, &$right);
-        if left != right {
-            pr_err!(
-                "{}:{}: {} is {:?}, not {:?}\n",
-                file!(),
-                line!(),
-                stringify!($left),
-                left,
-                right
-            );
-            return Err(EINVAL);
-        }
-    };
-}
 
 mod groups;
 mod messages;
