@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # multipath.sh: prints a folder with Debian packages of multipath-tools that have patches/multipath-tools, made of the
-# newest source that the archive gives out; `version` there says which. The patch must apply to every source that it gives.
+# newest source that the archive gives out; `version` there says which. The patch, which is for upstream's newest text, must
+# apply to every source that the archive gives.
 . "$(dirname "$0")/lib.sh"
 
-suites="sid trixie bookworm"
+suites="sid forky trixie bookworm"
 
 make_multipath() {
 	local to=$1 m; m=$(mirror)
@@ -17,17 +18,22 @@ make_multipath() {
 		apt="-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent -o Dir::State::Lists=/tmp/apt/lists"
 		apt="$apt -o Dir::Cache=/tmp/apt -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root"
 		apt-get $apt update -qq
+		# Before 0.10 the page has no `.in`.
+		patches() {
+			local page=multipath/multipath.conf.5
+			if [ -e "$page.in" ]; then cat /patches/*.patch; else sed "s|$page.in|$page|" /patches/*.patch; fi | patch -p1 --fuzz=0 "$@"
+		}
 		newest=
 		for version in $(apt-cache $apt showsrc multipath-tools | sed -n "s/^Version: //p" | sort -Vru); do
 			apt-get $apt source -qq multipath-tools="$version" || { echo "the archive does not give out $version"; continue; }
 			cd "multipath-tools-${version%-*}"
-			cat /patches/*.patch | patch -p1 --dry-run --fuzz=0
+			patches --dry-run
 			cd ..
 			newest=${newest:-$version}
 		done
 		[ -n "$newest" ]
 		cd "multipath-tools-${newest%-*}"
-		cat /patches/*.patch | patch -p1
+		patches
 		sed -i "1s/(.*)/($newest+srp)/" debian/changelog
 		echo "$newest" >/out/version
 		# As this Debian names that library; what needs it is found in the programs.
@@ -38,4 +44,4 @@ make_multipath() {
 	rm -rf --one-file-system "$to/tree"
 }
 
-step multipath "2 $suites $(date +%Y-%m) $(cat "$top"/patches/multipath-tools/*)" make_multipath
+step multipath "3 $suites $(date +%Y-%m) $(cat "$top"/patches/multipath-tools/*)" make_multipath
