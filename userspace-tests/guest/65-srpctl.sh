@@ -4,6 +4,9 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 240
+# A machine without an RDMA device.
+nobody=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $nobody"
+[[ $nobody == *"there is no RDMA port; "* ]] || fail "without a device: $nobody"
 fabric_pair 1
 target 0
 for d in 0 1; do back_null d$d 16; lun 0 $d d$d; done
@@ -11,7 +14,7 @@ guid=$(service_guid)
 here_is="--id-ext $guid --ioc-guid $guid"
 dest=10.0.0.1:$port
 
-undo() { umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
+undo() { dmsetup remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
 # Its output, and how it ends, also for a reader of the console.
 srpctl() {
@@ -29,6 +32,11 @@ fails() {
 }
 works() { srpctl "$@"; [ $status = 0 ] || fail "srpctl $*: status $status: $said"; }
 says() { [[ $said == *"$1"* ]] || fail "not said: '$1': $said"; }
+# refused TEXT ARGUMENT...: nothing is done, with the status of a disk in use.
+refused() {
+	srpctl "${@:2}"
+	[ $status = 7 ] && says "$1" || fail "srpctl ${*:2}: status $status: $said"
+}
 
 # 1 to 10: what goes wrong.
 fails 1 "login failed: " connect $here_is --dest 10.0.0.77:$port
@@ -37,6 +45,8 @@ fails 1 "login failed: " connect --id-ext ${guid%?}e --ioc-guid $guid --dest $de
 fails 1 "login failed: " connect $here_is --dest $dest --initiator-ext 77
 fails 2 "'queue_size=9999': must be 1 to 4096" connect $here_is --dest $dest --queue-size 9999
 fails 2 "missing in the login string: dest" connect $here_is
+fails 2 "dest: not a value: '$dest,queue_size=5'" connect $here_is --dest $dest,queue_size=5
+fails 2 "'host7' cannot be the name of a target" connect $here_is --dest $dest --save host7
 fails 2 "unexpected argument '--queue-sise'" connect $here_is --dest $dest --queue-sise 5
 fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest --fast-io-fail-tmo 70 --dev-loss-tmo 60
 fails 6 "there is no /etc/srp/targets.d/nobody.conf" connect nobody
@@ -96,9 +106,11 @@ says "rxe10/1 (w0): nobody can be asked here"
 
 # A disk that is mounted is not taken away; --all spares what others made.
 mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"
-srpctl disconnect --all
-[ $status = 7 ] && says "${disk#/dev/} is mounted at $tmp/mnt"
+refused "${disk#/dev/} is mounted at $tmp/mnt" disconnect --all
 umount $tmp/mnt
+dmsetup create layer --table "0 2048 linear $disk 0" || fail "dmsetup"
+refused "layer (dm) is on it" disconnect $host
+dmsetup remove --retry layer
 ours=$host
 login 0 ,initiator_ext=1
 theirs=$host
@@ -111,7 +123,7 @@ says "$theirs: is logged in already"
 works disconnect --all
 find_hosts
 equal "the sessions after --all" "$list" "$theirs "
-works disconnect $theirs
+works disconnect $theirs ${theirs#host}
 within 10 "no session" no_hosts
 
 # A target with a file.
@@ -123,9 +135,9 @@ srpctl connect $here_is --dest $dest --save disk-1
 [ $status = 2 ] && says "there is a target disk-1 already"
 works list
 says " disk-1 "
+echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf
 works disconnect disk-1
 says "logged out"
-echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf
 fails 2 "disk-1.conf:6: no such option: queue_sise" connect disk-1
 sed -i '$d' /etc/srp/targets.d/disk-1.conf
 works disconnect disk-1 --forget

@@ -29,8 +29,8 @@ pub enum Command {
     Connect(Connect),
     /// Log out
     ///
-    /// A disk that is mounted, or is swap, is not taken away, unless it is a path of a multipath device that has other
-    /// paths.
+    /// A disk that is mounted, is swap, or that a volume, an array or an encrypted disk is made of, is not taken away, unless it
+    /// is a path of a multipath device that has other paths.
     Disconnect(Disconnect),
     /// List all sessions and their disks
     List(List),
@@ -267,6 +267,7 @@ impl Args for Settings {
                     .long(name.replace('_', "-"))
                     .alias(name)
                     .value_name(value)
+                    .allow_negative_numbers(true)
                     .action(match name {
                         ANSWERS_FROM => ArgAction::Append,
                         _ => ArgAction::Set,
@@ -357,6 +358,15 @@ mod tests {
                 from("10.0.0.3:1")
             ]
         );
+    }
+
+    #[test]
+    fn off_may_be_written_as_a_module_parameter_has_it() {
+        let line = "srpctl connect --id-ext 1 --dev-loss-tmo -1";
+        let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
+            panic!("not connect");
+        };
+        assert_eq!(args.settings.timeouts, [("dev_loss_tmo", "-1".to_string())]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
 use serde::Deserialize;
 use std::{
     fs,
+    io::ErrorKind,
     process::Command,
     thread::sleep,
     time::{Duration, Instant},
@@ -29,7 +30,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     if args.all {
         let mut all = Session::all(sysfs);
         all.retain(|session| session.owner.as_deref() == Some("srpctl"));
-        return log_out(sysfs, &all, args.force);
+        return log_out(sysfs, &all, args);
     }
     let mut all = Vec::new();
     let mut targets = Vec::new();
@@ -54,11 +55,19 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         targets.extend(name);
         all.extend(meant);
     }
-    log_out(sysfs, &all, args.force)?;
+    // What is named twice is one session.
+    all.sort_by_key(|session| session.host);
+    all.dedup_by_key(|session| session.host);
+    targets.sort();
+    targets.dedup();
+    log_out(sysfs, &all, args)?;
     for name in &targets {
         if args.forget {
             let path = Target::path(sysfs, name)?;
-            fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io(&path, e)),
+                _ => {}
+            }
         }
         if !args.unit {
             unit::systemctl(&["stop", "--no-block"], name)?;
@@ -71,15 +80,15 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
 }
 
 /// Ends sessions; none of them if a disk of one is in use.
-fn log_out(sysfs: &Sysfs, sessions: &[Session], force: bool) -> Result {
+fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
     let going: Vec<&str> = sessions
         .iter()
         .flat_map(|session| &session.disks)
         .map(|disk| disk.name.as_str())
         .collect();
-    if !force {
+    if !args.force {
         for disk in &going {
-            if let Some(place) = in_use(sysfs, disk, &going)? {
+            if let Some(place) = in_use(sysfs, disk, &going, !args.unit)? {
                 return Err(Error::Busy(format!("{disk} is in use: {place}")));
             }
         }
@@ -123,8 +132,9 @@ struct Lsblk {
     blockdevices: Vec<Block>,
 }
 
-/// Where a disk is mounted, if no path to its data is left when the `going` have gone.
-fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str]) -> Result<Option<String>> {
+/// Where a disk is mounted, or with `layers` what is made of it, if no path to its data is left when the `going` have gone. At
+/// a shutdown nobody has taken those layers off.
+fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str], layers: bool) -> Result<Option<String>> {
     if !sysfs.path(format!("/dev/{disk}")).exists() {
         return Ok(None);
     }
@@ -139,11 +149,11 @@ fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str]) -> Result<Option<String>> {
     Ok(tree
         .blockdevices
         .iter()
-        .find_map(|block| place(block, stays)))
+        .find_map(|block| place(block, stays, layers)))
 }
 
-/// The first place where it is mounted.
-fn place(block: &Block, other_paths: bool) -> Option<String> {
+/// The first use of it.
+fn place(block: &Block, other_paths: bool, layers: bool) -> Option<String> {
     if block.kind == "mpath" && other_paths {
         return None;
     }
@@ -157,7 +167,11 @@ fn place(block: &Block, other_paths: bool) -> Option<String> {
             block
                 .children
                 .iter()
-                .find_map(|child| place(child, other_paths))
+                .find_map(|child| place(child, other_paths, layers))
+        })
+        .or_else(|| {
+            let made = layers && !["disk", "part", "mpath"].contains(&block.kind.as_str());
+            made.then(|| format!("{} ({}) is on it", block.name, block.kind))
         })
 }
 
@@ -169,7 +183,7 @@ mod tests {
         let tree: Lsblk = serde_json::from_str(text).unwrap();
         tree.blockdevices
             .iter()
-            .find_map(|block| place(block, other_paths))
+            .find_map(|block| place(block, other_paths, true))
     }
 
     #[test]
@@ -190,5 +204,22 @@ mod tests {
         assert_eq!(of(part, true).as_deref(), Some("sda1 is swap"));
         let free = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null]}]}"#;
         assert_eq!(of(free, false), None);
+    }
+
+    #[test]
+    fn a_disk_that_others_are_made_of_may_not() {
+        let volume = r#"{"name": "vg-a", "type": "lvm", "mountpoints": [null]}"#;
+        let one = format!(
+            r#"{{"blockdevices": [{{"name": "sda", "type": "disk", "mountpoints": [null], "children": [{volume}]}}]}}"#
+        );
+        assert_eq!(of(&one, true).as_deref(), Some("vg-a (lvm) is on it"));
+        let tree: Lsblk = serde_json::from_str(&one).unwrap();
+        assert_eq!(place(&tree.blockdevices[0], true, false), None);
+        // Another path carries it on.
+        let map = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
+            {"name": "mpatha", "type": "mpath", "mountpoints": [null], "children": [VOLUME]}]}]}"#;
+        let map = map.replace("VOLUME", volume);
+        assert_eq!(of(&map, true), None);
+        assert_eq!(of(&map, false).as_deref(), Some("vg-a (lvm) is on it"));
     }
 }

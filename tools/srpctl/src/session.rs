@@ -158,8 +158,7 @@ impl Session {
     /// Those that an argument means: a host, its number, or a target with a file.
     pub fn meant(sysfs: &Sysfs, argument: &str) -> Result<Vec<Self>> {
         let mut all = Self::all(sysfs);
-        let number = argument.strip_prefix("host").unwrap_or(argument);
-        if let Ok(host) = number.parse::<u32>() {
+        if let Some(host) = host(argument) {
             all.retain(|session| session.host == host);
             if all.is_empty() {
                 return Err(Error::NotFound(format!(
@@ -168,16 +167,24 @@ impl Session {
             }
             return Ok(all);
         }
+        // What is on record under that name counts, whatever has become of the file.
+        let is_known = |session: &Self| session.target.as_deref() == Some(argument);
+        if all.iter().any(is_known) {
+            all.retain(is_known);
+            return Ok(all);
+        }
+        // Else what fits and is on record under no other name.
         let target = Target::named(sysfs, argument)?;
         let key = target.key()?;
-        // What is on record under that name counts, else what fits and is on record under no other.
-        let is_known = |session: &Self| session.target.as_deref() == Some(argument);
-        match all.iter().any(is_known) {
-            true => all.retain(is_known),
-            false => all.retain(|session| session.target.is_none() && session.is_of(&target, &key)),
-        }
+        all.retain(|session| session.target.is_none() && session.is_of(&target, &key));
         Ok(all)
     }
+}
+
+/// The number of a SCSI host, `host7` or `7`.
+pub fn host(argument: &str) -> Option<u32> {
+    let number = argument.strip_prefix("host").unwrap_or(argument);
+    number.parse().ok()
 }
 
 #[cfg(test)]
@@ -303,6 +310,14 @@ mod tests {
         // The record is for host9, which the file does not describe; host10 is somebody else's.
         let meant = Session::meant(&sysfs, "one").unwrap();
         assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9]);
+        // The file is not needed for that, and may be wrong.
+        let file = folder.path().join("etc/srp/targets.d/one.conf");
+        let good = fs::read(&file).unwrap();
+        fs::write(&file, "queue_sise = 1\n").unwrap();
+        assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 9);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 9);
+        fs::write(&file, good).unwrap();
         // The number is used again, for a login at the same target.
         let host = folder.path().join("sys/class/scsi_host/host9");
         let gone = folder.path().join("gone");

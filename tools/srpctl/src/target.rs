@@ -7,6 +7,7 @@ use crate::{
     error::{Error, Result},
     port,
     proto::options::{self, Defaults, Options},
+    session,
     sysfs::Sysfs,
     timeouts::Timeouts,
 };
@@ -16,6 +17,11 @@ use toml::{Spanned, Value};
 
 /// Where the files are.
 pub const FOLDER: &str = "/etc/srp/targets.d";
+
+/// Whether it can be the value of one option in a login string.
+fn is_value(text: &str) -> bool {
+    !text.contains([',', '\n', '\0'])
+}
 
 /// A target and how to get there.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -47,6 +53,12 @@ impl Target {
             target.options.retain(|(name, _)| *name != ANSWERS_FROM);
         }
         for (name, value) in settings() {
+            if !is_value(value) {
+                return Err(Error::Usage(format!(
+                    "{name}: not a value: '{}'",
+                    value.escape_debug()
+                )));
+            }
             target.set(name, value.clone());
         }
         target.device = args.device.clone().or(target.device);
@@ -72,6 +84,11 @@ impl Target {
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
             return Err(Error::Usage(format!(
                 "'{name}' cannot be the name of a target: letters, digits, '-', '_', '.' and ':' only"
+            )));
+        }
+        if session::host(name).is_some() {
+            return Err(Error::Usage(format!(
+                "'{name}' cannot be the name of a target: it is that of a SCSI host"
             )));
         }
         Ok(sysfs.path(FOLDER).join(format!("{name}.conf")))
@@ -115,7 +132,7 @@ impl Target {
                     return Err(bad(format!("{name} is {}: not a value", other.type_str())));
                 }
             };
-            if text.contains([',', '\n', '\0']) {
+            if !is_value(&text) {
                 return Err(bad(format!(
                     "{name}: not a value: '{}'",
                     text.escape_debug()
@@ -264,6 +281,8 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
 
     const GOOD: &str = "# disk\ndevice = \"mlx5_0\"\nport = 1\nid_ext = \"0002c90300a1b2c3\"\n\
         ioc_guid = \"0x2c90300a1b2c3\"\ndest = \"192.0.2.1:5555\"\ninitramfs = true\n";
@@ -344,9 +363,22 @@ mod tests {
     }
 
     #[test]
+    fn one_value_is_not_two_options() {
+        let line = "srpctl connect --id-ext 1 --ioc-guid 2 --dest 10.0.0.1:5555,queue_size=1";
+        let Command::Connect(args) = Cli::parse_from(line.split(' ')).command else {
+            panic!("not connect");
+        };
+        let error = Target::of(&Sysfs::system(), &args).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "dest: not a value: '10.0.0.1:5555,queue_size=1'"
+        );
+    }
+
+    #[test]
     fn a_name_is_one_part_of_a_path() {
         let sysfs = Sysfs::system();
-        for name in ["", "../x", "a/b", ".x", "-d", "a b"] {
+        for name in ["", "../x", "a/b", ".x", "-d", "a b", "7", "host7"] {
             assert!(Target::path(&sysfs, name).is_err(), "{name}");
         }
         assert!(Target::path(&sysfs, "disk-1.a").is_ok());
