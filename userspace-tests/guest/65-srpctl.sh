@@ -53,6 +53,8 @@ fails 6 "there is no /etc/srp/targets.d/nobody.conf" connect nobody
 fails 6 "host77 is not a session of ib_srp" disconnect host77
 fails 3 "there is no RDMA port mlx5_0; there are: " connect $here_is --dest $dest --device mlx5_0
 fails 3 "which belongs to no RDMA port" connect $here_is --dest 127.0.0.1:$port
+fails 3 "there is no network interface nix0" connect $here_is --dest [fe80::1%nix0]:$port
+fails 3 "several RDMA ports lead there: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff --service-id $guid
 ini ip link set w0 down
 fails 3 "there is no route to 10.0.0.1" connect $here_is --dest $dest
 ini ip link set w0 up
@@ -125,6 +127,16 @@ find_hosts
 equal "the sessions after --all" "$list" "$theirs "
 works disconnect $theirs ${theirs#host}
 within 10 "no session" no_hosts
+
+# No disk is no failure, and is said.
+acl=$(echo ${tpg[0]}/acls/0x0000000000000000*)
+mkdir ${acl/0x0000000000000000/0x0000000000000009} || fail "no ACL"
+works connect $here_is --dest $dest --initiator-ext 9
+says "no disks: the target shows none"
+find_hosts
+srpctl disconnect ${list% } --forget
+[ $status = 6 ] && says "has no file in /etc/srp/targets.d" || fail "--forget without a file: status $status: $said"
+works disconnect --all
 
 # A target with a file.
 mkdir -p /etc/srp
