@@ -13,6 +13,8 @@ for d in 0 1; do back_null d$d 16; lun 0 $d d$d; done
 guid=$(service_guid)
 here_is="--id-ext $guid --ioc-guid $guid"
 dest=10.0.0.1:$port
+wrong=${guid%?}e
+[ $wrong != $guid ] || wrong=${guid%?}d
 
 undo() { dmsetup remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
@@ -39,10 +41,10 @@ refused() {
 }
 
 # 1 to 10: what goes wrong.
-fails 1 "login failed: " connect $here_is --dest 10.0.0.77:$port
-fails 1 "login failed: " connect $here_is --dest 10.0.0.1:$((port + 1))
-fails 1 "login failed: " connect --id-ext ${guid%?}e --ioc-guid $guid --dest $dest
-fails 1 "login failed: " connect $here_is --dest $dest --initiator-ext 77
+fails 1 "login failed: address not resolved" connect $here_is --dest 10.0.0.77:$port
+fails 1 "login failed: connection rejected: invalid service ID" connect $here_is --dest 10.0.0.1:$((port + 1))
+fails 1 "check id_ext and ioc_guid against the target's service GUID" connect --id-ext $wrong --ioc-guid $guid --dest $dest
+fails 1 "check that the target's ACL has this initiator's port" connect $here_is --dest $dest --initiator-ext 77
 fails 2 "'queue_size=9999': must be 1 to 4096" connect $here_is --dest $dest --queue-size 9999
 fails 2 "missing in the login string: dest" connect $here_is
 fails 2 "dest: not a value: '$dest,queue_size=5'" connect $here_is --dest $dest,queue_size=5
@@ -62,7 +64,7 @@ neighbours 0
 status=0
 said=$(setpriv --reuid 65534 --clear-groups /srp/srpctl connect $here_is --dest $dest --device rxe10 2>&1) || status=$?
 say "# srpctl connect (as nobody): $said"
-[ $status = 4 ] && says "srpctl must be run by root"
+[ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
 # By the route: of the two devices, that of the initiator's interface.
 works connect $here_is --dest $dest --reconnect-delay 7 --fast-io-fail-tmo off --dev-loss-tmo 300
@@ -144,7 +146,7 @@ mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
 works connect $here_is --dest $dest --save disk-1
 grep -qx 'device = "rxe10"' /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
 srpctl connect $here_is --dest $dest --save disk-1
-[ $status = 2 ] && says "there is a target disk-1 already"
+[ $status = 2 ] && says "there is a target disk-1 already" || fail "--save again: status $status: $said"
 works list
 says " disk-1 "
 echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf
