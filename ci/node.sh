@@ -152,8 +152,7 @@ if [ -n "${LONG-}" ]; then
 	# In the place of the packages, on a copy of the disk.
 	instead=(make_dkms:3600 from_source:3600)
 	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300 reboot-dracut:0 root_by_dracut:300 reboot:0 off_srp:300)
-	# Only if asked for: this emulated machine resets itself some seconds after the crash kernel has mounted the SRP disk.
-	[[ " ${ACTS-} " != *" dump "* ]] || plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600)
+	plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600)
 	plan+=(reboot-secure:0 refused:1200 reboot-mok:0 enrolled:1200 reboot:0)
 	read -r series release version < <("$top/ci/series.sh" | sed -n 1p)
 	read -r old_series old_release old_version < <("$top/ci/series.sh" | sed -n 2p) || true
