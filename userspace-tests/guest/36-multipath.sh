@@ -22,6 +22,7 @@ cat >/etc/multipath.conf <<-EOF
 		no_path_retry queue
 		path_grouping_policy multibus
 		path_selector "round-robin 0"
+		reservation_key file
 	}
 	blacklist {
 		devnode "^(vd|nullb|sr)"
@@ -112,6 +113,21 @@ pause
 told ended lost=
 go_on
 unlisten
+
+# A reservation is that of both paths.
+mkdir -p /var/target/pr
+persist() { timeout 60 mpathpersist "$@" /dev/mapper/$map >$tmp/pr 2>&1 || fail "mpathpersist $*: $(cat $tmp/pr)"; }
+persist --out --register --param-sark=0x5e1
+persist --in --read-keys
+equal "keys of paths" "$(grep -c '0x5e1$' $tmp/pr)" 2
+persist --out --reserve --param-rk=0x5e1 --prout-type=5
+persist --in --read-reservation
+grep -q 'Write Exclusive, registrants only' $tmp/pr || fail "no reservation: $(cat $tmp/pr)"
+dd if=/dev/zero of=/dev/mapper/$map bs=4k count=16 oflag=direct status=none || fail "the holder of the reservation cannot write"
+persist --out --release --param-rk=0x5e1 --prout-type=5
+persist --out --register --param-rk=0x5e1 --param-sark=0
+persist --in --read-keys
+! grep -q '0x5e1$' $tmp/pr || fail "keys are left: $(cat $tmp/pr)"
 multipathd_off
 logout $host0
 logout $host1
