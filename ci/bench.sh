@@ -73,10 +73,13 @@ report() {
 		python3 /bench/report.py "$@"
 }
 
+# Of the workloads in `only`, each number once.
+cpus_of() { awk -v only=",$only," '!/^#/ && NF && (only == ",," || index(only, "," $1 ",")) {print $2}' "$bench/$1" | sort -u; }
+
 # The guests for the workloads in `only`, with SUFFIX in their names.
 guests() {
 	local cpus
-	for cpus in $(awk -v only=",$only," '!/^#/ && NF && (only == ",," || index(only, "," $1 ",")) {print $2}' "$bench/workloads.tsv" | sort -u); do
+	for cpus in $(cpus_of workloads.tsv); do
 		guest "$cpus${1-}" "$cpus" measure
 		names+=("/log/bench-$cpus${1-}")
 	done
@@ -145,7 +148,7 @@ peers() {
 }
 
 path() {
-	local files names=() about=() wanted=$only
+	local files cpus names=() about=() wanted=$only
 	plugin=paths workloads=path-workloads.tsv
 	ROUNDS=${ROUNDS:-1}
 	prepare
@@ -158,12 +161,15 @@ path() {
 			peers_files
 			only=${wanted:-$(awk '/^4k-/ {print $1}' "$bench/$workloads" | paste -sd,)}
 		fi
-		guest "path-$kind" 1 path "${files[@]}"
-		names+=("/log/bench-path-$kind")
+		for cpus in $(cpus_of "$workloads"); do
+			# What was measured until a guest dies counts.
+			guest "path-$cpus-$kind" "$cpus" path "${files[@]}" || status=$?
+			names+=("/log/bench-path-$cpus-$kind")
+		done
 	done
 	about
 	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
-		python3 /bench/paths.py "${about[@]}" --out /out/path.tsv "${names[@]}"
+		python3 /bench/paths.py "${about[@]}" --out /out/path.tsv "${names[@]}" || status=$?
 	plot=()
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A plugin of QEMU's TCG: the tree of calls in the guest's kernel between two marks, with the instructions
- * that each function executed in each place of it. One CPU.
+ * that each function executed in each place of it, and with several CPUs the stores to lines of the cache that another
+ * CPU has written last.
  *
  * The beginning mark comes with a table in the guest's memory, its address in %rdi and its length in %rsi:
  * where functions begin, in ascending order, with bit 63 cleared if that begins a tree, as an interrupt does, and bit 62
@@ -11,21 +12,26 @@
  * above where it was at the function's begin. One that is jumped to at the end of another is called by that
  * one. Each stack has frames of its own; that of interrupts goes on where it was changed to.
  *
- * For each pair of marks the file gets a number n and n quadruples (parent, function, calls, instructions), all as
- * 64 bit. A parent is the index of an earlier one; the first is the root, the second what runs in user space.
+ * For each pair of marks the file gets a number n and n quintuples (parent, function, calls, instructions, such stores),
+ * all as 64 bit. A parent is the index of an earlier one; the first is the root, the second what runs in user space.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "plugin.h"
 
-enum { NODES = 1 << 20, BLOCKS = 1 << 20, STACKS = 1 << 14, FRAMES = 256, ROOT = 0, USER = 1 };
+enum { NODES = 1 << 18, BLOCKS = 1 << 20, STACKS = 1 << 14, FRAMES = 256, CPUS = 16, ROOT = 0, USER = 1 };
 /* Of a task. Others are at least as far from each other. */
 enum { STACK_BITS = 14, NEAR = 4096 };
 /* Where a CPU begins that was in user space: half a TiB for all of them. */
 #define ENTRY_AREA (0xfffffe0000000000u >> 39)
+/* Lines of the cache, and how many are told from each other: all in 4 GiB that are next to each other. */
+enum { LINE = 64, LINES = 1 << 26 };
 
-static struct node { uint64_t parent, function, calls, insns; } nodes[NODES];
+/* What all CPUs share is read without a lock, and added to with it. */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+static struct node { uint64_t parent, function; } nodes[NODES];
 static unsigned int n_nodes;
 static unsigned int found[2 * NODES];		/* hash -> node, 0: empty */
 
@@ -33,9 +39,21 @@ struct frame { uint64_t sp, function; unsigned int node; };
 struct stack { struct stack *from; unsigned int base, depth; struct frame frames[FRAMES]; };
 /* The same stack may be behind two keys. */
 static struct { uint64_t key; struct stack *stack; } stacks[STACKS];
-static struct stack *current;
-static uint64_t last_sp;
-static bool was_user;
+static unsigned char *writers;			/* who wrote a line last: a CPU, from 1 on */
+
+static struct cpu {
+	struct stack *current;
+	uint64_t last_sp;
+	unsigned int node;			/* what is executed */
+	GByteArray *buffer;
+	struct count { uint64_t calls, insns, lines; } counts[NODES];
+} *cpus[CPUS];
+
+/* What blocks do without a call, as that of each of them would take most of the guest's time. */
+static struct qemu_plugin_scoreboard *score;
+struct inlined { uint64_t active, user, was_user; };
+static qemu_plugin_u64 entry(size_t offset) { return (qemu_plugin_u64){ score, offset }; }
+static struct inlined *inlined(unsigned int cpu) { return qemu_plugin_scoreboard_find(score, cpu); }
 
 static struct block {
 	uint64_t address, insns, function;
@@ -49,9 +67,7 @@ static unsigned int n_blocks;
 static uint64_t *functions;
 static size_t n_functions;
 static unsigned int table;			/* which one, from 1 on */
-static bool active;
 static FILE *out;
-static GByteArray *buffer;
 static struct qemu_plugin_register *rsp, *rdi, *rsi;
 
 static void die(const char *why)
@@ -60,8 +76,9 @@ static void die(const char *why)
 	exit(1);
 }
 
-static uint64_t value(struct qemu_plugin_register *handle)
+static uint64_t value(struct cpu *cpu, struct qemu_plugin_register *handle)
 {
+	GByteArray *buffer = cpu->buffer;
 	uint64_t v;
 
 	g_byte_array_set_size(buffer, 0);
@@ -71,41 +88,71 @@ static uint64_t value(struct qemu_plugin_register *handle)
 	return v;
 }
 
-static unsigned int child(uint64_t parent, uint64_t function)
+static unsigned int find_child(uint64_t parent, uint64_t function, uint64_t *hash)
 {
-	uint64_t h = (parent << 40 ^ parent ^ function) * 0x9e3779b97f4a7c15u >> 43;
+	uint64_t h = (parent << 40 ^ parent ^ function) * 0x9e3779b97f4a7c15u >> 45;
+	unsigned int n;
 
-	for (;; h = (h + 1) % (2 * NODES)) {
-		unsigned int n = found[h];
-
-		if (n && nodes[n].parent == parent && nodes[n].function == function)
-			return n;
-		if (n)
-			continue;
-		if (n_nodes == NODES)
-			die("too many paths");
-		nodes[n_nodes] = (struct node){ .parent = parent, .function = function };
-		return found[h] = n_nodes++;
-	}
+	while ((n = __atomic_load_n(&found[h], __ATOMIC_ACQUIRE)) &&
+	       !(nodes[n].parent == parent && nodes[n].function == function))
+		h = (h + 1) % (2 * NODES);
+	*hash = h;
+	return n;
 }
 
-/* An interrupt's stack need not begin where a task's could: what goes on right beyond such a place is the same stack. */
-static struct stack *stack_of(uint64_t sp)
+static unsigned int child(uint64_t parent, uint64_t function)
 {
-	uint64_t key = sp >> STACK_BITS, h = (key * 0x9e3779b97f4a7c15u) >> 50;
-	unsigned int tries = 0;
+	uint64_t h;
+	unsigned int n = find_child(parent, function, &h);
 
-	while (stacks[h].stack && stacks[h].key != key) {
+	if (n)
+		return n;
+	pthread_mutex_lock(&adding);
+	n = find_child(parent, function, &h);
+	if (!n) {
+		if (n_nodes == NODES)
+			die("too many paths");
+		n = n_nodes++;
+		nodes[n] = (struct node){ .parent = parent, .function = function };
+		__atomic_store_n(&found[h], n, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&adding);
+	return n;
+}
+
+static struct stack *find_stack(uint64_t key, uint64_t *hash)
+{
+	uint64_t h = (key * 0x9e3779b97f4a7c15u) >> 50;
+	unsigned int tries = 0;
+	struct stack *s;
+
+	while ((s = __atomic_load_n(&stacks[h].stack, __ATOMIC_ACQUIRE)) && stacks[h].key != key) {
 		h = (h + 1) % STACKS;
 		if (++tries == STACKS - 1)
 			die("too many stacks");
 	}
-	if (!stacks[h].stack) {
-		stacks[h].key = key;
-		stacks[h].stack = current && last_sp - sp < NEAR ? current : calloc(1, sizeof(struct stack));
+	*hash = h;
+	return s;
+}
+
+/* An interrupt's stack need not begin where a task's could: what goes on right beyond such a place is the same stack. */
+static struct stack *stack_of(struct cpu *cpu, uint64_t sp)
+{
+	uint64_t key = sp >> STACK_BITS, h;
+	struct stack *s = find_stack(key, &h);
+
+	if (!s) {
+		pthread_mutex_lock(&adding);
+		s = find_stack(key, &h);
+		if (!s) {
+			s = cpu->current && cpu->last_sp - sp < NEAR ? cpu->current : calloc(1, sizeof(struct stack));
+			stacks[h].key = key;
+			__atomic_store_n(&stacks[h].stack, s, __ATOMIC_RELEASE);
+		}
+		pthread_mutex_unlock(&adding);
 	}
-	last_sp = sp;
-	return current = stacks[h].stack;
+	cpu->last_sp = sp;
+	return cpu->current = s;
 }
 
 /* Which function a block is of. */
@@ -126,7 +173,7 @@ static void look_up(struct block *b)
 	b->begins = b->function == b->address;
 	b->tree = !(low & TREE);
 	b->change = !(low & CHANGE);
-	b->table = table;
+	__atomic_store_n(&b->table, table, __ATOMIC_RELEASE);
 }
 
 static unsigned int innermost(struct stack *s)
@@ -157,18 +204,20 @@ static bool unwind(struct stack *s, uint64_t function, uint64_t sp)
 }
 
 /* The frame that a block is executed in. */
-static struct frame *frame(struct block *b, uint64_t sp)
+static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 {
-	struct stack *before = current, *s = stack_of(sp);
+	struct cpu *cpu = cpus[vcpu];
+	struct stack *before = cpu->current, *s = stack_of(cpu, sp);
+	struct inlined *in = inlined(vcpu);
 	struct frame *f;
 
 	/* Nothing is left on the stack of a task in user space. */
-	if (was_user) {
+	if (in->was_user) {
 		s->depth = s->base = 0;
 		s->from = NULL;
 		before = s;
 	}
-	was_user = false;
+	in->was_user = 0;
 	while (s->depth && s->frames[s->depth - 1].sp < sp)
 		s->depth--;
 	/* Back from a call on another stack, maybe right to another call. */
@@ -187,7 +236,7 @@ static struct frame *frame(struct block *b, uint64_t sp)
 			s->from = before;
 		}
 		f = push(s, b, sp);
-		nodes[f->node].calls++;
+		cpu->counts[f->node].calls++;
 		return f;
 	}
 	/* The parts of a function that are seldom needed are elsewhere, and jump back. */
@@ -200,30 +249,36 @@ static struct frame *frame(struct block *b, uint64_t sp)
 
 static void executed(unsigned int vcpu, void *data)
 {
+	struct cpu *cpu = cpus[vcpu];
 	struct block *b = data;
-	uint64_t sp;
+	uint64_t sp = value(cpu, rsp);
 
-	if (!active)
-		return;
-	sp = value(rsp);
-	if (b->table != table)
+	if (__atomic_load_n(&b->table, __ATOMIC_ACQUIRE) != table)
 		look_up(b);
 	/* A system call begins on the user's stack. */
-	if (!(sp >> 63) || sp >> 39 == ENTRY_AREA)
-		nodes[child(ROOT, b->function)].insns += b->insns;
-	else
-		nodes[frame(b, sp)->node].insns += b->insns;
+	cpu->node = !(sp >> 63) || sp >> 39 == ENTRY_AREA ? child(ROOT, b->function) : frame(vcpu, b, sp)->node;
+	cpu->counts[cpu->node].insns += b->insns;
 }
 
-static void executed_user(unsigned int vcpu, void *data)
+static void stored(unsigned int vcpu, uint32_t info, uint64_t address, void *data)
 {
-	if (!active)
+	unsigned char *writer = &writers[address / LINE % LINES];
+
+	if (!(address >> 63) || !inlined(vcpu)->active)
 		return;
-	nodes[USER].insns += (uintptr_t)data;
-	was_user = true;
+	if (*writer && *writer != vcpu + 1)
+		cpus[vcpu]->counts[cpus[vcpu]->node].lines++;
+	*writer = vcpu + 1;
 }
 
-static void new_table(uint64_t address, size_t n)
+static void set_active(bool to)
+{
+	for (int i = 0; i < qemu_plugin_num_vcpus(); i++)
+		inlined(i)->active = to;
+}
+
+/* No CPU is active. */
+static void new_table(GByteArray *buffer, uint64_t address, size_t n)
 {
 	g_byte_array_set_size(buffer, 0);
 	if (!qemu_plugin_read_memory_vaddr(address, buffer, n * sizeof(uint64_t)))
@@ -239,27 +294,42 @@ static void new_table(uint64_t address, size_t n)
 	for (unsigned int i = 0; i < STACKS; i++)
 		if (stacks[i].stack)
 			*stacks[i].stack = (struct stack){};
-	current = NULL;
-	active = true;
+	for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
+		cpus[i]->current = NULL;
+		memset(cpus[i]->counts, 0, sizeof(cpus[i]->counts));
+	}
+	set_active(true);
 }
 
 static void mark_begin(unsigned int vcpu, void *data)
 {
-	size_t n = value(rsi);
+	struct cpu *cpu = cpus[vcpu];
+	size_t n = value(cpu, rsi);
 
 	if (n)
-		new_table(value(rdi), n);
-	for (unsigned int i = 0; i < n_nodes; i++)
-		nodes[i].calls = nodes[i].insns = 0;
+		new_table(cpu->buffer, value(cpu, rdi), n);
+	for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
+		memset(cpus[i]->counts, 0, n_nodes * sizeof(struct count));
+		inlined(i)->user = 0;
+	}
 }
 
 static void mark_end(unsigned int vcpu, void *data)
 {
 	uint64_t n = n_nodes;
 
-	active = false;
+	set_active(false);
 	fwrite(&n, sizeof(n), 1, out);
-	fwrite(nodes, sizeof(*nodes), n, out);
+	for (unsigned int k = 0; k < n; k++) {
+		uint64_t entry[5] = { nodes[k].parent, nodes[k].function };
+
+		for (int i = 0; i < qemu_plugin_num_vcpus(); i++) {
+			entry[2] += cpus[i]->counts[k].calls;
+			entry[3] += k == USER ? inlined(i)->user : cpus[i]->counts[k].insns;
+			entry[4] += cpus[i]->counts[k].lines;
+		}
+		fwrite(entry, sizeof(entry), 1, out);
+	}
 	fflush(out);
 }
 
@@ -270,10 +340,14 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	uint64_t h = (address ^ n << 48) * 0x9e3779b97f4a7c15u >> 43;
 
 	if (!(address >> 63)) {
-		qemu_plugin_register_vcpu_tb_exec_cb(tb, executed_user, CB_NO_REGS, (void *)(uintptr_t)n);
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, entry(offsetof(struct inlined, user)), n);
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_STORE_U64, entry(offsetof(struct inlined, was_user)), 1);
 		watch_marks(tb, mark_begin, mark_end, CB_R_REGS);
 		return;
 	}
+	for (uint64_t i = 0; writers && i < n; i++)
+		qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), stored, CB_NO_REGS, MEM_W, NULL);
+	pthread_mutex_lock(&adding);
 	while (known[h] && (blocks[known[h]].address != address || blocks[known[h]].insns != n))
 		h = (h + 1) % (2 * BLOCKS);
 	if (!known[h]) {
@@ -282,13 +356,19 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		known[h] = n_blocks;
 		blocks[n_blocks] = (struct block){ .address = address, .insns = n };
 	}
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, executed, CB_R_REGS, &blocks[known[h]]);
+	pthread_mutex_unlock(&adding);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, executed, CB_R_REGS, COND_NE, entry(offsetof(struct inlined, active)), 0,
+						  &blocks[known[h]]);
 }
 
 static void cpu_begins(qemu_plugin_id_t id, unsigned int vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
 
+	if (vcpu >= CPUS)
+		die("too many CPUs");
+	cpus[vcpu] = calloc(1, sizeof(struct cpu));
+	cpus[vcpu]->buffer = g_byte_array_new();
 	for (unsigned int i = 0; i < all->len; i++) {
 		const char *name = all->data[i].name;
 
@@ -304,7 +384,9 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
 		fprintf(stderr, "paths: wants out=FILE\n");
 		return -1;
 	}
-	buffer = g_byte_array_new();
+	if (info->smp_vcpus > 1)
+		writers = calloc(LINES, 1);
+	score = qemu_plugin_scoreboard_new(sizeof(struct inlined));
 	qemu_plugin_register_vcpu_init_cb(id, cpu_begins);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;

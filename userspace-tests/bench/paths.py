@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import statistics
+import sys
 
 import counts
 
@@ -15,8 +16,13 @@ RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.tsv")
 # A copy of data is one of so many instructions; smaller ones are of the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|__memcpy|memcpy|copy_page\w*|__pi_memcpy) "), 64
 # In the order of a table; what an initiator's driver is for is in the first two.
-LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device")
+LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device", "copy by the device")
+COPY = {"driver": "copy", "device": "copy by the device"}
 OWN = ("driver", "ib_core")
+# Of the plugin: parent, function, calls, instructions, stores to lines that another CPU has written last.
+WIDTH = 5
+# Where a lock is waited for.
+CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock\S* |rwsem_down_\w+_slowpath ")
 TOP = 10
 
 
@@ -40,18 +46,19 @@ class Tree:
     def __init__(self, rules, tree, names):
         self.parts = {}  # (side, layer, function) -> instructions
         self.calls = {}
-        self.user = tree[7]
-        n = len(tree) // 4
-        parents, insns, calls = tree[0::4], tree[3::4], tree[2::4]
+        self.user = tree[WIDTH + 3]
+        self.shared = {}  # (side, what is waited for or taken from another CPU) -> how often
+        n = len(tree) // WIDTH
+        parents, calls, insns, lines = tree[0::WIDTH], tree[2::WIDTH], tree[3::WIDTH], tree[4::WIDTH]
         functions, sides, layers = [""] * n, [None] * n, ["other"] * n
         for i in range(2, n):
-            (_, name, module), _ = names[tree[4 * i + 1]]
+            (_, name, module), _ = names[tree[WIDTH * i + 1]]
             functions[i] = f"{name} {module}"
             side, layer = rules[functions[i]]
             sides[i] = None if side == "shared" else side or sides[parents[i]]
             layers[i] = layer or layers[parents[i]]
-            if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] == "driver":
-                layers[i] = "copy"
+            if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] in COPY:
+                layers[i] = COPY[layers[i]]
             self.calls[name] = self.calls.get(name, 0) + calls[i]
         # Of those without a side: how often they call what has one.
         callees = [{} for _ in range(n)]
@@ -71,17 +78,20 @@ class Tree:
             for side, weight in shares[i].items() if insns[i] else ():
                 key = side, layers[i], functions[i]
                 self.parts[key] = self.parts.get(key, 0) + insns[i] * weight
+                for what, times in ("lines of another CPU", lines[i]), ("contended locks", calls[i] * bool(CONTENDED.match(functions[i]))):
+                    self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
+        if abs(sum(self.parts.values()) + self.user - sum(insns)) > 1:
+            sys.exit("the layers are not all that ran")
 
 
 class Runs:
     def __init__(self):
         self.machine = {}
-        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides), per I/O
+        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared), per I/O
 
     def read(self, name, rules):
         device = os.path.basename(name).rpartition("-")[2]
-        # (parent, function, calls, instructions)
-        for kind, line, tree in counts.figures(name, self.machine, 4, functools.partial(Tree, rules)):
+        for kind, line, tree in counts.figures(name, self.machine, WIDTH, functools.partial(Tree, rules)):
             if kind != "run":
                 continue
             ios = line["ios"]
@@ -95,18 +105,26 @@ class Runs:
                     layers[layer] = layers.get(layer, 0) + insns / ios
                     key = layer, function
                     functions[key] = functions.get(key, 0) + insns / ios
-            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides))
+            shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
+            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared))
 
     def rows(self):
         """Of workload, device, who, layer, instructions: medians of the rounds."""
         for (device, workload, variant), those in self.runs.items():
-            layers = {k: statistics.median(l.get(k, 0) for l, _, _ in those) for k in dict.fromkeys(k for l, _, _ in those for k in l)}
-            whole = sum(n for k, n in layers.items() if k != "device")
+            layers = {k: statistics.median(l.get(k, 0) for l, *_ in those) for k in dict.fromkeys(k for l, *_ in those for k in l)}
+            whole = sum(n for k, n in layers.items() if k not in ("device", COPY["device"]))
             own = sum(layers.get(k, 0) for k in OWN)
             for layer in sorted(layers, key=lambda k: LAYERS.index(k) if k in LAYERS else len(LAYERS)):
                 yield workload, device, variant, layer, layers[layer]
             yield workload, device, variant, "driver + ib_core", own
             yield workload, device, variant, "initiator", whole
+            if any(those[0][3].values()):
+                for what in those[0][3]:
+                    yield workload, device, variant, what, statistics.median(shared[what] for *_, shared in those)
+
+
+def figure(n):
+    return f"{n:,.0f}" if n >= 100 or n == int(n) else f"{n:.2f}"
 
 
 def table(rows):
@@ -118,15 +136,15 @@ def table(rows):
         variants = list(dict.fromkeys(v for those in layers.values() for v in those))
         print(f"\n{workload + ' ' + device:24}" + "".join(f"{v:>10}" for v in variants))
         for layer, those in layers.items():
-            print(f"{layer:24}" + "".join(f"{those.get(v, 0):10,.0f}" for v in variants))
+            print(f"{layer:24}" + "".join(f"{figure(those.get(v, 0)):>10}" for v in variants))
 
 
 def top(runs):
     """The most expensive functions of the initiator's side, by what they execute themselves."""
     for (device, workload, variant), those in runs.runs.items():
-        _, functions, sides = those[-1]
+        _, functions, sides, _ = those[-1]
         print(f"\n{workload} {device} {variant}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1])))
-        ours = ((key, n) for key, n in functions.items() if key[0] != "device")
+        ours = ((key, n) for key, n in functions.items() if key[0] not in ("device", COPY["device"]))
         for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
             print(f"    {n:8,.0f}  {layer:16}{function}")
 
@@ -138,8 +156,13 @@ def main():
     p.add_argument("names", nargs="+")
     a = p.parse_args()
     runs, rules = Runs(), Rules(RULES)
+    status = 0
     for name in a.names:
-        runs.read(name, rules)
+        try:
+            runs.read(name, rules)
+        except SystemExit as why:
+            print(why, file=sys.stderr)
+            status = 1
     runs.machine.update(item.split("=", 1) for item in a.about)
     rows = list(runs.rows())
     with open(a.out, "w") as f:
@@ -147,9 +170,10 @@ def main():
             f.write(f"# {what}: {value}\n")
         f.write("workload\tdevice\tinitiator\tlayer\tinsn\n")
         for *names, n in rows:
-            f.write("\t".join(names) + f"\t{n:.0f}\n")
+            f.write("\t".join(names) + f"\t{figure(n).replace(',', '')}\n")
     table(rows)
     top(runs)
+    return status
 
 
-main()
+sys.exit(main())

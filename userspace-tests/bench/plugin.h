@@ -9,9 +9,19 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { API_VERSION = 4, INLINE_ADD_U64 = 0, CB_NO_REGS = 0, CB_R_REGS = 1 };
+enum { API_VERSION = 4, INLINE_ADD_U64 = 0, INLINE_STORE_U64 = 1, CB_NO_REGS = 0, CB_R_REGS = 1, COND_NE = 3, MEM_W = 2 };
 typedef uint64_t qemu_plugin_id_t;
-typedef struct qemu_info_t qemu_info_t;
+typedef struct {
+	const char *target_name;
+	struct {
+		int min;
+		int cur;
+	} version;
+	bool system_emulation;
+	/* Of a machine. */
+	int smp_vcpus;
+	int max_vcpus;
+} qemu_info_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_scoreboard;
@@ -49,11 +59,19 @@ extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
 						 void (*cb)(unsigned int vcpu, void *data),
 						 int flags, void *data);
+/* Only while the comparison of `entry` with `imm` holds, which is made without a call. */
+extern void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb,
+						      void (*cb)(unsigned int vcpu, void *data),
+						      int flags, int cond, qemu_plugin_u64 entry,
+						      uint64_t imm, void *data);
 extern void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
 							      qemu_plugin_u64 entry, uint64_t imm);
 extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
 						   void (*cb)(unsigned int vcpu, void *data),
 						   int flags, void *data);
+extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+					     void (*cb)(unsigned int vcpu, uint32_t info, uint64_t address, void *data),
+					     int flags, int rw, void *data);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
