@@ -32,6 +32,7 @@ extern bool srp_vfab_static_lids;
 void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len);
 
 /* linux/dma-mapping.h */
+int srp_vfab_dma_set_mask(struct device *dev, unsigned int bits);
 void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size);
 
 /* linux/irq_work.h */

@@ -17,14 +17,19 @@ unsigned int srp_helper_num_online_cpus(void)
 /* linux/dma-direct.h: NULL where the device was given no memory. */
 void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len)
 {
-	phys_addr_t phys = dma_to_phys(dev, addr);
+	phys_addr_t phys = dma_to_phys(dev, addr), last = phys + len - 1;
 
-	if (!pfn_valid(PHYS_PFN(phys)) || !pfn_valid(PHYS_PFN(phys + len - 1)))
+	if (!pfn_valid(PHYS_PFN(phys)) || (PHYS_PFN(phys) != PHYS_PFN(last) && !pfn_valid(PHYS_PFN(last))))
 		return NULL;
 	return phys_to_virt(phys);
 }
 
 /* linux/dma-mapping.h */
+int srp_vfab_dma_set_mask(struct device *dev, unsigned int bits)
+{
+	return dma_set_mask_and_coherent(dev, DMA_BIT_MASK(bits));
+}
+
 void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size)
 {
 	dma_set_max_seg_size(dev, size);

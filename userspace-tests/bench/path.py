@@ -59,6 +59,19 @@ class Path(measure.Bench):
         super().note_symbols()
         self.marks.note()
 
+    def run(self, rnd, variant, w):
+        """A workload whose name ends so is without the block layer's scheduler, which a disk with one hardware queue has by
+        default."""
+        schedulers = [f"/sys/block/{disk}/queue/scheduler" for disk in self.disks]
+        before = [re.search(r"\[(.*)\]|$", measure.read(path))[1] for path in schedulers]
+        if w["name"].endswith("-none"):
+            for path in schedulers:
+                measure.write(path, "none")
+        super().run(rnd, variant, w)
+        for path, name in zip(schedulers, before):
+            if name:
+                measure.write(path, name)
+
     def requests(self, rnd, variant, w):
         pass
 

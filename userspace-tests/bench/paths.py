@@ -12,7 +12,8 @@ import sys
 
 import counts
 
-RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.tsv")
+HERE = os.path.dirname(os.path.abspath(__file__))
+RULES, THINGS = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "things.tsv")
 # A copy of data is one of so many instructions; smaller ones are of the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|__memcpy|memcpy|copy_page\w*|__pi_memcpy) "), 64
 # In the order of a table; what an initiator's driver is for is in the first two.
@@ -26,10 +27,15 @@ CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock
 TOP = 10
 
 
+def lines(path):
+    with open(path) as f:
+        return [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
+
+
 class Rules:
-    def __init__(self, path):
-        with open(path) as f:
-            rows = [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
+    def __init__(self, path, things):
+        rows = lines(path)
+        self.things = [(name, re.compile(begins), re.compile(ends[0] if ends else "$")) for name, begins, *ends in lines(things)]
         self.rules = {kind: [(name, re.compile(p)) for k, name, p in rows if k == kind] for kind in ("side", "layer")}
         self.known = {}
 
@@ -46,6 +52,7 @@ class Tree:
     def __init__(self, rules, tree, names):
         self.parts = {}  # (side, layer, function) -> instructions
         self.calls = {}
+        self.things = {}  # thing -> instructions of the initiator with all that it calls
         self.user = tree[WIDTH + 3]
         self.shared = {}  # (side, what is waited for or taken from another CPU) -> how often
         n = len(tree) // WIDTH
@@ -68,6 +75,7 @@ class Tree:
                 for side, weight in those.items():
                     callees[parents[i]][side] = callees[parents[i]].get(side, 0) + weight
         shares = [{"other": 1}] * n
+        below = [0] * n
         for i in range(2, n):
             if sides[i]:
                 shares[i] = {sides[i]: 1}
@@ -80,6 +88,17 @@ class Tree:
                 self.parts[key] = self.parts.get(key, 0) + insns[i] * weight
                 for what, times in ("lines of another CPU", lines[i]), ("contended locks", calls[i] * bool(CONTENDED.match(functions[i]))):
                     self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
+            if layers[i] not in ("device", COPY["device"]):
+                below[i] = insns[i] * shares[i].get("initiator", 0)
+        for i in range(n - 1, 1, -1):
+            below[parents[i]] += below[i]
+        for name, begins, ends in rules.things:
+            inside, found = [False] * n, 0
+            for i in range(2, n):
+                within = inside[parents[i]]
+                inside[i] = not ends.match(functions[i]) if within else bool(begins.match(functions[i]))
+                found += below[i] * (inside[i] - within)
+            self.things[name] = found
         if abs(sum(self.parts.values()) + self.user - sum(insns)) > 1:
             sys.exit("the layers are not all that ran")
 
@@ -87,7 +106,7 @@ class Tree:
 class Runs:
     def __init__(self):
         self.machine = {}
-        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared), per I/O
+        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared, things), per I/O
 
     def read(self, name, rules):
         device = os.path.basename(name).rpartition("-")[2]
@@ -106,7 +125,8 @@ class Runs:
                     key = layer, function
                     functions[key] = functions.get(key, 0) + insns / ios
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
-            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared))
+            things = {what: n / ios for what, n in tree.things.items()}
+            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared, things))
 
     def rows(self):
         """Of workload, device, who, layer, instructions: medians of the rounds."""
@@ -120,7 +140,9 @@ class Runs:
             yield workload, device, variant, "initiator", whole
             if any(those[0][3].values()):
                 for what in those[0][3]:
-                    yield workload, device, variant, what, statistics.median(shared[what] for *_, shared in those)
+                    yield workload, device, variant, what, statistics.median(shared[what] for *_, shared, _ in those)
+            for what in those[0][4]:
+                yield workload, device, variant, f"with all below: {what}", statistics.median(things[what] for *_, things in those)
 
 
 def figure(n):
@@ -134,15 +156,15 @@ def table(rows):
         cells.setdefault((workload, device), {}).setdefault(layer, {})[variant] = n
     for (workload, device), layers in cells.items():
         variants = list(dict.fromkeys(v for those in layers.values() for v in those))
-        print(f"\n{workload + ' ' + device:24}" + "".join(f"{v:>10}" for v in variants))
+        print(f"\n{workload + ' ' + device:56}" + "".join(f"{v:>10}" for v in variants))
         for layer, those in layers.items():
-            print(f"{layer:24}" + "".join(f"{figure(those.get(v, 0)):>10}" for v in variants))
+            print(f"{layer:56}" + "".join(f"{figure(those.get(v, 0)):>10}" for v in variants))
 
 
 def top(runs):
     """The most expensive functions of the initiator's side, by what they execute themselves."""
     for (device, workload, variant), those in runs.runs.items():
-        _, functions, sides, _ = those[-1]
+        _, functions, sides, *_ = those[-1]
         print(f"\n{workload} {device} {variant}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1])))
         ours = ((key, n) for key, n in functions.items() if key[0] not in ("device", COPY["device"]))
         for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
@@ -155,7 +177,7 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("names", nargs="+")
     a = p.parse_args()
-    runs, rules = Runs(), Rules(RULES)
+    runs, rules = Runs(), Rules(RULES, THINGS)
     status = 0
     for name in a.names:
         try:

@@ -17,7 +17,10 @@ use core::{
     }, //
 };
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*, //
 };
 
@@ -43,11 +46,12 @@ impl DmaDevice {
     ///
     /// What the driver core says.
     pub fn new(name: &'static CStr, number: u32, bits: u32) -> Result<Self> {
+        let bits = bits.clamp(32, 64);
         let info = bindings::platform_device_info {
             name: name.as_char_ptr(),
             // CAST: A number below 256.
             id: number as i32,
-            dma_mask: u64::MAX >> (64 - bits.clamp(32, 64)),
+            dma_mask: u64::MAX >> (64 - bits),
             ..Default::default()
         };
         // SAFETY: The description is valid for the call, and the name for ever.
@@ -55,6 +59,9 @@ impl DmaDevice {
         let device = NonNull::new(device).ok_or(ENOMEM)?;
         // INVARIANT: It was just registered.
         let this = Self(device);
+        // As an adapter's driver does it: only then the kernel knows that nothing need be synchronised.
+        // SAFETY: By the type invariant; nobody maps memory for it yet.
+        to_result(unsafe { bindings::srp_vfab_dma_set_mask(this.as_raw(), bits) })?;
         // SAFETY: By the type invariant; the parameters are only read by those who map memory, which nobody does yet.
         unsafe { bindings::srp_vfab_dma_set_max_seg_size(this.as_raw(), SEGMENT) };
         Ok(this)

@@ -74,12 +74,11 @@ pub(super) enum Op {
         key: u32,
     },
     Datagram {
-        to: Datagram,
         imm: Option<u32>,
     },
 }
 
-/// A request. Its pieces are in a list of their own.
+/// A request. Its pieces, and where a datagram goes, are in lists of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Wqe {
     id: u64,
@@ -97,6 +96,8 @@ pub(super) struct Requester {
     pub(super) cq: Option<Arc<Cq>>,
     wqes: KVVec<Wqe>,
     pub(super) sges: KVVec<Sge>,
+    /// Of a queue pair of datagrams.
+    to: KVVec<Datagram>,
     /// Pieces of a request, at most.
     pub(super) per_wqe: u32,
     all_signaled: bool,
@@ -131,6 +132,7 @@ impl Requester {
             cq: Some(new.send_cq.clone()),
             wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
             sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
+            to: KVVec::new(),
             per_wqe: new.sizes.send_sge,
             all_signaled: new.all_signaled,
             freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
@@ -152,6 +154,9 @@ impl Requester {
         for _ in 0..pieces {
             this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
         }
+        if new.kind != Kind::Rc {
+            this.to.resize(count, Datagram::default(), GFP_KERNEL)?;
+        }
         Ok(this)
     }
 
@@ -162,6 +167,7 @@ impl Requester {
             cq: None,
             wqes: KVVec::new(),
             sges: KVVec::new(),
+            to: KVVec::new(),
             per_wqe: 0,
             all_signaled: false,
             freed: None,
@@ -225,9 +231,11 @@ impl Requester {
         let op = match datagrams {
             Some(datagrams) => {
                 let to = wr.datagram(datagrams)?;
+                let at = self.at(self.head);
+                *self.to.get_mut(at).ok_or(EINVAL)? = to;
                 match work {
-                    Work::Send => Op::Datagram { to, imm: None },
-                    Work::SendWithImm(imm) => Op::Datagram { to, imm: Some(imm) },
+                    Work::Send => Op::Datagram { imm: None },
+                    Work::SendWithImm(imm) => Op::Datagram { imm: Some(imm) },
                     _ => return Err(EINVAL),
                 }
             }
@@ -416,9 +424,10 @@ impl Qp {
                 Ok(()) => Status::SUCCESS,
                 Err(_) => Status::MW_BIND_ERR,
             }),
-            Op::Datagram { to, imm } => {
+            Op::Datagram { imm } => {
                 let pieces = &sq.sges[first..first + wqe.pieces as usize];
-                Done::Over(self.send_datagram(&sq.attr, wqe, pieces, &to, imm))
+                let to = &sq.to[sq.at(sq.next)];
+                Done::Over(self.send_datagram(&sq.attr, wqe, pieces, to, imm))
             }
             Op::Send { imm, inv } => self.request(sq, wqe, Task::Send { imm, inv }),
             Op::Write { addr, key, imm } => self.request(sq, wqe, Task::Write { addr, key, imm }),
