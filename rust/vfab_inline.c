@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What is inlined into the test device's Rust code. */
 #define __rust_helper __always_inline
-#include <linux/atomic.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include "helpers/atomic.c"
 #include "helpers/atomic_ext.c"
 #include "helpers/barrier.c"
+#include "helpers/refcount.c"
+#include "helpers/spinlock.c"
 
 /* LLVM thinks that the flags of C and Rust do not fit. */
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)

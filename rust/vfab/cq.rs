@@ -174,7 +174,7 @@ impl Cq {
     #[inline]
     pub fn push(
         self: &Arc<Self>,
-        mut wc: Wc,
+        wc: &Wc,
         freed: &Arc<Freed>,
         count: u32,
         solicited: bool,
@@ -183,12 +183,13 @@ impl Cq {
         let mut result = Pushed::Fine;
         let mut copies = 1;
         let mut hold = None;
+        let mut status = wc.status();
         if let Some((faults, kind)) = faults {
             debug_assert!(kind == SEND || kind == RECV);
-            if faults.any() && wc.status() == Status::SUCCESS {
-                if let Some(status) = faults.hit(Kind::Error, kind) {
+            if faults.any() && status == Status::SUCCESS {
+                if let Some(number) = faults.hit(Kind::Error, kind) {
                     // CAST: It was made of one.
-                    wc.set_status(Status::numbered(status as u32));
+                    status = Status::numbered(number as u32);
                     result = Pushed::Broken;
                 }
                 if faults.hit(Kind::Swallow, kind).is_some() {
@@ -200,7 +201,7 @@ impl Cq {
                 hold = faults.hit(Kind::Delay, kind);
             }
         }
-        let urgent = solicited || wc.status() != Status::SUCCESS;
+        let urgent = solicited || status != Status::SUCCESS;
         let mut ring = self.ring.lock();
         if let Some(ms) = hold {
             if ring.held.is_none() {
@@ -217,6 +218,7 @@ impl Cq {
             ring.head = ring.head.wrapping_add(1);
             let entry = &mut ring.entries[at];
             entry.wc = wc.copy();
+            entry.wc.set_status(status);
             entry.freed = (copy == 0).then(|| freed.clone());
             entry.count = count;
         }

@@ -238,13 +238,13 @@ impl Qp {
                 if let Some(imm) = packet.imm {
                     wc = wc.imm(imm);
                 }
-                self.complete_receive(&mut rq, wc, packet.solicited);
+                self.complete_receive(&mut rq, &wc, packet.solicited);
                 Status::SUCCESS
             }
             Some(Err(super::super::memory::Side::From)) => Status::LOC_PROT_ERR,
             _ => {
                 let wc = self.received(&rq, Opcode::RECV, Status::LOC_PROT_ERR);
-                self.complete_receive(&mut rq, wc, false);
+                self.complete_receive(&mut rq, &wc, false);
                 self.break_receive(&mut rq, None);
                 Status::SUCCESS
             }
@@ -288,6 +288,6 @@ impl Qp {
                 port: at.port.into(),
                 ..Default::default()
             });
-        self.complete_receive(&mut rq, wc, false);
+        self.complete_receive(&mut rq, &wc, false);
     }
 }

@@ -385,7 +385,7 @@ impl Qp {
             return;
         };
         let faults = self.faults().map(|f| (f, SEND));
-        match cq.push(wc, freed, sq.next, false, faults) {
+        match cq.push(&wc, freed, sq.next, false, faults) {
             Pushed::Fine => {}
             Pushed::Overrun => {
                 self.break_send();

@@ -264,7 +264,7 @@ impl Qp {
     pub(super) fn flush_receives(self: &Arc<Self>, rq: &mut Responder) {
         while rq.next != rq.head {
             let wc = self.received(rq, Opcode::RECV, Status::WR_FLUSH_ERR);
-            self.complete_receive(rq, wc, false);
+            self.complete_receive(rq, &wc, false);
         }
     }
 
@@ -274,7 +274,7 @@ impl Qp {
     }
 
     /// Completes the receive request that is next.
-    pub(super) fn complete_receive(self: &Arc<Self>, rq: &mut Responder, wc: Wc, solicited: bool) {
+    pub(super) fn complete_receive(self: &Arc<Self>, rq: &mut Responder, wc: &Wc, solicited: bool) {
         rq.next = rq.next.wrapping_add(1);
         let (Some(cq), Some(freed)) = (&rq.cq, &rq.freed) else {
             return;
@@ -344,7 +344,7 @@ impl Qp {
         };
         if packet.len > room {
             let wc = self.received(rq, Opcode::RECV, Status::LOC_LEN_ERR);
-            self.complete_receive(rq, wc, false);
+            self.complete_receive(rq, &wc, false);
             return Ack::Nak(Nak::InvalidRequest);
         }
         let mut from = packet.local();
@@ -355,7 +355,7 @@ impl Qp {
             Err(Side::From) => return Ack::Nak(Nak::Local),
             Err(Side::To) => {
                 let wc = self.received(rq, Opcode::RECV, Status::LOC_PROT_ERR);
-                self.complete_receive(rq, wc, false);
+                self.complete_receive(rq, &wc, false);
                 return Ack::Nak(Nak::Operation);
             }
             Ok(()) => {}
@@ -373,7 +373,7 @@ impl Qp {
         if let Some(key) = inv {
             wc = wc.invalidated(key);
         }
-        self.complete_receive(rq, wc, packet.solicited);
+        self.complete_receive(rq, &wc, packet.solicited);
         Ack::Done
     }
 
@@ -406,7 +406,7 @@ impl Qp {
                 .bytes(packet.len)
                 .from(self.source(packet))
                 .imm(imm);
-            self.complete_receive(rq, wc, packet.solicited);
+            self.complete_receive(rq, &wc, packet.solicited);
         }
         Ack::Done
     }
