@@ -15,7 +15,7 @@ import counts
 HERE = os.path.dirname(os.path.abspath(__file__))
 RULES, THINGS = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "things.tsv")
 # A copy of data is one of so many instructions; smaller ones are of the layer that does them.
-COPIES, LARGE = re.compile(r"(memcpy_orig|__memcpy|memcpy|copy_page\w*|__pi_memcpy) "), 64
+COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
 # In the order of a table; what an initiator's driver is for is in the first two.
 LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device", "copy by the device")
 COPY = {"driver": "copy", "device": "copy by the device"}
