@@ -6,7 +6,7 @@
 build() {
 	in_root "$root" "$top/userspace-tests/guest:/src:ro" "$1:/out" -- \
 		bash -euxc 'build="gcc -Wall -Wextra -Werror -O2"
-			$build -o /out/target /src/target.c -lrdmacm -libverbs
+			$build -o /out/target /src/odd-target/*.c -lrdmacm -libverbs
 			$build -o /out/user-verbs /src/user-verbs.c -libverbs -lpthread'
 }
 
@@ -14,7 +14,8 @@ srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$
 all() { build "$1"; srpctl "$1"; "$top/userspace-tests/fabric/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
-sources=$(find "$top"/userspace-tests/guest/*.[ch] "$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" \
+sources=$(find "$top/userspace-tests/guest/user-verbs.c" "$top/userspace-tests/guest/odd-target" \
+	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" \
 	"$top/userspace-tests/fabric" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
-step tools "4 $root $sources" all
+step tools "5 $root $sources" all

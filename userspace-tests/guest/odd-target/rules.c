@@ -1,27 +1,10 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/* Of target.c what it does with some commands instead of carrying them out (`on`). */
-enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS, SHORT, CHECK };
+// SPDX-License-Identifier: GPL-2.0
+#include "bytes.h"
+#include "rules.h"
 
-static struct rule {
-	int opcode, left;
-	enum action action;
-	/* Of the data that there is; and the bytes of the answer, or of the sense. */
-	uint32_t sent;
-	int length;
-	uint8_t bytes[32];
-} rules[4];
+static struct rule rules[4];
 
-static int digits(const char *hex, uint8_t *bytes, int most)
-{
-	int n = 0;
-
-	while (n < most && sscanf(hex, "%2hhx", &bytes[n]) == 1)
-		n++, hex += 2;
-	return *hex ? -1 : n;
-}
-
-/* Reads `OPCODE ACTION [COUNT]`. */
-static bool add_rule(const char *opcode, const char *action, const char *count)
+bool add_rule(const char *opcode, const char *action, const char *count)
 {
 	static const char *const names[] = { "normal", "hold", "twice", "astray", "busy", "short:", "check:" };
 	int code = strtol(opcode, NULL, 16);
@@ -53,8 +36,7 @@ static bool add_rule(const char *opcode, const char *action, const char *count)
 	return r->length >= 0;
 }
 
-/* What the next command with this operation code gets, or NULL. */
-static const struct rule *rule_for(int opcode)
+const struct rule *rule_for(int opcode)
 {
 	for (struct rule *r = rules; r < rules + 4; r++)
 		if (r->left && r->opcode == opcode) {

@@ -1,22 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/* Of target.c what knows nothing of RDMA: its log, and bytes of SRP. */
+// SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-enum {
-	TSK_MGMT = 0x01, CMD = 0x02, T_LOGOUT = 0x80, CRED_REQ = 0x81, AER_REQ = 0x82, LOGIN_RSP = 0xc0, RSP = 0xc1,
-	LOGIN_REJ = 0xc2,
-};
-enum { FMT_DIRECT = 1, FMT_INDIRECT = 2 };
-enum { GOOD = 0, CHECK_CONDITION = 2, BUSY = 8 };
+#include "bytes.h"
 
-static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
+void say(const char *format, ...)
 {
 	struct timespec now;
 	va_list list;
@@ -30,7 +19,7 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 	fflush(stdout);
 }
 
-static void check(bool good, const char *what)
+void check(bool good, const char *what)
 {
 	if (!good) {
 		say("FAILED: %s: %s", what, strerror(errno));
@@ -38,7 +27,16 @@ static void check(bool good, const char *what)
 	}
 }
 
-static uint64_t get(const uint8_t *p, int bytes)
+int digits(const char *hex, uint8_t *bytes, int most)
+{
+	int n = 0;
+
+	while (n < most && sscanf(hex, "%2hhx", &bytes[n]) == 1)
+		n++, hex += 2;
+	return *hex ? -1 : n;
+}
+
+uint64_t get(const uint8_t *p, int bytes)
 {
 	uint64_t value = 0;
 
@@ -47,7 +45,7 @@ static uint64_t get(const uint8_t *p, int bytes)
 	return value;
 }
 
-static void put(uint8_t *p, int bytes, uint64_t value)
+void put(uint8_t *p, int bytes, uint64_t value)
 {
 	while (bytes--) {
 		p[bytes] = value;
@@ -55,8 +53,7 @@ static void put(uint8_t *p, int bytes, uint64_t value)
 	}
 }
 
-/* 18 bytes of sense data: key, ASC, ASCQ. */
-static void fixed_sense(uint8_t *p, uint32_t sense)
+void fixed_sense(uint8_t *p, uint32_t sense)
 {
 	p[0] = 0x70;
 	p[2] = sense >> 16;
@@ -65,8 +62,7 @@ static void fixed_sense(uint8_t *p, uint32_t sense)
 	p[13] = sense;
 }
 
-/* Sense data to the end of an SRP_RSP without any; returns its length. */
-static int add_sense(uint8_t *rsp, const uint8_t *sense, int length)
+int add_sense(uint8_t *rsp, const uint8_t *sense, int length)
 {
 	if (length) {
 		rsp[18] |= 1 << 1;
@@ -76,8 +72,7 @@ static int add_sense(uint8_t *rsp, const uint8_t *sense, int length)
 	return length;
 }
 
-/* An SRP_RSP, in memory that is zero; returns its length. */
-static int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
+int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in)
 {
 	uint8_t fixed[18] = { 0 };
 
@@ -94,8 +89,7 @@ static int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint3
 	return 36 + add_sense(rsp, fixed, sense ? sizeof(fixed) : 0);
 }
 
-/* How many bytes the command has room for. */
-static uint32_t room(const uint8_t *iu)
+uint32_t room(const uint8_t *iu)
 {
 	const uint8_t *list = iu + 48 + (iu[31] & ~3);
 
