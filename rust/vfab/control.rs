@@ -15,7 +15,11 @@ use super::{
     manager,
 };
 use crate::rdma::provider::{
-    event::Kind,
+    attr::{
+        Kind,
+        State, //
+    },
+    event,
     Provider, //
 };
 use core::{
@@ -105,8 +109,40 @@ pub fn show_ports(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+/// The connected queue pairs of an adapter.
+///
+/// # Errors
+///
+/// That of the formatter.
+pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut result = Ok(());
+    hca.qps().each(|qp| {
+        let attr = qp.attr();
+        let to = attr.address;
+        if qp.kind() == Kind::Rc && attr.state as u32 >= State::Rtr as u32 && result.is_ok() {
+            result = writeln!(
+                f,
+                "{} to {} lid {} state {} sl {} mtu {} timeout {} retries {} rnr_retries {} rnr_timer {} reads {}",
+                qp.num,
+                attr.dest_qp_num,
+                to.dlid,
+                attr.state as u32,
+                to.sl,
+                attr.path_mtu,
+                attr.timeout,
+                attr.retry_cnt,
+                attr.rnr_retry,
+                attr.min_rnr_timer,
+                attr.max_dest_rd_atomic
+            );
+        }
+    });
+    result
+}
+
 /// Does to a port what `PORT WHAT [VALUE]...` says: `down` and `up` (the cable), `lid N`, `sm LID`, `prefix N`,
-/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER` (a queue pair).
+/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER` (a queue pair), `cm NUMBER` (one that is the
+/// port's connection manager; 0 for the kernel's).
 ///
 /// # Errors
 ///
@@ -135,8 +171,11 @@ pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
             "prefix" => manager::set_prefix(fabric, id, number(&mut words)?)?,
             "pkey" => manager::set_pkey(fabric, id, small(&mut words)?, small(&mut words)?)?,
             "reregister" => manager::reregister(fabric, id)?,
-            "fatal" => hca.target().dispatch(Kind::DEVICE_FATAL, id.port.into()),
+            "fatal" => hca
+                .target()
+                .dispatch(event::Kind::DEVICE_FATAL, id.port.into()),
             "die" => hca.qps().get(small(&mut words)?).ok_or(ENOENT)?.die(),
+            "cm" => hca.end(id.port.into())?.set_manager(small(&mut words)?),
             _ => return Err(EINVAL),
         }
         hca.net().attend();

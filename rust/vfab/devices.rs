@@ -43,6 +43,7 @@ type Control = Pin<KBox<File<Arc<Hca>>>>;
 struct Device {
     _fault: Control,
     _port: Control,
+    _queue_pairs: Control,
     _dir: Dir,
     _registration: Registration<Hca>,
     _attached: Attached,
@@ -118,9 +119,13 @@ impl Devices {
             &control::set_port,
         );
         let port = KBox::pin_init(port, GFP_KERNEL)?;
+        let queue_pairs =
+            dir.read_callback_file(c"qps", (*hca).clone(), &control::show_queue_pairs);
+        let queue_pairs = KBox::pin_init(queue_pairs, GFP_KERNEL)?;
         Ok(Device {
             _fault: fault,
             _port: port,
+            _queue_pairs: queue_pairs,
             _dir: dir,
             _registration: registration,
             _attached: hca,

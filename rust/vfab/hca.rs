@@ -208,7 +208,12 @@ impl Hca {
         })
     }
 
-    fn end(&self, port: u32) -> Result<&Arc<End>> {
+    /// A port of it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has no port with this number.
+    pub fn end(&self, port: u32) -> Result<&Arc<End>> {
         self.ends.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)
     }
 

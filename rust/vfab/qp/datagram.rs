@@ -52,6 +52,10 @@ const MTU: u32 = 4096;
 const OWN_QKEY: u32 = 1 << 31;
 /// The queue pair that a datagram for a group names.
 const GROUP: u32 = 0xff_ffff;
+/// Number of a port's queue pair for general management.
+const GSI: u32 = 1;
+/// Class of the messages of connection managers.
+const CM_CLASS: u8 = 7;
 /// What follows the header is an InfiniBand packet.
 const NEXT_HEADER: u8 = 0x1b;
 
@@ -61,6 +65,8 @@ struct Packet<'a> {
     pkey: u16,
     qkey: u32,
     imm: Option<u32>,
+    /// Another queue pair takes it in the place of queue pair 1, from every partition of the port as that one does.
+    instead: bool,
     header: [u8; GRH_LEN],
     solicited: bool,
     len: u32,
@@ -68,6 +74,18 @@ struct Packet<'a> {
     pieces: &'a [Sge],
     memory: &'a Memory,
     pd: PdName,
+}
+
+impl Packet<'_> {
+    /// The class of the management datagram that it is.
+    fn class(&self) -> u8 {
+        let mut head = [0; 2];
+        let mut pieces = Pieces::local(self.memory, self.pd, 0, self.pieces);
+        match pieces.read(&mut head) {
+            Ok(()) => head[1],
+            Err(_) => 0,
+        }
+    }
 }
 
 /// A GID of a port.
@@ -143,6 +161,7 @@ impl Qp {
                 to.qkey
             },
             imm,
+            instead: false,
             header: match (grh, sgid) {
                 (Some(grh), Some(sgid)) => header(grh, sgid, wqe.len),
                 _ => [0; GRH_LEN],
@@ -168,7 +187,13 @@ impl Qp {
         let Some(at) = fabric.route(end.id, dlid) else {
             return Status::SUCCESS;
         };
-        match end.net.end(at).and_then(|end| end.qp(to.qp)) {
+        let taker = end.net.end(at).and_then(|there| {
+            let manager = there.manager().filter(|_| to.qp == GSI);
+            let manager = manager.filter(|_| packet.class() == CM_CLASS);
+            packet.instead = manager.is_some();
+            there.qp(manager.unwrap_or(to.qp))
+        });
+        match taker {
             Some(qp) => qp.receive_datagram(at, &mut packet),
             None => Status::SUCCESS,
         }
@@ -202,7 +227,7 @@ impl Qp {
         if !self.takes_datagrams() || packet.qkey != rq.attr.qkey {
             return Status::SUCCESS;
         }
-        let partition = if self.kind == Kind::Gsi {
+        let partition = if self.kind == Kind::Gsi || packet.instead {
             fabric.partition(at, packet.pkey)
         } else {
             let index = rq.attr.pkey_index;

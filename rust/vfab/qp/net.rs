@@ -40,7 +40,13 @@ use core::ops::Deref;
 use kernel::{
     alloc::KVVec,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 
 /// Queue pairs that a device can have, with 0 and 1, which are those of the ports.
@@ -140,6 +146,8 @@ pub struct End {
     /// Queue pairs 0 and 1.
     #[pin]
     special: SpinLockIrq<[Option<Arc<Qp>>; 2]>,
+    /// The queue pair that has the messages of connection managers which come to queue pair 1; 0 if that has them.
+    manager: Atomic<u32>,
 }
 
 impl End {
@@ -161,6 +169,7 @@ impl End {
                 qps,
                 target,
                 special <- new_spinlock_irq!([None, None], "vfab::End::special"),
+                manager: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -172,6 +181,17 @@ impl End {
             0 | 1 => self.special.lock()[num as usize].clone(),
             _ => self.qps.get(num),
         }
+    }
+
+    /// Has the queue pair with number `num` get what connection managers send to queue pair 1, or with 0 that one. While there
+    /// is none with this number, nobody gets it.
+    pub fn set_manager(&self, num: u32) {
+        self.manager.store(num, Relaxed);
+    }
+
+    /// The queue pair that gets them, if it is not queue pair 1.
+    pub fn manager(&self) -> Option<u32> {
+        Some(self.manager.load(Relaxed)).filter(|num| *num != 0)
     }
 
     /// Calls `with` for each queue pair of the port that is in a group, with a lock held.

@@ -108,6 +108,29 @@ mod cases {
     }
 
     #[test]
+    fn connection_managers() -> Result {
+        const CM: u8 = 7;
+        const QKEY: u32 = 0x8001_0000;
+        let mut rig = Rig::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
+        rig.a.datagrams(QKEY)?;
+        rig.b.datagrams(QKEY)?;
+        let (b, num) = (rig.b.lkey(), rig.b.num());
+        rig.b.recv(1, &[(0, 296, b)])?;
+        let end = rig.hcas[1].end(1)?.clone();
+        // To queue pair 1 of the port: of that class while it is so, and of no other.
+        for (manager, class, comes) in [(0, CM, false), (num, CM + 1, false), (num, CM, true)] {
+            end.set_manager(manager);
+            rig.a.bytes()[1] = class;
+            rig.a.datagram(2, 1, QKEY, 0, 256)?;
+            check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+            let got = rig.b.poll();
+            check_eq!(got.is_some(), comes);
+            check!(got.is_none_or(|wc| wc.id == 1 && wc.bytes == 296 && wc.src_qp == rig.a.num()));
+        }
+        Ok(())
+    }
+
+    #[test]
     fn datagrams() -> Result {
         let mut rig = Rig::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
         rig.a.datagrams(0x11)?;
