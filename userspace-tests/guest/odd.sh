@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# A target of our own at device 0 of a pair, which does what no good one does (target.c). Source it after lib.sh.
+# A target of our own at device 0 of a pair, which does what no good one does (odd-target/). Source it after lib.sh.
 
 odd_port=5556 odd_answers=5557
 
@@ -18,6 +18,28 @@ odd_target() {
 	hears "the target" listens
 	baseline
 }
+# odd_ib: the same by the InfiniBand connection manager. What comes to port 1 of vfab0 is at `a`, `b` is beside it, and `c` is
+# port 1 of vfab2. Where each is, is in `qpn_a`, `lid_a`, `gid_a` and so on.
+odd_ib() {
+	local line name
+	[ -f "$here/../target" ] || skip "target is not in this guest"
+	mkfifo $tmp/told
+	exec {telling}<>$tmp/told
+	"$here/../target" ib a:vfab0 b:vfab0 c:vfab2 <&$telling >$tmp/odd 2>&1 &
+	odd=$!
+	heard=0
+	hears "the target" listens
+	for name in a b c; do
+		line=$(grep " at=$name " $tmp/odd)
+		declare -g qpn_$name=$(word qpn "$line") lid_$name=$(word lid "$line") gid_$name=$(word gid "$line")
+	done
+	at_port vfab0 cm $qpn_a
+	at_port vfab2 cm $qpn_c
+	baseline
+}
+# word NAME LINE: what is after `NAME=` there.
+word() { local all=" $2 "; all=${all#* $1=}; echo "${all%% *}"; }
+
 # Sessions are with this one.
 login_string() { from $1; echo "id_ext=00000000000000aa,ioc_guid=00000000000000aa,src=$src,dest=$dest:$odd_port${2-}"; }
 

@@ -7,17 +7,17 @@ static bool login_silent, login_break;
 static long login_reject = -1;
 static uint8_t login_bytes[32];
 
-enum verdict login(const uint8_t *req, int len, bool answers, uint8_t *answer, int *answer_len)
+enum verdict login(const struct asks *req, uint8_t *answer, int *answer_len)
 {
-	check(len >= 56, "length of the login request");
+	check(req->len >= 56, "length of the login request");
 	memset(answer, 0, ANSWER);
-	if (answers)
-		say("login for answers multi=%d", req[10] & 1);
+	if (req->answers)
+		say("login for answers multi=%d", req->flags & 1);
 	else
-		say("login multi=%d length=%d", req[10] & 1, len);
+		say("login multi=%d length=%d", req->flags & 1, req->len);
 	if (login_silent)
 		return IGNORE;
-	memcpy(answer + 8, req, 8);
+	memcpy(answer + 8, req->tag, 8);
 	if (login_reject >= 0 || in_use() >= login_only) {
 		answer[0] = LOGIN_REJ;
 		put(answer + 4, 4, login_reject >= 0 ? login_reject : 0x10001);
@@ -26,11 +26,11 @@ enum verdict login(const uint8_t *req, int len, bool answers, uint8_t *answer, i
 		return REFUSE;
 	}
 	answer[0] = LOGIN_RSP;
-	put(answer + 4, 4, answers ? 0 : CREDITS);
+	put(answer + 4, 4, req->answers ? 0 : CREDITS);
 	put(answer + 16, 4, IU);
 	put(answer + 20, 4, 96);
 	put(answer + 24, 2, 6);
-	answer[26] = req[10] & 1 ? 2 : 0;
+	answer[26] = req->flags & 1 ? 2 : 0;
 	if (login_offset >= 0)
 		memcpy(answer + login_offset, login_bytes, n_login_bytes);
 	*answer_len = login_length;

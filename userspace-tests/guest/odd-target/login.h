@@ -8,8 +8,17 @@ enum verdict { ACCEPT, REFUSE, IGNORE };
 /* The private data of an answer. */
 enum { ANSWER = 196 };
 
-/* What a request of `len` bytes gets, from a port for answers or not; with the bytes of the answer, and how many there are. */
-enum verdict login(const uint8_t *req, int len, bool answers, uint8_t *answer, int *answer_len);
+/* A login request, which each connection manager has in a form of its own: its tag, flags and length, and whether it is at a
+ * port for answers. */
+struct asks {
+	const uint8_t *tag;
+	uint8_t flags;
+	int len;
+	bool answers;
+};
+
+/* What it gets; with the bytes of the answer, and how many there are. */
+enum verdict login(const struct asks *req, uint8_t *answer, int *answer_len);
 /* Somebody is in. */
 void logged_in(int channel);
 /* Does what one of its orders says; false if it is none. */

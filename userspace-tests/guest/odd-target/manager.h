@@ -18,5 +18,7 @@ enum { MANAGER_FDS = DEVICES };
 
 /* RDMA/CM: listens at an address, at a port and another one, which is for answers. */
 const struct manager *by_rdma(const char *address, const char *port, const char *answers);
+/* The InfiniBand connection manager, which is one of ours, at these places (`NAME:DEVICE`). */
+const struct manager *by_ib(char **places);
 
 #endif

@@ -23,13 +23,17 @@ static void leave(struct channel *c)
 
 static void asked(struct rdma_cm_id *id, bool answers, const struct rdma_conn_param *from)
 {
+	const uint8_t *req = from->private_data;
+	struct asks asks = { .tag = req, .len = from->private_data_len, .answers = answers };
 	struct rdma_conn_param param = { .rnr_retry_count = 7 };
 	struct ibv_qp_init_attr attr;
 	uint8_t answer[ANSWER];
 	struct channel *c;
 	int len;
 
-	switch (login(from->private_data, from->private_data_len, answers, answer, &len)) {
+	if (asks.len > 10)
+		asks.flags = req[10];
+	switch (login(&asks, answer, &len)) {
 	case IGNORE:
 		return;
 	case REFUSE:

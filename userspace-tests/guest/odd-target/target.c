@@ -2,7 +2,12 @@
 /*
  * target ADDRESS PORT ANSWERS: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests of what the
  * kernel's target never does. ANSWERS is another port. Who logs in there gets no credits, but from then on the data and
- * the answers of commands, of which there is data. It says on standard output what arrives, and does what standard input tells:
+ * the answers of commands, of which there is data. It says on standard output what arrives, and does what standard input tells.
+ *
+ * target ib NAME:DEVICE...: the same over the InfiniBand connection manager, of which the target's side is in this program. Each
+ * NAME is a queue pair at port 1 of that device. It takes requests that name it, or those to the port if it is told to
+ * (`cm` of ib_vfab), whatever service they ask for.
+ *
  *
  * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
  *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), with the status
@@ -29,6 +34,11 @@
  * answers here|there         answers go where the commands came from, or through the port for answers if there is
  *                            somebody (at first)
  * disconnect [answers]       all channels, or that one
+ * requests [N] STEP...       with `ib`: what the N (1) next requests get, after what was told before. A request that is repeated is
+ *                            one, if there was no answer to it yet. The steps, one after the other: `rep` (the answer, or what
+ *                            `login` says), `rep:OFFSET:HEX` (with other bytes), `rej:REASON[:INFO[:DATA]]`, `mra:TIMEOUT`,
+ *                            `dreq`, `wait:MS`, `nothing`. Without any it is `rep`
+ * requests forget            none of that
  */
 #include "commands.h"
 #include "login.h"
@@ -56,13 +66,13 @@ static void told(char *line)
 int main(int argc, char **argv)
 {
 	struct pollfd fds[1 + MANAGER_FDS + DEVICES] = { { .fd = 0, .events = POLLIN } };
-	char line[256];
+	char line[512];
 	int n, ms;
 
-	if (argc != 4)
+	if (argc < 3 || (strcmp(argv[1], "ib") && argc != 4))
 		return 2;
 	make_disk();
-	manager = by_rdma(argv[1], argv[2], argv[3]);
+	manager = strcmp(argv[1], "ib") ? by_rdma(argv[1], argv[2], argv[3]) : by_ib(argv + 2);
 	say("listens");
 	ms = -1;
 	for (;;) {
