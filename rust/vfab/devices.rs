@@ -43,6 +43,7 @@ type Control = Pin<KBox<File<Arc<Hca>>>>;
 struct Device {
     _fault: Control,
     _port: Control,
+    _mads: Control,
     _dir: Dir,
     _registration: Registration<Hca>,
     _attached: Attached,
@@ -118,9 +119,12 @@ impl Devices {
             &control::set_port,
         );
         let port = KBox::pin_init(port, GFP_KERNEL)?;
+        let mads = dir.read_callback_file(c"mads", (*hca).clone(), &control::show_mads);
+        let mads = KBox::pin_init(mads, GFP_KERNEL)?;
         Ok(Device {
             _fault: fault,
             _port: port,
+            _mads: mads,
             _dir: dir,
             _registration: registration,
             _attached: hca,
@@ -154,7 +158,7 @@ fn show(devices: &Arc<Devices>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// `remove N`, `add N`.
+/// `remove N`, `add N`: it goes in an orderly way and loses its power then.
 fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
     control::line(reader, |text| {
         let mut words = text.split_ascii_whitespace();
@@ -167,11 +171,20 @@ fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
                 let device = place.take();
                 drop(all);
                 drop(device);
+                devices.net.fabric.power(number, false);
             }
-            ("add", false) => *place = Some(devices.device(number)?),
+            ("add", false) => {
+                *place = Some(devices.device(number)?);
+                drop(all);
+                devices.net.fabric.power(number, true);
+                if devices.params.static_lids {
+                    manager::activate(&devices.net.fabric)?;
+                }
+            }
             ("remove" | "add", _) => return Err(EEXIST),
             _ => return Err(EINVAL),
         }
+        devices.net.attend();
         Ok(())
     })
 }
