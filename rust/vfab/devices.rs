@@ -91,10 +91,15 @@ impl Devices {
         let Params {
             ports,
             dma_bits,
+            direct,
             static_lids,
             ..
         } = self.params;
-        let dma = DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?;
+        let dma = if u32::from(number) < direct {
+            DmaDevice::direct(c"ib_vfab", number.into())?
+        } else {
+            DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?
+        };
         let hca = Hca::attached(number, ports, static_lids, dma, self.net.clone())?;
         let name = CString::try_from_fmt(fmt!("vfab{number}"))?;
         let registration = Registration::new(

