@@ -75,7 +75,7 @@ in_service() {
 	kill -CONT ${manager[vfab2]}
 	stood 12 20
 	say "$act: asked $asked times"
-	! rust_driver || [ $asked -le 90 ] || fail "the administrator was asked $asked times in 20 s"
+	! rust_driver || [ $asked -le 60 ] || fail "the administrator was asked $asked times in 20 s"
 
 	began "an administrator that is busy"
 	faulted vfab1 sa-busy; local before=$times
@@ -119,6 +119,7 @@ in_service() {
 	[ $(<$tmp/old) -gt 0 ] || fail "the target has no session any more"
 	unload_srp || fail "rmmod: $(<$tmp/rmmod)"
 	adapter remove 1
+	sleep 3
 	adapter add 1
 	at_port vfab1 up
 	began "our end boots"

@@ -93,7 +93,7 @@ subnet_manager_ends() {
 manager_is() { grep -q "^Entering $2 state" $tmp/opensm.${1//\//.}; }
 # other_lids DEVICE FIRST DEVICE[/PORT]...: opensm begins anew at DEVICE, and the ports have the LIDs from FIRST on. `t0` is when it began.
 other_lids() {
-	local manager=$1 lid=$2 p all=()
+	local lid=$2 p all=()
 	subnet_manager_ends $1
 	for p in "${@:3}"; do
 		port_guid $p
@@ -104,7 +104,7 @@ other_lids() {
 	done
 	echo "honor_guid2lid_file TRUE" >$tmp/opensm.conf
 	clock; t0=$now
-	subnet_manager $manager -F $tmp/opensm.conf
+	subnet_manager $1 -F $tmp/opensm.conf
 	lid=$2
 	for p in "${@:3}"; do
 		within 60 "LID $lid for $p" port_has $p lid $(printf 0x%x $lid)
