@@ -126,5 +126,7 @@ for which in $drivers; do
 	find_hosts
 	for h in $list; do delete_port $h; done
 	within 60 "no host" no_hosts
+	# It takes its time, which is not to be that of the next one.
+	within 120 "the target has no session any more" nothing_ours
 done
 ok "$kind: $sessions sessions"
