@@ -238,6 +238,7 @@ impl Drop for Attached {
         for end in &self.0.ends {
             self.0.net.remove(end.id);
         }
+        self.0.net.forget(self.0.number);
     }
 }
 

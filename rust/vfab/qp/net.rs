@@ -297,6 +297,15 @@ impl Net {
         drop(was);
     }
 
+    /// Has all connections forget queue pairs of an adapter whose ports were taken away. May sleep.
+    pub fn forget(&self, ca: u8) {
+        for id in self.fabric.ports().filter(|id| id.ca != ca) {
+            if let Some(end) = self.end(id) {
+                end.qps.each(|qp| qp.forget_peer_of(ca));
+            }
+        }
+    }
+
     /// A port.
     pub fn end(&self, id: PortId) -> Option<Arc<End>> {
         let ends = self.ends.lock();

@@ -53,6 +53,29 @@ mod cases {
     }
 
     #[test]
+    fn nobody_keeps_an_adapter() -> Result {
+        let mut rig = Rig::new()?;
+        exchange(&mut rig, 1, 64)?;
+        let Rig {
+            a,
+            b,
+            registrations: [first, second],
+            hcas: [one, two],
+            net,
+        } = rig;
+        drop(b);
+        drop(second);
+        drop(two);
+        // Another one can have its name, although `a` was connected to it.
+        drop(DmaDevice::new(c"ib_vfab_test", 1, 64)?);
+        drop(a);
+        drop(first);
+        drop(one);
+        drop(net);
+        Ok(())
+    }
+
+    #[test]
     fn without_power() -> Result {
         let mut rig = Rig::new()?;
         let net = rig.net.clone();
