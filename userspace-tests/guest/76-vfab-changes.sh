@@ -28,7 +28,7 @@ attached() {
 	rport=/sys/class/srp_remote_ports/port-${host#host}:1
 	limits
 	dev=$(disk "$host" 0)
-	journal $dev --rport port-${host#host}:1 --pause 0.1
+	journal $dev --rport port-${host#host}:1 --threads 4 --pause 0.1
 	alive 1
 }
 # at_switch DEVICE: the switch's port that its cable is for, in `n`. free_port: one that no cable is for, in `free`.

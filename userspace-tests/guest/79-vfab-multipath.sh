@@ -40,7 +40,7 @@ by() {
 	attach 0; host0=$host
 	attach 1; host1=$host
 	map_of_two
-	journal /dev/mapper/$map --pause 0.1
+	journal /dev/mapper/$map --threads 4 --pause 0.1
 	for ((r = 0; r < rounds; r++)); do
 		lose "$1, our cable out" 5 8 at_port $2 down
 		fails+=" $(ms $waited)"
