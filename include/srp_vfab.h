@@ -26,6 +26,7 @@ enum srp_vfab_command {
 extern unsigned int srp_vfab_devices;
 extern unsigned int srp_vfab_ports;
 extern unsigned int srp_vfab_dma_bits;
+extern unsigned int srp_vfab_direct;
 extern bool srp_vfab_static_lids;
 
 /* linux/dma-direct.h, linux/mm.h */
@@ -34,6 +35,7 @@ void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len);
 /* linux/dma-mapping.h */
 int srp_vfab_dma_set_mask(struct device *dev, unsigned int bits);
 void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size);
+void srp_vfab_dma_never_bounce(struct device *dev);
 
 /* linux/irq_work.h */
 bool srp_vfab_irq_work_has_interrupt(void);

@@ -12,6 +12,7 @@ pub mod devices;
 pub mod fabric;
 pub mod fault;
 pub mod forwarding;
+pub mod gmp;
 pub mod hca;
 pub mod link;
 pub mod mad;

@@ -35,6 +35,14 @@ void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size)
 	dma_set_max_seg_size(dev, size);
 }
 
+/* linux/swiotlb.h */
+void srp_vfab_dma_never_bounce(struct device *dev)
+{
+#ifdef CONFIG_SWIOTLB
+	dev->dma_io_tlb_mem = NULL;
+#endif
+}
+
 /* linux/irq_work.h */
 bool srp_vfab_irq_work_has_interrupt(void)
 {

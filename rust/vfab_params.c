@@ -17,6 +17,10 @@ unsigned int srp_vfab_dma_bits = 64;
 module_param_named(dma_bits, srp_vfab_dma_bits, uint, 0444);
 MODULE_PARM_DESC(dma_bits, "Width of the adapters' DMA addresses in bits, 32 to 64");
 
+unsigned int srp_vfab_direct;
+module_param_named(direct, srp_vfab_direct, uint, 0444);
+MODULE_PARM_DESC(direct, "So many of the first adapters reach all memory and never use bounce buffers");
+
 bool srp_vfab_static_lids;
 module_param_named(static_lids, srp_vfab_static_lids, bool, 0444);
 MODULE_PARM_DESC(static_lids, "Have all ports active with a LID from the start, without a subnet manager");

@@ -11,6 +11,7 @@ use super::{
         Order,
         NAMES, //
     },
+    gmp,
     hca::Hca,
     manager,
 };
@@ -90,6 +91,21 @@ pub fn show_faults(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+/// How many management datagrams queue pair 1 of each port has sent and received, by their kinds.
+///
+/// # Errors
+///
+/// That of the formatter.
+pub fn show_mads(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for end in hca.ends() {
+        for (kind, name) in gmp::NAMES.iter().enumerate() {
+            let (sent, received) = (end.sent.of(kind), end.received.of(kind));
+            writeln!(f, "{} {name} {sent} {received}", end.id.port)?;
+        }
+    }
+    Ok(())
+}
+
 /// The ports of an adapter.
 ///
 /// # Errors
@@ -102,8 +118,13 @@ pub fn show_ports(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         };
         writeln!(
             f,
-            "{} state {} physical {} lid {} sm_lid {}",
-            id.port, attr.state, attr.phys_state, attr.lid, attr.sm_lid
+            "{} state {} physical {} lid {} sm_lid {} at {}",
+            id.port,
+            attr.state,
+            attr.phys_state,
+            attr.lid,
+            attr.sm_lid,
+            hca.net().fabric.switch_port(id)
         )?;
     }
     Ok(())
@@ -140,7 +161,7 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     result
 }
 
-/// Does to a port what `PORT WHAT [VALUE]...` says: `down` and `up` (the cable), `lid N`, `sm LID`, `prefix N`,
+/// Does to a port what `PORT WHAT [VALUE]...` says: `down`, `up` and `move N` (the cable, to port N of the switch), `lid N`, `sm LID`, `prefix N`,
 /// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER` (a queue pair), `cm NUMBER` (one that is the
 /// port's connection manager; 0 for the kernel's).
 ///
@@ -162,6 +183,12 @@ pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
             "down" => fabric.plug(id, false),
             "up" => {
                 fabric.plug(id, true);
+                if hca.is_static() {
+                    manager::activate(fabric)?;
+                }
+            }
+            "move" => {
+                fabric.move_to(id, small(&mut words)?)?;
                 if hca.is_static() {
                     manager::activate(fabric)?;
                 }

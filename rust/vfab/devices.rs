@@ -44,6 +44,7 @@ struct Device {
     _fault: Control,
     _port: Control,
     _queue_pairs: Control,
+    _mads: Control,
     _dir: Dir,
     _registration: Registration<Hca>,
     _attached: Attached,
@@ -91,10 +92,15 @@ impl Devices {
         let Params {
             ports,
             dma_bits,
+            direct,
             static_lids,
             ..
         } = self.params;
-        let dma = DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?;
+        let dma = if u32::from(number) < direct {
+            DmaDevice::direct(c"ib_vfab", number.into())?
+        } else {
+            DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?
+        };
         let hca = Hca::attached(number, ports, static_lids, dma, self.net.clone())?;
         let name = CString::try_from_fmt(fmt!("vfab{number}"))?;
         let registration = Registration::new(
@@ -122,10 +128,13 @@ impl Devices {
         let queue_pairs =
             dir.read_callback_file(c"qps", (*hca).clone(), &control::show_queue_pairs);
         let queue_pairs = KBox::pin_init(queue_pairs, GFP_KERNEL)?;
+        let mads = dir.read_callback_file(c"mads", (*hca).clone(), &control::show_mads);
+        let mads = KBox::pin_init(mads, GFP_KERNEL)?;
         Ok(Device {
             _fault: fault,
             _port: port,
             _queue_pairs: queue_pairs,
+            _mads: mads,
             _dir: dir,
             _registration: registration,
             _attached: hca,
@@ -159,7 +168,7 @@ fn show(devices: &Arc<Devices>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// `remove N`, `add N`.
+/// `remove N`, `add N`: it goes in an orderly way and loses its power then.
 fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
     control::line(reader, |text| {
         let mut words = text.split_ascii_whitespace();
@@ -172,11 +181,20 @@ fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
                 let device = place.take();
                 drop(all);
                 drop(device);
+                devices.net.fabric.power(number, false);
             }
-            ("add", false) => *place = Some(devices.device(number)?),
+            ("add", false) => {
+                *place = Some(devices.device(number)?);
+                drop(all);
+                devices.net.fabric.power(number, true);
+                if devices.params.static_lids {
+                    manager::activate(&devices.net.fabric)?;
+                }
+            }
             ("remove" | "add", _) => return Err(EEXIST),
             _ => return Err(EINVAL),
         }
+        devices.net.attend();
         Ok(())
     })
 }

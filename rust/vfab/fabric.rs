@@ -55,6 +55,8 @@ pub struct PortId {
     pub port: u8,
 }
 
+/// Ports of the switch that no cable is for at first, if it can have so many.
+const SPARE: u8 = 2;
 /// GUIDs of nodes: this, and a number.
 const GUID: u64 = 0x5eed_0000_0000_0000;
 /// Bits of [`Changes`], each of which is told.
@@ -72,10 +74,23 @@ struct Inner {
     switch: KBox<Switch>,
     cas: KVec<Ca>,
     per_ca: u8,
-    /// Whether each port of the switch has a cable, a link, and what is to be told of it.
-    cable: [bool; MAX_PORTS],
-    up: [bool; MAX_PORTS],
-    changes: [Changes; MAX_PORTS],
+    /// Whether each adapter has power.
+    power: [bool; MAX_PORTS],
+    /// The other end of the cable of each port of an adapter.
+    ends: [Cable; MAX_PORTS],
+}
+
+/// The cable of a port of an adapter.
+#[derive(Clone, Copy)]
+struct Cable {
+    /// The switch's port, from 1, that it is for. No two are for the same one.
+    at: u8,
+    /// Whether it is in.
+    plugged: bool,
+    /// Whether there is a link.
+    up: bool,
+    /// What is to be told of the adapter's port.
+    changes: Changes,
 }
 
 /// All wires.
@@ -107,12 +122,17 @@ impl Fabric {
             list.push(Ca::new(Self::guid(n), per_ca), GFP_KERNEL)?;
         }
         let inner = Inner {
-            switch: new_switch(ports)?,
+            switch: new_switch((MAX_PORTS as u8).min(ports + SPARE))?,
             cas: list,
             per_ca,
-            cable: [false; MAX_PORTS],
-            up: [false; MAX_PORTS],
-            changes: [Changes::none(0); MAX_PORTS],
+            power: [true; MAX_PORTS],
+            ends: core::array::from_fn(|n| Cable {
+                // CAST: It is below 16.
+                at: n as u8 + 1,
+                plugged: false,
+                up: false,
+                changes: Changes::none(0),
+            }),
         };
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -163,12 +183,51 @@ impl Fabric {
     }
 
     /// Puts a port's cable in, or takes it out.
-    pub fn plug(&self, id: PortId, cable: bool) {
+    pub fn plug(&self, id: PortId, plugged: bool) {
         let mut inner = self.inner.lock();
-        let n = inner.number(id);
-        if let Some(place) = inner.cable.get_mut(usize::from(n).wrapping_sub(1)) {
-            *place = cable;
-            inner.relink(n);
+        if let Some(cable) = inner.cable_mut(id) {
+            cable.plugged = plugged;
+        }
+        inner.relink(id);
+        drop(inner);
+        self.changed();
+    }
+
+    /// Has a port's cable be for another port of the switch, where it is in if it was.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such port, `EBUSY` if another cable is for it.
+    pub fn move_to(&self, id: PortId, number: u8) -> Result {
+        let mut inner = self.inner.lock();
+        if number == 0 || number > inner.switch.ports() {
+            return Err(EINVAL);
+        }
+        if inner.id(number).is_some() {
+            return Err(EBUSY);
+        }
+        inner.set_link(id, false);
+        if let Some(cable) = inner.cable_mut(id) {
+            cable.at = number;
+        }
+        inner.relink(id);
+        drop(inner);
+        self.changed();
+        Ok(())
+    }
+
+    /// An adapter has power, or not. What a manager has told it is lost then.
+    pub fn power(&self, ca: u8, on: bool) {
+        let mut inner = self.inner.lock();
+        let per_ca = inner.per_ca;
+        if let Some(power) = inner.power.get_mut(usize::from(ca)) {
+            *power = on;
+        }
+        for port in 1..=per_ca {
+            inner.relink(PortId { ca, port });
+        }
+        if let Some(place) = inner.cas.get_mut(usize::from(ca)).filter(|_| !on) {
+            *place = Ca::new(Self::guid(ca), per_ca);
         }
         drop(inner);
         self.changed();
@@ -177,10 +236,10 @@ impl Fabric {
     /// Whether a port has a link.
     pub fn is_up(&self, id: PortId) -> bool {
         let inner = self.inner.lock();
-        inner.is_up(inner.number(id))
+        inner.is_up(id)
     }
 
-    /// The switch's port, from 1, that a port is at.
+    /// The switch's port, from 1, that a port's cable is for.
     pub fn switch_port(&self, id: PortId) -> u8 {
         self.inner.lock().number(id)
     }
@@ -237,13 +296,13 @@ impl Fabric {
         };
         let outcome = ca.process(id.port, slid, mad, reply);
         if let Outcome::Reply(changes) = outcome {
-            let n = inner.number(PortId {
+            let id = PortId {
                 port: changes.port,
                 ..id
-            });
-            inner.note(n, changes);
+            };
+            inner.note(id, changes);
             if changes.has(Changes::LINK) {
-                inner.retrain(n);
+                inner.retrain(id);
             }
         }
         drop(inner);
@@ -260,18 +319,21 @@ impl Fabric {
         if lrh.dlid != PERMISSIVE && lrh.dlid != 0 && lrh.dlid == own.lid() {
             return Some(from);
         }
-        let n = inner.number(from);
-        if !inner.is_up(n) {
+        if !inner.is_up(from) {
             return None;
         }
         let set = Smp::of(mad).method == SET;
+        let n = inner.number(from);
         let next = inner.switch.smp(n, lrh, mad);
         let mut to = None;
         if let Next::Out(out, changes) = next {
-            if changes.has(Changes::LINK) {
-                inner.retrain(changes.port);
+            if let Some(id) = inner
+                .id(changes.port)
+                .filter(|_| changes.has(Changes::LINK))
+            {
+                inner.retrain(id);
             }
-            to = inner.id(out).filter(|_| inner.is_up(out));
+            to = inner.id(out).filter(|id| inner.is_up(*id));
         }
         drop(inner);
         if set {
@@ -296,7 +358,7 @@ impl Fabric {
             let mut inner = self.inner.lock();
             if let Some((out, l, m)) = inner.switch.trap() {
                 (*lrh, *mad) = (l, m);
-                match inner.id(out).filter(|_| inner.is_up(out)) {
+                match inner.id(out).filter(|id| inner.is_up(*id)) {
                     Some(to) => return Some(to),
                     None => continue,
                 }
@@ -316,8 +378,11 @@ impl Fabric {
     /// What has changed at a port since it was asked last: one bit of [`Changes`] at a time.
     pub fn news(&self) -> Option<(PortId, u8)> {
         let mut inner = self.inner.lock();
-        for at in 0..MAX_PORTS {
-            let changes = inner.changes[at];
+        for id in inner.ids() {
+            let Some(cable) = inner.cable_mut(id) else {
+                continue;
+            };
+            let changes = cable.changes;
             let Some(bit) = BITS.into_iter().find(|b| changes.has(*b)) else {
                 continue;
             };
@@ -325,11 +390,8 @@ impl Fabric {
             for other in BITS {
                 rest.add(other, other != bit && changes.has(other));
             }
-            inner.changes[at] = rest;
-            // CAST: It is below 16.
-            if let Some(id) = inner.id(at as u8 + 1) {
-                return Some((id, bit));
-            }
+            cable.changes = rest;
+            return Some((id, bit));
         }
         None
     }
@@ -346,22 +408,16 @@ impl Fabric {
     pub fn manage_switch(&self, mad: &mut Mad) {
         let mut lrh = Lrh::PERMISSIVE;
         let mut inner = self.inner.lock();
-        let port = (1..=inner.switch.ports()).find(|n| inner.is_up(*n));
-        inner.switch.smp(port.unwrap_or(1), &mut lrh, mad);
+        let from = inner.ids().find(|id| inner.is_up(*id));
+        let n = from.map_or(1, |id| inner.number(id));
+        inner.switch.smp(n, &mut lrh, mad);
         drop(inner);
         self.changed();
     }
 
     /// All ports of adapters.
     pub fn ports(&self) -> impl Iterator<Item = PortId> {
-        let (count, per) = {
-            let inner = self.inner.lock();
-            (inner.switch.ports(), inner.per_ca)
-        };
-        (0..count).map(move |n| PortId {
-            ca: n / per,
-            port: n % per + 1,
-        })
+        self.inner.lock().ids()
     }
 
     /// Whether one partition of each of two tables is the same: the limited members of one do not reach each other.
@@ -382,17 +438,34 @@ impl Fabric {
 }
 
 impl Inner {
-    /// The switch's port, from 1, that an adapter's port is at.
+    /// All ports of adapters.
+    fn ids(&self) -> impl Iterator<Item = PortId> {
+        let per_ca = self.per_ca;
+        // CAST: There are 16 at most.
+        (0..self.cas.len() as u8)
+            .flat_map(move |ca| (1..=per_ca).map(move |port| PortId { ca, port }))
+    }
+
+    fn index(&self, id: PortId) -> usize {
+        (usize::from(id.ca) * usize::from(self.per_ca) + usize::from(id.port)).wrapping_sub(1)
+    }
+
+    fn cable(&self, id: PortId) -> Option<&Cable> {
+        self.ends.get(self.index(id))
+    }
+
+    fn cable_mut(&mut self, id: PortId) -> Option<&mut Cable> {
+        let at = self.index(id);
+        self.ends.get_mut(at)
+    }
+
+    /// The switch's port, from 1, that the cable of an adapter's port is for.
     fn number(&self, id: PortId) -> u8 {
-        id.ca * self.per_ca + id.port
+        self.cable(id).map_or(0, |cable| cable.at)
     }
 
     fn id(&self, number: u8) -> Option<PortId> {
-        let n = number.checked_sub(1)?;
-        (number <= self.switch.ports()).then(|| PortId {
-            ca: n / self.per_ca,
-            port: n % self.per_ca + 1,
-        })
+        self.ids().find(|id| self.number(*id) == number)
     }
 
     fn port(&self, id: PortId) -> Option<&Port> {
@@ -403,52 +476,48 @@ impl Inner {
         self.port(id).is_some_and(Port::is_active)
     }
 
-    fn is_up(&self, n: u8) -> bool {
-        self.up
-            .get(usize::from(n).wrapping_sub(1))
-            .is_some_and(|up| *up)
+    fn is_up(&self, id: PortId) -> bool {
+        self.cable(id).is_some_and(|cable| cable.up)
     }
 
-    fn note(&mut self, n: u8, changes: Changes) {
-        if let Some(all) = self.changes.get_mut(usize::from(n).wrapping_sub(1)) {
+    fn note(&mut self, id: PortId, changes: Changes) {
+        if let Some(cable) = self.cable_mut(id) {
             for bit in BITS {
-                all.add(bit, changes.has(bit));
+                cable.changes.add(bit, changes.has(bit));
             }
         }
     }
 
     /// Has a link go down, and come again if both ends want it.
-    fn retrain(&mut self, n: u8) {
-        self.set_link(n, false);
-        self.relink(n);
+    fn retrain(&mut self, id: PortId) {
+        self.set_link(id, false);
+        self.relink(id);
     }
 
     /// Has a link be there if it can.
-    fn relink(&mut self, n: u8) {
-        let Some(id) = self.id(n) else { return };
-        let cable = self
-            .cable
-            .get(usize::from(n).wrapping_sub(1))
-            .is_some_and(|c| *c);
+    fn relink(&mut self, id: PortId) {
+        let Some(cable) = self.cable(id) else { return };
         let trains = self
             .cas
             .get(usize::from(id.ca))
             .is_some_and(|ca| ca.trains(id.port));
-        let up = cable && trains && self.switch.trains(n);
-        if up != self.is_up(n) {
-            self.set_link(n, up);
+        let power = self.power.get(usize::from(id.ca)).is_some_and(|on| *on);
+        let up = cable.plugged && power && trains && self.switch.trains(cable.at);
+        if up != cable.up {
+            self.set_link(id, up);
         }
     }
 
-    fn set_link(&mut self, n: u8, up: bool) {
-        let Some(id) = self.id(n) else { return };
-        if let Some(place) = self.up.get_mut(usize::from(n).wrapping_sub(1)) {
-            *place = up;
-        }
-        self.switch.link(n, up);
+    fn set_link(&mut self, id: PortId, up: bool) {
+        let Some(cable) = self.cable_mut(id) else {
+            return;
+        };
+        cable.up = up;
+        let number = cable.at;
+        self.switch.link(number, up);
         if let Some(ca) = self.cas.get_mut(usize::from(id.ca)) {
             let changes = ca.link(id.port, up);
-            self.note(n, changes);
+            self.note(id, changes);
         }
     }
 }

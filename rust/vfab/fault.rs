@@ -2,7 +2,8 @@
 
 //! Faults of a device on request: the n-th of something goes wrong, so many times, and is counted.
 //!
-//! Only reliable connections have them, so that the subnet and its management stay up.
+//! Only reliable connections have them, so that the subnet and its management stay up, and what is said to the subnet's
+//! administrator.
 
 use crate::rdma::provider::wc::Status;
 use kernel::{
@@ -41,10 +42,14 @@ pub enum Kind {
     Ack,
     /// The move to the error state takes some milliseconds.
     Hang,
+    /// What is sent to the administrator, or by it, is lost.
+    SaLoss,
+    /// A question to the administrator does not leave: the answer is that it is busy.
+    SaBusy,
 }
 
 /// The names, in their order.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 13] = [
     "error",
     "delay",
     "swallow",
@@ -56,10 +61,12 @@ pub const NAMES: [&str; 11] = [
     "loss",
     "ack",
     "hang",
+    "sa-loss",
+    "sa-busy",
 ];
 
 /// All kinds.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Error,
     Kind::Delay,
     Kind::Swallow,
@@ -71,6 +78,8 @@ const KINDS: [Kind; 11] = [
     Kind::Loss,
     Kind::Ack,
     Kind::Hang,
+    Kind::SaLoss,
+    Kind::SaBusy,
 ];
 
 /// Which completions: those of send requests.

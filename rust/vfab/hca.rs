@@ -192,6 +192,11 @@ impl Hca {
         self.is_static
     }
 
+    /// Its ports, with what is behind them.
+    pub fn ends(&self) -> impl Iterator<Item = &End> {
+        self.ends.iter().map(|end| &**end)
+    }
+
     /// Its ports.
     pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
         self.ends.iter().map(|end| end.id)
@@ -238,6 +243,7 @@ impl Drop for Attached {
         for end in &self.0.ends {
             self.0.net.remove(end.id);
         }
+        self.0.net.forget(self.0.number);
     }
 }
 

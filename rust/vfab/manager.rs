@@ -32,7 +32,7 @@ use super::{
 };
 use kernel::prelude::*;
 
-/// LID of the switch. Port n of it leads to LID n.
+/// LID of the switch. The n-th port of an adapter has LID n.
 const SWITCH_LID: u16 = 100;
 /// NeighborMTU of 4096 bytes.
 const MTU: u8 = 5 << 4;
@@ -135,9 +135,9 @@ pub fn activate(fabric: &Fabric) -> Result {
         &request(SET, attribute::SWITCH_INFO, 0, &data),
     )?;
     let mut table = [0xff; DATA_LEN];
-    for (n, _) in (1u8..).zip(fabric.ports()) {
-        if let Some(entry) = table.get_mut(usize::from(n)) {
-            *entry = n;
+    for (lid, id) in (1usize..).zip(fabric.ports()) {
+        if let Some(entry) = table.get_mut(lid) {
+            *entry = fabric.switch_port(id);
         }
     }
     ask(
@@ -145,13 +145,13 @@ pub fn activate(fabric: &Fabric) -> Result {
         None,
         &request(SET, attribute::LINEAR_FORWARD_TABLE, 0, &table),
     )?;
-    for (n, id) in (1u8..).zip(fabric.ports()) {
+    for (lid, id) in (1u16..).zip(fabric.ports()) {
         // One without a cable stays as it is, and one that is active.
         if fabric.look(id, |port| port.link.state()) != Some(State::Init) {
             continue;
         }
-        set_port(fabric, Some(id), id.port, n.into())?;
-        set_port(fabric, None, n, 0)?;
+        set_port(fabric, Some(id), id.port, lid)?;
+        set_port(fabric, None, fabric.switch_port(id), 0)?;
     }
     Ok(())
 }

@@ -19,6 +19,8 @@ pub struct Params {
     pub ports: u8,
     /// Bits of a DMA address.
     pub dma_bits: u32,
+    /// How many of the first adapters reach all memory instead, without bounce buffers.
+    pub direct: u32,
     /// Whether the ports are active from the start.
     pub static_lids: bool,
 }
@@ -30,7 +32,7 @@ impl Params {
     ///
     /// `EINVAL`, with a line in the log, if one is out of its range.
     pub fn get() -> Result<Self> {
-        let (devices, ports, dma_bits, static_lids) = params::get();
+        let (devices, ports, dma_bits, direct, static_lids) = params::get();
         if !(1..=MAX_DEVICES).contains(&devices) {
             pr_err!("devices is {devices}, not 1 to {MAX_DEVICES}\n");
             return Err(EINVAL);
@@ -49,6 +51,7 @@ impl Params {
             // CAST: As above.
             ports: ports as u8,
             dma_bits,
+            direct,
             static_lids,
         })
     }

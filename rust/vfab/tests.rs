@@ -55,6 +55,7 @@ use kernel::{
     }, //
 };
 
+mod cables;
 mod groups;
 mod messages;
 mod process;

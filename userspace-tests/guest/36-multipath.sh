@@ -4,56 +4,19 @@
 # with what README says; above dm nothing of it is seen, but that some I/O takes longer. LONG: 60 failures.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
+. "$here/multipath.sh"
 
 failures=${LONG:+60}
 failures=${failures:-4}
 begin 500 2400
 fast_io_fail=1 dev_loss=600
 rig 2
-cat >/etc/multipath.conf <<-EOF
-	defaults {
-		find_multipaths no
-		polling_interval 1
-		max_polling_interval 1
-		user_friendly_names yes
-		detect_prio no
-		prio const
-		path_checker tur
-		no_path_retry queue
-		path_grouping_policy multibus
-		path_selector "round-robin 0"
-		reservation_key file
-	}
-	blacklist {
-		devnode "^(vd|nullb|sr)"
-	}
-EOF
-mkdir -p /run/udev/rules.d
-cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/
-udevadm control --reload
-modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
-multipathd_answers() { multipathd show daemon >/dev/null 2>&1; }
-multipathd_on() {
-	multipathd -d -s >>$tmp/multipathd 2>&1 &
-	multipathd=$!
-	within 20 multipathd multipathd_answers
-}
-multipathd_off() {
-	# udev looks at a device that somebody has closed.
-	udevadm settle -t 20
-	within 20 "multipath -f" multipath -f $map
-	multipathd shutdown >/dev/null
-	wait $multipathd 2>/dev/null
-}
+multipathd_for_tests
 multipathd_on
 
 attach 0; host0=$host
 attach 1; host1=$host
-two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
-# Paths that the kernel uses: the letter behind major:minor.
-paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
-within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
-say "$(dmsetup status $map)"
+map_of_two
 dev=
 # Its checkers would have a command out while events are switched on or off.
 pause() { kill -STOP $(pgrep -x multipathd); sleep 1; }
@@ -65,43 +28,26 @@ journal /dev/mapper/$map
 
 ways=(target switch)
 [ $kind = rxe ] || ways+=(cable)
-# lose I WAY SECONDS [TIMEOUT]: path I is lost. No I/O takes longer than so many seconds, and TIMEOUT on top; the longest
-# took `waited`.
-lose() {
-	clock; t0=$now
+broken() {
 	case $2 in
 	target) target_off $1 ;;
 	switch) hole both $1 ;;
 	cable) cable down $1 ;;
 	esac
-	within $((${4:-0} + 5 + $3 * factor / 1000)) "path $1 failed ($2)" paths_are 1
-	# Its I/O has gone to the other one.
-	acked
-	within 10 "I/O on the other path ($2)" has_acked $((acked + 1))
-	read -r at waited still < <(awk -v t=$t0 '$1 >= t && $2 == "waited" && $3 > waited {at = $1; waited = $3}
-		$1 >= t && $2 == "ok" && $3 > still {still = $3}
-		END {print at ? at : 0, waited + 0, still + 0}' $tmp/journal.events)
-	note "$2: no I/O for $(ms $still)"
-	bound "$2: one I/O" $((at - waited)) $at $3 ${4-}
 }
-# regain I WAY SECONDS: path I comes back.
-regain() {
-	clock; t0=$now
+mended() {
 	case $2 in
 	target) target_on $1 ;;
 	switch) heal $1 ;;
 	cable) cable up $1 ;;
 	esac
-	within $((15 + $3 * factor / 1000)) "path $1 back ($2)" paths_are 2
-	clock; took=$((now - t0))
-	bound "return ($2)" $t0 $now $3
 }
 slowest_fail=0 slowest_back=0
 for ((n = 0; n < failures; n++)); do
 	i=$((n % 2)) way=${ways[n / 2 % ${#ways[@]}]}
-	lose $i $way 10
+	lose $way 10 0 broken $i $way
 	[ $waited -le $slowest_fail ] || slowest_fail=$waited
-	regain $i $way 10
+	regain $way 10 mended $i $way
 	[ $took -le $slowest_back ] || slowest_back=$took
 done
 alive 1
@@ -151,12 +97,12 @@ for i in 0 1; do
 done
 echo ${before[0]} >$parameters/fast_io_fail_tmo && echo ${before[1]} >$parameters/dev_loss_tmo
 multipathd_on
-within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
+map_of_two
 say "$(dmsetup table $map)"
 journal /dev/mapper/$map
 detection=15
 rust_driver || detection=60
-lose 0 switch 2 $((detection + 5))
+lose switch 2 $((detection + 5)) broken 0 switch
 [ $waited -gt 5000000 ] || fail "no I/O was on the path that was lost"
 alive 1
 errors
@@ -164,5 +110,4 @@ errors
 settle
 heal 0
 multipathd_off
-rm -f /run/udev/rules.d/*multipath.rules
 ok "$kind: $failures failures, slowest $(ms $slowest_fail), back in $(ms $slowest_back); by README $(ms $waited)"

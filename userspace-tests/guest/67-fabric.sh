@@ -12,14 +12,8 @@ program=$here/../srp-target
 [ -f "$program" ] || skip "srp-target is not in this guest"
 within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
 files=/dev/shm/srp-files
-exchanged=
-# Our driver in the place of the C driver, as soon as nothing holds that.
-ours_again() {
-	timeout 30 bash -c 'until rmmod ib_srp; do sleep 0.2; done' && exchanged= && load_srp
-}
 undo() {
 	[ -z "${serving-}" ] || kill $serving
-	[ -z "$exchanged" ] || ours_again
 	rm -rf $files
 }
 mkdir -p $files
@@ -188,17 +182,11 @@ use() {
 
 use
 if rust_driver; then
-	theirs=$(ls /lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko* | head -n 1)
-	[ -n "$theirs" ] || fail "no C driver in this guest"
-	unload_srp || fail "rmmod: $(<$tmp/rmmod)"
-	exchanged=1
-	insmod $theirs || fail "insmod $theirs"
-	is_rust=
-	! rust_driver || fail "$theirs is ours"
+	use_driver c
 	within 10 "add_target" test -e "$(add_target 0)"
 	baseline
 	use
 	for h in $(hosts); do logout $h; done
-	ours_again || fail "our driver cannot be loaded again"
+	use_driver ours
 fi
 ok "$kind"

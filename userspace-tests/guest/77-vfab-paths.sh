@@ -23,41 +23,11 @@ reconnect_delay=10 fast_io_fail=60 dev_loss=120
 mkfifo $tmp/idle
 exec {idle}<>$tmp/idle
 
-# began WHAT: an act.
-began() {
-	note "$1"
-	act=$1
-	clock; t0=$now
-}
-# stood [SECONDS [TIMEOUT]]: says the longest time without I/O since the act began, which is over; ours has a limit, see `bound`.
-stood() {
-	# What the journal has counted may be from before the act.
-	sleep 1
-	goes_on 90
-	# What the journal has noted by then.
-	alive 1
-	gap=$(awk -v t=$t0 '$1 >= t && $2 == "ok" && $3 > m {m = $3} END {print m + 0}' $tmp/journal.events)
-	summary+=$(printf '; %s %d.%d s' "$act" $((gap / 1000000)) $((gap / 100000 % 10)))
-	say "$act: no I/O for $(ms $gap)"
-	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
-}
-
-moved() { lid $1; [ $lid = $new ]; }
 # move DEVICE: opensm begins anew, and gives it another LID.
 move() {
-	local of
 	lid $1
-	new=$((lid + 20))
-	port_guid $1; of=$guid
-	subnet_manager_ends vfab2
-	sed -i "s/^$of .*/$of $(printf '0x%04x 0x%04x' $new $new)/" /var/cache/opensm/guid2lid
-	grep -q "^$of $(printf 0x%04x $new)" /var/cache/opensm/guid2lid || fail "opensm has not noted $1: $(cat /var/cache/opensm/guid2lid)"
-	clock; t0=$now
-	subnet_manager vfab2 -F $tmp/opensm.conf
-	within 60 "LID $new for $1" moved $1
-	within 60 "ACTIVE ports" all_active vfab0 vfab1 vfab2
+	other_lids vfab2 $((lid + 20)) $1
 }
-echo "honor_guid2lid_file TRUE" >$tmp/opensm.conf
 
 # storm SECONDS: 100 events of our port in a second; how many, in `n`.
 storm() {

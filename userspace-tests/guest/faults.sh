@@ -136,6 +136,7 @@ undo() {
 		dmsetup message $i 0 fail_if_no_path
 		dmsetup remove --retry $i
 	done
+	rm -f /run/udev/rules.d/*multipath.rules
 	nft flush ruleset
 	for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
 	udevadm control --start-exec-queue
@@ -206,6 +207,26 @@ alive() {
 	kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
 	errors $t0
 	[ $errors = 0 ] || fail "$errors errors although the path is good"
+}
+
+# began WHAT: an act, from now on.
+began() {
+	note "$1"
+	act=$1
+	clock; t0=$now
+}
+# stood [SECONDS [TIMEOUT]]: says the longest time without I/O since the act began, which is over; ours has a limit, see `bound`.
+summary=
+stood() {
+	# What the journal has counted may be from before the act.
+	sleep 1
+	goes_on 90
+	# What the journal has noted by then.
+	alive 1
+	gap=$(awk -v t=$t0 '$1 >= t && $2 == "ok" && $3 > m {m = $3} END {print m + 0}' $tmp/journal.events)
+	summary+=$(printf '; %s %d.%d s' "$act" $((gap / 1000000)) $((gap / 100000 % 10)))
+	say "$act: no I/O for $(ms $gap)"
+	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
 }
 
 # settle [NAME]: ends the journal and compares with the back end. Everything that was read was right;

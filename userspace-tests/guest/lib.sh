@@ -120,6 +120,7 @@ finish() {
 	for h in $(seq 100); do no_hosts && break; sleep 0.1; done
 	[ -z "$watchdog" ] || kill "$watchdog" 2>/dev/null
 	[ -z "$gauge" ] || gauge_off
+	ours_again
 	untarget
 	unback
 	unfabric

@@ -67,6 +67,18 @@ impl DmaDevice {
         Ok(this)
     }
 
+    /// Registers one that reaches all memory, also with `swiotlb=force`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the driver core says.
+    pub fn direct(name: &'static CStr, number: u32) -> Result<Self> {
+        let this = Self::new(name, number, 64)?;
+        // SAFETY: By the type invariant; nobody has mapped memory for it yet.
+        unsafe { bindings::srp_vfab_dma_never_bounce(this.as_raw()) };
+        Ok(this)
+    }
+
     pub(super) fn as_raw(&self) -> *mut bindings::device {
         // SAFETY: By the type invariant it is valid.
         unsafe { &raw mut (*self.0.as_ptr()).dev }

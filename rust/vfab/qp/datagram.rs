@@ -8,6 +8,11 @@ use super::{
             Fabric,
             PortId, //
         },
+        fault::{
+            Kind as Fault,
+            SEND, //
+        },
+        gmp,
         mad::{
             Lrh,
             Mad,
@@ -70,6 +75,8 @@ struct Packet<'a> {
     header: [u8; GRH_LEN],
     solicited: bool,
     len: u32,
+    /// Of [`gmp::NAMES`], if it is one.
+    gmp: Option<usize>,
     /// The sender's memory.
     pieces: &'a [Sge],
     memory: &'a Memory,
@@ -144,6 +151,13 @@ impl Qp {
         else {
             return Status::SUCCESS;
         };
+        let mut managed = None;
+        if self.kind == Kind::Gsi {
+            match self.send_gmp(&end, wqe, pieces, to) {
+                Some(gmp) => managed = gmp,
+                None => return Status::SUCCESS,
+            }
+        }
         let grh = to.address.grh.as_ref();
         let sgid = grh.and_then(|g| gid(fabric, end.id, g.sgid_index.into()));
         let mut packet = Packet {
@@ -168,6 +182,7 @@ impl Qp {
             },
             solicited: wqe.solicited,
             len: wqe.len,
+            gmp: managed,
             pieces,
             memory: &self.memory,
             pd: self.pd,
@@ -197,6 +212,43 @@ impl Qp {
             Some(qp) => qp.receive_datagram(at, &mut packet),
             None => Status::SUCCESS,
         }
+    }
+
+    /// Looks at what queue pair 1 sends, and counts it: its kind, if it is a management datagram; `None` if it does not leave.
+    #[inline(never)]
+    fn send_gmp(
+        self: &Arc<Self>,
+        end: &End,
+        wqe: &Wqe,
+        pieces: &[Sge],
+        to: &Datagram,
+    ) -> Option<Option<usize>> {
+        let mut mad = [0; LEN];
+        let mut pieces = Pieces::local(&self.memory, self.pd, 0, pieces);
+        if wqe.len as usize != LEN || pieces.read(&mut mad).is_err() {
+            return Some(None);
+        }
+        let kind = gmp::kind(&mad);
+        end.sent.add(kind);
+        if !gmp::is_sa(kind) {
+            return Some(Some(kind));
+        }
+        if self.faults.hit(Fault::SaLoss, SEND).is_some() {
+            return None;
+        }
+        let mut answer = mad;
+        if gmp::refuse(&mut answer) && self.faults.hit(Fault::SaBusy, SEND).is_some() {
+            let from = Source {
+                qp: self.num,
+                lid: to.address.dlid,
+                sl: to.address.sl,
+                pkey_index: to.pkey_index,
+                ..Default::default()
+            };
+            self.receive_mad(end.id, from, &mut answer);
+            return None;
+        }
+        Some(Some(kind))
     }
 
     /// Gives each member of a group a copy, but for the one that sends it.
@@ -251,6 +303,9 @@ impl Qp {
         drop((to, from));
         match done {
             Some(Ok(())) => {
+                if let Some(gmp) = packet.gmp.filter(|_| self.kind == Kind::Gsi) {
+                    end.received.add(gmp);
+                }
                 let from = Source {
                     pkey_index,
                     port: at.port.into(),
@@ -289,8 +344,8 @@ impl Qp {
         net.attend();
     }
 
-    /// Queue pair 0 takes an SMP that came to a port.
-    pub(super) fn receive_smp(self: &Arc<Self>, at: PortId, lrh: &Lrh, mad: &mut Mad) {
+    /// Queue pair 0 takes an SMP that came to a port, or queue pair 1 an answer.
+    pub(super) fn receive_mad(self: &Arc<Self>, at: PortId, from: Source, mad: &mut Mad) {
         let mut rq = self.rq.lock();
         let total = (GRH_LEN + LEN) as u32;
         if !self.takes_datagrams() || rq.room().is_none_or(|room| room < total) {
@@ -308,10 +363,8 @@ impl Qp {
             .received(&rq, Opcode::RECV, status)
             .bytes(total)
             .from(Source {
-                lid: lrh.slid,
-                sl: lrh.sl,
                 port: at.port.into(),
-                ..Default::default()
+                ..from
             });
         self.complete_receive(&mut rq, &wc, false);
     }

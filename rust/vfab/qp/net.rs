@@ -9,6 +9,7 @@ use super::{
             Fabric,
             PortId, //
         },
+        gmp,
         mad::{
             Lrh,
             Mad,
@@ -32,7 +33,8 @@ use crate::{
         timer::{
             Expire,
             Timer, //
-        }, //
+        },
+        wc::Source, //
     },
     sync::irq_lock::SpinLockIrq, //
 };
@@ -134,6 +136,27 @@ impl Qps {
     }
 }
 
+/// How many datagrams there were of each kind of [`gmp::NAMES`].
+pub struct Count([Atomic<u64>; gmp::NAMES.len()]);
+
+impl Count {
+    fn none() -> Self {
+        Self([const { Atomic::new(0) }; gmp::NAMES.len()])
+    }
+
+    /// One more.
+    pub fn add(&self, kind: usize) {
+        if let Some(count) = self.0.get(kind) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many of a kind.
+    pub fn of(&self, kind: usize) -> u64 {
+        self.0.get(kind).map_or(0, |count| count.load(Relaxed))
+    }
+}
+
 /// A port, with the queue pairs behind it.
 #[pin_data]
 pub struct End {
@@ -143,6 +166,10 @@ pub struct End {
     pub net: Arc<Net>,
     qps: Arc<Qps>,
     target: Arc<DeviceTarget>,
+    /// How many datagrams of each kind queue pair 1 has sent, and how many it has received.
+    pub sent: Count,
+    /// See `sent`.
+    pub received: Count,
     /// Queue pairs 0 and 1.
     #[pin]
     special: SpinLockIrq<[Option<Arc<Qp>>; 2]>,
@@ -168,6 +195,8 @@ impl End {
                 net,
                 qps,
                 target,
+                sent: Count::none(),
+                received: Count::none(),
                 special <- new_spinlock_irq!([None, None], "vfab::End::special"),
                 manager: Atomic::new(0),
             }),
@@ -282,6 +311,15 @@ impl Net {
         drop(was);
     }
 
+    /// Has all connections forget queue pairs of an adapter whose ports were taken away. May sleep.
+    pub fn forget(&self, ca: u8) {
+        for id in self.fabric.ports().filter(|id| id.ca != ca) {
+            if let Some(end) = self.end(id) {
+                end.qps.each(|qp| qp.forget_peer_of(ca));
+            }
+        }
+    }
+
     /// A port.
     pub fn end(&self, id: PortId) -> Option<Arc<End>> {
         let ends = self.ends.lock();
@@ -297,7 +335,12 @@ impl Net {
 
     fn deliver_smp(&self, to: PortId, lrh: &Lrh, mad: &mut Mad) {
         if let Some(qp) = self.end(to).and_then(|end| end.qp(0)) {
-            qp.receive_smp(to, lrh, mad);
+            let from = Source {
+                lid: lrh.slid,
+                sl: lrh.sl,
+                ..Default::default()
+            };
+            qp.receive_mad(to, from, mad);
         }
     }
 

@@ -144,6 +144,16 @@ impl Qp {
         self.look_for_peer(sq)
     }
 
+    /// Forgets the peer if it is of this adapter, which is going. Its memory goes with it, which may sleep.
+    pub(super) fn forget_peer_of(&self, ca: u8) {
+        let peer = {
+            let mut sq = self.sq.lock();
+            let gone = sq.peer.as_ref().is_some_and(|p| p.qp.end().id.ca == ca);
+            sq.forget_peer_if(gone)
+        };
+        drop(peer);
+    }
+
     #[cold]
     fn look_for_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
         let end = self.end();

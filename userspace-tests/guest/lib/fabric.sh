@@ -76,12 +76,17 @@ pair_device() {
 	within 10 "class device of ${kind}1$1" test -e "$(add_target "$1")"
 }
 
-# The RDMA device from which one logs in to target I, and its add_target.
-initiator() { if [ $kind = vfab ]; then echo vfab1; else echo $kind${paired:+1}$1; fi; }
-add_target() { echo "/sys/class/infiniband_srp/srp-$(initiator $1)-1/add_target"; }
+# Where the ends of path I are as DEVICE or DEVICE/PORT, if not as `kind` says.
+declare -A tport=() iport=()
+# port_of DEVICE[/PORT]: in `device` and `number`, which is 1 if it is not said.
+port_of() { device=${1%/*} number=1; [[ $1 != */* ]] || number=${1#*/}; }
 
-# The 16 bytes of GID 0 of a device as hex digits, in `gid`.
-gid() { read -r gid </sys/class/infiniband/$1/ports/1/gids/0; gid=${gid//:/}; }
+# The RDMA device from which one logs in to target I, and its add_target.
+initiator() { if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab1; else echo $kind${paired:+1}$1; fi; }
+add_target() { local device number; port_of "$(initiator $1)"; echo "/sys/class/infiniband_srp/srp-$device-$number/add_target"; }
+
+# The 16 bytes of GID 0 of DEVICE[/PORT] as hex digits, in `gid`.
+gid() { local device number; port_of $1; read -r gid </sys/class/infiniband/$device/ports/$number/gids/0; gid=${gid//:/}; }
 
 unfabric() {
 	local d

@@ -34,7 +34,7 @@ listener() { printf %016x $((0x01060000 + port)); }
 login_string() {
 	guid=$(service_guid)
 	if [ $kind = vfab ] && [ "${CM-}" != rdma ]; then
-		gid vfab$1
+		gid ${tport[$1]-vfab$1}
 		echo "id_ext=$guid,ioc_guid=$guid,dgid=$gid,pkey=ffff,service_id=${guid#0x}${2-}"
 		return
 	fi

@@ -16,5 +16,26 @@ load_srp() {
 unload_srp() { timeout 60 rmmod ib_srp 2>$tmp/rmmod; }
 # Also while it is unloaded.
 rust_driver() { [ -n "$is_rust" ] || grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
+# use_driver ours|c [PARAMETER=VALUE]...: that module from here on; when the test ends it is ours again.
+exchanged=
+use_driver() {
+	local c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
+	! loaded ib_srp || unload_srp || fail "rmmod: $(<$tmp/rmmod)"
+	is_rust=
+	exchanged=
+	[ $1 = c ] || { load_srp "${@:2}"; return; }
+	exchanged=1
+	insmod "${c[0]}" "${@:2}" || fail "insmod ${c[0]}"
+	! rust_driver || fail "${c[0]} is ours"
+}
+# both_drivers: ours and C in `drivers`, or that which the whole guest has.
+both_drivers() { drivers=c; ! rust_driver || drivers="ours c"; }
+ours_again() {
+	[ -n "$exchanged" ] || return 0
+	# As soon as nothing holds it.
+	! loaded ib_srp || timeout 30 bash -c 'until rmmod ib_srp; do sleep 0.2; done'
+	is_rust= exchanged=
+	load_srp
+}
 driver() { if rust_driver; then echo "the Rust ib_srp"; else echo "the kernel's C ib_srp"; fi; }
 loaded() { [ -d /sys/module/"$1" ]; }

@@ -4,10 +4,10 @@
 declare -A manager=()
 
 # adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
-# DMA_BITS is the width of their addresses.
+# DMA_BITS is the width of their addresses, but for the target's, as ib_srpt sends what was in its memory when it mapped it.
 adapters() {
 	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
-	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS} "$@" || fail "insmod ib_vfab $*"
+	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} "$@" || fail "insmod ib_vfab $*"
 	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
 	udevadm settle -t 20
 }
@@ -45,20 +45,33 @@ unipoib() {
 # fault DEVICE ORDER...: has something go wrong there; faulted DEVICE KIND: how often it did, in `times`.
 fault() { echo "${@:2}" >/sys/kernel/debug/ib_vfab/$1/fault || fail "no fault '${*:2}' at $1"; }
 faulted() { times=$(sed -n "s/^$2 //p" /sys/kernel/debug/ib_vfab/$1/fault); }
-# at_port DEVICE WHAT...: does that to its port 1.
-at_port() { echo "1 ${*:2}" >/sys/kernel/debug/ib_vfab/$1/port || fail "port 1 of $1 refuses '${*:2}'"; }
+# at_port DEVICE[/PORT] WHAT...: does that to its port.
+at_port() {
+	local device number
+	port_of $1
+	echo "$number ${*:2}" >/sys/kernel/debug/ib_vfab/$device/port || fail "port $number of $device refuses '${*:2}'"
+}
+# mads DEVICE[/PORT] KIND...: how many of these its port has sent and received, in `sent` and `received`.
+mads() {
+	local device number
+	port_of $1
+	read -r sent received < <(awk -v p=$number -v k=" ${*:2} " '$1 == p && index(k, " " $2 " ") {s += $3; r += $4} END {print s + 0, r + 0}' \
+		/sys/kernel/debug/ib_vfab/$device/mads)
+}
+# adapter remove|add N
+adapter() { timeout -k 5 60 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" || fail "cannot $* an adapter: $(cat /sys/kernel/debug/ib_vfab/devices)"; }
 
-# port_file DEVICE FILE: a file of its port 1, in `got`.
-port_file() { read -r got <"/sys/class/infiniband/$1/ports/1/$2"; }
+# port_file DEVICE[/PORT] FILE: a file of its port, in `got`.
+port_file() { local device number; port_of $1; { read -r got <"/sys/class/infiniband/$device/ports/$number/$2"; } 2>/dev/null; }
 port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
-# all_active DEVICE...: for `within`.
+# all_active DEVICE[/PORT]...: for `within`.
 all_active() { local d; for d; do port_has "$d" state "4: ACTIVE" || return; done; }
-# lid DEVICE: in `lid`, as a number.
+# lid DEVICE[/PORT]: in `lid`, as a number.
 lid() { port_file "$1" lid; lid=$((got)); }
 # port_guid DEVICE: in `guid`, as `ibstat -p` has it.
 port_guid() { gid "$1"; guid=0x${gid:16}; }
 
-# subnet_manager DEVICE [OPTION]...: opensm on port 1, as its systemd unit has it. It writes its log, `osm_log`, when the
+# subnet_manager DEVICE[/PORT] [OPTION]...: opensm there, as its systemd unit has it. It writes its log, `osm_log`, when the
 # buffer is full or it ends; what state it is in comes at once, on its standard output.
 subnet_manager() {
 	local unit=/usr/lib/systemd/system/opensm@.service command
@@ -67,7 +80,7 @@ subnet_manager() {
 	[ ${#command[@]} -gt 1 ] || fail "no command in $unit"
 	command=("${command[@]//%I/$guid}")
 	osm_log=/var/log/opensm.$guid.log
-	"${command[@]}" "${@:2}" >$tmp/opensm.$1 2>&1 &
+	"${command[@]}" "${@:2}" >$tmp/opensm.${1//\//.} 2>&1 &
 	manager[$1]=$!
 }
 # subnet_manager_ends DEVICE
@@ -77,7 +90,28 @@ subnet_manager_ends() {
 	unset "manager[$1]"
 }
 # manager_is DEVICE STATE: for `within`.
-manager_is() { grep -q "^Entering $2 state" $tmp/opensm.$1; }
+manager_is() { grep -q "^Entering $2 state" $tmp/opensm.${1//\//.}; }
+# other_lids DEVICE FIRST DEVICE[/PORT]...: opensm begins anew at DEVICE, and the ports have the LIDs from FIRST on. `t0` is when it began.
+other_lids() {
+	local lid=$2 p all=()
+	subnet_manager_ends $1
+	for p in "${@:3}"; do
+		port_guid $p
+		printf -v all[lid] '%s 0x%04x 0x%04x' $guid $lid $lid
+		grep -q "^$guid " /var/cache/opensm/guid2lid || fail "opensm has not noted $p: $(cat /var/cache/opensm/guid2lid)"
+		sed -i "s/^$guid .*/${all[lid]}/" /var/cache/opensm/guid2lid
+		lid=$((lid + 1))
+	done
+	echo "honor_guid2lid_file TRUE" >$tmp/opensm.conf
+	clock; t0=$now
+	subnet_manager $1 -F $tmp/opensm.conf
+	lid=$2
+	for p in "${@:3}"; do
+		within 60 "LID $lid for $p" port_has $p lid $(printf 0x%x $lid)
+		lid=$((lid + 1))
+	done
+	within 60 "ACTIVE ports" all_active "${@:3}"
+}
 
 unsubnet() {
 	local d

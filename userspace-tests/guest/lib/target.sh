@@ -21,7 +21,7 @@ load_target() {
 # id, initiator_ext (0 to 3) and the last half of the GID they come from.
 target() {
 	local ext acls=()
-	gid $kind$1
+	gid ${tport[$1]-$kind$1}
 	wwn[$1]=$cfg/target/srpt/0x$gid
 	tpg[$1]=${wwn[$1]}/0x$gid
 	gid "$(initiator $1)"

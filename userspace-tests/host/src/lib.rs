@@ -29,6 +29,7 @@ pub mod vfab {
     pub mod ca;
     pub mod changes;
     pub mod forwarding;
+    pub mod gmp;
     pub mod link;
     pub mod mad;
     pub mod mkey;

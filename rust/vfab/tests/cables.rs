@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Cables that go to another port of the switch, and adapters without power.
+
+use super::*;
+use crate::vfab::{
+    changes::Changes,
+    link::State, //
+};
+use kernel::prelude::*;
+
+const SECOND: PortId = PortId { ca: 1, port: 1 };
+
+fn state(fabric: &Fabric, id: PortId) -> Option<(State, u16)> {
+    fabric.look(id, |port| (port.link.state(), port.lid()))
+}
+
+#[kunit_tests(vfab_cables)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn another_port_of_the_switch() -> Result {
+        let mut rig = Rig::new()?;
+        let net = rig.net.clone();
+        let fabric = &net.fabric;
+        for (number, error) in [(0, EINVAL), (5, EINVAL), (1, EBUSY), (2, EBUSY)] {
+            check_eq!(fabric.move_to(FIRST, number), Err(error));
+        }
+        exchange(&mut rig, 1, 64)?;
+        // Nothing passes its new port until a manager has brought it up.
+        fabric.move_to(FIRST, 4)?;
+        check_eq!(fabric.switch_port(FIRST), 4);
+        check_eq!(state(fabric, FIRST), Some((State::Init, 1)));
+        check_eq!(fabric.news(), Some((FIRST, Changes::ERROR)));
+        check_eq!(fabric.route(SECOND, 1), None);
+        // What was for the one is for the other.
+        fabric.move_to(SECOND, 1)?;
+        check_eq!(state(fabric, SECOND), Some((State::Init, 2)));
+        manager::activate(fabric)?;
+        check_eq!(fabric.route(SECOND, 1), Some(FIRST));
+        check_eq!(fabric.route(FIRST, 2), Some(SECOND));
+        rig.again(&USUAL)?;
+        exchange(&mut rig, 2, 64)?;
+        // A cable that is out stays so.
+        fabric.plug(FIRST, false);
+        fabric.move_to(FIRST, 2)?;
+        check_eq!(state(fabric, FIRST), Some((State::Down, 1)));
+        fabric.plug(FIRST, true);
+        manager::activate(fabric)?;
+        rig.again(&USUAL)?;
+        exchange(&mut rig, 3, 64)
+    }
+
+    #[test]
+    fn nobody_keeps_an_adapter() -> Result {
+        let mut rig = Rig::new()?;
+        exchange(&mut rig, 1, 64)?;
+        let Rig {
+            a,
+            b,
+            registrations: [first, second],
+            hcas: [one, two],
+            net,
+        } = rig;
+        drop(b);
+        drop(second);
+        drop(two);
+        // Another one can have its name, although `a` was connected to it.
+        drop(DmaDevice::new(c"ib_vfab_test", 1, 64)?);
+        drop(a);
+        drop(first);
+        drop(one);
+        drop(net);
+        Ok(())
+    }
+
+    #[test]
+    fn without_power() -> Result {
+        let mut rig = Rig::new()?;
+        let net = rig.net.clone();
+        let fabric = &net.fabric;
+        fabric.power(FIRST.ca, false);
+        check_eq!(state(fabric, FIRST), Some((State::Down, 0)));
+        check_eq!(state(fabric, SECOND), Some((State::Active, 2)));
+        fabric.plug(FIRST, false);
+        fabric.plug(FIRST, true);
+        check_eq!(state(fabric, FIRST), Some((State::Down, 0)));
+        check_eq!(fabric.route(SECOND, 1), None);
+        fabric.power(FIRST.ca, true);
+        check_eq!(state(fabric, FIRST), Some((State::Init, 0)));
+        manager::activate(fabric)?;
+        rig.again(&USUAL)?;
+        exchange(&mut rig, 1, 64)
+    }
+}

@@ -1,0 +1,147 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# What happens to a subnet in service, under I/O: a cable goes to another port of the switch at either end, the administrator
+# says nothing or that it is busy while a session has to connect, either end boots. Only ours is held to a time.
+# LONG: the C driver has its turn in the same guest.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+[ "$kind" = vfab ] || skip "vfab only"
+begin 400 900
+[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
+command -v opensm >/dev/null || skip "opensm is not in this guest"
+# The subnet manager is at neither end.
+adapters devices=3
+subnet_manager vfab2
+within 60 "ACTIVE ports" all_active vfab0 vfab1 vfab2
+baseline
+back_null disk 32
+speed
+# Of the session; nothing of this is to fail a command.
+reconnect_delay=10 fast_io_fail=60 dev_loss=120
+both_drivers
+[ -n "${LONG-}" ] || drivers=${drivers%% *}
+
+serves() { target 0; lun 0 0 disk; }
+attached() {
+	login 0
+	rport=/sys/class/srp_remote_ports/port-${host#host}:1
+	limits
+	dev=$(disk "$host" 0)
+	journal $dev --rport port-${host#host}:1 --threads 4 --pause 0.1
+	alive 1
+}
+# at_switch DEVICE: the switch's port that its cable is for, in `n`. free_port: one that no cable is for, in `free`.
+at_switch() { n=$(sed -n 's/^1 .* at \([0-9]*\)$/\1/p' /sys/kernel/debug/ib_vfab/$1/port); }
+free_port() {
+	local used=" " d n
+	for d in vfab0 vfab1 vfab2; do at_switch $d; used+="$n "; done
+	for free in 1 2 3 4 5; do [[ $used == *" $free "* ]] || break; done
+}
+# moves DEVICE N: its cable goes to port N of the switch, where opensm finds it.
+moves() {
+	lid $1; local was=$lid
+	at_port $1 move $2
+	within 60 "ACTIVE again" all_active $1
+	lid $1
+	equal "LID of $1 at port $2" $lid $was
+}
+# lost: the session is, and the target takes a login at once.
+lost() {
+	target_off 0
+	within 30 "the connection is lost" not state running
+	target_on 0
+}
+
+# in_service: all of it, with the driver that is loaded.
+in_service() {
+	summary=
+	attached
+	at_switch vfab1; local left=$n
+	free_port
+	began "our cable at another port"
+	moves vfab1 $free
+	stood 4 5
+	began "the target's cable at the port that ours has left"
+	moves vfab0 $left
+	stood 4 5
+
+	began "20 s without an answer of the administrator"
+	kill -STOP ${manager[vfab2]}
+	mads vfab1 sa-path; local asked=$sent
+	lost
+	sleep 20
+	mads vfab1 sa-path; asked=$((sent - asked))
+	kill -CONT ${manager[vfab2]}
+	stood 12 20
+	say "$act: asked $asked times"
+	! rust_driver || [ $asked -le 60 ] || fail "the administrator was asked $asked times in 20 s"
+
+	began "an administrator that is busy"
+	faulted vfab1 sa-busy; local before=$times
+	fault vfab1 sa-busy 1 3
+	lost
+	stood 14
+	faulted vfab1 sa-busy
+	say "$act: $((times - before)) times"
+	[ $((times - before)) = 3 ] || ! rust_driver || fail "the administrator was busy $((times - before)) times, not 3"
+	fault vfab1 sa-busy 1 0
+
+	began "answers of the administrator are lost"
+	faulted vfab2 sa-loss; before=$times
+	fault vfab2 sa-loss 1 3
+	lost
+	stood 14
+	faulted vfab2 sa-loss
+	say "$act: $((times - before))"
+	fault vfab2 sa-loss 1 0
+
+	began "the target boots"
+	at_port vfab0 down
+	untarget
+	adapter remove 0
+	sleep 3
+	adapter add 0
+	at_port vfab0 up
+	within 60 "ACTIVE again" all_active vfab0 vfab1
+	serves
+	stood 14 5
+
+	errors
+	[ $errors = 0 ] || fail "$errors errors"
+	# What was acknowledged before is there, and the target still has the session.
+	note "our end goes down"
+	settle
+	at_port vfab1 down
+	delete_port $host
+	within 60 "$host removed" gone $host
+	resources qp | grep -c '^link vfab0/1 .*\[ib_srpt\]' >$tmp/old
+	[ $(<$tmp/old) -gt 0 ] || fail "the target has no session any more"
+	unload_srp || fail "rmmod: $(<$tmp/rmmod)"
+	adapter remove 1
+	sleep 3
+	adapter add 1
+	at_port vfab1 up
+	began "our end boots"
+	within 60 "ACTIVE again" all_active vfab0 vfab1
+	load_srp_again
+	within 10 "class device of vfab1" test -e "$(add_target 0)"
+	attached
+	clock
+	summary+=$(printf '; %s %d.%d s' "$act" $(((now - t0) / 1000000)) $(((now - t0) / 100000 % 10)))
+	! rust_driver || bound "$act: I/O again" $t0 $now 12
+	settle
+	errors
+	[ $errors = 0 ] || fail "$errors errors"
+	logout $host
+	say "$(driver)${summary/;/:}"
+}
+
+serves
+for which in $drivers; do
+	load_srp_again() { use_driver $which; }
+	load_srp_again
+	within 10 "class device of vfab1" test -e "$(add_target 0)"
+	in_service
+done
+ok "$kind"

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+# Shared by the tests of dm-multipath, which source it after faults.sh: Debian's multipathd and a map of two paths.
+
+# multipathd_for_tests: it looks at a path each second, I/O goes by both, and without any it waits.
+multipathd_for_tests() {
+	cat >/etc/multipath.conf <<-EOF
+		defaults {
+			find_multipaths no
+			polling_interval 1
+			max_polling_interval 1
+			user_friendly_names yes
+			detect_prio no
+			prio const
+			path_checker tur
+			no_path_retry queue
+			path_grouping_policy multibus
+			path_selector "round-robin 0"
+			reservation_key file
+		}
+		blacklist {
+			devnode "^(vd|nullb|sr)"
+		}
+	EOF
+	mkdir -p /run/udev/rules.d
+	cp /usr/share/udev-aside/*multipath.rules /run/udev/rules.d/
+	udevadm control --reload
+	modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
+}
+multipathd_answers() { multipathd show daemon >/dev/null 2>&1; }
+multipathd_on() {
+	multipathd -d -s >>$tmp/multipathd 2>&1 &
+	multipathd=$!
+	within 20 multipathd multipathd_answers
+}
+multipathd_off() {
+	# udev looks at a device that somebody has closed.
+	udevadm settle -t 20
+	within 20 "multipath -f" multipath -f $map
+	multipathd shutdown >/dev/null
+	wait $multipathd 2>/dev/null
+}
+
+# map_of_two: the map of two paths, which is to come, in `map`.
+map_of_two() {
+	within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
+	say "$(dmsetup status $map)"
+}
+two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
+# Paths that the kernel uses: the letter behind major:minor.
+paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
+
+# lose WHAT SECONDS TIMEOUT COMMAND...: it takes a path away. No I/O takes longer than so many seconds, and TIMEOUT on top, with
+# `unjudged` as long as it takes; the longest took `waited`.
+unjudged=
+lose() {
+	clock; t0=$now
+	"${@:4}"
+	within $((${unjudged:-0} + $3 + 5 + $2 * factor / 1000)) "a path failed ($1)" paths_are 1
+	# Its I/O has gone to the other one.
+	acked
+	within 10 "I/O on the other path ($1)" has_acked $((acked + 1))
+	read -r at waited still < <(awk -v t=$t0 '$1 >= t && $2 == "waited" && $3 > waited {at = $1; waited = $3}
+		$1 >= t && $2 == "ok" && $3 > still {still = $3}
+		END {print at ? at : 0, waited + 0, still + 0}' $tmp/journal.events)
+	note "$1: no I/O for $(ms $still), one took $(ms $waited)"
+	[ -n "$unjudged" ] || bound "$1: one I/O" $((at - waited)) $at $2 $3
+}
+# regain WHAT SECONDS COMMAND...: it brings a path back, which took `took`.
+regain() {
+	clock; t0=$now
+	"${@:3}"
+	within $((${unjudged:-0} + 15 + $2 * factor / 1000)) "the path is back ($1)" paths_are 2
+	clock; took=$((now - t0))
+	note "$1: back after $(ms $took)"
+	[ -n "$unjudged" ] || bound "return ($1)" $t0 $now $2
+}
