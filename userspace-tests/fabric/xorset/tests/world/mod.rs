@@ -13,6 +13,7 @@ pub mod hang;
 mod history;
 mod judge;
 mod network;
+#[path = "../../../wss/tests/world/rng.rs"]
 mod rng;
 
 use std::{
@@ -26,7 +27,7 @@ use etcd::Etcd;
 use hang::Hang;
 use history::History;
 use network::Conn;
-pub use rng::Rng;
+pub use rng::{number, Rng};
 use xorset::{
     client::{self, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Key, Request, TTL},
