@@ -4,7 +4,7 @@
 
 mod world;
 
-use world::{initiator, number, Node, World};
+use world::{initiator, rng::number, Node, World};
 
 /// What can go wrong in a schedule.
 #[derive(Clone, Copy, Debug)]

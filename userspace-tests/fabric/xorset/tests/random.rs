@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{number, Who, World};
+use world::{rng::number, Who, World};
 
 /// What can go wrong in a schedule.
 #[derive(Clone, Copy, Debug)]

@@ -13,12 +13,12 @@ mod connections;
 mod events;
 pub mod history;
 pub mod initiator;
-mod rng;
+pub mod rng;
 mod roles;
 pub mod scene;
 
 pub use connections::{ConnId, Item};
-pub use rng::{number, Rng};
+pub use rng::Rng;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
