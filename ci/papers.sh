@@ -29,5 +29,6 @@ guest far rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads rxe --module "$built/stock/rust/ib_srp.ko"
 guest reads siw --module "$built/stock/rust/ib_srp.ko" --module "$built/siw/siw.ko"
 tools=$("$top/ci/tools.sh")
+guest wss rxe --module "$built/stock/rust/ib_srp.ko" --file "$bench/papers-wss.sh" --file "$tools/wss" --file "$tools/srp-target"
 guest xor rxe --module "$built/stock/rust/ib_srp.ko" --file "$bench/papers-xor.sh" --file "$tools/xorset" --file "$tools/srp-target"
 "$top/ci/plot.sh" papers.py /out "${logs[@]}"
