@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw micro|io|reads|far|xor: what ci/papers.sh runs in a guest; the results are lines of the console.
+# papers-guest.sh rxe|siw micro|io|reads|far|wss|xor: what ci/papers.sh runs in a guest; the results are lines of the console.
 # cable: two hosts with the addresses of fabric_pair, and a router between them, which delays what it passes on. A delay in a
 # host's own queue would count against rxe's limit of packets that are not sent yet.
 cable() {
@@ -40,13 +40,18 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io|reads|far|xor)
+io|reads|far|wss|xor)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
-	if [ $2 = xor ]; then
-		. /srp/papers-xor.sh
+	# Microseconds one way.
+	delays=${FAR:-0,500,1000,2000}
+	delays=${delays//,/ }
+	# rxe has 128 packets under way at most, which is one command of 128 KiB if they have 1 KiB each.
+	[[ $2 != @(far|wss) ]] || MTU=4200
+	if [[ $2 = @(wss|xor) ]]; then
+		. /srp/papers-$2.sh
 		exit
 	fi
 	if [ $2 = far ]; then cable; else fabric 1; fi
@@ -58,8 +63,11 @@ io|reads|far|xor)
 		python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
 		exit
 	fi
-	# Microseconds one way.
-	for delay in 500 1000 2000; do
+	# For the clients.
+	for acl in $(printf "${tpg[0]}/acls/0x%016x${gid:16}\n" 4 5 6 7 8 9); do
+		mkdir $acl $acl/lun_0 && ln -s ${tpg[0]}/lun/lun_0 $acl/lun_0/l || fail "cannot make the ACL $acl"
+	done
+	for delay in $delays; do
 		length $delay
 		ini python3 -B /srp/papers-io.py far=$delay "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
 	done

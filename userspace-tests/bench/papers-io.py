@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY ADD_TARGET LOGIN: I/O as the papers measured it, one line of the console each.
+"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY ADD_TARGET LOGIN: I/O as the papers measured it, one line of the
+console each.
 
 `io`: depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
 to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
 Reads by interrupt and polled (Kernel PM2, figures 4 and 10).
 `reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
-`far`: depth, read-ahead and jobs of `io`, where a packet is under way for DELAY microseconds.
+`far`: depth, read-ahead and jobs of `io`, where a packet is under way for DELAY microseconds; also clients with a
+session each (Gfarm, figures 6 to 9), and a region for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
+`phases`: those of a command, where WAY says who answers it.
 The guest's clock counts instructions."""
 
 import glob
@@ -19,7 +22,11 @@ import sys
 import time
 
 part, add_target, string = sys.argv[1:]
-MIB = 32
+# Of a run.
+MIB = int(os.environ.get("MIB", 32))
+COUNTS = (1, 2, 3, 5, 7, 9)
+# What of `far` is wanted.
+PARTS = os.environ.get("PARTS", "depth,phases,regions,clients,jobs").split(",")
 # How many commands direct I/O has under way.
 DIRECT = 32
 
@@ -74,7 +81,7 @@ def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
     """Reads or writes `MIB` in all, as fast as it goes, and says how fast that is."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
     write("/proc/sys/vm/drop_caches", 3)
-    size = MIB // jobs << 20
+    size = (MIB << 3) // jobs << 17
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
             f"--rw={rw}", "--bs=128k", f"--size={size}", f"--offset_increment={size}", f"--numjobs={jobs}", "--thread",
             *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
@@ -107,7 +114,7 @@ def listen(on):
         write(f"{TRACING}/events/scsi/scsi_dispatch_cmd_{event}/enable", on)
 
 
-def phases(disk, rw):
+def phases(disk, rw, what="", **more):
     """How long each step of a command of 128 KiB takes, one at a time: the median of each."""
     write(f"{TRACING}/trace_clock", "x86-tsc")
     write(f"{TRACING}/buffer_size_kb", 8192)
@@ -128,13 +135,13 @@ def phases(disk, rw):
     if set(counts) != {e for e, step in STEPS.items() if step} or len(set(counts.values())) != 1:
         sys.exit(f"phases of {rw}: {counts}")
     for event, all in spans.items():
-        say("phase", rw=rw, step=STEPS[event], commands=len(all), median=round(statistics.median(all)))
-    say("phases", rw=rw, untold=untold, told=told)
+        say(f"{what}phase", rw=rw, step=STEPS[event], commands=len(all), median=round(statistics.median(all)), **more)
+    say(f"{what}phases", rw=rw, untold=untold, told=told, **more)
 
 
-def one_by_one(disk, rw):
+def one_by_one(disk, rw, size=f"{MIB // 2}m"):
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-            f"--rw={rw}", "--bs=128k", "--size=16m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
+            f"--rw={rw}", "--bs=128k", f"--size={size}", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
     j = fio(line)[0]
     return round(j[rw]["lat_ns"]["mean"])
 
@@ -200,22 +207,73 @@ def depths(what="depth", **more):
         logout(host)
 
 
-def parallel(disk, what="jobs", **more):
-    for jobs in range(1, 10):
+def parallel(disk, what="jobs", counts=range(1, 10), **more):
+    for jobs in counts:
         for direct in (False, True):
             for rw in ("read", "write"):
                 run(disk, what, rw, direct, jobs=jobs, **more)
 
 
+def clients(**more):
+    """Each has a session and a part of the disk, and one command under way."""
+    for direct in (True, False):
+        sessions = []
+        for n in range(1, 10):
+            sessions.append(login(f",initiator_ext={n},max_cmd_per_lun=1"))
+            if n not in COUNTS:
+                continue
+            for rw in ("read", "write"):
+                write("/proc/sys/vm/drop_caches", 3)
+                size = MIB << 18
+                lines = ["[global]", f"rw={rw}", "bs=128k", f"size={size}", "ioengine=psync", f"direct={int(direct)}", "end_fsync=1",
+                         "group_reporting", "thread", "allow_file_create=0", "clocksource=clock_gettime", "fadvise_hint=0"]  # fmt: skip
+                for i, (_, disk) in enumerate(sessions):
+                    write(f"/sys/block/{disk}/queue/read_ahead_kb", 31 * 4)
+                    lines += [f"[c{i}]", f"filename=/dev/{disk}", f"offset={i * size}"]
+                j = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))[0]
+                say("far_clients", clients=n, rw=rw, direct=int(direct), mbs=round(j[rw]["bw_bytes"] / 1e6, 2), **more)
+        for host, _ in sessions:
+            logout(host)
+
+
+def regions(**more):
+    """128 KiB at a time as one command with a region of 32 pages, and as 32 commands, each with the region of a page."""
+    write("/sys/module/ib_srp/parameters/static_read_max", 0)
+    write("/sys/module/ib_srp/parameters/use_imm_data", "N")
+    for pages in (32, 1):
+        host, disk = login(f",max_cmd_per_lun=1,max_sect={pages * 8}")
+        for rw in ("read", "write"):
+            say("far_regions", rw=rw, pages=pages, us=round(one_by_one(disk, rw, f"{MIB // 8}m") / 1e3, 1), **more)
+        logout(host)
+    write("/sys/module/ib_srp/parameters/static_read_max", 4096)
+    write("/sys/module/ib_srp/parameters/use_imm_data", "Y")
+
+
 if part == "reads":
     static_and_dynamic()
     sys.exit()
+if part.startswith("phases="):
+    way, delay = part.removeprefix("phases=").split(",")
+    host, disk = login("")
+    for rw in ("write", "read"):
+        phases(disk, rw, "wss_", way=way, delay=delay)
+    logout(host)
+    sys.exit()
 if part.startswith("far="):
     delay = part.removeprefix("far=")
-    depths("far_depth", delay=delay)
+    if "depth" in PARTS:
+        depths("far_depth", delay=delay)
     host, disk = login("")
-    parallel(disk, "far_jobs", delay=delay)
+    if "phases" in PARTS:
+        for rw in ("write", "read"):
+            phases(disk, rw, "wss_", way="lio", delay=delay)
+    if "jobs" in PARTS:
+        parallel(disk, "far_jobs", COUNTS, delay=delay)
     logout(host)
+    if "regions" in PARTS:
+        regions(delay=delay)
+    if "clients" in PARTS:
+        clients(delay=delay)
     sys.exit()
 depths()
 host, disk = login("")

@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "xor_limited", "xor_far", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited", "xor_far", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -127,6 +127,27 @@ curves(
      for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
     "jobs", "MB/s", log=False,
 )  # fmt: skip
+curves(
+    "far-clients",
+    [(f"{rw}s, {title}", {f"{d / 1000:g} ms": [(r["clients"], r["mbs"]) for r in of("far_clients", delay=d, rw=rw, direct=direct)] for d in delays})
+     for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
+    "clients", "MB/s", log=False,
+)  # fmt: skip
+ways = {"lio": "LIO", "target": "srp-target", "one": "SE, CE and RS on one host", "two": "CE and RS on another", "three": "RS on a third"}
+figure, axes = plt.subplots(1, 2, figsize=(14, 5), sharey=True)
+for axis, rw in zip(axes, ("read", "write")):
+    rows_of = {(w, d): of("wss_phase", rw=rw, way=w, delay=d) for d in delays for w in ways}
+    for n, rows in enumerate(rows_of.values()):
+        left = 0
+        for color, r in enumerate(rows):
+            axis.barh(n, r["median"], left=left, color=f"C{color}", label=r["step"] if n == 0 else None)
+            left += r["median"]
+    axis.set_yticks(range(len(rows_of)), [f"{ways[w]}, {d / 1000:g} ms" for w, d in rows_of])
+    axis.invert_yaxis()
+    axis.set_title(f"128 KiB {rw}")
+    axis.set_xlabel("instructions")
+    axis.legend()
+save(figure, "wss-phases")
 systems = {"relays": "2-D XOR, relays", "raid6": "md RAID-6"}
 stripes, random = of("xor_limited", rw="write"), of("xor_limited", rw="randwrite")
 # What leaves the client for a byte of data.
@@ -173,6 +194,10 @@ table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
 table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
 table("depth, a packet under way for `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
 table("jobs, likewise", found["far_jobs"], ("delay", "jobs", "rw", "direct", "mbs"))
+table("clients with a session each, likewise", found["far_clients"], ("delay", "clients", "rw", "direct", "mbs"))
+table("128 KiB by regions of so many pages, one command for each, likewise", found["far_regions"], ("delay", "pages", "rw", "us"))
+table("phases by who answers, likewise", found["wss_phase"], ("delay", "way", "rw", "step", "median"))
+table("latency without and with the events, likewise", found["wss_phases"], ("delay", "way", "rw", "untold", "told"))
 table("2-D XOR and RAID-6, the client's link limited", stripes + random, ("system", "rw", "bytes", "depth", "kibs", "out"))
 table("likewise, a packet under way for `delay` us", found["xor_far"], ("system", "rw", "bytes", "depth", "delay", "us"))
 table("phases", found["phase"], ("rw", "step", "commands", "median"))

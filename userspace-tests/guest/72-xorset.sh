@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The redundant set in user space (userspace-tests/fabric/xorset): five nodes and a client, each a host of its own, as is the
-# initiator, and etcd. Verified I/O; how many bytes each link carries; any two nodes die, all lose their power, the client
-# dies.
+# initiator, and etcd. Verified I/O; how many bytes each link carries; any two nodes die, all lose their power; of two clients
+# the one that has the set sleeps, then the other one dies.
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 
@@ -20,12 +20,12 @@ excuse() {
 	say "the client ended, as it did not reach etcd ($(ms $stolen) of its last 3 s without CPU)"
 	[ $stolen -lt 700000 ] || too_slow "the client could not hold its key"
 }
-make_hosts ini client n0 n1 n2 n3 n4
+make_hosts ini client n0 n1 n2 n3 n4 client2
 make_set
 login 0
 dev=$(disk $host 0)
 quiet $dev
-equal "size" "$(blockdev --getsize64 $dev)" $((120 * 12 << 16))
+equal "size" "$(blockdev --getsize64 $dev)" $((84 * 12 << 16))
 within 20 "/dev/srp0" test -b /dev/srp0
 say "login: /dev/srp0 is $dev; $(map)"
 ! "$program" node --file $files/n0 "${nodes[@]}" --etcd 10.0.2.1:2379 >$tmp/second 2>&1 || fail "two processes have one file"
@@ -43,18 +43,18 @@ all_nodes() {
 	echo $((of[n0] + of[n1] + of[n2] + of[n3] + of[n4]))
 }
 # about WHAT KIB TIMES: within a sixth more than so many times what was written.
-about() { [ $2 -ge $((9216 * $3)) ] && [ $2 -lt $((9216 * $3 * 7 / 6)) ] || fail "$1: $2 KiB, not $3 times 9216"; }
-dd if=/dev/urandom of=$tmp/data bs=768k count=12 status=none
-carry "written" 9216 dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
+about() { [ $2 -ge $((6144 * $3)) ] && [ $2 -lt $((6144 * $3 * 7 / 6)) ] || fail "$1: $2 KiB, not $3 times 6144"; }
+dd if=/dev/urandom of=$tmp/data bs=768k count=8 status=none
+carry "written" 6144 dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
 about "the initiator sent" ${sent[ini]} 1
 about "the client sent" ${sent[client]} 1
 about "the nodes sent" $(all_nodes sent) 2
 about "the nodes got" $(all_nodes got) 3
 same() {
 	echo 3 >/proc/sys/vm/drop_caches
-	cmp -n 9437184 $tmp/data <(dd if=$dev bs=256k count=36 iflag=direct status=none) || fail "the data is wrong: $1"
+	cmp -n 6291456 $tmp/data <(dd if=$dev bs=256k count=24 iflag=direct status=none) || fail "the data is wrong: $1"
 }
-carry "read" 9216 same "with all nodes"
+carry "read" 6144 same "with all nodes"
 about "the nodes sent" $(all_nodes sent) 1
 
 # A node is away for a moment: it goes on with what its log has.
@@ -85,7 +85,7 @@ role n4
 within 60 "the end of n4" ended ${serving[n4]}
 ! wait ${serving[n4]} || fail "n4 ended with status 0"
 unset "serving[n4]"
-says n4 'file, which has --stripes 60 and not 120' || fail "n4: $(tail -n 5 $tmp/n4)"
+says n4 'file, which has --stripes 60 and not 84' || fail "n4: $(tail -n 5 $tmp/n4)"
 out "u* o* u* u* o*" || fail "the map has changed: $(map)"
 # They come back, one with a new file, and their cells are made again, with I/O under way.
 new_file 4
@@ -118,16 +118,40 @@ within 200 "all nodes" whole
 same "after all nodes died"
 say "all nodes have died and are back: $(map)"
 
-# The client dies with I/O under way; the session comes back to the next one.
+# Another client waits, and says for whom. The first one sleeps with I/O under way, and wakes when the other one has the set:
+# it ends. Then the other one dies, and the set and the session come back to the first host.
+number_of() { sed -n 's/^client \([0-9]*\) takes the set$/\1/p' $tmp/$1 | tail -n 1; }
+waits() { says $1 "^client $(number_of $2) has the set: this one, [0-9]*, waits for its end\$"; }
+role client2
+within 20 "a client that waits" waits client2 client
+one=$host
 begin_io
 mark
-die client
+kill -STOP ${serving[client]}
+within 60 "the second client has the set" says client2 'is open$'
+login_string() { echo "id_ext=ab,ioc_guid=cd,initiator_ext=2,src=10.0.0.2,dest=10.0.${number[client2]}.2:5555"; }
+login 0
+second=$(disk $host 0)
+quiet $second
+dd if=/dev/urandom of=$tmp/more bs=256k count=4 status=none
+dd if=$tmp/more of=$second bs=256k seek=240 oflag=direct status=none || fail "a write by the second client"
+kill -CONT ${serving[client]}
+within 20 "the end of the first client" ended ${serving[client]}
+! wait ${serving[client]} || fail "the client that slept ended with status 0"
+unset "serving[client]"
+says client 'the key of the client may be' || fail "the client that slept: $(tail -n 5 $tmp/client)"
 logged 'connection lost'
+logout $host
+host=$one
+: >$tmp/client
 role client
-io_ends $fio 200 "after the client died"
+within 20 "a client that waits" waits client client2
+die client2
+io_ends $fio 200 "after one client slept and the other one died"
 within 100 "all nodes" whole
-same "after the client died"
-say "the client has died, another one is there: $(map)"
+same "after both clients"
+cmp -n 1048576 $tmp/more <(dd if=$dev bs=256k skip=240 count=4 iflag=direct status=none) || fail "what the second client wrote is not there"
+say "one client has slept, the other one has died: $(map)"
 
 logout $host
 clean

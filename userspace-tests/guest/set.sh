@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (userspace-tests/fabric/xorset): its client and its five nodes, on hosts of hosts.sh with
-# these names, and etcd on the router.
+# The redundant set in user space (userspace-tests/fabric/xorset): its client, another one, and its five nodes, on hosts of
+# hosts.sh with these names, and etcd on the router.
 
 modprobe -qa ib_uverbs rdma_ucm
 program=$here/../xorset
@@ -16,12 +16,12 @@ role() {
 	local etcd
 	etcd=$(etcd_of $1)
 	case $1 in
-	client) serve client "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
+	client*) serve $1 "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
 	esac
 }
-# new_file NUMBER [STRIPES]: 120 stripes of 768 KiB.
-new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-120} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
+# new_file NUMBER [STRIPES]: 84 stripes of 768 KiB.
+new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-84} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
 # The map that the client goes by: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }
 # open PATTERN: all goes on with such a map.

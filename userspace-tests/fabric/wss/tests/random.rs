@@ -4,7 +4,7 @@
 
 mod world;
 
-use world::{initiator, Node, World};
+use world::{initiator, rng::number, Node, World};
 
 /// What can go wrong in a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -128,12 +128,6 @@ fn schedule(seed: u64) -> Sum {
         sum.sessions += i.sessions;
     }
     sum
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().expect(name))
 }
 
 #[test]

@@ -115,6 +115,15 @@ pub enum Action {
 struct Attached {
     since: u64,
     size: Size,
+    /// Whose cells it has, 0 if nobody's.
+    set: u64,
+}
+
+impl Attached {
+    /// Its file can be that of a node of this map, whatever is in it.
+    fn fits(&self, map: &Map) -> bool {
+        self.size == map.size && (self.set == 0 || self.set == map.set)
+    }
 }
 
 struct Partner {
@@ -146,6 +155,10 @@ pub struct Client {
     holding: Option<(u64, u64)>,
     asking: Option<u64>,
     complaints: Complaints,
+    /// The client that this one waits for the end of.
+    other: Option<u64>,
+    /// It has said that its nodes are of a set that etcd does not know.
+    strange: bool,
     /// When more nodes were not there than may be, the last time.
     crowd: Option<u64>,
     /// The map that counts.
@@ -186,6 +199,8 @@ impl Client {
             holding: None,
             asking: None,
             complaints: Complaints::default(),
+            other: None,
+            strange: false,
             crowd: None,
             map: None,
             size: None,
@@ -315,6 +330,17 @@ impl Client {
         }
     }
 
+    /// Another client has the set.
+    fn waits(&mut self, other: Option<u64>) {
+        if let Some(number) = other.filter(|_| self.other != other) {
+            let me = self.settings.id;
+            self.say(format!(
+                "client {number} has the set: this one, {me}, waits for its end"
+            ));
+        }
+        self.other = other;
+    }
+
     /// etcd has answered.
     pub fn answered(&mut self, id: u64, answer: Answer) {
         if self.holding.is_some_and(|(h, _)| h == id) {
@@ -322,6 +348,7 @@ impl Client {
             match answer {
                 Answer::Held(true) => {
                     if self.held.is_none() {
+                        self.say(format!("client {} takes the set", self.settings.id));
                         self.begin();
                     }
                     self.held = Some(asked + TTL - MARGIN);
@@ -332,6 +359,10 @@ impl Client {
                 }
                 _ => self.hold_at = self.now + HOLD,
             }
+            if self.held.is_none() && self.asking.is_none() {
+                // Who has it?
+                self.asking = Some(self.ask(Request::Look));
+            }
             return;
         }
         if self.asking != Some(id) {
@@ -339,6 +370,7 @@ impl Client {
         }
         self.asking = None;
         match answer {
+            Answer::Looked(view) if self.held.is_none() => self.waits(view.client),
             Answer::Looked(view) => {
                 self.look_at = self.now + LOOK;
                 self.look(view);
@@ -414,6 +446,7 @@ impl Client {
                 since,
                 cell,
                 stripes,
+                set,
                 ..
             } if !self.partners[n].link.up() => {
                 if usize::from(number) != n || !(1..=128).contains(&cell) || stripes == 0 {
@@ -421,7 +454,7 @@ impl Client {
                 }
                 let size = Size { cell, stripes };
                 self.partners[n].link.attached(now);
-                self.partners[n].attached = Some(Attached { since, size });
+                self.partners[n].attached = Some(Attached { since, size, set });
                 if let Some(other) = self.other_size(n, size) {
                     let what = size.option(&other);
                     self.say(format!("node {n} is refused: its file has {what}"));

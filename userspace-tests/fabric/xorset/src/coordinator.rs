@@ -44,6 +44,8 @@ pub enum Request {
 pub struct View {
     /// The map, with its revision.
     pub map: Option<(u64, String)>,
+    /// Who holds the key of the client.
+    pub client: Option<u64>,
     /// Who holds the key of each node.
     pub nodes: [Option<u64>; NODES],
 }

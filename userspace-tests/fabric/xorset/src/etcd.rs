@@ -67,6 +67,8 @@ impl Etcd {
             let name = pair.key.strip_prefix(&self.prefix).unwrap_or_default();
             if name == "map" {
                 view.map = Some((pair.modified, pair.value));
+            } else if name == "client" {
+                view.client = Some(number(&pair.value)?);
             } else if let Some(n) = name.strip_prefix("node/") {
                 let n = number(n)? as usize;
                 if n < NODES {

@@ -72,6 +72,7 @@ pub struct Journal<M> {
     durable: u64,
     epoch: u64,
     since: u64,
+    set: u64,
     /// Content that waits until the log is stable: end in the log, place on the node, bytes.
     pending: VecDeque<(u64, u64, Arc<[u8]>)>,
     /// Blocks of it, by place, and the number of the last record.
@@ -131,6 +132,7 @@ impl<M: Media> Journal<M> {
             durable: 0,
             epoch: 0,
             since: 0,
+            set: 0,
             pending: VecDeque::new(),
             overlay: BTreeMap::new(),
             records: BTreeMap::new(),
@@ -165,6 +167,11 @@ impl<M: Media> Journal<M> {
     /// The epoch in which the node was let in, or 0.
     pub fn since(&self) -> u64 {
         self.since
+    }
+
+    /// The set that it was let in to, or 0.
+    pub fn set(&self) -> u64 {
+        self.set
     }
 
     /// Writes that some node may still need.
@@ -252,7 +259,7 @@ impl<M: Media> Journal<M> {
             let name = (entry.owner, entry.seq);
             match entry.kind {
                 STATE => {
-                    (self.epoch, self.since) = (entry.seq, entry.stripe);
+                    (self.epoch, self.since, self.set) = (entry.seq, entry.stripe, entry.set);
                     self.begin_numbers();
                 }
                 FLOOR => {
@@ -336,6 +343,12 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
+    fn state(&mut self) -> io::Result<()> {
+        let set = self.set;
+        let entry = Entry::new(STATE, 0, self.epoch, self.since);
+        self.append(Entry { set, ..entry }, &[])
+    }
+
     /// What is still needed of the log goes to the other half.
     fn turn(&mut self) -> io::Result<()> {
         self.media.sync()?;
@@ -345,7 +358,7 @@ impl<M: Media> Journal<M> {
         self.half ^= 1;
         self.generation += 1;
         (self.at, self.before) = (0, 0);
-        self.append(Entry::new(STATE, 0, self.epoch, self.since), &[])?;
+        self.state()?;
         for owner in 0..NODES {
             self.append(Entry::new(FLOOR, owner as u8, self.floors[owner], 0), &[])?;
         }
@@ -488,16 +501,17 @@ impl<M: Media> Journal<M> {
     pub fn enter(&mut self, epoch: u64) -> io::Result<()> {
         self.epoch = epoch;
         self.begin_numbers();
-        self.append(Entry::new(STATE, 0, epoch, self.since), &[])?;
+        self.state()?;
         self.flush()
     }
 
-    /// Forgets all writes, as the cells are of no use, and is let in, `since` an epoch that is not later than this one.
-    pub fn wipe(&mut self, epoch: u64, since: u64) -> io::Result<()> {
+    /// Forgets all writes, as the cells are of no use, and is let in to a set, `since` an epoch that is not later than this
+    /// one.
+    pub fn wipe(&mut self, epoch: u64, since: u64, set: u64) -> io::Result<()> {
         self.flush()?;
         self.records.clear();
         self.floors = [0; NODES];
-        (self.epoch, self.since) = (epoch, since);
+        (self.epoch, self.since, self.set) = (epoch, since, set);
         self.begin_numbers();
         self.turn()
     }

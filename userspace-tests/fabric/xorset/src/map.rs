@@ -30,6 +30,8 @@ pub struct Map {
     pub since: [u64; NODES],
     /// How large the set is, which never changes.
     pub size: Size,
+    /// Names the set: who has made its first map. It never changes either.
+    pub set: u64,
 }
 
 impl Map {
@@ -42,6 +44,7 @@ impl Map {
             states: [State::Up; NODES],
             since: [1; NODES],
             size,
+            set: client,
         }
     }
 
@@ -51,8 +54,8 @@ impl Map {
         nodes.fold(0, |mask, (n, _)| mask | 1 << n)
     }
 
-    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) with the epoch behind it, and
-    /// `STRIPESxBLOCKS`, of a cell.
+    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) with the epoch behind it,
+    /// `STRIPESxBLOCKS`, of a cell, and the set.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} {} {}",
@@ -68,7 +71,7 @@ impl Map {
             };
             text.push_str(&format!(" {letter}{since}"));
         }
-        text + &format!(" {}x{}", self.size.stripes, self.size.cell)
+        text + &format!(" {}x{} {}", self.size.stripes, self.size.cell, self.set)
     }
 
     /// From such a text.
@@ -99,6 +102,7 @@ impl Map {
         let (stripes, cell) = words.next()?.split_once('x')?;
         map.size.stripes = stripes.parse().ok()?;
         map.size.cell = cell.parse().ok()?;
+        map.set = words.next()?.parse().ok()?;
         (words.next().is_none() && map.text() == text).then_some(map)
     }
 }
@@ -113,23 +117,25 @@ mod tests {
             cell: 128,
             stripes: 10,
         };
-        let mut map = Map::first(77, size);
+        let mut map = Map::first(66, size);
+        map.client = 77;
         map.new = false;
         map.epoch = 9;
         map.states[2] = State::Out;
         map.states[4] = State::Rebuilding;
         map.since[4] = 8;
-        assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8 10x128");
+        assert_eq!(map.text(), "9 77 used u1 u1 o1 u1 r8 10x128 66");
         assert_eq!(Map::parse(&map.text()), Some(map));
         for bad in [
             "",
-            "9 77 used u1 u1 o1 u1 10x128",
-            "9 77 used u1 u1 o1 u1 r8",
-            "9 77 used u1 u1 o1 u1 r8 10x128 ",
-            "9 77 odd u1 u1 o1 u1 r8 10x128",
-            "9 77 new u1 u1 x1 u1 r8 10x128",
-            "9 77 new u1 u1 o1 u1 r08 10x128",
-            "9 77 new u1 u1 o1 u1 r8 10x",
+            "9 77 used u1 u1 o1 u1 10x128 66",
+            "9 77 used u1 u1 o1 u1 r8 66",
+            "9 77 used u1 u1 o1 u1 r8 10x128",
+            "9 77 used u1 u1 o1 u1 r8 10x128 66 ",
+            "9 77 odd u1 u1 o1 u1 r8 10x128 66",
+            "9 77 new u1 u1 x1 u1 r8 10x128 66",
+            "9 77 new u1 u1 o1 u1 r08 10x128 66",
+            "9 77 new u1 u1 o1 u1 r8 10x 66",
         ] {
             assert_eq!(Map::parse(bad), None, "{bad}");
         }

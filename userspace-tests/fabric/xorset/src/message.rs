@@ -55,6 +55,8 @@ pub enum Message {
         cell: u16,
         /// Stripes.
         stripes: u64,
+        /// The set that its cells are of, 0: of none.
+        set: u64,
     },
     /// Client to node: this map counts from now on. It is the payload.
     Epoch {
@@ -242,12 +244,14 @@ impl Message {
                 epoch,
                 cell,
                 stripes,
+                set,
             } => Form::new(2)
                 .byte(2, number)
                 .half(8, cell)
                 .word(16, epoch)
                 .word(24, since)
-                .word(32, stripes),
+                .word(32, stripes)
+                .word(40, set),
             Self::Epoch { epoch } => Form::new(3).word(16, epoch),
             Self::Settled { epoch } => Form::new(4).word(16, epoch),
             Self::Open { epoch } => Form::new(5).word(16, epoch),
@@ -331,6 +335,7 @@ impl Message {
                 epoch,
                 cell: half(bytes, 8),
                 stripes: stripe,
+                set: floor,
             },
             3 => Self::Epoch { epoch },
             4 => Self::Settled { epoch },
@@ -416,6 +421,7 @@ mod tests {
                 epoch,
                 cell: 128,
                 stripes: stripe,
+                set: floor,
             },
             Message::Epoch { epoch },
             Message::Settled { epoch },

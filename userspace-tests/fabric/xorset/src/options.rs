@@ -33,7 +33,7 @@ has the cells of one node.
   --set NAME             of the set in etcd (default xorset)
 
 xorset client --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
-exports the set as LUN 0 of an SRP target. There is one client at a time; others wait for its end.
+exports the set as LUN 0 of an SRP target. One client has the set; others say who that is and wait for its end.
   --node, --etcd, --set  as above
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)

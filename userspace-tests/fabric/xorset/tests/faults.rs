@@ -348,13 +348,14 @@ fn an_old_map_is_refused() {
             world.start(1);
         }
         let size = world.size;
+        let set = Map::parse(&world.etcd.map.clone().unwrap().1).unwrap().set;
         let node = world.places[1].node.as_mut().unwrap();
         let peer = 1 << 40;
         let told = |node: &mut xorset::node::Node<_>, epoch| {
             node.connected(peer);
             node.message(peer, &Message::Attach { role: Role::Client }.build(), &[]);
             let mut map = Map::first(7, size);
-            (map.epoch, map.new) = (epoch, false);
+            (map.epoch, map.new, map.set) = (epoch, false, set);
             node.message(
                 peer,
                 &Message::Epoch { epoch }.build(),

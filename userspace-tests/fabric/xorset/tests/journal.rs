@@ -27,6 +27,7 @@ struct Seen {
     records: BTreeSet<Name>,
     epoch: u64,
     since: u64,
+    set: u64,
     next: u64,
 }
 
@@ -42,6 +43,7 @@ fn seen(journal: &mut Journal<Disk>) -> Seen {
         records: journal.records().keys().copied().collect(),
         epoch: journal.epoch(),
         since: journal.since(),
+        set: journal.set(),
         next: journal.floor(journal.number()),
     }
 }
@@ -69,7 +71,7 @@ fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io:
     match rng.below(12) {
         0 => journal.enter(journal.epoch() + 1),
         1 => journal.rebuilt(span, bytes),
-        2 if rng.one_in(9) => journal.wipe(journal.epoch() + 1, journal.epoch() + 1),
+        2 if rng.one_in(9) => journal.wipe(journal.epoch() + 1, journal.epoch() + 1, rng.next()),
         3 | 4 if !own.is_empty() => match own[rng.below(own.len() as u64) as usize] {
             (2, seq) => journal.done(seq),
             (owner, seq) => journal.raise(owner, seq + 1),

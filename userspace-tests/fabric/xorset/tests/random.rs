@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{Who, World};
+use world::{rng::number, Who, World};
 
 /// What can go wrong in a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -164,12 +164,6 @@ fn schedule(seed: u64) -> Sum {
         epochs: map.split(' ').next().unwrap().parse().unwrap(),
         judged: world.history.judged,
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().expect(name))
 }
 
 #[test]

@@ -13,10 +13,12 @@ mod connections;
 mod events;
 pub mod history;
 pub mod initiator;
+pub mod rng;
 mod roles;
 pub mod scene;
 
 pub use connections::{ConnId, Item};
+pub use rng::Rng;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -38,27 +40,6 @@ pub const TARGET: [u8; 16] = [7; 16];
 pub const DEPTH: u32 = 6;
 /// Where the arena of a CE is.
 const ARENA: u64 = 1 << 20;
-
-/// SplitMix64.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Node {

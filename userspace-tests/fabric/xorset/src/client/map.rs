@@ -3,7 +3,7 @@
 //! Who is in the set: what the client sees of the nodes, and the map that it wants.
 
 use super::part::{Kind, Part, Stage};
-use super::{Action, Attached, Client, REST};
+use super::{Action, Attached, Client, Partner, REST};
 use crate::{
     coordinator::{Request, View},
     layout::{has, Mask, Size, ALL, NODES},
@@ -19,6 +19,9 @@ impl Client {
             return self.end("the map in etcd is none");
         }
         let map = parsed.flatten();
+        if map.is_none() {
+            self.strange();
+        }
         let revision = view.map.as_ref().map_or(0, |(r, _)| *r);
         let known = self.map.as_ref().map_or(0, |m| m.epoch);
         if let Some(map) = map
@@ -65,8 +68,21 @@ impl Client {
             State::Rebuilding => partner.let_in == map.since[n],
             State::Out => false,
         };
-        let other = |a: &Attached| a.size != map.size || (had && a.since != map.since[n]);
+        let other = |a: &Attached| !a.fits(map) || (had && a.since != map.since[n]);
         partner.attached.as_ref().is_some_and(other)
+    }
+
+    /// Nodes that have told of a set that this client does not know.
+    fn strange(&mut self) {
+        let used = |p: &Partner| p.attached.is_some_and(|a| a.set != 0);
+        let Some(n) = self.partners.iter().position(used) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.strange, true) {
+            self.say(format!(
+                "etcd has no map, but node {n} is of a set: is --set its name?"
+            ));
+        }
     }
 
     /// The size that the set has, or else that another node has, if a node has not the same one.
@@ -118,7 +134,7 @@ impl Client {
                 State::Up if has(lost, n) && few => next.states[n] = State::Out,
                 State::Out
                     if self.open
-                        && partner.attached.is_some_and(|a| a.size == map.size)
+                        && partner.attached.is_some_and(|a| a.fits(&map))
                         && self.now >= partner.rest =>
                 {
                     next.states[n] = State::Rebuilding;
@@ -182,6 +198,12 @@ impl Client {
         };
         let attached = self.partners[n].attached;
         let size = attached.is_some_and(|a| a.size != map.size);
+        if let Some(a) = attached.filter(|a| a.set != 0 && a.set != map.set) {
+            let (other, set) = (a.set, map.set);
+            return self.say(format!(
+                "node {n} is refused: its file is of set {other}, not {set}"
+            ));
+        }
         // One of another size is told why it is refused.
         let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
         if may && self.partners[n].link.up() && !self.ended {
@@ -199,6 +221,7 @@ impl Client {
         partner.let_in = map.since[n];
         if let Some(attached) = &mut partner.attached {
             attached.since = map.since[n];
+            attached.set = map.set;
         }
         if self.open {
             // It was away for a moment. What it had begun is done or will never be.

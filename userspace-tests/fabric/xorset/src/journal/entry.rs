@@ -32,6 +32,7 @@ pub(super) struct Entry {
     pub(super) blocks: u16,
     pub(super) seq: u64,
     pub(super) stripe: u64,
+    pub(super) set: u64,
 }
 
 pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
@@ -66,6 +67,7 @@ impl Entry {
             blocks: 0,
             seq,
             stripe,
+            set: 0,
         }
     }
 
@@ -95,6 +97,7 @@ impl Entry {
         out[32..34].copy_from_slice(&self.blocks.to_le_bytes());
         out[40..48].copy_from_slice(&self.seq.to_le_bytes());
         out[48..56].copy_from_slice(&self.stripe.to_le_bytes());
+        out[56..64].copy_from_slice(&self.set.to_le_bytes());
         for part in bytes {
             out.extend_from_slice(part);
         }
@@ -116,6 +119,7 @@ impl Entry {
             blocks: half(32),
             seq: word(head, 40),
             stripe: word(head, 48),
+            set: word(head, 56),
         }
     }
 }

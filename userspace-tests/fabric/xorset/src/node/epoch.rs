@@ -37,6 +37,15 @@ impl<M: Media> Node<M> {
             self.close(peer, "its map is wrong");
             return Ok(());
         };
+        let set = self.journal.set();
+        if set != 0 && set != map.set {
+            let what = format!(
+                "its map is of set {}, and the file here of set {set}",
+                map.set
+            );
+            self.close(peer, &what);
+            return Ok(());
+        }
         let (state, size) = (map.states[self.number], self.journal.size());
         if size != map.size {
             let what = size.option(&map.size);
@@ -61,7 +70,7 @@ impl<M: Media> Node<M> {
             self.say(format!("let in with epoch {since}"));
             self.relays.clear();
             self.acks.clear();
-            self.journal.wipe(epoch, since)?;
+            self.journal.wipe(epoch, since, map.set)?;
         } else if epoch > self.journal.epoch() {
             self.journal.enter(epoch)?;
         }

@@ -87,6 +87,7 @@ impl<M: Media> Node<M> {
                     epoch: self.journal.epoch(),
                     cell: size.cell,
                     stripes: size.stripes,
+                    set: self.journal.set(),
                 };
                 self.tell(peer, attached);
             }

@@ -37,6 +37,7 @@ impl Coordinator for Etcd {
             }
             Request::Look => Answer::Looked(View {
                 map: self.map.clone(),
+                client: self.holder(Key::Client),
                 nodes: std::array::from_fn::<_, NODES, _>(|n| self.holder(Key::Node(n as u8))),
             }),
             Request::Change {

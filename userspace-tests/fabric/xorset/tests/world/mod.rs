@@ -12,8 +12,10 @@ pub mod hang;
 #[path = "../../../wss/tests/world/history.rs"]
 mod history;
 mod judge;
+mod losses;
 mod network;
-mod rng;
+#[path = "../../../wss/tests/world/rng.rs"]
+pub mod rng;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -67,6 +69,11 @@ pub struct Place {
 
 pub struct Seat {
     pub client: Option<Client>,
+    pub id: u64,
+    /// It asks the etcd of another set.
+    pub stray: bool,
+    /// What it has told whoever runs it.
+    pub said: Vec<String>,
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
     clock: u64,
@@ -88,6 +95,8 @@ pub struct World {
     pub places: Vec<Place>,
     pub seats: Vec<Seat>,
     pub etcd: Etcd,
+    /// That of another set, with the same nodes.
+    other: Etcd,
     conns: BTreeMap<u64, Conn>,
     connects: Vec<(u64, Who, u64, usize)>,
     pub cuts: BTreeSet<(Who, Who)>,
@@ -100,6 +109,10 @@ pub struct World {
     pub answered: u64,
     pub failed: u64,
     pub cancelled: u64,
+    /// Clients that could be used.
+    pub served: u64,
+    /// Commands that another client had when one could be used.
+    pub late: u64,
     pub degraded: u64,
     pub relayed: u64,
     /// A node that no word of a client reaches.
@@ -120,6 +133,7 @@ impl World {
             places: Vec::new(),
             seats: Vec::new(),
             etcd: Etcd::default(),
+            other: Etcd::default(),
             conns: BTreeMap::new(),
             connects: Vec::new(),
             cuts: BTreeSet::new(),
@@ -131,6 +145,8 @@ impl World {
             answered: 0,
             failed: 0,
             cancelled: 0,
+            served: 0,
+            late: 0,
             degraded: 0,
             relayed: 0,
             mute: None,
@@ -155,21 +171,6 @@ impl World {
         }
         world.add_client();
         world
-    }
-
-    /// A new file for a node.
-    pub fn blank(&self, n: usize) -> Disk {
-        let disk = Disk::new(Journal::<Disk>::file_len(&self.size, LOG));
-        Journal::format(disk.clone(), n as u8, self.size, LOG).unwrap();
-        disk
-    }
-
-    /// A node dies with its file.
-    pub fn lose(&mut self, n: usize) {
-        self.note(|| format!("blank {n}"));
-        self.kill(Who::Node(n));
-        self.places[n].disk = self.blank(n);
-        self.places[n].lost = true;
     }
 
     pub fn note(&self, what: impl FnOnce() -> String) {
@@ -203,62 +204,14 @@ impl World {
         self.note(|| format!("start Client({})", self.seats.len()));
         self.seats.push(Seat {
             client: Some(Client::new(settings, self.now)),
+            id,
+            stray: false,
+            said: Vec::new(),
             asks: VecDeque::new(),
             ready: false,
             clock: 0,
         });
         self.seats.len() - 1
-    }
-
-    /// Ends a process. Nobody may hear of it.
-    pub fn kill(&mut self, who: Who) {
-        match who {
-            Who::Node(n) => {
-                if self.places[n].node.take().is_none() {
-                    return;
-                }
-                self.places[n].sync = None;
-                self.places[n].stall = 0;
-                self.places[n].fault = self.now;
-            }
-            Who::Client(c) => {
-                if self.seats[c].client.take().is_none() {
-                    return;
-                }
-                self.seats[c].asks.clear();
-                self.seats[c].ready = false;
-                let (gone, left) = std::mem::take(&mut self.commands)
-                    .into_iter()
-                    .partition(|(_, o)| o.seat == c);
-                self.commands = left;
-                let gone: BTreeMap<u64, Command> = gone;
-                self.orphans.extend(gone.into_values());
-            }
-            Who::Etcd => return,
-        }
-        self.note(|| format!("kill {who:?}"));
-        self.frozen.remove(&who);
-        self.connects.retain(|(_, w, _, _)| *w != who);
-        let ids: Vec<_> = self.conns.keys().copied().collect();
-        for id in ids {
-            for side in 0..2 {
-                let mine = |c: &Conn| c.ends[side].0 == who && c.open[side];
-                if self.conns.get(&id).is_some_and(mine) {
-                    let silent = self.rng.one_in(2);
-                    self.hang_up(id, side, silent);
-                }
-            }
-        }
-    }
-
-    /// Kills all nodes at once; what was not stable may be lost.
-    pub fn power_loss(&mut self) {
-        self.note(|| "power loss".to_string());
-        for n in 0..NODES {
-            self.kill(Who::Node(n));
-            self.places[n].disk.power(&mut self.rng);
-            self.places[n].hang = None;
-        }
     }
 
     pub fn everybody(&self) -> Vec<Who> {
@@ -370,9 +323,15 @@ impl World {
                     client::Action::Ready(size) => {
                         assert_eq!(size, self.size);
                         self.seats[c].ready = true;
+                        self.served += 1;
+                        let others = self.commands.values().filter(|o| o.seat != c);
+                        self.late += others.count() as u64;
                     }
                     client::Action::Answer { command, outcome } => self.over(command, outcome),
-                    client::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
+                    client::Action::Say(what) => {
+                        self.note(|| format!("{who:?}: {what}"));
+                        self.seats[c].said.push(what);
+                    }
                     client::Action::End(why) => {
                         self.note(|| format!("{who:?} ends: {why}"));
                         self.kill(who);
@@ -401,7 +360,7 @@ impl World {
 
     fn advance(&mut self, by: u64) {
         self.now += by;
-        self.etcd.now = self.now;
+        (self.etcd.now, self.other.now) = (self.now, self.now);
         self.faults();
         for c in 0..self.seats.len() {
             if self.runs(Who::Client(c)) {
@@ -492,7 +451,10 @@ impl World {
                     return;
                 };
                 let before = self.etcd.map.clone();
-                let answer = self.etcd.ask(&request);
+                let answer = match self.seats[c].stray {
+                    true => self.other.ask(&request),
+                    false => self.etcd.ask(&request),
+                };
                 if answer == Answer::Changed(true) {
                     self.blame(before);
                 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that a seed decides.
+//! Numbers that a seed decides, for the tests of `xorset`, too.
 
+/// SplitMix64.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -20,4 +21,11 @@ impl Rng {
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
+}
+
+/// A number from the environment.
+pub fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect(name))
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Several clients at once: one has the set, the others wait for its end and say so. SEEDS, FIRST, SEED and TRACE as in
+//! random.rs.
+
+mod world;
+
+use world::{command::done, rng::number, up, Who, World};
+use xorset::{
+    layout::NODES,
+    map::Map,
+    message::{Message, Role},
+    node::Action,
+};
+
+/// Something happens to a client, most often to the one that has the set.
+fn fault_of_client(world: &mut World) {
+    let alive: Vec<_> = (0..world.seats.len())
+        .filter(|c| world.alive(Who::Client(*c)))
+        .collect();
+    let ready = alive.iter().find(|c| world.seats[**c].ready).copied();
+    let Some(any) = alive.get(world.rng.below(3) as usize).copied() else {
+        return;
+    };
+    let c = ready.filter(|_| world.rng.below(4) != 0).unwrap_or(any);
+    let (who, n) = (Who::Client(c), Who::Node(world.rng.below(5) as usize));
+    world.note(|| format!("fault of {who:?}"));
+    match world.rng.below(6) {
+        0 => world.kill(who),
+        1 | 2 => {
+            world.frozen.insert(who);
+        }
+        3 => world.cut(who, Who::Etcd),
+        4 => world.cut(who, n),
+        // A node answers it, and nobody else does.
+        _ => world.partition(&[who, n]),
+    }
+}
+
+fn fault_of_node(world: &mut World) {
+    let n = world.rng.below(5) as usize;
+    match world.rng.below(3) {
+        0 => world.kill(Who::Node(n)),
+        1 => {
+            world.frozen.insert(Who::Node(n));
+        }
+        _ => world.hang_any(n),
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    answered: u64,
+    failed: u64,
+    served: u64,
+    late: u64,
+    judged: u64,
+}
+
+fn schedule(seed: u64) -> Sum {
+    let mut rng = world::Rng(seed ^ 0xc11e);
+    let (clients, rate) = (2 + rng.below(2) as usize, 100 + rng.below(500));
+    let nodes = rng.one_in(2);
+    let mut world = up(seed, 1 + rng.below(3));
+    // All of them are after the same few blocks.
+    let span = [3, 12, 40][rng.below(3) as usize];
+    for _ in 0..30 {
+        for _ in 0..3 {
+            if world.commands.len() < 8 {
+                world.command_any(span);
+            }
+        }
+        for _ in 0..120 {
+            world.step();
+            if world.rng.one_in(rate) {
+                match nodes && world.rng.one_in(3) {
+                    true => fault_of_node(&mut world),
+                    false => fault_of_client(&mut world),
+                }
+            }
+            let alive = world.seats.iter().filter(|s| s.client.is_some()).count();
+            if alive < clients && world.rng.one_in(60) {
+                world.add_client();
+            }
+            match world.rng.below(600) {
+                0 => world.cuts.clear(),
+                1 => world.frozen.clear(),
+                2..5 => {
+                    let n = world.rng.below(5) as usize;
+                    world.start(n);
+                }
+                _ => {}
+            }
+        }
+    }
+    let world = done(world);
+    Sum {
+        answered: world.answered,
+        failed: world.failed,
+        served: world.served,
+        late: world.late,
+        judged: world.history.judged,
+    }
+}
+
+#[test]
+fn two_and_three_clients() {
+    if let Some(seed) = number("SEED") {
+        schedule(seed);
+        return;
+    }
+    let (mut all, mut bad) = (Sum::default(), Vec::new());
+    let (seeds, first) = (number("SEEDS").unwrap_or(400), number("FIRST").unwrap_or(0));
+    for seed in first..first + seeds {
+        match std::panic::catch_unwind(|| schedule(seed)) {
+            Ok(sum) => {
+                all.answered += sum.answered;
+                all.failed += sum.failed;
+                all.served += sum.served;
+                all.late += sum.late;
+                all.judged += sum.judged;
+            }
+            Err(_) => bad.push(seed),
+        }
+    }
+    println!(
+        "{seeds} schedules: {} commands answered, {} failed; {} clients served, which others had {} commands at; {} blocks judged",
+        all.answered, all.failed, all.served, all.late, all.judged
+    );
+    assert!(bad.is_empty(), "{} of {seeds}: {bad:?}", bad.len());
+    // It happened what is to be tested.
+    assert!(all.answered > 20 * seeds && all.judged > 100 * seeds);
+    assert!(all.served > 2 * seeds && all.late > seeds / 4);
+}
+
+/// Who waits says for whom, once for each that it waits for.
+#[test]
+fn who_waits_says_for_whom() {
+    let mut world = up(1, 1);
+    world.add_client();
+    world.add_client();
+    let waits = |world: &World, seat: usize, other: usize| {
+        let (me, other) = (world.seats[seat].id, world.seats[other].id);
+        let line = format!("client {other} has the set: this one, {me}, waits for its end");
+        world.seats[seat]
+            .said
+            .iter()
+            .filter(|s| **s == line)
+            .count()
+    };
+    let end = world.now + 9000;
+    world.until("a while is over", 9500, |w| w.now >= end);
+    assert_eq!((waits(&world, 1, 0), waits(&world, 2, 0)), (1, 1));
+    assert!(!world.seats[1].ready && !world.seats[2].ready);
+    world.kill(Who::Client(0));
+    world.until("another one is there", 30_000, |w| w.seat().is_some());
+    let seat = world.seat().unwrap();
+    let end = world.now + 3000;
+    world.until("a while is over", 3500, |w| w.now >= end);
+    assert_eq!(waits(&world, 3 - seat, seat), 1);
+    done(world);
+}
+
+/// The client of another set, with the nodes of this one by mistake, gets none of them.
+#[test]
+fn a_client_of_another_set() {
+    let mut world = up(2, 1);
+    let stray = world.add_client();
+    world.seats[stray].stray = true;
+    for _ in 0..12 {
+        for lba in [0, 5, 9] {
+            world.command(0, lba, 4, true);
+        }
+        world.quiet();
+    }
+    let end = world.now + 9000;
+    world.until("a while is over", 9500, |w| w.now >= end);
+    assert!(!world.seats[stray].ready);
+    let said = &world.seats[stray].said;
+    assert!(
+        said.iter().any(|s| s.ends_with("is --set its name?")),
+        "{said:?}"
+    );
+    world.kill(Who::Client(stray));
+    done(world);
+}
+
+/// Two clients of two sets find the same new files: at most one set has them.
+#[test]
+fn two_sets_with_the_same_new_nodes() {
+    let (mut one, mut none) = (0, 0);
+    for seed in 0..40 {
+        let mut world = World::new(seed, 1);
+        let other = world.add_client();
+        world.seats[other].stray = true;
+        let end = world.now + 12_000;
+        while world.now < end {
+            world.step();
+        }
+        match (world.seats[0].ready, world.seats[other].ready) {
+            (true, true) => panic!("seed {seed}: both have the set"),
+            (false, false) => none += 1,
+            _ => one += 1,
+        }
+    }
+    println!("{one} times one of them, {none} times nobody");
+    assert!(one > 0);
+}
+
+/// A node that is of a set has nothing to do with another one, also after a new start.
+#[test]
+fn a_map_of_another_set_is_refused() {
+    for started in [false, true] {
+        let mut world = up(3, 1);
+        if started {
+            world.kill(Who::Node(1));
+            world.start(1);
+        }
+        let ours = Map::parse(&world.etcd.map.clone().unwrap().1).unwrap();
+        for (set, new) in [
+            (ours.set + 1, false),
+            (ours.set + 1, true),
+            (ours.set, false),
+        ] {
+            let node = world.places[1].node.as_mut().unwrap();
+            let (epoch, peer) = (ours.epoch + 1, 1 << 40);
+            let mut map = Map::first(7, ours.size);
+            (map.epoch, map.set, map.new, map.since) = (epoch, set, new, [1; NODES]);
+            node.connected(peer);
+            node.message(peer, &Message::Attach { role: Role::Client }.build(), &[]);
+            let message = Message::Epoch { epoch }.build();
+            node.message(peer, &message, map.text().as_bytes());
+            let closed = |a: &Action| matches!(a, Action::Close { peer: p } if *p == peer);
+            let refused = node.actions().iter().any(closed);
+            assert_eq!(refused, set != ours.set);
+        }
+    }
+}

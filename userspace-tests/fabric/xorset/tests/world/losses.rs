@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Processes, files and the power that are lost.
+
+use super::*;
+
+impl World {
+    /// A new file for a node.
+    pub fn blank(&self, n: usize) -> Disk {
+        let disk = Disk::new(Journal::<Disk>::file_len(&self.size, LOG));
+        Journal::format(disk.clone(), n as u8, self.size, LOG).unwrap();
+        disk
+    }
+
+    /// A node dies with its file.
+    pub fn lose(&mut self, n: usize) {
+        self.note(|| format!("blank {n}"));
+        self.kill(Who::Node(n));
+        self.places[n].disk = self.blank(n);
+        self.places[n].lost = true;
+    }
+
+    /// Ends a process. Nobody may hear of it.
+    pub fn kill(&mut self, who: Who) {
+        match who {
+            Who::Node(n) => {
+                if self.places[n].node.take().is_none() {
+                    return;
+                }
+                self.places[n].sync = None;
+                self.places[n].stall = 0;
+                self.places[n].fault = self.now;
+            }
+            Who::Client(c) => {
+                if self.seats[c].client.take().is_none() {
+                    return;
+                }
+                self.seats[c].asks.clear();
+                self.seats[c].ready = false;
+                let (gone, left) = std::mem::take(&mut self.commands)
+                    .into_iter()
+                    .partition(|(_, o)| o.seat == c);
+                self.commands = left;
+                let gone: BTreeMap<u64, Command> = gone;
+                self.orphans.extend(gone.into_values());
+            }
+            Who::Etcd => return,
+        }
+        self.note(|| format!("kill {who:?}"));
+        self.frozen.remove(&who);
+        self.connects.retain(|(_, w, _, _)| *w != who);
+        let ids: Vec<_> = self.conns.keys().copied().collect();
+        for id in ids {
+            for side in 0..2 {
+                let mine = |c: &Conn| c.ends[side].0 == who && c.open[side];
+                if self.conns.get(&id).is_some_and(mine) {
+                    let silent = self.rng.one_in(2);
+                    self.hang_up(id, side, silent);
+                }
+            }
+        }
+    }
+
+    /// Kills all nodes at once; what was not stable may be lost.
+    pub fn power_loss(&mut self) {
+        self.note(|| "power loss".to_string());
+        for n in 0..NODES {
+            self.kill(Who::Node(n));
+            self.places[n].disk.power(&mut self.rng);
+            self.places[n].hang = None;
+        }
+    }
+}
