@@ -7,7 +7,6 @@ use crate::vfab::{
     changes::Changes,
     link::State, //
 };
-use kernel::prelude::*;
 
 const SECOND: PortId = PortId { ca: 1, port: 1 };
 
