@@ -161,6 +161,8 @@ pub struct Client {
     strange: bool,
     /// When more nodes were not there than may be, the last time.
     crowd: Option<u64>,
+    /// The epoch with which it has taken over.
+    first: u64,
     /// The map that counts.
     map: Option<Map>,
     size: Option<Size>,
@@ -202,6 +204,7 @@ impl Client {
             other: None,
             strange: false,
             crowd: None,
+            first: 0,
             map: None,
             size: None,
             open: false,

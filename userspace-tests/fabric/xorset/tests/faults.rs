@@ -411,3 +411,35 @@ fn bytes_that_nobody_sends() {
         done(world);
     }
 }
+
+/// A node that is let in again dies with its file, and so does the client. What the node had begun to write is with those that
+/// got a part of it, who pass it on only if the next client knows that the file is another one.
+#[test]
+fn a_node_dies_with_its_file_while_it_is_let_in_and_so_does_the_client() {
+    for seed in 0..60 {
+        let n = seed as usize % NODES;
+        let mut world = up(1300 + seed, 3);
+        world.kill(Who::Node(n));
+        world.until("it is out", 30_000, |w| {
+            w.states().is_some_and(|s| s[n] == State::Out)
+        });
+        some_commands(&mut world, 10);
+        world.quiet();
+        world.start(n);
+        world.until("it is let in", 30_000, |w| {
+            w.states().is_some_and(|s| s[n] == State::Rebuilding)
+        });
+        // The one that does not hear of what the others are told.
+        let deaf = Who::Node((n + 1 + seed as usize / NODES % 4) % NODES);
+        some_commands(&mut world, 10);
+        steps(&mut world, 1 + seed * 4);
+        world.cut(Who::Node(n), deaf);
+        some_commands(&mut world, 10);
+        steps(&mut world, 200);
+        world.lose(n);
+        if let Some(c) = world.seat() {
+            world.kill(Who::Client(c));
+        }
+        done(world);
+    }
+}

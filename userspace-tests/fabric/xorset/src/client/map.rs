@@ -65,7 +65,8 @@ impl Client {
         let partner = &self.partners[n];
         let had = match map.states[n] {
             State::Up => !map.new,
-            State::Rebuilding => partner.let_in == map.since[n],
+            // An earlier client may have let it in. What it wrote then is in that file only.
+            State::Rebuilding => partner.let_in == map.since[n] || map.since[n] < self.first,
             State::Out => false,
         };
         let other = |a: &Attached| !a.fits(map) || (had && a.since != map.since[n]);
@@ -148,6 +149,9 @@ impl Client {
 
     pub(super) fn adopt(&mut self, map: Map) {
         self.say(format!("map {}", map.text()));
+        if self.map.is_none() {
+            self.first = map.epoch;
+        }
         self.open = false;
         let guilty = self.complaints.guilty(0, self.watch.now);
         self.complaints.clear();
