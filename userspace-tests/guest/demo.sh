@@ -18,7 +18,8 @@ say "login:  echo $(login_string 0) > $(add_target 0)"
 login 0
 disk "$host" 0 >$tmp/disk
 udevadm settle -t 20
-[ -b /dev/srp0 ] || fail "no /dev/srp0; disks: $(lsblk -dno NAME,SIZE | tr '\n' ';')"
+# Now and then that cannot wait ("Broken pipe").
+within 20 "/dev/srp0" test -b /dev/srp0
 dev=$(readlink -f /dev/srp0)
 read -r model </sys/block/${dev#/dev/}/device/model
 say "disk:   /dev/srp0 is $dev, $model, $host, $(cat /sys/class/scsi_host/$host/ch_count) channels"
