@@ -153,10 +153,12 @@ redirected() {
 	has at $1 "${@:3}"
 	leaves
 }
-redirected c 24:$(info $gid_c $lid_c 0 0) dgid $gid_c dlid $lid_c pkey ffff
-redirected c 24:$(info $gid_c 0 0 0) dgid $gid_c dlid $lid_c
+redirected c 24:$(info $gid_c $lid_c ffff 1) dgid $gid_c dlid $lid_c pkey ffff
 ids=id_ext=00000000000000aa,ioc_guid=0005ad00000000aa redirected c 25:$gid_c dgid $gid_c dlid $lid_c
 if rust_driver; then
+	# C takes a partition, and a queue pair, of 0 for one.
+	redirected c 24:$(info $gid_c $lid_c 0 0) dgid $gid_c dlid $lid_c pkey ffff
+	redirected c 24:$(info $gid_c 0 0 0) dgid $gid_c dlid $lid_c
 	redirected c 24:$(info $gid_c $lid_c 8001 0) dgid $gid_c dlid $lid_c pkey 8001
 	redirected b 24:$(info $gid_a $lid_a 0 $qpn_b) dgid $gid_a dlid $lid_a
 	redirected c 24:$(info 0 $lid_c 0 0) dlid $lid_c
