@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{command::done, rng::number, up, Who, World};
+use world::{command::done, rng, up, Who, World};
 use xorset::{
     layout::NODES,
     map::Map,
@@ -48,16 +48,7 @@ fn fault_of_node(world: &mut World) {
     }
 }
 
-#[derive(Default)]
-struct Sum {
-    answered: u64,
-    failed: u64,
-    served: u64,
-    late: u64,
-    judged: u64,
-}
-
-fn schedule(seed: u64) -> Sum {
+fn schedule(seed: u64) -> [u64; 5] {
     let mut rng = world::Rng(seed ^ 0xc11e);
     let (clients, rate) = (2 + rng.below(2) as usize, 100 + rng.below(500));
     let nodes = rng.one_in(2);
@@ -94,43 +85,31 @@ fn schedule(seed: u64) -> Sum {
         }
     }
     let world = done(world);
-    Sum {
-        answered: world.answered,
-        failed: world.failed,
-        served: world.served,
-        late: world.late,
-        judged: world.history.judged,
-    }
+    [
+        world.answered,
+        world.failed,
+        world.served,
+        world.late,
+        world.history.judged,
+    ]
 }
 
 #[test]
 fn two_and_three_clients() {
-    if let Some(seed) = number("SEED") {
-        schedule(seed);
+    let names = [
+        "commands answered",
+        "failed",
+        "clients served",
+        "commands under way at another one then",
+        "blocks judged",
+    ];
+    let Some((seeds, [answered, _, served, late, judged])) = rng::schedules(400, names, schedule)
+    else {
         return;
-    }
-    let (mut all, mut bad) = (Sum::default(), Vec::new());
-    let (seeds, first) = (number("SEEDS").unwrap_or(400), number("FIRST").unwrap_or(0));
-    for seed in first..first + seeds {
-        match std::panic::catch_unwind(|| schedule(seed)) {
-            Ok(sum) => {
-                all.answered += sum.answered;
-                all.failed += sum.failed;
-                all.served += sum.served;
-                all.late += sum.late;
-                all.judged += sum.judged;
-            }
-            Err(_) => bad.push(seed),
-        }
-    }
-    println!(
-        "{seeds} schedules: {} commands answered, {} failed; {} clients served, which others had {} commands at; {} blocks judged",
-        all.answered, all.failed, all.served, all.late, all.judged
-    );
-    assert!(bad.is_empty(), "{} of {seeds}: {bad:?}", bad.len());
+    };
     // It happened what is to be tested.
-    assert!(all.answered > 20 * seeds && all.judged > 100 * seeds);
-    assert!(all.served > 2 * seeds && all.late > seeds / 4);
+    assert!(answered > 20 * seeds && judged > 100 * seeds);
+    assert!(served > 2 * seeds && late > seeds / 4);
 }
 
 /// Who waits says for whom, once for each that it waits for.

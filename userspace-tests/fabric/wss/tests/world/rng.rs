@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that a seed decides, for the tests of `xorset`, too.
+//! Numbers and schedules that a seed decides, for the tests of `xorset`, too.
 
 /// SplitMix64.
 pub struct Rng(pub u64);
@@ -28,4 +28,39 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().expect(name))
+}
+
+/// Runs SEEDS schedules, `usual` ones if that is not said, from FIRST on, and adds up what they count, as `names` has it. None,
+/// if it was SEED alone.
+pub fn schedules<const N: usize>(
+    usual: u64,
+    names: [&str; N],
+    schedule: fn(u64) -> [u64; N],
+) -> Option<(u64, [u64; N])> {
+    if let Some(seed) = number("SEED") {
+        schedule(seed);
+        return None;
+    }
+    let (mut all, mut bad) = ([0; N], Vec::new());
+    let (seeds, first) = (
+        number("SEEDS").unwrap_or(usual),
+        number("FIRST").unwrap_or(0),
+    );
+    for seed in first..first + seeds {
+        match std::panic::catch_unwind(|| schedule(seed)) {
+            Ok(sum) => all.iter_mut().zip(sum).for_each(|(all, n)| *all += n),
+            Err(_) => bad.push(seed),
+        }
+    }
+    let counts = all.iter().zip(names).map(|(n, name)| format!("{n} {name}"));
+    println!(
+        "{seeds} schedules: {}",
+        counts.collect::<Vec<_>>().join(", ")
+    );
+    assert!(
+        bad.is_empty(),
+        "{} of {seeds} schedules failed: {bad:?}",
+        bad.len()
+    );
+    Some((seeds, all))
 }
