@@ -23,6 +23,8 @@ excuse() {
 make_hosts ini client n0 n1 n2 n3 n4 client2
 make_set
 login 0
+# It may take some time until another client is there.
+echo off >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 dev=$(disk $host 0)
 quiet $dev
 equal "size" "$(blockdev --getsize64 $dev)" $((84 * 12 << 16))
