@@ -6,19 +6,20 @@ declare -A manager=()
 # adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
 # DMA_BITS is the width of their addresses, but for the target's, as ib_srpt sends what was in its memory when it mapped it.
 adapters() {
+	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
+	command -v opensm >/dev/null || skip "opensm is not in this guest"
 	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
 	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} "$@" || fail "insmod ib_vfab $*"
 	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
 	udevadm settle -t 20
 }
 
-# subnet [N]: N (2) adapters: a target's, vfab0, where the subnet manager runs, the initiator's, vfab1, and more.
+# subnet [N [WHERE]]: N (2) adapters: a target's, vfab0, where the subnet manager runs if it is not WHERE, the initiator's, vfab1, and
+# more.
 subnet() {
 	local n=${1-2} i all=()
-	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
-	command -v opensm >/dev/null || skip "opensm is not in this guest"
 	adapters devices=$n
-	subnet_manager vfab0
+	subnet_manager ${2-vfab0}
 	for ((i = 0; i < n; i++)); do all+=(vfab$i); done
 	within 60 "ACTIVE ports" all_active "${all[@]}"
 	within 10 "class device of vfab1" test -e "$(add_target 0)"
