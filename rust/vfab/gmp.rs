@@ -13,7 +13,7 @@ const CLASS_SA: u8 = 0x03;
 /// `IB_MGMT_CLASS_DEVICE_MGMT`.
 const CLASS_DEVICE: u8 = 0x06;
 /// `IB_MGMT_CLASS_CM`.
-const CLASS_CM: u8 = 0x07;
+pub const CLASS_CM: u8 = 0x07;
 /// `IB_SA_ATTR_PATH_REC`.
 const PATH_RECORD: u16 = 0x0035;
 /// `IB_MGMT_MAD_STATUS_BUSY`.

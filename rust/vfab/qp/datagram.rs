@@ -59,8 +59,6 @@ const OWN_QKEY: u32 = 1 << 31;
 const GROUP: u32 = 0xff_ffff;
 /// Number of a port's queue pair for general management.
 const GSI: u32 = 1;
-/// Class of the messages of connection managers.
-const CM_CLASS: u8 = 7;
 /// What follows the header is an InfiniBand packet.
 const NEXT_HEADER: u8 = 0x1b;
 
@@ -204,7 +202,7 @@ impl Qp {
         };
         let taker = end.net.end(at).and_then(|there| {
             let manager = there.manager().filter(|_| to.qp == GSI);
-            let manager = manager.filter(|_| packet.class() == CM_CLASS);
+            let manager = manager.filter(|_| packet.class() == gmp::CLASS_CM);
             packet.instead = manager.is_some();
             there.qp(manager.unwrap_or(to.qp))
         });
