@@ -181,12 +181,16 @@ fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
                 let device = place.take();
                 drop(all);
                 drop(device);
-                devices.net.fabric.power(number, false);
+                // Unless it was added again meanwhile.
+                let all = devices.all.lock();
+                if all.get(usize::from(number)).is_some_and(Option::is_none) {
+                    devices.net.fabric.power(number, false);
+                }
             }
             ("add", false) => {
                 *place = Some(devices.device(number)?);
-                drop(all);
                 devices.net.fabric.power(number, true);
+                drop(all);
                 if devices.params.static_lids {
                     manager::activate(&devices.net.fabric)?;
                 }
