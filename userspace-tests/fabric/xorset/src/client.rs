@@ -27,9 +27,9 @@ use crate::{
     message::{Message, Role},
 };
 
-/// The key is held again so often, and is of no use so long before its end, in milliseconds.
+/// The key is held again so often, in milliseconds, and is of no use for the last sixth of its time.
 const HOLD: u64 = TTL / 4;
-const MARGIN: u64 = TTL / 6;
+const MARGIN: u64 = 6;
 /// How often etcd is looked at.
 const LOOK: u64 = 300;
 /// What nobody can do for so long is refused.
@@ -48,6 +48,8 @@ pub struct Settings {
     pub id: u64,
     /// Milliseconds between stripes that are made again.
     pub pause: u64,
+    /// Milliseconds that the key stays without a word of this client.
+    pub lease: u64,
 }
 
 /// A command, numbered by whoever gives it.
@@ -297,9 +299,9 @@ impl Client {
         }
         let late = self.watch.tick(now);
         if self.holding.is_none() && now >= self.hold_at {
-            let value = self.settings.id;
+            let (value, ttl) = (self.settings.id, self.settings.lease);
             let key = crate::coordinator::Key::Client;
-            let id = self.ask(Request::Hold { key, value });
+            let id = self.ask(Request::Hold { key, value, ttl });
             self.holding = Some((id, now));
         }
         if self.held.is_some() && self.asking.is_none() && now >= self.look_at {
@@ -354,7 +356,7 @@ impl Client {
                         self.say(format!("client {} takes the set", self.settings.id));
                         self.begin();
                     }
-                    self.held = Some(asked + TTL - MARGIN);
+                    self.held = Some(asked + self.settings.lease - self.settings.lease / MARGIN);
                     self.hold_at = asked + HOLD;
                 }
                 Answer::Held(false) if self.held.is_some() => {

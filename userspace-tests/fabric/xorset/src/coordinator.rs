@@ -4,7 +4,7 @@
 
 use crate::layout::NODES;
 
-/// So long a key stays without a word of its holder, in milliseconds.
+/// So long a key stays without a word of its holder, in milliseconds, if the client's is not told to stay longer.
 pub const TTL: u64 = 3000;
 
 /// Keys that are held.
@@ -19,12 +19,14 @@ pub enum Key {
 /// What is asked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// Hold a key with this value for [`TTL`] from the time on at which this is asked, if nobody else holds it.
+    /// Hold a key with this value for `ttl` from the time on at which this is asked, if nobody else holds it.
     Hold {
         /// Which.
         key: Key,
         /// Names the holder.
         value: u64,
+        /// Milliseconds, whole seconds of them.
+        ttl: u64,
     },
     /// What is there, all at one moment?
     Look,
@@ -63,7 +65,7 @@ pub enum Answer {
     Failed,
 }
 
-/// Whatever keeps these. Keys vanish [`TTL`] after they were held the last time, not earlier.
+/// Whatever keeps these. Keys vanish `ttl` after they were held the last time, not earlier.
 pub trait Coordinator {
     /// Asks, and waits for the answer.
     fn ask(&mut self, request: &Request) -> Answer;

@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr};
 use wss::etcd;
 
 use crate::{
-    coordinator::{Answer, Coordinator, Key, Request, View, TTL},
+    coordinator::{Answer, Coordinator, Key, Request, View},
     layout::NODES,
 };
 
@@ -42,7 +42,7 @@ impl Etcd {
         format!("{}{name}", self.prefix)
     }
 
-    fn hold(&mut self, key: Key, value: u64) -> io::Result<bool> {
+    fn hold(&mut self, key: Key, value: u64, ttl: u64) -> io::Result<bool> {
         if let Some((_, lease)) = self.lease.clone().filter(|(k, _)| *k == key) {
             let lives = self.client.keep_alive(&lease)?;
             if !lives {
@@ -50,7 +50,7 @@ impl Etcd {
             }
             return Ok(lives);
         }
-        let lease = self.client.grant(TTL / 1000)?;
+        let lease = self.client.grant(ttl / 1000)?;
         let name = self.key(key);
         let held = self.client.create(&name, &value.to_string(), &lease)?;
         if held.is_some() {
@@ -89,7 +89,7 @@ impl Etcd {
 impl Coordinator for Etcd {
     fn ask(&mut self, request: &Request) -> Answer {
         let result = match request {
-            Request::Hold { key, value } => self.hold(*key, *value).map(Answer::Held),
+            Request::Hold { key, value, ttl } => self.hold(*key, *value, *ttl).map(Answer::Held),
             Request::Look => self.look().map(Answer::Looked),
             Request::Change {
                 revision,

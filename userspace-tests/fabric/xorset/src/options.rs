@@ -10,6 +10,7 @@ use srp_target::{
 };
 
 use crate::{
+    coordinator::TTL,
     layout::{Size, NODES},
     node::least_log,
 };
@@ -41,6 +42,7 @@ exports the set as LUN 0 of an SRP target. One client has the set; others say wh
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           most channels of a session, 1 to 64 (default 16)
   --pause MS             between stripes that are made again, 0 to 60000 (default 0)
+  --lease SECONDS        until the set is another client's, if this one does not reach etcd, 3 to 60 (default 3)
 ";
 
 /// Where the others are.
@@ -91,6 +93,8 @@ pub enum Options {
         channels: usize,
         /// Milliseconds between stripes that are made again.
         pause: u64,
+        /// Milliseconds of the lease in etcd.
+        lease: u64,
     },
 }
 
@@ -113,6 +117,7 @@ impl Options {
                 "--queue-depth",
                 "--channels",
                 "--pause",
+                "--lease",
             ],
             _ => return Err(format!("unknown role '{role}'")),
         };
@@ -121,6 +126,7 @@ impl Options {
         let (mut nodes, mut etcd, mut name) = (Vec::new(), Vec::new(), "xorset".to_string());
         let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
         let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
+        let mut lease = TTL / 1000;
         while let Some(arg) = args.next() {
             let option = arg.to_string_lossy().into_owned();
             if !names.contains(&option.as_str()) {
@@ -154,7 +160,8 @@ impl Options {
                 "--ioc-guid" => guid = hex()?,
                 "--queue-depth" => queue_depth = value(&option, &text, |n| (2..=1024).contains(n))?,
                 "--channels" => channels = value(&option, &text, |n| (1..=64).contains(n))?,
-                _ => pause = value(&option, &text, |n| *n <= 60_000)?,
+                "--pause" => pause = value(&option, &text, |n| *n <= 60_000)?,
+                _ => lease = value(&option, &text, |n| (TTL / 1000..=60).contains(n))?,
             }
         }
         if role == "format" {
@@ -199,6 +206,7 @@ impl Options {
             queue_depth,
             channels,
             pause,
+            lease: lease * 1000,
         })
     }
 }
@@ -214,13 +222,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let nodes = "--node 10.0.1.2:5560 --node 10.0.2.2:5560 --node 10.0.3.2:5560 --node 10.0.4.2:5560 --node 10.0.5.2:5560";
-        let client = parse(&format!("client {nodes} --etcd 10.0.0.2:2379 --set a-b")).unwrap();
-        let Options::Client { set, listen, .. } = client else {
+        let client = parse(&format!(
+            "client {nodes} --etcd 10.0.0.2:2379 --set a-b --lease 5"
+        ))
+        .unwrap();
+        let Options::Client {
+            set, listen, lease, ..
+        } = client
+        else {
             panic!()
         };
         assert_eq!(
-            (set.name.as_str(), set.nodes[4].port(), listen.port()),
-            ("a-b", 5560, 5555)
+            (set.name.as_str(), set.nodes[4].port(), listen.port(), lease),
+            ("a-b", 5560, 5555, 5000)
         );
         assert!(parse(&format!("node --file f {nodes} --etcd 10.0.0.2:2379")).is_ok());
         let format = parse("format --number 4 --file f --stripes 10 --cell 4 --log 2").unwrap();
@@ -242,6 +256,7 @@ mod tests {
                 "--log: cells of 64 KiB need 21 MiB",
             ),
             ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
+            ("client --lease 2", "--lease: '2' is not what it can be"),
             ("client --set a/b", "--set: 'a/b' is not what it can be"),
         ] {
             assert_eq!(parse(line), Err(why.to_string()), "{line}");

@@ -112,6 +112,28 @@ fn two_and_three_clients() {
     assert!(served > 2 * seeds && late > seeds / 4);
 }
 
+/// A client with a longer lease serves for five sixths of it without etcd, and no other one has the set meanwhile.
+#[test]
+fn a_longer_lease() {
+    let mut world = up(4, 1);
+    world.kill(Who::Client(0));
+    world.lease = 12_000;
+    let (one, two) = (world.add_client(), world.add_client());
+    world.until("one has the set", 30_000, |w| w.seat().is_some());
+    let first = world.seat().unwrap();
+    let cut = world.now;
+    world.cut(Who::Client(first), Who::Etcd);
+    world.until("8 s are over", 8500, |w| w.now >= cut + 8000);
+    world.command(first, 5, 4, true);
+    world.quiet();
+    assert_eq!(world.seat(), Some(first));
+    world.until("its end", 2000, |w| !w.alive(Who::Client(first)));
+    assert!(world.now <= cut + 10_100);
+    assert!(!world.seats[one + two - first].ready);
+    world.until("another one is there", 30_000, |w| w.seat().is_some());
+    done(world);
+}
+
 /// Who waits says for whom, once for each that it waits for.
 #[test]
 fn who_waits_says_for_whom() {

@@ -75,6 +75,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
         queue_depth,
         channels,
         pause,
+        lease,
     } = options
     else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -86,7 +87,14 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
     };
     let role = Gate {
         begin: Instant::now(),
-        client: Client::new(Settings { id: name(), pause }, 0),
+        client: Client::new(
+            Settings {
+                id: name(),
+                pause,
+                lease,
+            },
+            0,
+        ),
         target: Target::closed(target::Settings {
             id,
             queue_depth,

@@ -42,8 +42,8 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
     let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name), name());
     // That the node lives. It ends with the process.
     thread::spawn(move || loop {
-        let key = Key::Node(number);
-        etcd.ask(&Request::Hold { key, value });
+        let (key, ttl) = (Key::Node(number), TTL);
+        etcd.ask(&Request::Hold { key, value, ttl });
         thread::sleep(Duration::from_millis(TTL / 4));
     });
     let role = Place {

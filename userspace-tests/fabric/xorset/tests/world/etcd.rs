@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use xorset::{
-    coordinator::{Answer, Coordinator, Key, Request, View, TTL},
+    coordinator::{Answer, Coordinator, Key, Request, View},
     layout::NODES,
 };
 
@@ -28,10 +28,10 @@ impl Etcd {
 impl Coordinator for Etcd {
     fn ask(&mut self, request: &Request) -> Answer {
         match request {
-            Request::Hold { key, value } => {
+            Request::Hold { key, value, ttl } => {
                 let free = self.holder(*key).is_none_or(|v| v == *value);
                 if free {
-                    self.keys.insert(*key, (*value, self.now + TTL));
+                    self.keys.insert(*key, (*value, self.now + ttl));
                 }
                 Answer::Held(free)
             }

@@ -101,6 +101,8 @@ pub struct World {
     connects: Vec<(u64, Who, u64, usize)>,
     pub cuts: BTreeSet<(Who, Who)>,
     pub frozen: BTreeSet<Who>,
+    /// Of clients that are added from now on.
+    pub lease: u64,
     pub commands: BTreeMap<u64, Command>,
     /// Writes of clients that are no more, until the next one goes on.
     orphans: Vec<Command>,
@@ -138,6 +140,7 @@ impl World {
             connects: Vec::new(),
             cuts: BTreeSet::new(),
             frozen: BTreeSet::new(),
+            lease: TTL,
             commands: BTreeMap::new(),
             orphans: Vec::new(),
             history: History::new(size.blocks() as usize),
@@ -200,7 +203,11 @@ impl World {
 
     pub fn add_client(&mut self) -> usize {
         let id = self.number();
-        let settings = Settings { id, pause: 10 };
+        let settings = Settings {
+            id,
+            pause: 10,
+            lease: self.lease,
+        };
         self.note(|| format!("start Client({})", self.seats.len()));
         self.seats.push(Seat {
             client: Some(Client::new(settings, self.now)),
@@ -384,10 +391,10 @@ impl World {
                 node.tick(now);
             }
             // A thread of its own does this.
-            let (key, value) = (Key::Node(n as u8), place.boot);
+            let (key, value, ttl) = (Key::Node(n as u8), place.boot, TTL);
             if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
                 self.places[n].hold_at = now + TTL / 4;
-                self.etcd.ask(&Request::Hold { key, value });
+                self.etcd.ask(&Request::Hold { key, value, ttl });
             }
             self.pump_node(n);
         }
