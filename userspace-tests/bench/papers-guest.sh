@@ -46,8 +46,7 @@ io|reads|far|wss|xor)
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
 	# Microseconds one way.
-	delays=${FAR:-0,500,1000,2000}
-	delays=${delays//,/ }
+	delays=${FAR//,/ }
 	# rxe has 128 packets under way at most, which is one command of 128 KiB if they have 1 KiB each.
 	[[ $2 != @(far|wss) ]] || MTU=4200
 	if [[ $2 = @(wss|xor) ]]; then

@@ -3,12 +3,12 @@
 """papers-io.py io|reads|far=DELAY|phases=WAY,DELAY ADD_TARGET LOGIN: I/O as the papers measured it, one line of the
 console each.
 
-`io`: depth of the queue and read-ahead (Kernel PM2, figures 12 and 14), and parallel jobs (Gfarm, figures 6
-to 9), through the page cache and direct; the phases of a command (figures 3 and 13), from the trace events.
-Reads by interrupt and polled (Kernel PM2, figures 4 and 10).
+`io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
+(figures 4 and 10).
 `reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
-`far`: depth, read-ahead and jobs of `io`, where a packet is under way for DELAY microseconds; also clients with a
-session each (Gfarm, figures 6 to 9), and a region for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
+`far`: where a packet is under way for DELAY microseconds, depth of the queue and read-ahead (Kernel PM2, figures 12
+and 14), clients with a session each (Gfarm, figures 6 to 9), through the page cache and direct, and a region for 32 pages
+against one for each (Kernel PM2, table 3 and figure 12).
 `phases`: those of a command, where WAY says who answers it.
 The guest's clock counts instructions."""
 
@@ -22,11 +22,11 @@ import sys
 import time
 
 part, add_target, string = sys.argv[1:]
-# Of a run.
-MIB = int(os.environ.get("MIB", 32))
+# Of a run: three times as much for a depth, a fourth for a client.
+MIB = int(os.environ.get("MIB", 8))
 COUNTS = (1, 2, 3, 5, 7, 9)
 # What of `far` is wanted.
-PARTS = os.environ.get("PARTS", "depth,phases,regions,clients,jobs").split(",")
+PARTS = os.environ.get("PARTS", "depth,phases,regions,clients").split(",")
 # How many commands direct I/O has under way.
 DIRECT = 32
 
@@ -77,23 +77,21 @@ def fio(line, text=None):
     return json.loads(out.stdout[out.stdout.index("{") :])["jobs"]
 
 
-def run(disk, what, rw, direct, jobs=1, ahead=31, **more):
-    """Reads or writes `MIB` in all, as fast as it goes, and says how fast that is."""
+def run(disk, rw, direct, ahead=31, **more):
+    """Reads or writes, as fast as it goes, and says how fast that is."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
     write("/proc/sys/vm/drop_caches", 3)
-    size = (MIB << 3) // jobs << 17
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-            f"--rw={rw}", "--bs=128k", f"--size={size}", f"--offset_increment={size}", f"--numjobs={jobs}", "--thread",
+            f"--rw={rw}", "--bs=128k", f"--size={3 * MIB}m", "--thread",
             *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
-            "--end_fsync=1", "--group_reporting", "--clocksource=clock_gettime",
+            "--end_fsync=1", "--clocksource=clock_gettime",
             # Which would double the read-ahead.
             "--fadvise_hint=0"]  # fmt: skip
     j = fio(line)[0]
     with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
         if int(f.read()) != ahead * 4:
             sys.exit(f"somebody else has set the read-ahead of {disk}")
-    fields = dict(rw=rw, direct=int(direct), jobs=jobs, ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
-    say(what, **fields)
+    say("far_depth", rw=rw, direct=int(direct), ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
 
 
 def say(what, **fields):
@@ -114,14 +112,14 @@ def listen(on):
         write(f"{TRACING}/events/scsi/scsi_dispatch_cmd_{event}/enable", on)
 
 
-def phases(disk, rw, what="", **more):
+def phases(disk, rw, what="", mib=MIB // 2, **more):
     """How long each step of a command of 128 KiB takes, one at a time: the median of each."""
     write(f"{TRACING}/trace_clock", "x86-tsc")
     write(f"{TRACING}/buffer_size_kb", 8192)
-    untold = one_by_one(disk, rw)
+    untold = one_by_one(disk, rw, mib)
     write(f"{TRACING}/trace", "")
     listen(1)
-    told = one_by_one(disk, rw)
+    told = one_by_one(disk, rw, mib)
     listen(0)
     spans, last = {}, None
     with open(f"{TRACING}/trace") as f:
@@ -139,9 +137,9 @@ def phases(disk, rw, what="", **more):
     say(f"{what}phases", rw=rw, untold=untold, told=told, **more)
 
 
-def one_by_one(disk, rw, size=f"{MIB // 2}m"):
+def one_by_one(disk, rw, mib):
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-            f"--rw={rw}", "--bs=128k", f"--size={size}", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
+            f"--rw={rw}", "--bs=128k", f"--size={mib}m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
     j = fio(line)[0]
     return round(j[rw]["lat_ns"]["mean"])
 
@@ -196,22 +194,14 @@ def static_and_dynamic():
                 ratio=f"{statistics.median(ratios):.3f}", least=f"{min(ratios):.3f}", most=f"{max(ratios):.3f}")  # fmt: skip
 
 
-def depths(what="depth", **more):
-    for depth in (1, 2, 4, 32):
+def depths(**more):
+    for depth in (1, 2, 4):
         host, disk = login(f",max_cmd_per_lun={depth}")
-        for ahead in (31, 255):
-            for rw in ("read", "write"):
-                run(disk, what, rw, False, ahead=ahead, depth=depth, **more)
-        for rw in ("read", "write"):
-            run(disk, what, rw, True, depth=depth, **more)
-        logout(host)
-
-
-def parallel(disk, what="jobs", counts=range(1, 10), **more):
-    for jobs in counts:
+        run(disk, "read", False, ahead=255, depth=depth, **more)
         for direct in (False, True):
             for rw in ("read", "write"):
-                run(disk, what, rw, direct, jobs=jobs, **more)
+                run(disk, rw, direct, depth=depth, **more)
+        logout(host)
 
 
 def clients(**more):
@@ -243,7 +233,7 @@ def regions(**more):
     for pages in (32, 1):
         host, disk = login(f",max_cmd_per_lun=1,max_sect={pages * 8}")
         for rw in ("read", "write"):
-            say("far_regions", rw=rw, pages=pages, us=round(one_by_one(disk, rw, f"{MIB // 8}m") / 1e3, 1), **more)
+            say("far_regions", rw=rw, pages=pages, us=round(one_by_one(disk, rw, MIB // 8) / 1e3, 1), **more)
         logout(host)
     write("/sys/module/ib_srp/parameters/static_read_max", 4096)
     write("/sys/module/ib_srp/parameters/use_imm_data", "Y")
@@ -262,23 +252,19 @@ if part.startswith("phases="):
 if part.startswith("far="):
     delay = part.removeprefix("far=")
     if "depth" in PARTS:
-        depths("far_depth", delay=delay)
-    host, disk = login("")
+        depths(delay=delay)
     if "phases" in PARTS:
+        host, disk = login("")
         for rw in ("write", "read"):
             phases(disk, rw, "wss_", way="lio", delay=delay)
-    if "jobs" in PARTS:
-        parallel(disk, "far_jobs", COUNTS, delay=delay)
-    logout(host)
+        logout(host)
     if "regions" in PARTS:
         regions(delay=delay)
     if "clients" in PARTS:
         clients(delay=delay)
     sys.exit()
-depths()
 host, disk = login("")
-parallel(disk)
 for rw in ("read", "write"):
-    phases(disk, rw)
+    phases(disk, rw, mib=2 * MIB)
 logout(host)
 interrupt_and_polled()

@@ -18,7 +18,7 @@ measure() {
 		fail "fio: $1 $2 $3: $(<$tmp/fio)"
 	count
 	IFS=';' read -ra f < <(grep '^3;' $tmp/fio)
-	echo "srp_bench: $1 system=$system rw=$2 bytes=$3 depth=$4 kib=${f[at]} sent=${sent[client]} kibs=${f[at + 1]} us=${f[at + 34]} ${*:6}" >/dev/kmsg
+	echo "srp_bench: $1 driver=$driver system=$system rw=$2 bytes=$3 depth=$4 kib=${f[at]} sent=${sent[client]} kibs=${f[at + 1]} us=${f[at + 34]} ${*:6}" >/dev/kmsg
 }
 
 measure_all() {
@@ -34,7 +34,7 @@ measure_all() {
 	measure xor_limited randwrite 65536 4 48
 	tc -n client qdisc del dev w0 root
 	# Microseconds from one host to another, which the router takes.
-	for us in 0 250 1000; do
+	for us in $delays; do
 		for n in "${number[@]}"; do tc qdisc replace dev v$n root netem limit 10000 delay ${us}us || fail "no delay of $us"; done
 		for rw in randread randwrite; do
 			for depth in 1 4; do
@@ -49,6 +49,8 @@ measure_all() {
 make_hosts client n0 n1 n2 n3 n4
 make_set
 login 0
+driver=c
+! rust_driver || driver=ours
 system=relays
 dev=$(disk $host 0)
 measure_all

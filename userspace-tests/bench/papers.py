@@ -28,7 +28,7 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "depth", "jobs", "phase", "phases", "polled", "far_depth", "far_jobs", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited", "xor_far", "end"} - found.keys()
+missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited", "xor_far", "end"} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -100,35 +100,16 @@ axis.bar(
 axis.set_xticks(range(len(rows)), [f"{r['device']}\n{r['by']}" for r in rows])
 axis.set_ylabel("instructions from the call to the callback")
 save(figure, "latency")
-curves(
-    "depth",
-    [("through the page cache", {f"{rw}, read-ahead {a} pages": [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=0, ahead=a)]
-                                 for rw in ("read", "write") for a in (31, 255)}),
-     ("direct", {rw: [(r["depth"], r["mbs"]) for r in of("depth", rw=rw, direct=1)] for rw in ("read", "write")})],
-    "max_cmd_per_lun", "MB/s",
-)  # fmt: skip
-curves(
-    "jobs",
-    [(title, {rw: [(r["jobs"], r["mbs"]) for r in of("jobs", rw=rw, direct=direct)] for rw in ("read", "write")})
-     for title, direct in (("through the page cache", 0), ("direct", 1))],
-    "jobs", "MB/s", log=False,
-)  # fmt: skip
 delays = sorted({r["delay"] for r in found["far_depth"]})
 curves(
-    "far-depth",
+    "depth",
     [(f"{rw}s through the page cache, {how}", {f"{d / 1000:g} ms": [(r["depth"], r["mbs"]) for r in of("far_depth", delay=d, rw=rw, direct=0, ahead=a)]
                                                for d in delays})
      for rw, a, how in (("read", 31, "31 pages ahead"), ("read", 255, "255 pages ahead"), ("write", 31, "any read-ahead"))],
     "max_cmd_per_lun", "MB/s",
 )  # fmt: skip
 curves(
-    "far-jobs",
-    [(f"{rw}s, {title}", {f"{d / 1000:g} ms": [(r["jobs"], r["mbs"]) for r in of("far_jobs", delay=d, rw=rw, direct=direct)] for d in delays})
-     for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
-    "jobs", "MB/s", log=False,
-)  # fmt: skip
-curves(
-    "far-clients",
+    "clients",
     [(f"{rw}s, {title}", {f"{d / 1000:g} ms": [(r["clients"], r["mbs"]) for r in of("far_clients", delay=d, rw=rw, direct=direct)] for d in delays})
      for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
     "clients", "MB/s", log=False,
@@ -148,20 +129,20 @@ for axis, rw in zip(axes, ("read", "write")):
     axis.set_xlabel("instructions")
     axis.legend()
 save(figure, "wss-phases")
-systems = {"relays": "2-D XOR, relays", "raid6": "md RAID-6"}
+systems = {(s, d): f"{of_s}, {of_d}" for s, of_s in (("relays", "relays"), ("raid6", "RAID-6")) for d, of_d in (("ours", "our driver"), ("c", "C driver"))}
 stripes, random = of("xor_limited", rw="write"), of("xor_limited", rw="randwrite")
 # What leaves the client for a byte of data.
 for r in found["xor_limited"]:
     r["out"] = round(r["sent"] / r["kib"], 3)
 curves(
     "xor-limited",
-    [(title, {s: [(r["bytes"], r[what]) for r in random if r["system"] == k] for k, s in systems.items()})
+    [(title, {s: [(r["bytes"], r[what]) for r in random if (r["system"], r["driver"]) == k] for k, s in systems.items()})
      for title, what in (("client's link of 16 Mbit/s, random writes", "kibs"), ("bytes that leave the client for one of data", "out"))],
     "bytes of a write", "KiB/s; bytes",
 )  # fmt: skip
 curves(
     "xor-far",
-    [(f"random {rw[4:]}s of {b / 1024:g} KiB", {f"{s}, depth {q}": [(r["delay"], r["us"]) for r in of("xor_far", system=k, rw=rw, bytes=b, depth=q)]
+    [(f"random {rw[4:]}s of {b / 1024:g} KiB", {f"{s}, depth {q}": [(r["delay"], r["us"]) for r in of("xor_far", system=k[0], driver=k[1], rw=rw, bytes=b, depth=q)]
                                                for k, s in systems.items() for q in (1, 4)})
      for rw in ("randread", "randwrite") for b in (4096, 65536)],
     "microseconds from host to host", "microseconds of one", log=False,
@@ -190,16 +171,13 @@ table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
 table("latency", rows, ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
 table("static and dynamic, in the driver", found["reads"], ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"))
-table("depth", found["depth"], ("depth", "rw", "direct", "ahead", "mbs"))
-table("jobs", found["jobs"], ("jobs", "rw", "direct", "mbs"))
 table("depth, a packet under way for `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
-table("jobs, likewise", found["far_jobs"], ("delay", "jobs", "rw", "direct", "mbs"))
 table("clients with a session each, likewise", found["far_clients"], ("delay", "clients", "rw", "direct", "mbs"))
 table("128 KiB by regions of so many pages, one command for each, likewise", found["far_regions"], ("delay", "pages", "rw", "us"))
 table("phases by who answers, likewise", found["wss_phase"], ("delay", "way", "rw", "step", "median"))
 table("latency without and with the events, likewise", found["wss_phases"], ("delay", "way", "rw", "untold", "told"))
-table("2-D XOR and RAID-6, the client's link limited", stripes + random, ("system", "rw", "bytes", "depth", "kibs", "out"))
-table("likewise, a packet under way for `delay` us", found["xor_far"], ("system", "rw", "bytes", "depth", "delay", "us"))
+table("2-D XOR and RAID-6, the client's link limited", stripes + random, ("driver", "system", "rw", "bytes", "depth", "kibs", "out"))
+table("likewise, a packet under way for `delay` us", found["xor_far"], ("driver", "system", "rw", "bytes", "depth", "delay", "us"))
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))
