@@ -1,12 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # An hour (HOUR seconds; 60 as a rule) of verified I/O: fio on one disk, the journal on another one. No error, no abort, no
-# lost connection; what the back end has in the end is right. ci/fabric-hour.sh runs it for an hour.
+# lost connection; what the back end has in the end is right. ci/fabric-hour.sh runs it for an hour. The limits are those that
+# the driver has by itself.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 begin 4500
 seconds=${HOUR:-60}
+retries=7 reconnect_delay=10 fast_io_fail=15 dev_loss=600
+# In the words of both drivers.
+rough='connection lost|abort of a command|ABORT_TASK|Aborted|SRP abort called|received DREQ|reconnect succeeded|WR flushed'
+# Of 10 s without most of the CPUs soft devices lose packets and connections, but no data. Called by fail.
+excuse() {
+	! grep -q wrong $tmp/journal.events || return 0
+	lacked 10 "non-flush error|$rough" || return 0
+	say "the first loss: $(ms $stolen) of the 10 s before it without CPU"
+	[ $stolen -lt 5000000 ] || too_slow "a connection was lost"
+}
 rig
 attach 0 ,ch_count=2
 quiet $dev
@@ -23,7 +34,8 @@ clock
 [ $((now - t0)) -ge ${seconds}000000 ] || fail "fio ended after $(ms $((now - t0)))"
 errors $t0
 [ $errors = 0 ] || fail "the journal saw $errors errors"
-! log_has 'connection lost|abort of a command|ABORT_TASK|Aborted' || fail "it did not go smoothly"
+! log_has "$rough" || fail "it did not go smoothly"
+unset -f excuse
 settle
 once
 amount=$(sed -n 's/^ *\(READ\|WRITE\): .*io=\([^ ]*\) .*/\1 \2/p' $tmp/fio | paste -sd' ')

@@ -26,6 +26,17 @@ gauge_off() { kill -KILL -- -$gauge; gauge=; }
 # without_cpu FROM TO: how long the guest lacked a CPU in that time, in `stolen`.
 without_cpu() { stolen=$(python3 "$here/gauge.py" stolen $tmp/gauge $1 $2 2>/dev/null) || stolen=0; }
 
+# lacked SECONDS REGEX: the same for these seconds before the first line of the log with REGEX. False, if there is none.
+lacked() {
+	local stamp up
+	stamp=$(log_since | grep -E -- "$2" | sed -n '1s/^\[ *\([0-9]*\)\..*/\1/p')
+	[ -n "$stamp" ] || return 1
+	read -r up _ </proc/uptime
+	clock
+	now=$((now - (${up%.*} - stamp) * 1000000))
+	without_cpu $((now - $1 * 1000000)) $now
+}
+
 # exceeded OVER FROM TO WHAT: a bound does not hold by OVER, for what was done in that time.
 exceeded() {
 	without_cpu $2 $3
