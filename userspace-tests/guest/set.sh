@@ -16,12 +16,12 @@ role() {
 	local etcd
 	etcd=$(etcd_of $1)
 	case $1 in
-	client*) serve $1 "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ;;
+	client*) serve $1 "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ${lease:+--lease $lease} ;;
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
 	esac
 }
-# new_file NUMBER [STRIPES]: 84 stripes of 768 KiB.
-new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-84} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
+# new_file NUMBER [STRIPES]: 84 stripes of 768 KiB, or `stripes`.
+new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
 # The map that the client goes by: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }
 # open PATTERN: all goes on with such a map.
