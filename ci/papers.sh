@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # make papers: what the papers measured, with our code, in guests whose clock counts instructions, GUESTS (2) at a time:
 # build/bench/papers.json and one plot for each figure. FAR=0,1000 has these distances only, in us; MIB=16 moves twice as
-# much in each run; PARTS=depth,clients does only these of the part far (the plots want all).
+# much in each run; PARTS=depth,clients does only these of the part far (the plots want all). ONLY="far-2000 wss" runs these
+# guests, and takes what the last run of the others has said.
 . "$(dirname "$0")/lib.sh"
 
 bench=$top/userspace-tests/bench
@@ -24,6 +25,7 @@ logs=()
 # guest NAME PART KIND DISTANCES [OPTION]...
 guest() {
 	local name=papers-$1 part=$2 kind=$3 far=$4
+	[[ -z "${ONLY-}" || " $ONLY " == *" $1 "* ]] || { logs+=("/log/$name.log"); return 0; }
 	shift 4
 	while [ "$(jobs -pr | wc -l)" -ge "${GUESTS:-2}" ]; do wait -n || true; done
 	logs+=("/log/$name.log")
