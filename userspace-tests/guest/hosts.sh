@@ -43,6 +43,8 @@ unmake_hosts() {
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
 		[ ${number[$h]} != 0 ] || continue
+		# Its device first: else the link waits for that.
+		[ $kind = siw ] || timeout 60 rdma link delete rxe2${number[$h]}
 		ip link delete v${number[$h]}
 		[ $kind = siw ] || ip netns delete $h
 	done
