@@ -34,6 +34,7 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     mem::ManuallyDrop,
     ops::{
         Deref,
@@ -99,6 +100,7 @@ impl<T> StateCell<T> {
         Some(Guard {
             cell: self,
             word: new & !OWNED,
+            _data: PhantomData,
         })
     }
 
@@ -121,9 +123,24 @@ impl<T> StateCell<T> {
 /// Exclusive access to the data of a [`StateCell`].
 ///
 /// Dropping it leaves the word as [`StateCell::acquire`] set it; [`Guard::release`] names another.
+///
+/// Whoever shares it shares the data, which must be [`Sync`]:
+///
+/// ```compile_fail,E0277
+/// use core::cell::Cell;
+/// use ib_srp::sync::state_cell::Guard;
+///
+/// fn share<T: Sync>(_: &T) {}
+///
+/// fn look(guard: &Guard<'_, Cell<u32>>) {
+///     share(guard);
+/// }
+/// ```
 pub struct Guard<'a, T> {
     cell: &'a StateCell<T>,
     word: u64,
+    // A cell is `Sync` for data that is only `Send`.
+    _data: PhantomData<&'a mut T>,
 }
 
 impl<T> Guard<'_, T> {
