@@ -23,6 +23,7 @@ use crate::{
     compat, //
 };
 use core::{
+    marker::PhantomData,
     net::{
         IpAddr,
         Ipv4Addr,
@@ -81,25 +82,9 @@ impl Namespace {
         ARef::from(unsafe { &*net })
     }
 
-    /// Returns the namespace of a `struct net`.
-    ///
-    /// # Safety
-    ///
-    /// `net` is valid, and counted, for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(net: *mut bindings::net) -> &'a Self {
-        // SAFETY: By the safety requirements; `Self` is a transparent wrapper.
-        unsafe { &*net.cast() }
-    }
-
     /// Returns the `struct net`.
     pub(crate) fn as_raw(&self) -> *mut bindings::net {
         self.0.get()
-    }
-
-    /// Returns how sysfs tells namespaces apart.
-    pub(crate) fn sysfs_tag(&self) -> *const compat::NamespaceTag {
-        // SAFETY: The namespace is valid.
-        unsafe { bindings::srp_helper_net_sysfs_tag(self.as_raw()) }.cast()
     }
 
     /// Returns the index of the network interface `name`, if there is one now. Takes RCU's read
@@ -116,6 +101,31 @@ impl Namespace {
         // SAFETY: That reference is given up here.
         unsafe { bindings::srp_helper_dev_put(dev) };
         u32::try_from(index).ok()
+    }
+}
+
+/// How sysfs tells a network namespace from others. It counts no reference: a namespace is in use by sysfs until its
+/// last device has left it, which is after its count has become 0.
+///
+/// # Invariants
+///
+/// It is that of a `struct net` that is valid for `'a`.
+pub struct SysfsTag<'a>(*const compat::NamespaceTag, PhantomData<&'a ()>);
+
+impl SysfsTag<'_> {
+    /// # Safety
+    ///
+    /// `net` is valid for the lifetime of the tag.
+    pub(crate) unsafe fn of(net: *mut bindings::net) -> Self {
+        // SAFETY: By the safety requirements.
+        let tag = unsafe { bindings::srp_helper_net_sysfs_tag(net) };
+        // INVARIANT: By the safety requirements.
+        Self(tag.cast(), PhantomData)
+    }
+
+    /// Returns it as C wants it.
+    pub(crate) fn as_raw(&self) -> *const compat::NamespaceTag {
+        self.0
     }
 }
 

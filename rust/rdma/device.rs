@@ -8,7 +8,7 @@ use super::iova::iova_mask;
 use crate::{
     bindings,
     compat,
-    net::Namespace, //
+    net::SysfsTag, //
 };
 use core::{
     ops::Deref,
@@ -137,13 +137,15 @@ impl Device {
     }
 
     /// The network namespace that the device is in: the first one, unless `rdma system` says that namespaces have
-    /// devices of their own. It is the same as long as the device is registered.
-    pub fn namespace(&self) -> &Namespace {
+    /// devices of their own. It is the same as long as the device is registered. Any context.
+    ///
+    /// The device does not count it, and nobody else may be left who does.
+    pub fn namespace(&self) -> SysfsTag<'_> {
         // SAFETY: The device is valid.
         let net = unsafe { bindings::srp_helper_rdma_dev_net(self.as_raw()) };
         // SAFETY: A device that is registered is in a namespace. When that goes, or when the device gets another,
         // all clients have let the device go before.
-        unsafe { Namespace::from_raw(net) }
+        unsafe { SysfsTag::of(net) }
     }
 
     /// Entry `index` of the GID table of `port`.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     compat,
-    net::Namespace,
+    net::SysfsTag,
     pm::SleepHandler,
     rdma::{
         client::Client,
@@ -117,7 +117,7 @@ impl Initiator {
 }
 
 impl Namespaced for Arc<Sessions> {
-    fn namespace(&self) -> &Namespace {
+    fn namespace(&self) -> SysfsTag<'_> {
         self.port().device().namespace()
     }
 }

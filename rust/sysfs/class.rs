@@ -9,7 +9,7 @@ use super::{
 use crate::{
     bindings,
     compat,
-    net::Namespace,
+    net::SysfsTag,
     sync::Completion, //
 };
 use core::{
@@ -116,7 +116,7 @@ impl<T> PinnedDrop for Class<T> {
 /// What devices of a class [in namespaces](Class::in_namespaces) are about.
 pub trait Namespaced {
     /// The network namespace of its device, always the same. Any context.
-    fn namespace(&self) -> &Namespace;
+    fn namespace(&self) -> SysfsTag<'_>;
 }
 
 /// The memory of a [`ClassDevice`].
@@ -290,7 +290,7 @@ unsafe extern "C" fn namespace<T: Namespaced>(
 ) -> *const compat::NamespaceTag {
     // SAFETY: By the safety requirements.
     let inner = unsafe { &*inner_of::<T>(dev.cast_mut()) };
-    inner.data.namespace().sysfs_tag()
+    inner.data.namespace().as_raw()
 }
 
 /// The release function of the device in an [`Inner`].
