@@ -21,9 +21,13 @@ use kernel::{
     device::Device,
     error::to_result,
     fmt,
+    new_mutex,
     prelude::*,
     str::CString,
-    sync::Arc,
+    sync::{
+        Arc,
+        Mutex, //
+    },
     types::Opaque, //
 };
 
@@ -127,6 +131,9 @@ struct Inner<T> {
     /// Complete when the last reference to `dev` is gone.
     #[pin]
     released: Completion,
+    /// Held while the name changes.
+    #[pin]
+    naming: Mutex<()>,
     #[pin]
     data: T,
 }
@@ -176,6 +183,7 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         let init = try_pin_init!(Inner {
             dev: Opaque::zeroed(),
             released <- Completion::new(),
+            naming <- new_mutex!((), "ClassDevice::naming"),
             data <- data,
         }? Error);
         let inner = KBox::pin_init::<Error>(init, GFP_KERNEL)?;
@@ -214,15 +222,17 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         Ok(this)
     }
 
-    /// Gives the device another name. Sleeps.
+    /// Gives the device another name. Sleeps. Of several calls one goes after the other.
     ///
     /// # Errors
     ///
     /// [`EEXIST`] if there is a device of that name, [`ENOMEM`].
     pub fn rename(&self, name: fmt::Arguments<'_>) -> Result {
         let name = CString::try_from_fmt(name)?;
+        // SAFETY: By the type invariant `inner` is valid.
+        let _naming = unsafe { self.inner.as_ref() }.naming.lock();
         // SAFETY: By the type invariants the device is added, for `new` returns no other, and the
-        // name is a C string that the call copies.
+        // name is a C string that the call copies. By the lock it is the only call.
         to_result(unsafe { bindings::device_rename(self.dev(), name.as_char_ptr()) })
     }
 
@@ -301,4 +311,62 @@ unsafe extern "C" fn namespace<T: Namespaced>(
 unsafe extern "C" fn release<T>(dev: *mut bindings::device) {
     // SAFETY: By the safety requirements, and the memory is freed after this only.
     unsafe { &*inner_of::<T>(dev) }.released.complete_all();
+}
+
+#[cfg(SRP_KUNIT)]
+#[kernel::prelude::kunit_tests(srp_class)]
+mod tests {
+    use super::*;
+    use crate::{
+        attribute_group,
+        sync::race::race,
+        sysfs::Page, //
+    };
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// Renames that failed.
+    struct Failed(Atomic<u32>);
+
+    impl Failed {
+        fn show(&self, page: &mut Page<'_>) -> Result {
+            page.emit(fmt!("{}\n", self.0.load(Relaxed)))
+        }
+    }
+
+    attribute_group! {
+        static ATTRIBUTES: ClassDevice<Failed> {
+            failed: 0o444, show = Failed::show;
+        }
+    }
+
+    fn rename(device: &ClassDevice<Failed>, whose: &str) {
+        for round in 0..100 {
+            let renamed = device.rename(fmt!("srp_test_{}_{}", whose, round % 2));
+            if renamed.is_err() {
+                device.0.add(1, Relaxed);
+            }
+        }
+    }
+
+    fn one(device: &ClassDevice<Failed>) {
+        rename(device, "one");
+    }
+
+    fn other(device: &ClassDevice<Failed>) {
+        rename(device, "other");
+    }
+
+    #[test]
+    fn a_device_is_renamed_by_one_at_a_time() -> Result {
+        let class = Class::new(c"srp_test_class", &ATTRIBUTES)?;
+        let failed = Failed(Atomic::new(0));
+        let device = ClassDevice::new(&class, None, fmt!("srp_test"), failed)?;
+        let device = Arc::new(device, GFP_KERNEL)?;
+        race(&device, &[one, other])?;
+        assert_eq!(device.0.load(Relaxed), 0);
+        Ok(())
+    }
 }
