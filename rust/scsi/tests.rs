@@ -88,6 +88,13 @@ struct Fake {
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
+    /// The command that was kept when the one in `held` was given back in its place.
+    #[pin]
+    swapped: SpinLock<Option<Command>>,
+    /// Give back the command in `held`, whichever comes.
+    swap: Atomic<bool>,
+    /// A scan has ended.
+    scanned: Atomic<bool>,
 }
 
 attribute_group! {
@@ -109,6 +116,9 @@ impl Fake {
                 hold: Atomic::new(false),
                 honest: Atomic::new(false),
                 held <- new_spinlock!(None),
+                swapped <- new_spinlock!(None),
+                swap: Atomic::new(false),
+                scanned: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -135,6 +145,17 @@ impl Driver for Fake {
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&ATTRIBUTES);
 
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+        if self.swap.load(Relaxed) {
+            let other = self.held.lock().take();
+
+            if let Some(other) = other {
+                *self.swapped.lock() = Some(cmd);
+                return Err(Rejected {
+                    cmd: other,
+                    why: Busy::Host,
+                });
+            }
+        }
         if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.queue_depth || cmd.lun() != 0 {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
@@ -271,6 +292,77 @@ struct IoctlCommand {
     state: CmdPriv,
 }
 
+impl IoctlCommand {
+    fn new(device: *mut bindings::scsi_device) -> Result<KBox<Self>> {
+        let this = Self {
+            rq: bindings::request::default(),
+            cmd: bindings::scsi_cmnd {
+                device,
+                submitter: bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL,
+                sc_data_direction: DataDirection::None.as_raw(),
+                ..Default::default()
+            },
+            state: CmdPriv::new(),
+        };
+        Ok(KBox::new(this, GFP_KERNEL)?)
+    }
+}
+
+/// Waits until `done` says so, at most 5 s.
+fn within(mut done: impl FnMut() -> bool) -> Result {
+    for _ in 0..5000 {
+        if done() {
+            return Ok(());
+        }
+        fsleep(Delta::from_millis(1));
+    }
+    Err(ETIMEDOUT)
+}
+
+/// Adds the host and begins to scan; the first command of the scan, which the driver keeps.
+fn hold_first(fake: &Arc<Fake>, host: &Arc<Host<Fake>>) -> Result<*mut bindings::scsi_cmnd> {
+    fake.hold.store(true, Relaxed);
+    host.add(None)?;
+
+    let scanned = host.clone();
+    // SAFETY: The kernel's queue exists and stays.
+    let queue = unsafe { workqueue::Queue::from_raw(bindings::system_dfl_wq) };
+    queue.try_spawn(GFP_KERNEL, move || {
+        scanned.scan();
+        scanned.driver().scanned.store(true, Relaxed);
+    })?;
+
+    within(|| fake.held.lock().is_some())?;
+    let held = fake.held.lock();
+    held.as_ref().map(Command::as_raw).ok_or(EIO)
+}
+
+/// What the midlayer is told when a driver gives back another command than it was called with, and whether the other one
+/// ends, so that the scan does that it belongs to.
+fn another_is_given_back() -> Result<(u32, bool)> {
+    let alive = count()?;
+    let fake = Fake::new(&alive)?;
+    let host = host(&fake)?;
+    let raw = hold_first(&fake, &host)?;
+    // SAFETY: The command is held, so nobody else has it.
+    let device = unsafe { (*raw).device };
+    // SAFETY: A device stays as long as its commands.
+    let shost = unsafe { (*device).host };
+    let queue = Template::<Fake>::get().queuecommand.ok_or(EINVAL)?;
+
+    let mut second = IoctlCommand::new(device)?;
+    fake.hold.store(false, Relaxed);
+    fake.swap.store(true, Relaxed);
+    // SAFETY: As the midlayer does with a command that has its state behind it.
+    let told = unsafe { queue(shost, &raw mut second.cmd) };
+    fake.swap.store(false, Relaxed);
+    if let Some(cmd) = fake.swapped.lock().take() {
+        cmd.release();
+    }
+    let ended = within(|| fake.scanned.load(Relaxed)).is_ok();
+    Ok((told as u32, ended))
+}
+
 /// A callback of the error handler.
 type EhHandler = unsafe extern "C" fn(*mut bindings::scsi_cmnd) -> kernel::ffi::c_int;
 
@@ -282,26 +374,7 @@ fn error_handling() -> Result<[u32; 10]> {
     let fake = Fake::new(&alive)?;
     let host = host(&fake)?;
 
-    fake.hold.store(true, Relaxed);
-    host.add(None)?;
-
-    let scanned = host.clone();
-    // SAFETY: The kernel's queue exists and stays.
-    let queue = unsafe { workqueue::Queue::from_raw(bindings::system_dfl_wq) };
-    queue.try_spawn(GFP_KERNEL, move || scanned.scan())?;
-
-    let mut raw = core::ptr::null_mut();
-    for _ in 0..5000 {
-        if let Some(cmd) = &*fake.held.lock() {
-            raw = cmd.as_raw();
-            break;
-        }
-        fsleep(Delta::from_millis(1));
-    }
-    if raw.is_null() {
-        return Err(ETIMEDOUT);
-    }
-
+    let raw = hold_first(&fake, &host)?;
     let template = Template::<Fake>::get();
     let (Some(abort), Some(device_reset), Some(host_reset), Some(queue)) = (
         template.eh_abort_handler,
@@ -329,18 +402,7 @@ fn error_handling() -> Result<[u32; 10]> {
     results[1] = ask(device_reset, raw);
     results[2] = requeue();
 
-    let mut ioctl = KBox::new(
-        IoctlCommand {
-            rq: bindings::request::default(),
-            cmd: bindings::scsi_cmnd {
-                device,
-                submitter: bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL,
-                ..Default::default()
-            },
-            state: CmdPriv::new(),
-        },
-        GFP_KERNEL,
-    )?;
+    let mut ioctl = IoctlCommand::new(device)?;
     results[3] = ask(device_reset, &raw mut ioctl.cmd);
 
     fake.honest.store(true, Relaxed);
@@ -373,12 +435,7 @@ fn error_handling() -> Result<[u32; 10]> {
 
     drop(fake);
     drop(host);
-    for _ in 0..5000 {
-        if alive.load(Relaxed) == 0 {
-            break;
-        }
-        fsleep(Delta::from_millis(1));
-    }
+    let _ = within(|| alive.load(Relaxed) == 0);
     // CAST: 0 or 1.
     results[9] = alive.load(Relaxed) as u32;
     Ok(results)
@@ -397,6 +454,11 @@ mod tests {
     #[test]
     fn a_device_may_have_all_queues() {
         assert_eq!(depths(), Ok((8, 24, 20)));
+    }
+
+    #[test]
+    fn a_command_is_given_back_by_its_own_call() {
+        assert_eq!(another_is_given_back(), Ok((0, true)));
     }
 
     #[test]

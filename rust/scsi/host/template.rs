@@ -154,7 +154,7 @@ impl<T: Driver> Template<T> {
     ) -> compat::queue_status::Status {
         // SAFETY: By the requirements of this function, and `init_cmd_priv` was called for all
         // commands when the tag set was allocated.
-        let Some(cmd) = (unsafe { Command::claim(cmd) }) else {
+        let Some(owned) = (unsafe { Command::claim(cmd) }) else {
             return Busy::Device.as_raw();
         };
 
@@ -162,18 +162,20 @@ impl<T: Driver> Template<T> {
         let data = unsafe { HostData::<T>::of(shost) };
         // SAFETY: A command is under way, so `scsi_remove_host()` has not returned.
         let Some(driver) = (unsafe { data.borrow() }) else {
-            cmd.done(ScsiResult::DID_NO_CONNECT);
+            owned.done(ScsiResult::DID_NO_CONNECT);
             return 0;
         };
 
-        if cmd.is_bidirectional() {
-            cmd.done(ScsiResult::DID_ERROR);
+        if owned.is_bidirectional() {
+            owned.done(ScsiResult::DID_ERROR);
             return 0;
         }
 
-        match driver.queue_command(cmd) {
+        match driver.queue_command(owned) {
             Ok(()) => 0,
-            Err(rejected) => rejected.into_raw(),
+            Err(rejected) if rejected.cmd.as_raw() == cmd => rejected.into_raw(),
+            // It is of another call, which the midlayer took for accepted, and ends here; this one's is the driver's.
+            Err(_) => 0,
         }
     }
 
