@@ -115,6 +115,30 @@ impl Pool {
         size: usize,
         direction: DataDirection,
     ) -> Result<(Arc<Self>, KVVec<Chunk>)> {
+        Self::cut(pd, count, size, direction, |chunk| chunk)
+    }
+
+    /// As [`Self::new`], for memory that the device may change at any time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn shared(
+        pd: &Arc<Pd>,
+        count: usize,
+        size: usize,
+        direction: DataDirection,
+    ) -> Result<(Arc<Self>, KVVec<SharedChunk>)> {
+        Self::cut(pd, count, size, direction, SharedChunk)
+    }
+
+    fn cut<T>(
+        pd: &Arc<Pd>,
+        count: usize,
+        size: usize,
+        direction: DataDirection,
+        give: fn(Chunk) -> T,
+    ) -> Result<(Arc<Self>, KVVec<T>)> {
         if size == 0 || size > MAX_CHUNK || direction == DataDirection::None {
             return Err(EINVAL);
         }
@@ -138,19 +162,17 @@ impl Pool {
         let mut chunks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for block in &pool.blocks {
             for offset in (0..block.len).step_by(stride) {
-                chunks.push(
-                    // INVARIANT: Each part of each block goes into one chunk.
-                    Chunk {
-                        // SAFETY: `offset` is below the length of the block.
-                        memory: unsafe { block.memory.add(offset) },
-                        addr: block.addr + offset as u64,
-                        size,
-                        direction: direction.as_raw(),
-                        pd: pd.clone(),
-                        pool: pool.clone(),
-                    },
-                    GFP_KERNEL,
-                )?;
+                // INVARIANT: Each part of each block goes into one chunk.
+                let chunk = Chunk {
+                    // SAFETY: `offset` is below the length of the block.
+                    memory: unsafe { block.memory.add(offset) },
+                    addr: block.addr + offset as u64,
+                    size,
+                    direction: direction.as_raw(),
+                    pd: pd.clone(),
+                    pool: pool.clone(),
+                };
+                chunks.push(give(chunk), GFP_KERNEL)?;
             }
         }
         Ok((pool, chunks))
@@ -208,18 +230,10 @@ impl Chunk {
         Ok((self.addr, len as u32))
     }
 
-    /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
-    /// them meanwhile.
-    #[inline(always)]
-    pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
-        // SAFETY: By the type invariant these bytes are ours alone, and they are borrowed.
-        unsafe { DeviceBytesMut::new(self.memory, len.min(self.size)) }
-    }
-
     /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
     /// or may write to them.
     #[inline(always)]
-    pub fn sync_for_device(&self, len: usize) {
+    pub(super) fn sync_for_device(&self, len: usize) {
         // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
             bindings::srp_helper_ib_dma_sync_single_for_device(
@@ -233,7 +247,7 @@ impl Chunk {
 
     /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
     #[inline(always)]
-    pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
+    fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
         // SAFETY: By the type invariant the bytes are mapped.
         unsafe {
@@ -248,7 +262,7 @@ impl Chunk {
         unsafe { DeviceBytes::new(self.memory, len) }
     }
 
-    /// [`Self::sync_for_cpu`], from a device that has finished writing.
+    /// The first `len` bytes, all of them if there are not so many, from a device that has finished writing.
     #[inline(always)]
     pub(super) fn received(&self, len: usize) -> &[u8] {
         let bytes = self.sync_for_cpu(len);
@@ -272,5 +286,51 @@ impl Chunk {
 
     pub(super) fn size(&self) -> usize {
         self.size
+    }
+}
+
+/// A piece of a [`Pool`] whose bytes a device may change at any time, so that there is never a reference to them. It
+/// cannot become a [`Chunk`].
+pub struct SharedChunk(Chunk);
+
+impl SharedChunk {
+    /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
+    /// them meanwhile.
+    #[inline(always)]
+    pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
+        // SAFETY: By the invariant of `Chunk` these bytes are ours alone, and they are borrowed.
+        unsafe { DeviceBytesMut::new(self.0.memory, len.min(self.0.size)) }
+    }
+
+    /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
+    /// or may write to them.
+    #[inline(always)]
+    pub fn sync_for_device(&self, len: usize) {
+        self.0.sync_for_device(len);
+    }
+
+    /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
+    #[inline(always)]
+    pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
+        self.0.sync_for_cpu(len)
+    }
+
+    /// As a part of a message, which needs no reference to them.
+    #[inline(always)]
+    pub(super) fn as_chunk(&mut self) -> &mut Chunk {
+        &mut self.0
+    }
+
+    pub(super) fn addr(&self) -> u64 {
+        self.0.addr()
+    }
+
+    /// It is a chunk of this pool.
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        self.0.is_of(pool)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.0.size()
     }
 }

@@ -16,8 +16,8 @@ use crate::{
     rdma::{
         device::Limits,
         dma::{
-            Chunk,
-            Pool, //
+            Pool,
+            SharedChunk, //
         },
         mr::{
             FixedMr,
@@ -48,7 +48,7 @@ impl Bounce {
     ///
     /// # Errors
     ///
-    /// Those of [`Pool::new`], and unless `reach` is 0 those of [`FixedMr::new`].
+    /// Those of [`Pool::shared`], and unless `reach` is 0 those of [`FixedMr::new`].
     pub fn new(
         pd: &Arc<Pd>,
         limits: &Limits,
@@ -60,7 +60,7 @@ impl Bounce {
             0 => DataDirection::ToDevice,
             _ => DataDirection::Bidirectional,
         };
-        let (pool, chunks) = Pool::new(pd, count, size, direction)?;
+        let (pool, chunks) = Pool::shared(pd, count, size, direction)?;
         let (fixed, parts) = match reach {
             0 => (None, KVVec::new()),
             _ => {
@@ -84,7 +84,7 @@ impl Bounce {
 
 /// The memory of one slot.
 pub struct Piece {
-    chunk: Chunk,
+    chunk: SharedChunk,
     part: Option<FixedPart>,
 }
 
@@ -123,7 +123,7 @@ impl Piece {
 
     /// All of it, to be sent with a message.
     #[inline(always)]
-    pub fn chunk(&mut self) -> &mut Chunk {
+    pub fn chunk(&mut self) -> &mut SharedChunk {
         &mut self.chunk
     }
 }

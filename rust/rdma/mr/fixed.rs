@@ -22,8 +22,8 @@ use crate::{
     rdma::{
         device::Limits,
         dma::{
-            Chunk,
-            Pool, //
+            Pool,
+            SharedChunk, //
         },
         pd::Pd, //
     }, //
@@ -87,12 +87,12 @@ impl FixedMr {
         pd: &Arc<Pd>,
         limits: &Limits,
         pool: &Arc<Pool>,
-        chunks: &[Chunk],
+        chunks: &[SharedChunk],
         size: usize,
     ) -> Result<(Self, KVVec<FixedPart>)> {
         // It is a power of two.
         let page_mask = limits.mr_page_size as usize - 1;
-        let wrong = |chunk: &Chunk| {
+        let wrong = |chunk: &SharedChunk| {
             !chunk.is_of(pool) || chunk.size() < size || (chunk.size() | size) & page_mask != 0
         };
         let all = chunks.len().checked_mul(size).ok_or(EINVAL)?;

@@ -15,7 +15,10 @@ use crate::{
     dma::ScatterList,
     errno::ENOTCONN,
     rdma::{
-        dma::Chunk,
+        dma::{
+            Chunk,
+            SharedChunk, //
+        },
         mr::{
             Bound,
             Handle,
@@ -363,7 +366,8 @@ impl<'a> SendWr<'a> {
     ///
     /// `EINVAL` if the queue pair does not have the chunk's pool for this, `EMSGSIZE` if the chunk is shorter.
     #[inline(always)]
-    pub fn with(mut self, chunk: &mut Chunk, len: usize) -> Result<Self> {
+    pub fn with(mut self, chunk: &mut SharedChunk, len: usize) -> Result<Self> {
+        let chunk = chunk.as_chunk();
         let pool = self.live.reach.data.as_ref();
         if !pool.is_some_and(|pool| chunk.is_of(pool)) {
             return Err(EINVAL);

@@ -147,7 +147,7 @@ fn messages_have_two_parts(soft: &Soft) -> Result {
     }
     // Other memory, of this domain or not, is not sent.
     for pd in [link.pd.clone(), Pd::new(soft.device.hold()?)?] {
-        let (_, mut chunks) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
+        let (_, mut chunks) = Pool::shared(&pd, 1, 64, DataDirection::ToDevice)?;
         let chunk = chunks.first_mut().ok_or(EINVAL)?;
         check_eq!(link.send_with(chunk).err(), Some(EINVAL));
     }
@@ -169,16 +169,16 @@ fn sizes_are_checked(soft: &Soft) -> Result {
         (4, page, 0),
         (0, page, page),
     ] {
-        let (pool, chunks) = Pool::new(&pd, count, size, both)?;
+        let (pool, chunks) = Pool::shared(&pd, count, size, both)?;
         let wrong = FixedMr::new(&pd, &limits, &pool, &chunks, reach);
         check_eq!(wrong.err(), Some(EINVAL));
     }
-    let (pool, chunks) = Pool::new(&pd, 8, 2 * page, both)?;
+    let (pool, chunks) = Pool::shared(&pd, 8, 2 * page, both)?;
     // The chunks of another pool, and those of one that the device only reads.
-    let (other, _) = Pool::new(&pd, 8, 2 * page, both)?;
+    let (other, _) = Pool::shared(&pd, 8, 2 * page, both)?;
     let wrong = FixedMr::new(&pd, &limits, &other, &chunks, page);
     check_eq!(wrong.err(), Some(EINVAL));
-    let (reads, read) = Pool::new(&pd, 8, 2 * page, DataDirection::ToDevice)?;
+    let (reads, read) = Pool::shared(&pd, 8, 2 * page, DataDirection::ToDevice)?;
     let wrong = FixedMr::new(&pd, &limits, &reads, &read, page);
     check_eq!(wrong.err(), Some(EINVAL));
     limits.max_pages_per_mr = 15;
@@ -198,10 +198,10 @@ fn sizes_are_checked(soft: &Soft) -> Result {
 /// What a chunk gives out is never more than it has.
 fn chunks_end(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
-    let (_, mut chunks) = Pool::new(&pd, 2, 700, DataDirection::Bidirectional)?;
+    let (_, mut chunks) = Pool::shared(&pd, 2, 700, DataDirection::Bidirectional)?;
     let chunk = chunks.first_mut().ok_or(EINVAL)?;
-    check!(chunk.part(700).is_ok());
-    check_eq!(chunk.part(701).err(), Some(EMSGSIZE));
+    check!(chunk.as_chunk().part(700).is_ok());
+    check_eq!(chunk.as_chunk().part(701).err(), Some(EMSGSIZE));
     check_eq!(chunk.place(usize::MAX).len(), 700);
     check_eq!(chunk.sync_for_cpu(usize::MAX).len(), 700);
     Ok(())

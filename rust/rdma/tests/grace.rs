@@ -123,7 +123,7 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
     let (messages, _) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
     let (_, receives) = Pool::new(&pd, 1, 64, DataDirection::FromDevice)?;
-    let (data, chunks) = Pool::new(&pd, 1, page, DataDirection::Bidirectional)?;
+    let (data, chunks) = Pool::shared(&pd, 1, page, DataDirection::Bidirectional)?;
     let (fixed, _) = FixedMr::new(&pd, &limits, &data, &chunks, page)?;
     let sizes = Sizes {
         send: SENDS,

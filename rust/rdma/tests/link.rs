@@ -22,7 +22,8 @@ use crate::{
         cm,
         dma::{
             Chunk,
-            Pool, //
+            Pool,
+            SharedChunk, //
         },
         mr::{
             FixedMr,
@@ -257,7 +258,7 @@ impl Handler for Record {
 
 /// A piece of memory that the peer may write as long as the connection lasts.
 pub(in crate::rdma) struct Piece {
-    chunk: Chunk,
+    chunk: SharedChunk,
     part: FixedPart,
 }
 
@@ -303,7 +304,7 @@ impl Link {
         let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
-        let (data, data_chunks) = Pool::new(
+        let (data, data_chunks) = Pool::shared(
             &pd,
             shape.pieces,
             shape.piece_size,
@@ -470,7 +471,7 @@ impl Link {
     }
 
     /// Tries to send a message with a second part there.
-    pub(in crate::rdma) fn send_with(&mut self, data: &mut Chunk) -> Result {
+    pub(in crate::rdma) fn send_with(&mut self, data: &mut SharedChunk) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
         let section = rcu::read_lock();
         let wr = self.qp.live(&section)?.send(chunk, 4)?;
