@@ -48,7 +48,7 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// What the device driver says.
+    /// `EINVAL` if the device has no such vector, which not all drivers look at, otherwise what the device driver says.
     pub(super) fn new(
         pd: &Arc<Pd>,
         context: *mut c_void,
@@ -58,6 +58,9 @@ impl Cq {
     ) -> impl PinInit<Self, Error> {
         let pd = pd.clone();
         let alloc = move |pd: &Pd| {
+            if vector >= pd.device().limits().num_comp_vectors {
+                return Err(EINVAL);
+            }
             let how = if polled {
                 bindings::ib_poll_context_IB_POLL_DIRECT
             } else {

@@ -26,7 +26,7 @@ pub struct Sizes {
     pub send_sge: u32,
     /// Receives that are posted.
     pub receive: u32,
-    /// Completion vector.
+    /// Completion vector, below [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
     pub vector: u32,
     /// There are no interrupts: completions are taken by [`Qp::poll`](super::Qp::poll).
     pub polled: bool,
