@@ -5,8 +5,8 @@
 //!
 //! A [`Handle`] owns the object whose memory it describes from the moment it is attached until the
 //! peer can reach that memory no more. The peer's access begins when the queue pair posts the
-//! registration and ends when the invalidation has completed, or when the queue pair is in error
-//! and drained; [`Handle::detach`] refuses in between.
+//! registration and ends when the invalidation has completed, or when all queue pairs of the protection domain are in error
+//! and drained, as a key is good on each; [`Handle::detach`] refuses in between.
 //!
 //! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
 //!

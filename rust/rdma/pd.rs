@@ -13,25 +13,38 @@ use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    }, //
 };
 
 /// A protection domain: regions and queue pairs of different ones cannot be mixed by a peer.
 ///
-/// There is no global remote key; every remote access goes through a registration.
+/// There is no global remote key; every remote access goes through a registration. The key of a region is good on each
+/// queue pair of the domain.
 ///
 /// # Invariants
 ///
-/// `pd` is a protection domain of `device`, which is registered.
+/// - `pd` is a protection domain of `device`, which is registered.
+/// - `active` counts its queue pairs, from before they are made until they are drained.
+/// - `stale` counts the regions of queue pairs that are drained (all of one together), if a peer may have a key of them. It
+///   is raised before `active` is lowered. There is no queue pair for a peer before it is counted and `stale` is 0.
 pub struct Pd {
     pd: NonNull<bindings::ib_pd>,
+    active: Atomic<u32>,
+    stale: Atomic<u32>,
     // Dropped after the domain itself.
     device: Registered,
 }
 
 // SAFETY: A protection domain has no thread affinity.
 unsafe impl Send for Pd {}
-// SAFETY: Its fields are constant.
+// SAFETY: Its fields are constant or atomic.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -47,12 +60,52 @@ impl Pd {
         })?;
         let pd = NonNull::new(pd).ok_or(ENOMEM)?;
         // INVARIANT: `pd` was just allocated from `device`.
-        Ok(Arc::new(Self { pd, device }, GFP_KERNEL)?)
+        let this = Self {
+            pd,
+            active: Atomic::new(0),
+            stale: Atomic::new(0),
+            device,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Counts a queue pair that is going to be made, until [`Self::drained`].
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if regions must be made anew before; then it does not count.
+    pub(super) fn begin(&self) -> Result {
+        self.active.fetch_add(1, Full);
+        if self.stale.load(Acquire) != 0 {
+            self.drained();
+            return Err(EBUSY);
+        }
+        Ok(())
+    }
+
+    /// A queue pair that counted is drained, or was not made.
+    pub(super) fn drained(&self) {
+        self.active.fetch_sub(1, Full);
+    }
+
+    /// No queue pair is left that a peer could reach a region by.
+    pub(super) fn is_drained(&self) -> bool {
+        self.active.load(Acquire) == 0
+    }
+
+    /// A peer may have a key of the regions of a queue pair that is drained, but still counted as active.
+    pub(super) fn add_stale(&self) {
+        self.stale.fetch_add(1, Full);
+    }
+
+    /// The device has none of these keys any more.
+    pub(super) fn remove_stale(&self) {
+        self.stale.fetch_sub(1, Full);
     }
 
     pub(crate) fn as_raw(&self) -> *mut bindings::ib_pd {

@@ -287,8 +287,8 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// Makes the regions anew whose keys the peer may have from the last connection; to be called before any queue pair
-    /// of the domain is connected again, as a key is good on each. May sleep.
+    /// Makes the regions anew whose keys the peer may have from the last connection. Before that no other queue pair
+    /// of the domain can be connected, as a key is good on each. May sleep.
     ///
     /// # Errors
     ///
@@ -310,7 +310,8 @@ impl<H: Handler> Qp<H> {
     /// # Errors
     ///
     /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
-    /// mapped, `ESHUTDOWN` if it is [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
+    /// mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its own before; `ESHUTDOWN` if it is
+    /// [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
         let mut connected = self.connected.lock();
         if self.cq.is_stopped() {
@@ -323,6 +324,10 @@ impl<H: Handler> Qp<H> {
             mr.renew()?;
         }
         self.reach.regions.bind()?;
+        if let Err(e) = self.pd.begin() {
+            self.reach.regions.unbind();
+            return Err(e);
+        }
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: core::ptr::from_ref(self).cast_mut().cast(),
@@ -344,6 +349,7 @@ impl<H: Handler> Qp<H> {
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
+                self.pd.drained();
                 self.reach.regions.unbind();
                 return Err(e);
             }
@@ -454,8 +460,10 @@ impl<H: Handler> Qp<H> {
             // than we use, and so has the completion queue.
             unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
         }
+        // In this order, see `Pd`.
         self.reach.regions.set_dead();
         self.drained.store(true, Release);
+        self.pd.drained();
     }
 
     /// Moves the queue pair to its error state. `ib_drain_qp()` goes on without, and would leave memory to others

@@ -257,11 +257,11 @@ impl<T: ScatterList> Handle<T> {
     /// The registration to post on the queue pair of `bound`, with exactly the access that the direction needs; none if nothing is mapped.
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
-    /// the queue pair is in error and drained.
+    /// all queue pairs of the domain are in error and drained.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair has other regions.
+    /// `EINVAL` if the queue pair has other regions, `EBUSY` if the memory counts as reachable.
     #[inline(always)]
     pub(in crate::rdma) fn register<'a>(
         &mut self,
@@ -269,6 +269,10 @@ impl<T: ScatterList> Handle<T> {
     ) -> Result<Option<Register<'a>>> {
         if !core::ptr::eq(&*self.regions, bound.regions) {
             return Err(EINVAL);
+        }
+        // Another registration could be posted after the invalidation of the first.
+        if self.own().reachable.load(Relaxed) != 0 {
+            return Err(EBUSY);
         }
         let Some((used, access)) = self.expose() else {
             return Ok(None);
@@ -305,7 +309,7 @@ impl<T: ScatterList> Handle<T> {
     /// No peer can reach the memory.
     #[inline(always)]
     pub fn unreachable(&self) -> bool {
-        self.own().reachable.load(Acquire) == 0 || self.regions.dead.load(Acquire)
+        self.own().reachable.load(Acquire) == 0 || self.regions.is_out_of_reach()
     }
 
     /// Gives the object back, its list unmapped; `None` if there is no object.

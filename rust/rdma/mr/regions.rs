@@ -25,6 +25,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -138,7 +139,7 @@ impl Group {
 ///
 /// # Invariants
 ///
-/// Every region was allocated from `pd`.
+/// Every region was allocated from `pd`, which counts these as stale if and only if `stale` is set.
 pub struct Regions {
     groups: KVVec<Group>,
     kind: bindings::ib_mr_type,
@@ -150,8 +151,10 @@ pub struct Regions {
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
-    /// That queue pair is in error and drained: no access is possible.
+    /// That queue pair is in error and drained: no access is possible by it.
     pub(super) dead: Atomic<bool>,
+    /// A peer may have a key of them since; `pd` counts these.
+    stale: Atomic<bool>,
     pub(super) pd: Arc<Pd>,
 }
 
@@ -192,6 +195,7 @@ impl Regions {
             iova_mask: limits.iova_mask,
             bound: Atomic::new(false),
             dead: Atomic::new(true),
+            stale: Atomic::new(false),
             pd: pd.clone(),
         };
         for _ in 0..handles {
@@ -239,7 +243,23 @@ impl Regions {
 
     /// The queue pair is in error and drained; nothing will reach the regions by it any more.
     pub(in crate::rdma) fn set_dead(&self) {
+        let exposed = |group: &Group| group.reachable.load(Acquire) != 0;
+        if self.groups.iter().any(exposed) && !self.stale.xchg(true, Full) {
+            self.pd.add_stale();
+        }
         self.dead.store(true, Release);
+    }
+
+    /// No peer can reach a region that was not invalidated.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.dead.load(Acquire) && self.pd.is_drained()
+    }
+
+    /// The device has none of the old keys.
+    fn not_stale(&self) {
+        if self.stale.xchg(false, Full) {
+            self.pd.remove_stale();
+        }
     }
 
     /// A device takes a new registration only of a region that it has not registered. Those whose
@@ -264,6 +284,7 @@ impl Regions {
             }
             group.reachable.store(0, Release);
         }
+        self.not_stale();
         Ok(())
     }
 
@@ -291,6 +312,14 @@ impl Regions {
     pub(in crate::rdma) fn reachable_of(&self, handle: usize) -> Option<(&Region, &[Region])> {
         let group = self.groups.get(handle)?;
         group.split(group.reachable.load(Relaxed))
+    }
+}
+
+impl Drop for Regions {
+    fn drop(&mut self) {
+        // No handle is left. The device forgets them first.
+        drop(core::mem::take(&mut self.groups));
+        self.not_stale();
     }
 }
 

@@ -271,7 +271,10 @@ impl<'a> Live<'a> {
     }
 
     /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
-    /// reports by [`Handler::invalidated`]. Returns whether there was one.
+    /// reports by [`Handler::invalidated`]. Returns whether there was one. Does not sleep.
+    ///
+    /// To be called once after each registration, when that has been posted: the end of an invalidation counts for what is
+    /// registered by then.
     ///
     /// # Errors
     ///
@@ -380,11 +383,11 @@ impl<'a> SendWr<'a> {
     /// Has the registration of `handle` go before the message, if it is mapped.
     ///
     /// From now on the memory counts as reachable: until the invalidation has completed, or until
-    /// the queue pair is in error and drained.
+    /// all queue pairs of the domain are in error and drained.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle is of other regions than the queue pair's.
+    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if its memory counts as reachable.
     #[inline(always)]
     pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
         // INVARIANT: The regions are those of `live`.

@@ -16,13 +16,13 @@ use crate::{
         ENOTCONN,
         ESHUTDOWN, //
     },
+    random::random_u64,
     rdma::{
-        dma::{
-            Pool, //
-        },
+        dma::Pool,
         link::Link,
         mr::{
             FixedMr,
+            Handle,
             Regions, //
         },
         pd::Pd,
@@ -118,18 +118,27 @@ unsafe impl Link for Bare {
 
 fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     let pd = Pd::new(soft.device.hold()?)?;
+    Ok(bare_in(soft, &pd, 0)?.0)
+}
+
+/// A queue pair of the domain with this completion vector, and its handle.
+fn bare_in(
+    soft: &Soft,
+    pd: &Arc<Pd>,
+    vector: u32, //
+) -> Result<(Arc<Qp<Nobody>>, Handle<List>)> {
     let limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
-    let (regions, _) = Regions::new::<List>(&pd, &limits, 1, 1)?;
-    let (messages, _) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
-    let (_, receives) = Pool::new(&pd, 1, 64, DataDirection::FromDevice)?;
-    let (data, chunks) = Pool::shared(&pd, 1, page, DataDirection::Bidirectional)?;
-    let (fixed, _) = FixedMr::new(&pd, &limits, &data, &chunks, page)?;
+    let (regions, mut handles) = Regions::new(pd, &limits, 1, 1)?;
+    let (messages, _) = Pool::new(pd, 1, 64, DataDirection::ToDevice)?;
+    let (_, receives) = Pool::new(pd, 1, 64, DataDirection::FromDevice)?;
+    let (data, chunks) = Pool::shared(pd, 1, page, DataDirection::Bidirectional)?;
+    let (fixed, _) = FixedMr::new(pd, &limits, &data, &chunks, page)?;
     let sizes = Sizes {
         send: SENDS,
         send_sge: 2,
         receive: 1,
-        vector: 0,
+        vector,
         polled: false,
         handles: 1,
     };
@@ -140,7 +149,8 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
         regions,
         fixed: Some(fixed),
     };
-    Qp::new(&pd, sizes, memory, Nobody)
+    let handle = handles.pop().ok_or(EINVAL)?;
+    Ok((Qp::new(pd, sizes, memory, Nobody)?, handle))
 }
 
 fn connect(qp: &Qp<Nobody>, fails: bool) -> Result {
@@ -200,6 +210,52 @@ fn a_finished_one_is_not_connected(soft: &Soft) -> Result {
     check_eq!(connect(&qp, false), Err(EBUSY));
     let _ = qp.finish();
     check_eq!(connect(&qp, false), Err(ESHUTDOWN));
+    Ok(())
+}
+
+fn a_vector_is_one_of_the_device(soft: &Soft) -> Result {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let count = soft.device.limits().num_comp_vectors;
+    check!(bare_in(soft, &pd, count - 1).is_ok());
+    check_eq!(bare_in(soft, &pd, count).err(), Some(EINVAL));
+    Ok(())
+}
+
+/// A key is good on each queue pair of the domain.
+fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
+    let pd = Pd::new(soft.device.hold()?)?;
+    let (one, mut handle) = bare_in(soft, &pd, 0)?;
+    let (other, _) = bare_in(soft, &pd, 0)?;
+    check!(handle.attach(List::scattered(1)?).is_ok());
+    for last in [&one, &other] {
+        connect(&one, false)?;
+        connect(&other, false)?;
+        handle.map(DataDirection::FromDevice, random_u64())?;
+        check!(handle.expose().is_some());
+        let first = if core::ptr::eq(last, &one) {
+            &other
+        } else {
+            &one
+        };
+        first.shutdown();
+        check!(!handle.unreachable());
+        check_eq!(handle.detach().err(), Some(EBUSY));
+        last.shutdown();
+        let list = handle.detach()?.ok_or(EINVAL)?;
+        // The device may still have it registered.
+        first.disconnect();
+        last.disconnect();
+        check_eq!(connect(&other, false), Err(EBUSY));
+        one.renew_regions()?;
+        check!(handle.attach(list).is_ok());
+    }
+    // So it is when the connection does not come about.
+    check_eq!(connect(&other, true), Err(ENOMEM));
+    check!(pd.is_drained());
+    connect(&other, false)?;
+    check!(!pd.is_drained());
+    drop(other);
+    check!(pd.is_drained());
     Ok(())
 }
 
@@ -375,8 +431,10 @@ suite!(
     [
         many_share_a_grace_period,
         a_finished_one_is_not_connected,
+        a_vector_is_one_of_the_device,
         nobody_looks_after_a_late_event,
         posting_races_with_connecting,
+        memory_is_kept_until_all_have_drained,
         memory_is_kept_until_the_device_stops,
     ]
 );

@@ -40,7 +40,10 @@ use core::net::Ipv4Addr;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     time::{
         delay::fsleep,
         Delta, //
@@ -263,6 +266,14 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     }
     check_eq!(link.regions.reachable(), 2 * HANDLES);
     check_eq!(link.record().count(), 0);
+    // Each is registered once.
+    {
+        let chunk = link.chunks.first_mut().ok_or(EINVAL)?;
+        let handle = link.handles.first_mut().ok_or(EINVAL)?;
+        let section = rcu::read_lock();
+        let again = link.qp.live(&section)?.send(chunk, 4)?.register(handle);
+        check_eq!(again.err(), Some(EBUSY));
+    }
     // In another order than that of their numbers.
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
