@@ -125,6 +125,8 @@ finish() {
 	unback
 	unfabric
 	rm -rf "$tmp"
+	# A test that breaks off in its midst has checked nothing.
+	[ $rc != 0 ] || [ -n "${said_ok-}" ] || [[ $name != [0-9][0-9]-* ]] || { say "FAILED: it has ended without ok"; rc=1; }
 	case $rc in 0|75|77) ;; *) say "failed after $((SECONDS - began)) s" ;; esac
 	exit $rc
 } 2>/dev/null
@@ -136,5 +138,6 @@ ok() {
 	clean
 	target_ends
 	say "ok: ${1:-$kind} ($((SECONDS - began)) s)"
+	said_ok=1
 	exit 0
 }
