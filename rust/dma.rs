@@ -66,7 +66,8 @@ impl DataDirection {
 /// # Safety
 ///
 /// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
-/// memory must stay valid and in place until the object is dropped or given away.
+/// memory must stay valid and in place until the object is dropped or given away. There must be no
+/// reference to the memory, not even by a shared object, as a device may change it at any time.
 pub unsafe trait ScatterList {
     /// The first entry.
     fn list(&self) -> *mut bindings::scatterlist;
