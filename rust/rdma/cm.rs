@@ -171,7 +171,7 @@ pub struct ConnectParam<'a> {
     pub rnr_retry_count: u8,
 }
 
-/// A connection identifier with its event handler.
+/// A connection identifier with its event handler. The drop of the last reference waits for a handler that runs; it sleeps.
 ///
 /// # Invariants
 ///

@@ -91,7 +91,7 @@ impl Drop for Block {
     }
 }
 
-/// Memory for messages of one size, cut into [`Chunk`]s.
+/// Memory for messages of one size, cut into [`Chunk`]s. The drop of the last of them, and of the pool, may sleep.
 pub struct Pool {
     blocks: KVVec<Block>,
     direction: DataDirection,

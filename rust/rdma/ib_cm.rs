@@ -351,7 +351,8 @@ unsafe fn establish(
     Ok(longest.min(timeout::MAX_REQUEST_TIMEOUT_MS))
 }
 
-/// An attempt to connect from one port, with its event handler.
+/// An attempt to connect from one port, with its event handler. The drop of the last reference waits for a handler that
+/// runs; it sleeps.
 ///
 /// # Invariants
 ///

@@ -23,7 +23,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// A path that is being looked up. Dropping it ends that.
+/// A path that is being looked up. Dropping it ends that, and sleeps.
 pub enum Lookup {
     /// By the subnet administrator.
     Sa(Pin<KBox<sa::Query>>),

@@ -57,7 +57,7 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
     raw
 }
 
-/// A counted entry of a GID table.
+/// A counted entry of a GID table. It may be dropped in any context.
 ///
 /// # Invariants
 ///

@@ -26,7 +26,7 @@ use kernel::{
 /// A protection domain: regions and queue pairs of different ones cannot be mixed by a peer.
 ///
 /// There is no global remote key; every remote access goes through a registration. The key of a region is good on each
-/// queue pair of the domain.
+/// queue pair of the domain. The drop of the last reference may sleep.
 ///
 /// # Invariants
 ///

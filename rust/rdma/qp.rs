@@ -175,7 +175,8 @@ struct Connected {
     retired: Option<GracePeriod>,
 }
 
-/// A queue pair, whether it is connected or not.
+/// A queue pair, whether it is connected or not. The drop of the last reference [finishes](Self::finish) it; it sleeps, and
+/// must not happen in a callback of the queue pair.
 ///
 /// # Invariants
 ///

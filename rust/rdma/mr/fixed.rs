@@ -40,7 +40,7 @@ use kernel::{
 };
 
 /// One region of the first bytes of each chunk of a pool, which a peer may write as long as a connection lasts. It goes into
-/// one queue pair, which has it alone: it is made anew for each of its connections.
+/// one queue pair, which has it alone: it is made anew for each of its connections. The drop of it and of its parts may sleep.
 pub struct FixedMr(Arc<Inner>);
 
 /// What a [`FixedMr`] and its [`FixedPart`]s share.

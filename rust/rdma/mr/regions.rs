@@ -135,7 +135,8 @@ impl Group {
     }
 }
 
-/// The memory regions of one queue pair, a fixed number for each of its handles.
+/// The memory regions of one queue pair, a fixed number for each of its handles. The drop of the last reference may sleep,
+/// and each handle has one.
 ///
 /// # Invariants
 ///
