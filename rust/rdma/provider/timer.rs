@@ -71,8 +71,14 @@ impl<T: Expire> Timer<T> {
         })
     }
 
-    /// Has `owner`, whose field this is, called in `ns` nanoseconds, unless it is to be called already.
+    /// Has `owner`, whose field this is, called in `ns` nanoseconds, unless it is to be called already. Does nothing with
+    /// another owner, which would not keep the timer.
     pub fn start(&self, owner: Arc<T>, ns: u64) {
+        let begin = Arc::as_ptr(&owner).cast::<Self>();
+        let end = Arc::as_ptr(&owner).wrapping_add(1).cast::<Self>();
+        if !(begin..end).contains(&core::ptr::from_ref(self)) {
+            return;
+        }
         let owner = Arc::into_raw(owner).cast_mut();
         if self.owner.cmpxchg(null_mut(), owner, Full).is_err() {
             // SAFETY: It is the pointer from above, which nobody took.
