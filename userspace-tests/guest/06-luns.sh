@@ -6,7 +6,7 @@
 begin 600
 rounds 16 64
 n=$rounds
-[ "$kind" != rxe ] || n=64
+[ "$kind" = siw ] || n=64
 fabric 1
 target 0
 for ((i = 0; i < n; i++)); do

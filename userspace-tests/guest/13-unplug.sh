@@ -58,7 +58,7 @@ for ((i = 1; i <= n; i++)); do
 		esac
 	fi
 	t=${EPOCHREALTIME/./}
-	timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete, round $i"
+	device_goes 0 || fail "the device does not go, round $i"
 	[ "$what" != login ] || { within 30 "end of the login after the device went, round $i" ended $writer; wait $writer 2>/dev/null; }
 	within 30 "hosts gone, round $i" no_hosts
 	clock

@@ -19,7 +19,7 @@ logout_all() {
 
 from 0
 nobody=10.0.0.77 silent=10.0.0.99
-[ $kind = rxe ] || { nobody="[fd00::77]"; silent="[fd00::99]"; }
+[ $kind != siw ] || { nobody="[fd00::77]"; silent="[fd00::99]"; }
 
 # One login to warm up, and to know how long one takes.
 t=${EPOCHREALTIME/./}
@@ -53,8 +53,15 @@ run() {
 run "a target that answers" "$(login_string 0)" $((RANDOM % 50)) 1000 $step
 run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$nobody:$port" 0 1000 $((step * 2))
 # Neighbour known, but what is sent vanishes: the connection request hangs.
-ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0
-run "a silent target" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port" 0 1000 $((step * 2))
+string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
+if [ $kind = vfab ]; then
+	silence 0
+	string=$(login_string 0)
+else
+	ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0
+fi
+run "a silent target" "$string" 0 1000 $((step * 2))
+[ $kind != vfab ] || silence 0 0
 
 login 0
 disk "$host" 0 >$tmp/d

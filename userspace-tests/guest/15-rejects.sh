@@ -33,7 +33,7 @@ refused() {
 # rejection: it reports a reset, and rdma_consumer_reject_data() has nothing.
 named() {
 	rust_driver || return 0
-	[ "$kind" = rxe ] || { logged 'ib_srp: .*rejected'; return; }
+	[ "$kind" != siw ] || { logged 'ib_srp: .*rejected'; return; }
 	logged "ib_srp: .*($1)"
 }
 
@@ -43,7 +43,7 @@ named 'associat.*0x0*10003'
 
 # ib_srpt of 7.2 frees the buffers of this channel before siw's flushed receives
 # have come: the target's side oopses.
-if [ "$kind" = rxe ]; then
+if [ "$kind" != siw ]; then
 	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
 	logged 'reject.*0x0*10006'
 	named '(limit|ACL|access).*0x0*10006'

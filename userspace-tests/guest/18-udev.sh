@@ -14,7 +14,7 @@ links() { (cd /dev; for l in srp*; do [ -L "$l" ] && echo "$l=$(readlink -f $l)"
 paths() { (cd /dev/disk/by-path 2>/dev/null && for l in srp-*; do [ -L "$l" ] && echo $l; done) | sort; }
 settled() { udevadm settle -t 60 || fail "udev does not settle"; }
 names() { links | cut -d= -f1 | tr '\n' ' '; }
-owner() { readlink -f /dev/disk/by-path/srp-${kind}0-1-*-lun-$1; }
+owner() { readlink -f /dev/disk/by-path/srp-$(initiator 0)-1-*-lun-$1; }
 
 login 0
 for i in 0 1 2 300; do dev[i]=$(disk "$host" $i); done
@@ -22,7 +22,7 @@ settled
 equal names "$(names)" "srp0 srp1 srp2 srp3 "
 for i in 0 1 2; do equal "by-path name of LUN $i" "$(owner $i)" "${dev[i]}"; done
 g=$(service_guid)
-[ -L /dev/disk/by-path/srp-${kind}0-1-${g#0x}-${g#0x}-lun-0x012c000000000000 ] || fail "no by-path name of LUN 300: $(paths)"
+[ -L /dev/disk/by-path/srp-$(initiator 0)-1-${g#0x}-${g#0x}-lun-0x012c000000000000 ] || fail "no by-path name of LUN 300: $(paths)"
 
 # A partition on each of two disks.
 for d in srp0 srp2; do

@@ -12,9 +12,10 @@ back_ram disk 4
 for i in 0 1; do target $i; lun $i 0 disk; done
 silent=10.0.0.99
 from 0
-[ $kind = rxe ] || silent="[fd00::99]"
+[ $kind != siw ] || silent="[fd00::99]"
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
-nobody_there() { ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; }
+nobody_there() { if [ $kind = vfab ]; then silence 0; else ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; fi; }
+[ $kind != vfab ] || string=$(login_string 0)
 # took WHAT MS: since `t`.
 took() { clock; in_time "$1" $t $now ${2}000; times+=", $1 $(ms $((now - t)))"; }
 begin_login() {
@@ -35,7 +36,7 @@ took "login" 33000
 no_hosts || fail "a host is left"
 
 begin_login
-timeout 60 rdma link delete $(initiator 0) || fail "rdma link delete"
+device_goes 0 || fail "the device does not go"
 took "removal of the device" 3000
 login_ends
 pair_device 0
@@ -46,6 +47,7 @@ took "rmmod" 3000
 login_ends
 load_srp
 within 10 "the port" test -e "$(add_target 0)"
+[ $kind != vfab ] || silence 0 0
 
 login 0
 logout "$host"

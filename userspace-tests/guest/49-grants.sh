@@ -120,7 +120,7 @@ done
 # The reasons of SRP, and one that there is not. siw loses them.
 while read -r reason why; do
 	tell login reject $reason
-	[ $kind = rxe ] || why=rejected
+	[ $kind != siw ] || why=rejected
 	refused "Connection reset by peer" "rejected with $reason" "$why"
 done <<-EOF
 	10000 unable to establish

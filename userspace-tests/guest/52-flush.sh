@@ -30,7 +30,7 @@ enter() {
 	quiet $dev
 }
 log_out() { echo 1 >$rport/delete || fail "cannot log out"; }
-unplug() { timeout 100 rdma link delete $(initiator 0) || fail "rdma link delete"; }
+unplug() { device_goes 0 || fail "the device does not go"; }
 # leave HOW SECONDS: the last flush is held for so long. When the host is gone, everything must be in the file.
 leave() {
 	local checked

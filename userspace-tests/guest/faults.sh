@@ -50,10 +50,10 @@ rig() {
 	local i
 	fabric_pair "${1:-1}"
 	short_tcp
-	for i in env ini; do
+	[ $kind = vfab ] || for i in env ini; do
 		$i sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1 net.ipv6.conf.default.keep_addr_on_down=1
 	done
-	for ((i = 0; i < paired; i++)); do
+	[ $kind = vfab ] || for ((i = 0; i < paired; i++)); do
 		sysctl -qw net.ipv6.conf.v$i.keep_addr_on_down=1
 		ini sysctl -qw net.ipv6.conf.w$i.keep_addr_on_down=1
 	done
@@ -91,13 +91,16 @@ state() { read -r now_state <"$rport/state" && [ "$now_state" = "$1" ]; }
 # takes an error of the netdev for one of the queue pair, and a queue pair 1 that met one while it sent
 # a CM message never sends again, with any initiator.
 cable() {
+	[ $kind != vfab ] || { at_port ${tport[$2]-vfab$2} $1; return; }
 	ip link set v$2 $1 || fail "ip link set v$2 $1"
 	[ $1 = down ] || neighbours $2
 }
 
 # hole DIRECTION I [MATCH]: what the hosts of pair I send to each other, or what of it fits MATCH, is lost
-# where it arrives: to the target, to the initiator, or both. heal I ends it.
+# where it arrives: to the target, to the initiator, or both. heal I ends it. On vfab it is the cable at the
+# target's end of the path, and the initiator's port does not notice.
 hole() {
+	[ $kind != vfab ] || { [ $1$# = both2 ] || skip "nothing in a subnet loses only some packets"; cable down $2; return; }
 	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
 		add rule netdev hole$2 %s$2 ${3-} drop"
 	heal $2
@@ -106,12 +109,13 @@ hole() {
 }
 # A packet of RoCE for queue pair 1: a CM message.
 cm_message='udp dport 4791 @th,104,24 1'
-heal() { nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
+heal() { [ $kind != vfab ] || { cable up $1; return; }; nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
 
 # netem I OPTION...: on both sides of pair I, which must have been called before any traffic: a packet that
 # meets the change of a queue fails, and with it rxe's queue pair for connection messages, for ever. Without
 # options the queue is removed.
 netem() {
+	[ $kind != vfab ] || skip "no network to be disturbed"
 	local i=$1 how=(limit 10000 corrupt 0% reorder 0% rate 0bit) verb=add
 	shift
 	if [ $# = 0 ]; then
@@ -138,7 +142,7 @@ undo() {
 	done
 	rm -f /run/udev/rules.d/*multipath.rules
 	nft flush ruleset
-	for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
+	[ $kind = vfab ] || for ((i = 0; i < ${paired:-0}; i++)); do heal $i; netem $i; done
 	udevadm control --start-exec-queue
 	sysctl -qw net.ipv4.tcp_retries2=15 net.ipv4.tcp_rto_max_ms=120000
 	untrace

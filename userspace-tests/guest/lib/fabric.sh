@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # RDMA devices, in one host or two.
 
+# `targets` is for vfab; `initiators` has the initiator's devices as a pattern.
 ns=ini
 paired=
+targets=1
+initiators=$kind
 
 # fabric N: N devices, device i over its own dummy netdev, of MTU if set, at 10.0.i.1; each is
 # the initiator's and the target's port at once. siw listens on its own netdev
 # only, which nothing that is sent to one's own address ever passes: so two hosts,
 # and IPv6, because the target's one listener is an IPv6 socket, on which siw
-# does not understand IPv4.
+# does not understand IPv4. On vfab target i has adapter i, and its initiator adapter N+i.
 fabric() {
 	local i
-	[ $kind != vfab ] || { subnet; return; }
+	[ $kind != vfab ] || { targets=$1; subnet $(($1 * 2)); return; }
 	[ $kind = rxe ] || { fabric_pair "$1"; return; }
 	for ((i = 0; i < $1; i++)); do
 		ip link add dummy$i mtu ${MTU:-1500} type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
@@ -24,10 +27,11 @@ fabric() {
 # fabric_pair N: two hosts. The target's device i at 10.0.i.1 and fd00:0:0:i::1, and device 10+i for
 # the initiator at 10.0.i.2 and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a
 # network namespace; but siw opens its sockets in that of whoever connects, which is the first one
-# when a kernel thread does. There it is one host that sends to itself over the pair.
+# when a kernel thread does. There it is one host that sends to itself over the pair. On vfab the hosts are joined by IP over InfiniBand.
 fabric_pair() {
 	local i
-	paired=$1
+	[ $kind != vfab ] || { fabric $1; ipoib; paired=$1 initiators=vfab[$1-$(($1 * 2 - 1))]; baseline; return; }
+	paired=$1 initiators=${kind}1[0-9]
 	if [ $kind = siw ]; then
 		ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0 || fail "this kernel has no routing rules"
 	else
@@ -72,8 +76,19 @@ neighbours() {
 	ip neigh replace fd00:0:0:$1::1 lladdr $v dev w$1
 }
 pair_device() {
+	if [ $kind = vfab ]; then
+		adapter add $((targets + $1))
+		within 60 "an ACTIVE port" all_active "$(initiator $1)"
+		within 10 "class device of $(initiator $1)" test -e "$(add_target "$1")"
+		return
+	fi
 	ini rdma link add ${kind}1$1 type $kind netdev w$1 || fail "cannot make ${kind}1$1"
 	within 10 "class device of ${kind}1$1" test -e "$(add_target "$1")"
+}
+
+# The initiator's device of path I goes, until `pair_device I`.
+device_goes() {
+	if [ $kind = vfab ]; then adapter remove $((targets + $1)); else timeout 100 rdma link delete $(initiator $1); fi
 }
 
 # Where the ends of path I are as DEVICE or DEVICE/PORT, if not as `kind` says.
@@ -82,7 +97,7 @@ declare -A tport=() iport=()
 port_of() { device=${1%/*} number=1; [[ $1 != */* ]] || number=${1#*/}; }
 
 # The RDMA device from which one logs in to target I, and its add_target.
-initiator() { if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab1; else echo $kind${paired:+1}$1; fi; }
+initiator() { if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab$((targets + $1)); else echo $kind${paired:+1}$1; fi; }
 add_target() { local device number; port_of "$(initiator $1)"; echo "/sys/class/infiniband_srp/srp-$device-$number/add_target"; }
 
 # The 16 bytes of GID 0 of DEVICE[/PORT] as hex digits, in `gid`.
@@ -93,6 +108,7 @@ unfabric() {
 	[ $kind != vfab ] || unsubnet
 	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
 	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
+	[ $kind != vfab ] || return 0
 	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done
 	[ -z "$paired" ] || [ $kind = siw ] || ip netns delete $ns
 	[ -z "$paired" ] || [ $kind != siw ] || { ip -6 rule add pref 0 lookup local; for d in 10 100; do while ip -6 rule del pref $d; do :; done; done; }

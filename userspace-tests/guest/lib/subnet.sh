@@ -14,15 +14,15 @@ adapters() {
 	udevadm settle -t 20
 }
 
-# subnet [N [WHERE]]: N (2) adapters: a target's, vfab0, where the subnet manager runs if it is not WHERE, the initiator's, vfab1, and
-# more.
+# subnet [N [WHERE]]: N (2) adapters: a target's, vfab0, where the subnet manager runs if it is not WHERE, the initiator's, vfab1 if no
+# test has more targets, and more.
 subnet() {
 	local n=${1-2} i all=()
 	adapters devices=$n
 	subnet_manager ${2-vfab0}
 	for ((i = 0; i < n; i++)); do all+=(vfab$i); done
 	within 60 "ACTIVE ports" all_active "${all[@]}"
-	within 10 "class device of vfab1" test -e "$(add_target 0)"
+	within 10 "class device of $(initiator 0)" test -e "$(add_target 0)"
 	baseline
 }
 
@@ -33,7 +33,7 @@ ipoib() {
 	modprobe ib_ipoib || fail "modprobe ib_ipoib"
 	ip netns add $ns && ini ip link set lo up || fail "cannot make a network namespace"
 	udevadm settle -t 20
-	outer=$(ls /sys/class/infiniband/vfab0/device/net) && inner=$(ls /sys/class/infiniband/vfab1/device/net) || fail "no network devices"
+	outer=$(ls /sys/class/infiniband/vfab0/device/net) && inner=$(ls /sys/class/infiniband/$(initiator 0)/device/net) || fail "no network devices"
 	ip link set $inner netns $ns || fail "$inner cannot go to a namespace"
 	ip addr add 10.0.0.1/24 dev $outer && ip addr add fd00::1/64 dev $outer && ip link set $outer up &&
 		ini ip addr add 10.0.0.2/24 dev $inner && ini ip addr add fd00::2/64 dev $inner && ini ip link set $inner up || fail "no addresses"
@@ -52,6 +52,8 @@ at_port() {
 	port_of $1
 	echo "$number ${*:2}" >/sys/kernel/debug/ib_vfab/$device/port || fail "port $number of $device refuses '${*:2}'"
 }
+# silence I [0]: what is sent to the connection manager of target I vanishes, or no more.
+silence() { at_port ${tport[$1]-vfab$1} cm ${2-0xfffff}; }
 # mads DEVICE[/PORT] KIND...: how many of these its port has sent and received, in `sent` and `received`.
 mads() {
 	local device number
