@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# An hour (HOUR seconds; 60 as a rule) of verified I/O: fio on one disk, the journal on another one. No error, no abort, no
-# lost connection; what the back end has in the end is right. ci/fabric-hour.sh runs it for an hour. The limits are those that
-# the driver has by itself.
+# An hour (HOUR seconds; 60 as a rule) of verified I/O: fio on one disk, with RATE reads and RATE writes a second if that is set,
+# the journal on another one. No error, no abort, no lost connection; what the back end has in the end is right. ci/fabric-hour.sh
+# runs it for an hour. The limits are those that the driver has by itself.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -25,7 +25,7 @@ quiet $dev2
 trace $host
 journal $dev --rport port-${host#host}:1
 clock; t0=$now
-start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds
+start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds ${RATE:+--rate_iops=$RATE}
 fio=$!
 within $((seconds + 120)) "the end of fio" or_ended $journal ended $fio
 kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
