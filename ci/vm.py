@@ -235,6 +235,7 @@ class Guest:
         self.pid = p.pid
         end = time.monotonic() + limit
         booted = time.monotonic() + BOOT_SECONDS
+        latest = booted + 4 * BOOT_SECONDS
         rest, why, over = b"", None, False
         # What was reported before there was anything of ours.
         early = []
@@ -247,8 +248,10 @@ class Guest:
                         self.too_slow = self.starved()
                     break
                 if booted and time.monotonic() > booted:
-                    why = "hung in early boot"
-                    break
+                    if not self.starved() or time.monotonic() > latest:
+                        why = "hung in early boot"
+                        break
+                    booted += BOOT_SECONDS
                 if not select.select([p.stdout], [], [], min(left, 1))[0]:
                     continue
                 data = os.read(p.stdout.fileno(), 65536)
