@@ -5,8 +5,8 @@
 # of those that are over their bounds in it; no plots;
 # MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
 # MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
-# MODE=path, make bench-path: what the initiator's side alone executes for an I/O, by layer, on the adapters of ib_vfab for
-# both ib_srp, and on soft-RoCE with the peers. ROUNDS=n (1), ONLY as above, of path-workloads.tsv; DEVICES="vfab rxe".
+# MODE=path, make bench-path: what the initiator's side alone executes for an I/O, by layer, with the peers, on the adapters of
+# ib_vfab, and of 4 KiB on soft-RoCE. ROUNDS=n (1), ONLY as above, of path-workloads.tsv; DEVICES="vfab rxe".
 # MODE=scale, make bench-scale: how both grow with sessions, LUNs, targets and channels; ROUNDS=n (3), ONLY=curve,...
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
 # clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table,
@@ -148,17 +148,18 @@ peers() {
 }
 
 path() {
-	local files cpus names=() about=() wanted=$only
+	local files=() peers cpus names=() about=() wanted=$only
 	plugin=paths workloads=path-workloads.tsv
 	ROUNDS=${ROUNDS:-1}
 	prepare
+	peers_files
+	peers=("${files[@]}" --file "$bench/path.py")
 	for kind in ${DEVICES:-vfab rxe}; do
-		files=(--file "$bench/path.py")
+		files=("${peers[@]}")
 		if [ "$kind" = vfab ]; then
 			"$top/ci/module.sh" stock "$built/vfab-stock" "$top" modules SRP_VFAB=1 >&2
 			files+=(--file "$built/vfab-stock/rust/ib_vfab.ko")
 		else
-			peers_files
 			only=${wanted:-$(awk '/^4k-/ {print $1}' "$bench/$workloads" | paste -sd,)}
 		fi
 		for cpus in $(cpus_of "$workloads"); do

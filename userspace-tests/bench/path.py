@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""measure.py, or peers.py where guest.sh made the peers' targets, with the marks of paths.c instead of those of counts.c."""
+"""peers.py with the marks of paths.c instead of those of counts.c."""
 
 import array
 import ctypes
-import os
 import re
 import time
 
 import measure
+import peers
 
 # What runs between the mark with the table and that from which it is counted, in seconds: all that takes part is to be
 # seen on its stack once. With several CPUs the clock is the machine's, by which little happens.
@@ -26,8 +26,8 @@ class Marks(measure.Marks):
         at = ctypes.cast(self.begin, ctypes.c_void_p).value
         self.mark = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(at)
         self.begin = self.begin_known
-        self.table = None
         self.known = KNOWN
+        self.note()
 
     def note(self):
         starts = {}
@@ -40,15 +40,13 @@ class Marks(measure.Marks):
         self.table = array.array("Q", (start & ~flags for start, flags in sorted(starts.items())))
 
     def begin_known(self):
-        if not self.table:
-            self.note()
         address, n = self.table.buffer_info()
         self.mark(address, n)
         time.sleep(self.known)
         self.mark(None, 0)
 
 
-class Path(measure.Bench):
+class Path(peers.Peers):
     def __init__(self, args):
         super().__init__(args)
         self.marks = Marks()
@@ -64,27 +62,15 @@ class Path(measure.Bench):
     def run(self, rnd, variant, w):
         """A workload whose name ends so is without the block layer's scheduler, which a disk with one hardware queue has by
         default."""
-        schedulers = [f"/sys/block/{disk}/queue/scheduler" for disk in self.disks]
-        before = [re.search(r"\[(.*)\]|$", measure.read(path))[1] for path in schedulers]
+        scheduler = f"{peers.queue(self.disks[0])}/scheduler"
+        before = re.search(r"\[(.*)\]", measure.read(scheduler))[1]
         if w["name"].endswith("-none"):
-            for path in schedulers:
-                measure.write(path, "none")
+            measure.write(scheduler, "none")
         super().run(rnd, variant, w)
-        for path, name in zip(schedulers, before):
-            if name:
-                measure.write(path, name)
-
-    def requests(self, rnd, variant, w):
-        pass
+        measure.write(scheduler, before)
 
 
 if __name__ == "__main__":
-    if os.path.exists("/srp/peers.py"):
-        import peers
-
-        class Peers(Path, peers.Peers):
-            pass
-
-        Peers(measure.arguments()).main()
-    else:
-        Path(measure.arguments()).main()
+    # It does no RDMA.
+    del peers.PEERS["iscsi"]
+    Path(measure.arguments()).main()

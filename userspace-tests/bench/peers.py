@@ -54,12 +54,16 @@ def disks():
     return found
 
 
+def queue(disk):
+    """Where its settings are: the requests of a multipath disk of NVMe are those of its path."""
+    (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{disk}"]
+    return f"{path}/queue"
+
+
 class Peers(measure.Bench):
     def run(self, rnd, variant, w):
         if rnd == 0:
-            # The requests of a multipath disk are those of its path.
-            (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{self.disks[0]}"]
-            limits = (f"{f} {measure.read(f'{path}/queue/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
+            limits = (f"{f} {measure.read(f'{queue(self.disks[0])}/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
             print(f"{variant}: {self.disks[0]},", ", ".join(limits))
         super().run(rnd, variant, w)
 

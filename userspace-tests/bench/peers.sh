@@ -5,6 +5,21 @@
 # port 1234 from here on.
 modprobe -a nvme_rdma nvmet_rdma rnbd_server rnbd_client ib_iser ib_isert iscsi_tcp || fail "modules"
 
+# On an InfiniBand subnet they find each other by IP, too. All of them make connections in the first network namespace only: so
+# both hosts are there, and what one sends to the other leaves by its own adapter all the same.
+if [ $kind = vfab ]; then
+	modprobe ib_ipoib && ip rule add pref 100 lookup local && ip rule del pref 0 || fail "IP over InfiniBand"
+	net=($(ls /sys/class/infiniband/vfab0/device/net) $(ls /sys/class/infiniband/vfab1/device/net))
+	for i in 0 1; do
+		ip addr add 10.0.0.$((i + 1))/32 dev ${net[i]} && ip link set ${net[i]} up || fail "no address for vfab$i"
+	done
+	for i in 0 1; do
+		to=10.0.0.$((2 - i))
+		ip route add $to dev ${net[i]} src 10.0.0.$((i + 1)) table $((101 + i)) && ip rule add pref $((10 + i)) to $to lookup $((101 + i)) &&
+			ip neigh replace $to lladdr $(</sys/class/net/${net[1 - i]}/address) dev ${net[i]} || fail "no way from vfab$i"
+	done
+fi
+
 nvmet=$cfg/nvmet
 mkdir -p $nvmet/subsystems/bench/namespaces/1 $nvmet/ports/1 &&
 	echo 1 >$nvmet/subsystems/bench/attr_allow_any_host &&
