@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: the target of the bench, and the drivers'
 # turns at it; where peers.sh is there also the targets of the other initiators, which export the same disk; for scale.py,
-# whose curves stand for the workloads, eight targets of one LUN. What comes out is on the second disk.
+# whose curves stand for the workloads, targets of one LUN, eight for the curve of them. What comes out is on the second disk.
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
@@ -14,14 +14,14 @@ udevadm control --exit
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin 100000
 targets=1 luns=16
-[ $program != scale ] || targets=8 luns=1
+[ $program != scale ] || luns=1
+[ $program != scale ] || [[ ,$only, != *,targets,* ]] || targets=8
 fabric $targets
 back_null disk0 256
 for ((i = 0; i < targets; i++)); do
 	target $i
 	lun $i 0 disk0
 done
-[ $program != path ] || luns=1
 if [ -e /srp/peers.sh ]; then
 	luns=1
 	. /srp/peers.sh

@@ -70,8 +70,8 @@ def wait(what, condition, seconds=60, each=0.05):
 
 
 def free_memory():
-    """Bytes that nobody uses, when that does not change any more."""
-    last = None
+    """Bytes that nobody uses, when that does not change any more, but for what each CPU has in hand."""
+    last, few = None, 4 * os.cpu_count()
     for _ in range(50):
         write("/proc/sys/vm/drop_caches", "3")
         for cache in glob.glob("/sys/kernel/slab/*/shrink"):
@@ -81,7 +81,7 @@ def free_memory():
         zones = read("/proc/zoneinfo")
         # The second is what each CPU keeps for itself.
         pages = sum(map(int, re.findall(r"(?:nr_free_pages|^ +count:) +(\d+)", zones, re.MULTILINE)))
-        if last is not None and abs(pages - last) < 4:
+        if last is not None and abs(pages - last) < few:
             return pages * mmap.PAGESIZE
         last = pages
         time.sleep(0.2)

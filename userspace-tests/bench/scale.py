@@ -34,15 +34,17 @@ TARGETS = "/sys/kernel/config/target/srpt/0x*/0x*"
 
 class Scale(measure.Bench):
     def prepare(self):
-        """The initiator ports, and logical units that all are the target's first one."""
+        """The initiator ports that the curves need, and logical units that all are the target's first one."""
+        curves = self.args.only.split(",")
         (first,) = glob.glob(f"{TARGETS}/lun/lun_0/disk0")[:1]
         folder, store = first.partition("/lun/")[0], os.path.realpath(first)
         gid = read("/sys/class/infiniband/rxe0/ports/1/gids/0").replace(":", "")
-        units = CURVES["luns"]
-        for n in range(1, max(units)):
+        units = CURVES["luns"] if "luns" in curves else ()
+        for n in range(1, max(units, default=0)):
             os.mkdir(f"{folder}/lun/lun_{n}")
             os.symlink(store, f"{folder}/lun/lun_{n}/unit")
-        ports = [(SESSIONS + n, 1) for n in range(1, max(CURVES["sessions"]) + 1)]
+        sessions = max(CURVES["sessions"]) if "sessions" in curves else 0
+        ports = [(SESSIONS + n, 1) for n in range(1, sessions + 1)]
         for extension, many in [*ports, *((UNITS + n, n) for n in units)]:
             acl = f"{folder}/acls/{extension:#018x}{gid[16:]}"
             os.mkdir(acl)
