@@ -170,7 +170,6 @@ class Scale(measure.Bench):
     def settle(self):
         """The target, too, has done with the last sessions."""
         wait("the target to forget them", lambda: self.queue_pairs() == self.idle, PATIENCE)
-        return measure.free_memory()
 
     def kernel_threads(self):
         n = 0
@@ -209,7 +208,8 @@ class Scale(measure.Bench):
         if curve in ("sessions", "targets"):
             self.timed(key, "logins at once", self.at_once, logins, disks)
             self.timed(key, "log-out", self.log_out_all)
-        free, threads = self.settle(), self.kernel_threads()
+        self.settle()
+        free, threads = measure.free_memory(), self.kernel_threads()
         self.timed(key, "logins", self.one_by_one, logins, disks)
         self.value(key, "memory", free - measure.free_memory())
         self.value(key, "threads", self.kernel_threads() - threads)
