@@ -303,6 +303,8 @@ class Bench:
             sys.exit(f"fio {w['name']} with {variant} failed:\n{output}")
         j = jobs[0]["write" if "write" in w["rw"] else "read"]
         ios = sectors * 512 / size(w["bs"])
+        if not ios:
+            sys.exit(f"{w['name']} with {variant}: no I/O while it was counted")
         # fio's figures are of a little more than the time that is counted. Where nothing is, it may have been at its end before us.
         iops, mbs = (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
         self.put(
