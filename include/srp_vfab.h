@@ -27,6 +27,7 @@ extern unsigned int srp_vfab_devices;
 extern unsigned int srp_vfab_ports;
 extern unsigned int srp_vfab_dma_bits;
 extern unsigned int srp_vfab_direct;
+extern unsigned int srp_vfab_gaps;
 extern bool srp_vfab_static_lids;
 
 /* linux/dma-direct.h, linux/mm.h */
@@ -40,6 +41,10 @@ void srp_vfab_dma_never_bounce(struct device *dev);
 /* linux/irq_work.h */
 bool srp_vfab_irq_work_has_interrupt(void);
 void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work *));
+
+/* linux/scatterlist.h */
+u64 srp_vfab_sg_dma_address(struct scatterlist *sg);
+unsigned int srp_vfab_sg_dma_len(struct scatterlist *sg);
 
 /* rdma/ib_umem.h: how many pages it has; the DMA addresses of the first `count` go to `pages` */
 struct ib_umem;

@@ -67,6 +67,16 @@ void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int
 	sg_dma_len(sg) = len;
 }
 
+u64 srp_vfab_sg_dma_address(struct scatterlist *sg)
+{
+	return sg_dma_address(sg);
+}
+
+unsigned int srp_vfab_sg_dma_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
+}
+
 /* linux/spinlock.h */
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
 {

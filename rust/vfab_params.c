@@ -21,6 +21,10 @@ unsigned int srp_vfab_direct;
 module_param_named(direct, srp_vfab_direct, uint, 0444);
 MODULE_PARM_DESC(direct, "So many of the first adapters reach all memory and never use bounce buffers");
 
+unsigned int srp_vfab_gaps;
+module_param_named(gaps, srp_vfab_gaps, uint, 0444);
+MODULE_PARM_DESC(gaps, "Adapters whose memory regions may have gaps, a bit for each");
+
 bool srp_vfab_static_lids;
 module_param_named(static_lids, srp_vfab_static_lids, bool, 0444);
 MODULE_PARM_DESC(static_lids, "Have all ports active with a LID from the start, without a subnet manager");

@@ -106,6 +106,17 @@ pub fn show_mads(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+/// How many regions requests have registered, and how many pages or pieces these had.
+///
+/// # Errors
+///
+/// That of the formatter.
+pub fn show_regions(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (registered, parts) = hca.registered();
+    writeln!(f, "registered {registered}")?;
+    writeln!(f, "parts {parts}")
+}
+
 /// The ports of an adapter.
 ///
 /// # Errors

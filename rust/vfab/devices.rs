@@ -45,6 +45,7 @@ struct Device {
     _port: Control,
     _queue_pairs: Control,
     _mads: Control,
+    _regions: Control,
     _dir: Dir,
     _registration: Registration<Hca>,
     _attached: Attached,
@@ -93,6 +94,7 @@ impl Devices {
             ports,
             dma_bits,
             direct,
+            gaps,
             static_lids,
             ..
         } = self.params;
@@ -101,7 +103,14 @@ impl Devices {
         } else {
             DmaDevice::new(c"ib_vfab", number.into(), dma_bits)?
         };
-        let hca = Hca::attached(number, ports, static_lids, dma, self.net.clone())?;
+        let hca = Hca::attached(
+            number,
+            ports,
+            static_lids,
+            gaps & 1 << number != 0,
+            dma,
+            self.net.clone(),
+        )?;
         let name = CString::try_from_fmt(fmt!("vfab{number}"))?;
         let registration = Registration::new(
             (*hca).clone(),
@@ -130,11 +139,14 @@ impl Devices {
         let queue_pairs = KBox::pin_init(queue_pairs, GFP_KERNEL)?;
         let mads = dir.read_callback_file(c"mads", (*hca).clone(), &control::show_mads);
         let mads = KBox::pin_init(mads, GFP_KERNEL)?;
+        let regions = dir.read_callback_file(c"regions", (*hca).clone(), &control::show_regions);
+        let regions = KBox::pin_init(regions, GFP_KERNEL)?;
         Ok(Device {
             _fault: fault,
             _port: port,
             _queue_pairs: queue_pairs,
             _mads: mads,
+            _regions: regions,
             _dir: dir,
             _registration: registration,
             _attached: hca,

@@ -36,43 +36,46 @@ use super::{
         Qp, //
     },
 };
-use crate::rdma::provider::{
-    attr::{
-        access,
-        DeviceAttr,
-        Kind,
-        Mask,
-        PdName,
-        PortAttr,
-        QpAttr,
-        Sizes, //
-    },
-    dma::DmaDevice,
-    event::{
-        CqTarget,
-        DeviceTarget,
-        QpTarget, //
-    },
-    notify::{
-        CqHandle,
-        Notify, //
-    },
-    pages::Pages,
-    table::Table,
-    verbs::{
-        Mad,
-        MadResult,
-        QpInit,
-        Refused,
-        Region, //
-    },
-    wc::Room,
-    wr::{
-        Datagrams,
-        RecvWr,
-        SendWr, //
-    },
-    Provider, //
+use crate::{
+    errno::EOPNOTSUPP,
+    rdma::provider::{
+        attr::{
+            access,
+            DeviceAttr,
+            Kind,
+            Mask,
+            PdName,
+            PortAttr,
+            QpAttr,
+            Sizes, //
+        },
+        dma::DmaDevice,
+        event::{
+            CqTarget,
+            DeviceTarget,
+            QpTarget, //
+        },
+        notify::{
+            CqHandle,
+            Notify, //
+        },
+        pages::Pages,
+        table::Table,
+        verbs::{
+            Mad,
+            MadResult,
+            QpInit,
+            Refused,
+            Region, //
+        },
+        wc::Room,
+        wr::{
+            Datagrams,
+            RecvWr,
+            SendWr, //
+        },
+        Provider, //
+    }, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -103,6 +106,7 @@ pub struct Hca {
     number: u8,
     ports: u8,
     is_static: bool,
+    gaps: bool,
     net: Arc<Net>,
     ends: KVec<Arc<End>>,
     qps: Arc<Qps>,
@@ -115,7 +119,7 @@ pub struct Hca {
 }
 
 impl Hca {
-    /// Adapter `number` of these wires. May sleep.
+    /// Adapter `number` of these wires, whose regions may be of pieces if `gaps` says so. May sleep.
     ///
     /// # Errors
     ///
@@ -124,6 +128,7 @@ impl Hca {
         number: u8,
         ports: u8,
         is_static: bool,
+        gaps: bool,
         dma: DmaDevice,
         net: Arc<Net>,
     ) -> Result<Attached> {
@@ -135,10 +140,7 @@ impl Hca {
             let end = End::new(id, net.clone(), qps.clone(), target.clone())?;
             ends.push(end, GFP_KERNEL)?;
         }
-        let memory = Memory {
-            dma,
-            mrs: Table::new(MAX_MR as usize)?,
-        };
+        let memory = Memory::new(dma, Table::new(MAX_MR as usize)?);
         let memory = Arc::new(memory, GFP_KERNEL)?;
         let faults = Arc::new(Faults::none(), GFP_KERNEL)?;
         let this = Arc::pin_init(
@@ -146,6 +148,7 @@ impl Hca {
                 number,
                 ports,
                 is_static,
+                gaps,
                 net,
                 ends,
                 qps,
@@ -165,6 +168,11 @@ impl Hca {
     /// What memory is mapped for.
     pub fn dma(&self) -> &DmaDevice {
         &self.memory.dma
+    }
+
+    /// Registrations, and the pages or pieces of all of them.
+    pub fn registered(&self) -> (u64, u64) {
+        self.memory.registered()
     }
 
     /// What goes wrong.
@@ -268,6 +276,7 @@ impl Provider for Hca {
             max_cqe: MAX_CQE,
             max_mr: MAX_MR - 1,
             max_pages: MAX_PAGES,
+            gaps: self.gaps,
             max_reads: MAX_READS,
             // CAST: It is 16.
             max_pkeys: PKEYS as u16,
@@ -468,8 +477,11 @@ impl Provider for Hca {
     }
 
     fn create_mr(&self, pd: PdName, region: Region, rights: u32) -> Result<(Arc<Mr>, u32)> {
-        if matches!(region, Region::Pages(n) if n == 0 || n > MAX_PAGES) {
+        if matches!(region, Region::Pages(n) | Region::Pieces(n) if n == 0 || n > MAX_PAGES) {
             return Err(EINVAL);
+        }
+        if matches!(region, Region::Pieces(_)) && !self.gaps {
+            return Err(EOPNOTSUPP);
         }
         if rights & access::REMOTE_WRITE != 0 && rights & access::LOCAL_WRITE == 0 {
             return Err(EINVAL);

@@ -18,7 +18,13 @@ use crate::rdma::provider::{
     },
     wr::Sge, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 
 /// The key of all memory, for the device's own requests of the kernel. It is not that of a region.
 pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
@@ -29,6 +35,8 @@ pub struct Memory {
     pub dma: DmaDevice,
     /// Its regions, by their numbers; number 0 is none.
     pub mrs: Table<Mr>,
+    /// Registrations, and the pages or pieces of all of them.
+    registered: [Atomic<u64>; 2],
 }
 
 /// An access that is refused.
@@ -210,6 +218,21 @@ impl<'a> Pieces<'a> {
 }
 
 impl Memory {
+    /// Memory with these regions.
+    pub fn new(dma: DmaDevice, mrs: Table<Mr>) -> Self {
+        Self {
+            dma,
+            mrs,
+            registered: [const { Atomic::new(0) }; 2],
+        }
+    }
+
+    /// How many registrations there were, and how many pages or pieces they had.
+    pub fn registered(&self) -> (u64, u64) {
+        let [count, parts] = &self.registered;
+        (count.load(Relaxed), parts.load(Relaxed))
+    }
+
     /// Makes the region with this key free, and waits until nobody accesses it.
     ///
     /// # Errors
@@ -238,6 +261,11 @@ impl Memory {
         iova: u64,
     ) -> Result<(), Denied> {
         let mr = self.mrs.get(index as usize).ok_or(Denied)?;
-        mr.register(pd, key, access, iova).map_err(|_| Denied)
+        let parts = mr.register(pd, key, access, iova).map_err(|_| Denied)?;
+        let [count, all] = &self.registered;
+        count.add(1, Relaxed);
+        // CAST: It is at most 512.
+        all.add(parts as u64, Relaxed);
+        Ok(())
     }
 }

@@ -9,7 +9,8 @@ use crate::rdma::provider::{
     attr::PdName,
     pages::{
         List,
-        Pages, //
+        Pages,
+        Shape, //
     },
     umem::Umem,
     verbs::Region, //
@@ -59,7 +60,8 @@ impl Mr {
     pub fn new(index: u32, pd: PdName, region: Region, access: u32) -> Result<Self> {
         let (behind, valid) = match region {
             Region::All => (Behind::All, VALID),
-            Region::Pages(most) => (Behind::Pages(Pages::new(most as usize)?), 0),
+            Region::Pages(most) => (Behind::Pages(Pages::new(Shape::Pages, most as usize)?), 0),
+            Region::Pieces(most) => (Behind::Pages(Pages::new(Shape::Pieces, most as usize)?), 0),
             Region::Process(memory) => (Behind::Process(memory), VALID),
         };
         Ok(Self {
@@ -86,7 +88,7 @@ impl Mr {
         self.index << 8
     }
 
-    /// The pages that are described and registered, if it is such a region.
+    /// The pages or pieces that are described and registered, if it is such a region.
     pub fn pages(&self) -> Option<&Pages> {
         match &self.behind {
             Behind::Pages(pages) => Some(pages),
@@ -94,24 +96,26 @@ impl Mr {
         }
     }
 
-    /// Makes it valid, with this key and these rights, as the memory that begins at `iova`.
+    /// Makes it valid, with this key and these rights, as the memory that begins at `iova`. Returns how many pages or
+    /// pieces it has.
     ///
     /// # Errors
     ///
     /// [`Bad`] if it is valid, of another domain, the key is that of another one, or it has no pages to describe.
-    pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<(), Bad> {
+    pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<usize, Bad> {
         let pages = self.pages().ok_or(Bad)?;
         let free = self.state.load(Acquire) & VALID == 0;
         if !free || pd != self.pd || key >> 8 != self.index {
             return Err(Bad);
         }
         pages.turn(iova);
-        if pages.current().len == 0 {
+        let list = pages.current();
+        if list.len == 0 {
             return Err(Bad);
         }
         let state = VALID | u64::from(access) << 8 | u64::from(key & VARIANT);
         self.state.store(state, Release);
-        Ok(())
+        Ok(list.count())
     }
 
     /// Makes it free. Accesses that have begun are not over yet.
@@ -172,6 +176,6 @@ impl Mr {
 pub enum Place<'a> {
     /// At a DMA address.
     Memory(u64),
-    /// At a place of a list of pages.
+    /// At a place of a list of pages or pieces.
     Region(&'a List, u64),
 }

@@ -21,6 +21,8 @@ pub struct Params {
     pub dma_bits: u32,
     /// How many of the first adapters reach all memory instead, without bounce buffers.
     pub direct: u32,
+    /// A bit for each adapter whose regions may be of pieces.
+    pub gaps: u32,
     /// Whether the ports are active from the start.
     pub static_lids: bool,
 }
@@ -32,7 +34,7 @@ impl Params {
     ///
     /// `EINVAL`, with a line in the log, if one is out of its range.
     pub fn get() -> Result<Self> {
-        let (devices, ports, dma_bits, direct, static_lids) = params::get();
+        let (devices, ports, dma_bits, direct, gaps, static_lids) = params::get();
         if !(1..=MAX_DEVICES).contains(&devices) {
             pr_err!("devices is {devices}, not 1 to {MAX_DEVICES}\n");
             return Err(EINVAL);
@@ -52,6 +54,7 @@ impl Params {
             ports: ports as u8,
             dma_bits,
             direct,
+            gaps,
             static_lids,
         })
     }

@@ -58,6 +58,7 @@ use kernel::{
 mod cables;
 mod groups;
 mod messages;
+mod pieces;
 mod process;
 mod queues;
 mod regions;
@@ -87,7 +88,7 @@ impl Rig {
         manager::activate(&net.fabric)?;
         let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
             let dma = DmaDevice::new(c"ib_vfab_test", n.into(), 64)?;
-            let hca = Hca::attached(n, 1, true, dma, net.clone())?;
+            let hca = Hca::attached(n, 1, true, n == 1, dma, net.clone())?;
             let guid = Fabric::guid(n);
             let registration = Registration::new(hca.clone(), name, guid, 1, hca.dma())?;
             Ok((hca, registration))
@@ -134,9 +135,13 @@ impl Rig {
 
     /// Has the region of `b` be pages 1 to 3 of its memory, without the first 100 bytes, and with these rights.
     fn lend(&mut self, access: u32) -> Result<(u64, u32, usize)> {
-        let at = PAGE_SIZE + 100;
-        let len = 3 * PAGE_SIZE - 100;
-        check_eq!(self.b.describe(&[(at, len)])?, 1);
+        self.lend_these(access, &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)])
+    }
+
+    /// Has the region of `b` be these pieces (offset and length) of its memory: address, key and bytes.
+    fn lend_these(&mut self, access: u32, pieces: &[(usize, usize)]) -> Result<(u64, u32, usize)> {
+        check_eq!(self.b.describe(pieces)?, pieces.len() as i32);
+        let len = pieces.iter().map(|(_, len)| len).sum();
         let key = self.b.key() & !0xff | 0x5a;
         self.b.post(90, Request::Reg(key, access), &[])?;
         check_eq!(self.b.wait()?.status, Status::SUCCESS);

@@ -53,6 +53,26 @@ at_port vfab1 reregister
 at_port vfab1 sm 1
 copy "after events"
 logout "$host"
+
+# An adapter whose regions may have gaps gets lists of pieces at any place as they are: nothing is split or copied.
+if [ -n "${GAPS-}" ]; then
+	both_drivers
+	[ -n "${LONG-}" ] || drivers=${drivers%% *}
+	for d in $drivers; do
+		use_driver $d
+		login 0 ,cmd_sg_entries=255,sg_tablesize=255
+		dev=$(disk "$host" 0)
+		q=/sys/block/${dev#/dev/}/queue
+		cat $q/max_hw_sectors_kb >$q/max_sectors_kb
+		is "no boundary" $q/virt_boundary_mask 0
+		quiet $dev
+		listen send
+		said=$(timeout 200 python3 $here/odd-io.py $dev 2 $RANDOM 255 /sys/kernel/debug/ib_vfab/vfab1/regions 2>&1) || fail "$(driver): $said"
+		say "$(driver): $said"
+		! rust_driver || ! grep 'srp_send:.* way=dynamic ' $tracing/trace | grep -v ' segments=1$' || fail "a command of several regions"
+		logout "$host"
+	done
+fi
 bounced=
 if grep -qw swiotlb=force /proc/cmdline; then
 	bounced=$(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater) || fail "no count of bounce buffers"

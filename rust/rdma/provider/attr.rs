@@ -60,8 +60,10 @@ pub struct DeviceAttr {
     pub max_cqe: u32,
     /// Most regions.
     pub max_mr: u32,
-    /// Most pages of a region.
+    /// Most pages, or pieces, of a region.
     pub max_pages: u32,
+    /// Whether a region may be of pieces of any size.
+    pub gaps: bool,
     /// Most reads of the peer's memory at once.
     pub max_reads: u32,
     /// Entries of the table of partitions.

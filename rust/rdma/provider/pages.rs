@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a region: a list of pages, and a second one that is being written.
+//! The memory of a region: a list of pages or of pieces, and a second one that is being written.
 //!
 //! An adapter copies the list when it executes the registration. Here it changes the list that counts, so that a
 //! caller who describes new memory does not change what a registered region is.
@@ -58,9 +58,21 @@ pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Page
     head.pages.map(|p| unsafe { p.as_ref() })
 }
 
-/// A list of pages.
+/// What a list is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Pages of one size; what is described begins in the first and ends in the last one.
+    Pages,
+    /// Pieces of any size, at any address.
+    Pieces,
+}
+
+/// A list of pages or pieces.
 pub struct List {
-    pages: KVVec<u64>,
+    /// Their DMA addresses.
+    parts: KVVec<u64>,
+    /// Where each piece begins in the region. Of pages there are none.
+    starts: KVVec<u64>,
     /// The address of its first byte.
     pub iova: u64,
     /// Bytes.
@@ -69,9 +81,13 @@ pub struct List {
 }
 
 impl List {
-    fn new(most: usize) -> Result<Self> {
+    fn new(shape: Shape, most: usize) -> Result<Self> {
         Ok(Self {
-            pages: KVVec::with_capacity(most, GFP_KERNEL)?,
+            parts: KVVec::with_capacity(most, GFP_KERNEL)?,
+            starts: match shape {
+                Shape::Pages => KVVec::new(),
+                Shape::Pieces => KVVec::with_capacity(most, GFP_KERNEL)?,
+            },
             iova: 0,
             len: 0,
             shift: 12,
@@ -81,7 +97,8 @@ impl List {
     /// Pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses, in which `len` bytes begin at `iova`.
     pub(super) fn of(pages: KVVec<u64>, iova: u64, len: u64) -> Self {
         Self {
-            pages,
+            parts: pages,
+            starts: KVVec::new(),
             iova,
             len,
             // CAST: A small number.
@@ -92,15 +109,39 @@ impl List {
     /// The DMA address of byte `at` of the region, and how many bytes follow there.
     #[inline]
     pub fn find(&self, at: u64) -> Option<(u64, u64)> {
+        if !self.starts.is_empty() {
+            return self.find_piece(at);
+        }
         let size = 1u64 << self.shift;
         let from_page = (self.iova & (size - 1)) + at;
         let page = usize::try_from(from_page >> self.shift).ok()?;
         let within = from_page & (size - 1);
-        Some((self.pages.get(page)? + within, size - within))
+        Some((self.parts.get(page)? + within, size - within))
+    }
+
+    fn find_piece(&self, at: u64) -> Option<(u64, u64)> {
+        // The last that begins there or before: one of no bytes is not found.
+        let n = self
+            .starts
+            .partition_point(|start| *start <= at)
+            .checked_sub(1)?;
+        let end = self.starts.get(n + 1).copied().unwrap_or(self.len);
+        let within = at - self.starts.get(n)?;
+        Some((self.parts.get(n)? + within, end.checked_sub(at)?))
+    }
+
+    /// How many pages or pieces it has.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.starts.clear();
     }
 }
 
-/// Two lists of pages, one of which counts.
+/// Two lists, one of which counts.
 ///
 /// # Invariants
 ///
@@ -109,6 +150,7 @@ pub struct Pages {
     lists: [UnsafeCell<List>; 2],
     counts: Atomic<u32>,
     described: Atomic<bool>,
+    shape: Shape,
     most: usize,
 }
 
@@ -118,19 +160,20 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Room for `most` pages. May sleep.
+    /// Room for `most` pages or pieces. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(most: usize) -> Result<Self> {
+    pub fn new(shape: Shape, most: usize) -> Result<Self> {
         Ok(Self {
             lists: [
-                UnsafeCell::new(List::new(most)?),
-                UnsafeCell::new(List::new(most)?),
+                UnsafeCell::new(List::new(shape, most)?),
+                UnsafeCell::new(List::new(shape, most)?),
             ],
             counts: Atomic::new(0),
             described: Atomic::new(false),
+            shape,
             most,
         })
     }
@@ -155,9 +198,17 @@ impl Pages {
         }
     }
 
+    /// The list that does not count.
+    fn other(&self) -> *mut List {
+        let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
+        self.lists[n].get()
+    }
+
+    /// Returns how many entries of the table it has taken.
+    ///
     /// # Safety
     ///
-    /// Nobody else describes memory for this region, or registers it.
+    /// The arguments are those of the verb. Nobody else describes memory for this region, or registers it.
     pub(super) unsafe fn describe(
         &self,
         mr: *mut bindings::ib_mr,
@@ -165,12 +216,17 @@ impl Pages {
         count: i32,
         offset: *mut c_uint,
     ) -> i32 {
-        let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
-        let list = self.lists[n].get();
+        let list = self.other();
         // SAFETY: By the type invariant and this function's contract.
-        unsafe { (*list).pages.clear() };
-        // SAFETY: All arguments are those of the verb, as this function wants them.
-        let taken = unsafe { bindings::ib_sg_to_pages(mr, sg, count, offset, Some(page_of)) };
+        unsafe { (*list).clear() };
+        let taken = match self.shape {
+            // SAFETY: All arguments are those of the verb, as this function wants them.
+            Shape::Pages => unsafe {
+                bindings::ib_sg_to_pages(mr, sg, count, offset, Some(page_of))
+            },
+            // SAFETY: As above.
+            Shape::Pieces => unsafe { self.take_pieces(mr, sg, count, offset) },
+        };
         // SAFETY: The caller lends the region.
         let raw = unsafe { &*mr };
         // SAFETY: By the type invariant and this function's contract.
@@ -182,14 +238,63 @@ impl Pages {
         taken
     }
 
+    /// As `ib_sg_to_pages()`, for pieces: takes each entry as it is, as many as there is room for.
+    ///
+    /// # Safety
+    ///
+    /// It is called by [`Pages::describe`] only.
+    unsafe fn take_pieces(
+        &self,
+        mr: *mut bindings::ib_mr,
+        mut sg: *mut bindings::scatterlist,
+        count: i32,
+        offset: *mut c_uint,
+    ) -> i32 {
+        // SAFETY: It is null, or valid and the caller's.
+        let offset = unsafe { offset.as_mut() };
+        let mut skip = offset.as_ref().map_or(0, |offset| **offset);
+        // SAFETY: By the type invariant; `describe` has no reference to it meanwhile.
+        let list = unsafe { &mut *self.other() };
+        let (mut first, mut len) = (None, 0);
+        while list.count() < self.most && !sg.is_null() && (list.count() as i32) < count {
+            // SAFETY: It is an entry that is mapped.
+            let at = unsafe { bindings::srp_vfab_sg_dma_address(sg) } + u64::from(skip);
+            // SAFETY: As above.
+            let bytes = unsafe { bindings::srp_vfab_sg_dma_len(sg) };
+            let Some(bytes) = bytes.checked_sub(skip) else {
+                return EINVAL.to_errno();
+            };
+            if list.parts.push_within_capacity(at).is_err()
+                || list.starts.push_within_capacity(len).is_err()
+            {
+                return ENOMEM.to_errno();
+            }
+            first.get_or_insert(at);
+            len += u64::from(bytes);
+            skip = 0;
+            // SAFETY: It is an entry of a table that has an end.
+            sg = unsafe { bindings::sg_next(sg) };
+        }
+        let Some(first) = first else {
+            return EINVAL.to_errno();
+        };
+        // SAFETY: The caller lends the region.
+        let raw = unsafe { &mut *mr };
+        (raw.iova, raw.length) = (first, len);
+        if let Some(offset) = offset {
+            *offset = 0;
+        }
+        // CAST: It is at most `count`.
+        list.count() as i32
+    }
+
     /// # Safety
     ///
     /// It is called by [`Pages::describe`] only.
     pub(super) unsafe fn push(&self, page: u64) -> i32 {
-        let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
         // SAFETY: By the type invariant and this function's contract; `describe` has no reference to it meanwhile.
-        let list = unsafe { &mut *self.lists[n].get() };
-        if list.pages.len() >= self.most || list.pages.push_within_capacity(page).is_err() {
+        let list = unsafe { &mut *self.other() };
+        if list.count() >= self.most || list.parts.push_within_capacity(page).is_err() {
             return ENOMEM.to_errno();
         }
         0

@@ -12,13 +12,15 @@ macro_rules! read {
     }};
 }
 
-/// Adapters, ports of each, bits of a DMA address, adapters that reach all memory, and whether ports are active from the start.
-pub fn get() -> (u32, u32, u32, u32, bool) {
+/// Adapters, ports of each, bits of a DMA address, adapters that reach all memory, those with [`Region::Pieces`](super::verbs::Region::Pieces), and whether
+/// ports are active from the start.
+pub fn get() -> (u32, u32, u32, u32, u32, bool) {
     (
         read!(srp_vfab_devices),
         read!(srp_vfab_ports),
         read!(srp_vfab_dma_bits),
         read!(srp_vfab_direct),
+        read!(srp_vfab_gaps),
         read!(srp_vfab_static_lids),
     )
 }

@@ -297,14 +297,25 @@ impl User {
         arm.is_some_and(|arm| unsafe { arm(self.cq, flags) } > 0)
     }
 
+    /// Has a region of another type instead of its own, which is not in use.
+    pub(crate) fn change_region(&mut self, kind: bindings::ib_mr_type) -> Result {
+        // SAFETY: By the type invariant.
+        let new = from_err_ptr(unsafe { bindings::ib_alloc_mr(self.pd, kind, PAGES) })?;
+        let old = core::mem::replace(&mut self.mr, new);
+        // SAFETY: By the type invariant; nobody uses it any more.
+        unsafe { bindings::ib_dereg_mr_user(old, null_mut()) };
+        Ok(())
+    }
+
     /// Describes pieces of its memory (offset and length) for its region. Returns how many are in it.
     pub(crate) fn describe(&mut self, pieces: &[(usize, usize)]) -> Result<i32> {
-        let mut sg: [MaybeUninit<bindings::scatterlist>; 8] = [const { MaybeUninit::zeroed() }; 8];
+        let mut sg: [MaybeUninit<bindings::scatterlist>; 12] =
+            [const { MaybeUninit::zeroed() }; 12];
         if pieces.is_empty() || pieces.len() > sg.len() {
             return Err(EINVAL);
         }
         let list = sg.as_mut_ptr().cast::<bindings::scatterlist>();
-        // CAST: It is at most 8.
+        // CAST: It is at most 12.
         let count = pieces.len() as u32;
         // SAFETY: There are as many entries.
         unsafe { bindings::sg_init_table(list, count) };

@@ -81,6 +81,8 @@ pub enum Region {
     All,
     /// Up to so many pages, which are described and registered later.
     Pages(u32),
+    /// Up to so many pieces of any size, as above (`IB_MR_TYPE_SG_GAPS`).
+    Pieces(u32),
     /// This, from the start.
     Process(Umem),
 }
@@ -202,7 +204,7 @@ pub trait Provider: Send + Sync + Sized + 'static {
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_mr(&self, pd: PdName, region: Region, access: u32) -> Result<(Arc<Self::Mr>, u32)>;
-    /// The pages that are described, if it is one of [`Region::Pages`].
+    /// What is described, if it is one of [`Region::Pages`] or [`Region::Pieces`].
     fn pages(mr: &Self::Mr) -> Option<&Pages>;
     /// It is gone after this, and nobody accesses its memory.
     fn destroy_mr(&self, mr: &Arc<Self::Mr>);

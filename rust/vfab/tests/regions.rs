@@ -4,6 +4,68 @@
 
 use super::*;
 
+/// Twelve accesses to what `b` lends, each of which is refused and changes nothing.
+pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
+    let lkey = rig.a.lkey();
+    let all_memory = rig.b.lkey();
+    let write = |addr, key| Request::Write(addr, key);
+    let read = |addr, key| Request::Read(addr, key);
+    for case in 0..12 {
+        rig.again(&if case == 9 {
+            How {
+                access: READ,
+                ..USUAL
+            }
+        } else if case == 10 {
+            How {
+                access: WRITE,
+                ..USUAL
+            }
+        } else {
+            USUAL
+        })?;
+        let access = match case {
+            0 => LOCAL | READ,
+            1 => LOCAL | WRITE,
+            _ => ALL,
+        };
+        let (addr, key, len) = rig.lend_these(access, pieces)?;
+        let end = addr + len as u64;
+        let request = match case {
+            0 => write(addr, key),
+            1 => read(addr, key),
+            2 => write(addr, key ^ 1),
+            3 => write(addr, key ^ 0x100),
+            4 => read(addr, key.wrapping_add(0x4000_0000)),
+            5 => write(end - 31, key),
+            6 => write(addr - 1, key),
+            7 => read(end, key),
+            8 => write(u64::MAX - 3, key),
+            9 => write(addr, key),
+            10 => read(addr, key),
+            _ => write(rig.b.addr(0), all_memory),
+        };
+        let before: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
+        pattern(&mut rig.a.bytes()[..32], case + 100);
+        rig.a.post(1, request, &[(0, 32, lkey)])?;
+        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
+        let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
+        check_eq!(before, after);
+        // Both are in error, and the one that was asked is told.
+        within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
+        check_eq!(rig.a.queried()?, 6);
+        let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
+        within(|| (rig.b.events() & told != 0).then_some(()))?;
+        rig.b.reset()?;
+        rig.b.init(ALL)?;
+        rig.b.rtr(1, rig.a.num(), 7, &USUAL)?;
+        rig.b.rts(7, &USUAL)?;
+        rig.b.post(91, Request::Inv(key), &[])?;
+        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+    }
+    Ok(())
+}
+
 #[kunit_tests(vfab_regions)]
 mod cases {
     use super::*;
@@ -91,65 +153,7 @@ mod cases {
 
     #[test]
     fn access_is_refused() -> Result {
-        let mut rig = Rig::new()?;
-        let lkey = rig.a.lkey();
-        let all_memory = rig.b.lkey();
-        let write = |addr, key| Request::Write(addr, key);
-        let read = |addr, key| Request::Read(addr, key);
-        for case in 0..12 {
-            rig.again(&if case == 9 {
-                How {
-                    access: READ,
-                    ..USUAL
-                }
-            } else if case == 10 {
-                How {
-                    access: WRITE,
-                    ..USUAL
-                }
-            } else {
-                USUAL
-            })?;
-            let access = match case {
-                0 => LOCAL | READ,
-                1 => LOCAL | WRITE,
-                _ => ALL,
-            };
-            let (addr, key, len) = rig.lend(access)?;
-            let end = addr + len as u64;
-            let request = match case {
-                0 => write(addr, key),
-                1 => read(addr, key),
-                2 => write(addr, key ^ 1),
-                3 => write(addr, key ^ 0x100),
-                4 => read(addr, key.wrapping_add(0x4000_0000)),
-                5 => write(end - 31, key),
-                6 => write(addr - 1, key),
-                7 => read(end, key),
-                8 => write(u64::MAX - 3, key),
-                9 => write(addr, key),
-                10 => read(addr, key),
-                _ => write(rig.b.addr(0), all_memory),
-            };
-            let before: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
-            pattern(&mut rig.a.bytes()[..32], case + 100);
-            rig.a.post(1, request, &[(0, 32, lkey)])?;
-            refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
-            let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
-            check_eq!(before, after);
-            // Both are in error, and the one that was asked is told.
-            within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
-            check_eq!(rig.a.queried()?, 6);
-            let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
-            within(|| (rig.b.events() & told != 0).then_some(()))?;
-            rig.b.reset()?;
-            rig.b.init(ALL)?;
-            rig.b.rtr(1, rig.a.num(), 7, &USUAL)?;
-            rig.b.rts(7, &USUAL)?;
-            rig.b.post(91, Request::Inv(key), &[])?;
-            check_eq!(rig.b.wait()?.status, Status::SUCCESS);
-        }
-        Ok(())
+        refusals(&mut Rig::new()?, &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)])
     }
 
     #[test]

@@ -53,6 +53,9 @@ impl<P: Provider> Ops<P> {
             | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN)
             as u64;
         attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
+        if ours.gaps {
+            attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+        }
         attr.max_send_sge = number(ours.max_sge);
         attr.max_recv_sge = number(ours.max_sge);
         attr.max_sge_rd = number(ours.max_sge);

@@ -110,11 +110,13 @@ impl<P: Provider> Ops<P> {
         kind: bindings::ib_mr_type,
         pages: u32,
     ) -> *mut bindings::ib_mr {
-        if kind != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
-            return EOPNOTSUPP.to_ptr();
-        }
+        let region = match kind {
+            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG => Region::Pages(pages),
+            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => Region::Pieces(pages),
+            _ => return EOPNOTSUPP.to_ptr(),
+        };
         // SAFETY: `ib_core` grants it.
-        unsafe { Self::new_mr(pd, Region::Pages(pages), 0) }
+        unsafe { Self::new_mr(pd, region, 0) }
     }
 
     /// # Safety

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Regions of pieces that are no pages, and no neighbours.
+
+use super::{
+    regions::refusals,
+    *, //
+};
+use crate::errno::EOPNOTSUPP;
+
+const SG_GAPS: bindings::ib_mr_type = bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS;
+/// In pages and over their ends, of one byte and of more than a page; the second begins where the third ends.
+const ODD: [(usize, usize); 6] = [
+    (3 * PAGE_SIZE + 1001, 37),
+    (9 * PAGE_SIZE + 4, 3),
+    (9 * PAGE_SIZE - 10, 14),
+    (PAGE_SIZE + 4095, 1),
+    (11 * PAGE_SIZE - 5, 2 * PAGE_SIZE + 9),
+    (5, 500),
+];
+
+#[kunit_tests(vfab_pieces)]
+mod cases {
+    use super::*;
+
+    fn rig() -> Result<Rig> {
+        let mut rig = Rig::new()?;
+        rig.b.change_region(SG_GAPS)?;
+        Ok(rig)
+    }
+
+    /// The byte of `b` that is byte `at` of the pieces.
+    fn place(mut at: usize) -> usize {
+        for (from, len) in ODD {
+            if at < len {
+                return from + at;
+            }
+            at -= len;
+        }
+        usize::MAX
+    }
+
+    #[test]
+    fn data_goes_to_its_piece() -> Result {
+        let mut rig = rig()?;
+        let lkey = rig.a.lkey();
+        let (addr, key, len) = rig.lend_these(ALL, &ODD)?;
+        check_eq!(addr, rig.b.addr(ODD[0].0));
+        // What was described since does not count before it is registered.
+        check_eq!(rig.b.describe(&[(0, 7), (MEMORY - 9, 9)])?, 2);
+        // All of it, each byte alone at its ends, and a part of three pieces.
+        let parts = [(0, len), (0, 1), (36, 2), (len - 1, 1), (20, 36)];
+        for (n, (from, len)) in parts.into_iter().enumerate() {
+            rig.b.bytes().fill(0xee);
+            let source = &mut rig.a.bytes()[..len];
+            pattern(source, n);
+            let to = addr + from as u64;
+            rig.a.post(1, Request::Write(to, key), &[(0, len, lkey)])?;
+            check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+            for at in from..from + len {
+                let (sent, there) = (rig.a.bytes()[at - from], place(at));
+                check_eq!((n, at, rig.b.bytes()[there]), (n, at, sent));
+                rig.b.bytes()[there] = 0xee;
+            }
+            // No other byte has changed. Back again, to two pieces elsewhere.
+            check!(rig.b.bytes().iter().all(|byte| *byte == 0xee));
+            for at in from..from + len {
+                rig.b.bytes()[place(at)] = (at * 5 + n) as u8;
+            }
+            let (half, back) = (len / 2, 8 * PAGE_SIZE + 3);
+            let halves = [(back, half, lkey), (back + half, len - half, lkey)];
+            rig.a.post(2, Request::Read(to, key), &halves)?;
+            check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+            for at in from..from + len {
+                let read = rig.a.bytes()[back + at - from];
+                check_eq!((n, at, read), (n, at, (at * 5 + n) as u8));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn own_requests() -> Result {
+        let mut rig = rig()?;
+        let lkey = rig.a.lkey();
+        let (_, key, len) = rig.lend_these(LOCAL, &ODD)?;
+        pattern(&mut rig.a.bytes()[..len], 4);
+        // Its addresses go on from that of the first byte.
+        let first = ODD[0].0;
+        rig.b
+            .recv(1, &[(first, 30, key), (first + 30, len - 30, key)])?;
+        rig.a.post(2, Request::Send, &[(0, len, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        check_eq!(rig.b.wait()?.bytes, len as u32);
+        for at in 0..len {
+            let sent = rig.a.bytes()[at];
+            check_eq!((at, rig.b.bytes()[place(at)]), (at, sent));
+        }
+        // A byte behind the last.
+        rig.b.recv(3, &[(first + 1, len, key)])?;
+        rig.a.post(4, Request::Send, &[(0, len, lkey)])?;
+        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
+        refused(rig.b.wait()?, Status::LOC_PROT_ERR)
+    }
+
+    #[test]
+    fn access_is_refused() -> Result {
+        refusals(&mut rig()?, &ODD)
+    }
+
+    #[test]
+    fn more_than_there_is_room_for() -> Result {
+        let mut rig = rig()?;
+        let lkey = rig.a.lkey();
+        let pieces: [(usize, usize); 12] = core::array::from_fn(|n| (n * PAGE_SIZE + n, 10));
+        check_eq!(rig.b.describe(&pieces)?, PAGES as i32);
+        let key = rig.b.key();
+        rig.b.post(1, Request::Reg(key, ALL), &[])?;
+        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        check_eq!(rig.hcas[1].registered(), (1, PAGES.into()));
+        let (addr, len) = (rig.b.iova(), 10 * PAGES as usize);
+        rig.a
+            .post(2, Request::Write(addr, key), &[(0, len, lkey)])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        rig.a
+            .post(3, Request::Write(addr, key), &[(0, len + 1, lkey)])?;
+        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)
+    }
+
+    #[test]
+    fn only_where_it_is_said() -> Result {
+        let mut rig = Rig::new()?;
+        check_eq!(rig.a.change_region(SG_GAPS).err(), Some(EOPNOTSUPP));
+        check!(rig.a.describe(&ODD)? == 1);
+        rig.b.change_region(SG_GAPS)?;
+        check_eq!(rig.b.describe(&ODD)?, ODD.len() as i32);
+        // There is nothing in it.
+        check_eq!(rig.b.describe(&[(0, 0)])?, 1);
+        rig.b.post(1, Request::Reg(rig.b.key(), ALL), &[])?;
+        refused(rig.b.wait()?, Status::MW_BIND_ERR)
+    }
+}
