@@ -3,8 +3,9 @@
 //! Faults of a device on request: the n-th of something goes wrong, so many times, and is counted.
 //!
 //! Only reliable connections have them, so that the subnet and its management stay up, and what is said to the subnet's
-//! administrator.
+//! administrator, and by connection managers.
 
+use super::gmp;
 use crate::rdma::provider::wc::Status;
 use kernel::{
     prelude::*,
@@ -46,10 +47,16 @@ pub enum Kind {
     SaLoss,
     /// A question to the administrator does not leave: the answer is that it is busy.
     SaBusy,
+    /// A management datagram that queue pair 1 sends is lost.
+    GmpLoss,
+    /// It comes twice.
+    GmpDouble,
+    /// It comes some seconds late.
+    GmpLate,
 }
 
 /// The names, in their order.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 16] = [
     "error",
     "delay",
     "swallow",
@@ -63,10 +70,13 @@ pub const NAMES: [&str; 13] = [
     "hang",
     "sa-loss",
     "sa-busy",
+    "gmp-loss",
+    "gmp-double",
+    "gmp-late",
 ];
 
 /// All kinds.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 16] = [
     Kind::Error,
     Kind::Delay,
     Kind::Swallow,
@@ -80,12 +90,20 @@ const KINDS: [Kind; 13] = [
     Kind::Hang,
     Kind::SaLoss,
     Kind::SaBusy,
+    Kind::GmpLoss,
+    Kind::GmpDouble,
+    Kind::GmpLate,
 ];
 
 /// Which completions: those of send requests.
 pub const SEND: u32 = 1;
 /// Which completions: those of receive requests.
 pub const RECV: u32 = 2;
+
+/// Which datagrams: those of this kind of [`gmp::NAMES`].
+pub fn gmp_bit(kind: usize) -> u32 {
+    1 << kind
+}
 
 struct Plan {
     /// How many come before it.
@@ -115,8 +133,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// The kind, which of them it is (the next is 1), a status or milliseconds if the kind wants that, which
-    /// completions (`send`, `recv`, or both), and how often, which is once.
+    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status, milliseconds or seconds if the
+    /// kind wants that, which completions (`send`, `recv`, or both), and how often, which is once.
     ///
     /// # Errors
     ///
@@ -127,15 +145,21 @@ impl Order {
         let at = NAMES.iter().position(|n| *n == name).ok_or(EINVAL)?;
         let kind = *KINDS.get(at).ok_or(EINVAL)?;
         let nth: i32 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
+        let (mut which, mut times) = (SEND | RECV, 1);
+        if matches!(kind, Kind::GmpLoss | Kind::GmpDouble | Kind::GmpLate) {
+            let name = words.next().ok_or(EINVAL)?;
+            which = gmp_bit(gmp::NAMES.iter().position(|n| *n == name).ok_or(EINVAL)?);
+        }
         let value = match kind {
             Kind::Error => {
                 let name = words.next().ok_or(EINVAL)?;
                 u64::from(Status::named(name).ok_or(EINVAL)?.number())
             }
-            Kind::Delay | Kind::Hang => words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?,
+            Kind::Delay | Kind::Hang | Kind::GmpLate => {
+                words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?
+            }
             _ => 0,
         };
-        let (mut which, mut times) = (SEND | RECV, 1);
         for word in words {
             match word {
                 "send" => which = SEND,

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # What happens to a subnet in service, under I/O: a cable goes to another port of the switch at either end, the administrator
-# says nothing or that it is busy while a session has to connect, either end boots. Only ours is held to a time.
+# says nothing or that it is busy while a session has to connect, its REP or RTU is lost, late or doubled, either end boots. Only ours is held
+# to a time.
 # LONG: the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 900
+begin 400 1100
 # The subnet manager is at neither end.
 subnet 3 vfab2
 back_null disk 32
@@ -90,6 +91,31 @@ in_service() {
 	faulted vfab2 sa-loss
 	say "$act: $((times - before))"
 	fault vfab2 sa-loss 1 0
+
+	# The first command tells the target that the connection is there.
+	began "no RTU arrives"
+	mads vfab0 cm-rtu; before=$received
+	mads vfab1 cm-rtu; asked=$sent
+	fault vfab1 gmp-loss 1 cm-rtu 1000
+	lost
+	stood 14
+	mads vfab1 cm-rtu
+	[ $sent -gt $asked ] || fail "no RTU was sent"
+	mads vfab0 cm-rtu
+	equal "RTUs that arrived" $((received - before)) 0
+	fault vfab1 gmp-loss 1 cm-rtu 0
+	# Each of the two channels has one.
+	[ -z "${LONG-}" ] || for order in "vfab1 gmp-late 1 cm-rtu 2 2" "vfab1 gmp-double 1 cm-rtu 2" "vfab0 gmp-late 1 cm-rep 2 2" \
+		"vfab0 gmp-double 1 cm-rep 2" "vfab0 gmp-loss 1 cm-rep 1"; do
+		read -r d what _ message _ <<<"$order"
+		began "${what#gmp-} $message"
+		faulted $d $what; before=$times
+		fault $order
+		lost
+		stood 14 10
+		faulted $d $what
+		[ $times -gt $before ] || fail "'$order' did not happen"
+	done
 
 	began "the target boots"
 	at_port vfab0 down

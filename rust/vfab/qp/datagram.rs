@@ -9,6 +9,7 @@ use super::{
             PortId, //
         },
         fault::{
+            gmp_bit,
             Kind as Fault,
             SEND, //
         },
@@ -26,7 +27,10 @@ use super::{
         },
     },
     groups::Group,
-    net::End,
+    net::{
+        End,
+        Late, //
+    },
     requester::Wqe,
     Qp, //
 };
@@ -206,9 +210,46 @@ impl Qp {
             packet.instead = manager.is_some();
             there.qp(manager.unwrap_or(to.qp))
         });
-        match taker {
-            Some(qp) => qp.receive_datagram(at, &mut packet),
-            None => Status::SUCCESS,
+        let Some(taker) = taker else {
+            return Status::SUCCESS;
+        };
+        if let Some(kind) = packet.gmp {
+            if let Some(seconds) = self.faults.hit(Fault::GmpLate, gmp_bit(kind)) {
+                if self.send_late(&end, &taker, at, &packet, seconds) {
+                    return Status::SUCCESS;
+                }
+            }
+            if self.faults.hit(Fault::GmpDouble, gmp_bit(kind)).is_some() {
+                let _ = taker.receive_datagram(at, &mut packet);
+            }
+        }
+        taker.receive_datagram(at, &mut packet)
+    }
+
+    /// Has a management datagram come in so many seconds; `false` if too many are to come already.
+    fn send_late(
+        &self,
+        end: &End,
+        taker: &Arc<Self>,
+        at: PortId,
+        packet: &Packet<'_>,
+        seconds: u64,
+    ) -> bool {
+        let mut mad = [0; LEN];
+        let mut pieces = Pieces::local(packet.memory, packet.pd, 0, packet.pieces);
+        let partition = end.net.fabric.partition(at, packet.pkey);
+        match (partition, pieces.read(&mut mad)) {
+            (Some(pkey_index), Ok(())) => end.net.hold(Late {
+                ticks: seconds,
+                at,
+                taker: taker.num,
+                from: Source {
+                    pkey_index,
+                    ..packet.from
+                },
+                mad,
+            }),
+            _ => false,
         }
     }
 
@@ -228,6 +269,9 @@ impl Qp {
         }
         let kind = gmp::kind(&mad);
         end.sent.add(kind);
+        if self.faults.hit(Fault::GmpLoss, gmp_bit(kind)).is_some() {
+            return None;
+        }
         if !gmp::is_sa(kind) {
             return Some(Some(kind));
         }

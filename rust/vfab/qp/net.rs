@@ -255,6 +255,23 @@ impl End {
     }
 }
 
+/// A management datagram that comes later.
+pub struct Late {
+    /// In so many ticks, of a second.
+    pub ticks: u64,
+    /// To this port.
+    pub at: PortId,
+    /// To this queue pair of it.
+    pub taker: u32,
+    /// From here.
+    pub from: Source,
+    /// The datagram.
+    pub mad: Mad,
+}
+
+/// Most of them at once.
+const MAX_LATE: usize = 16;
+
 /// All ports and their wires.
 #[pin_data]
 pub struct Net {
@@ -264,6 +281,8 @@ pub struct Net {
     pub work: WorkQueue,
     #[pin]
     ends: SpinLockIrq<[Option<Arc<End>>; MAX_ENDS]>,
+    #[pin]
+    late: SpinLockIrq<KVec<Late>>,
     #[pin]
     timer: Timer<Self>,
     #[pin]
@@ -278,11 +297,13 @@ impl Net {
     /// `ENOMEM`
     pub fn run(fabric: Arc<Fabric>) -> Result<Running> {
         let work = WorkQueue::new()?;
+        let late = KVec::with_capacity(MAX_LATE, GFP_KERNEL)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 fabric,
                 work,
                 ends <- new_spinlock_irq!([const { None }; MAX_ENDS], "vfab::Net::ends"),
+                late <- new_spinlock_irq!(late, "vfab::Net::late"),
                 timer <- Timer::new(),
                 ticking <- new_spinlock_irq!(true, "vfab::Net::ticking"),
             }),
@@ -344,6 +365,30 @@ impl Net {
         }
     }
 
+    /// Has a management datagram come later; `false` if there are too many already.
+    pub fn hold(&self, late: Late) -> bool {
+        self.late.lock().push_within_capacity(late).is_ok()
+    }
+
+    /// Delivers one that is due.
+    fn come_late(&self) -> bool {
+        let due = {
+            let mut all = self.late.lock();
+            let at = all.iter().position(|late| late.ticks == 0);
+            at.and_then(|at| all.remove(at).ok())
+        };
+        let Some(mut late) = due else { return false };
+        if let Some(end) = self.end(late.at) {
+            if let Some(qp) = end.qp(late.taker) {
+                if late.taker == 1 {
+                    end.received.add(gmp::kind(&late.mad));
+                }
+                qp.receive_mad(late.at, late.from, &mut late.mad);
+            }
+        }
+        true
+    }
+
     /// Tells all what has changed, and sends the traps that are due. Any context without the lock of a receive queue.
     pub fn attend(&self) {
         while let Some((id, bit)) = self.fabric.news() {
@@ -390,6 +435,10 @@ impl Drop for Running {
 impl Expire for Net {
     fn expired(self: Arc<Self>) {
         self.fabric.tick();
+        for late in self.late.lock().iter_mut() {
+            late.ticks = late.ticks.saturating_sub(1);
+        }
+        while self.come_late() {}
         self.attend();
         let ticking = self.ticking.lock();
         if *ticking {
