@@ -84,7 +84,8 @@ const SPARE: u32 = 2;
 
 impl Regions {
     /// Regions that the longest command takes, at least 1: for lists without gaps by its 512-byte
-    /// sectors, with gaps by its scatter-gather entries.
+    /// sectors, with gaps by its scatter-gather entries, or if nobody said how many (0), by the pages that so many
+    /// sectors touch.
     ///
     /// Without gaps one page of each region does not count: data that does not start at a page
     /// boundary touches one page more than its length has, and a region that ends within an entry
@@ -109,11 +110,11 @@ impl Regions {
         if self.pages < 2 || self.page_size == 0 {
             return u32::MAX;
         }
-        let count = if self.gaps {
-            (sg_tablesize as u64).div_ceil(self.pages as u64)
-        } else {
-            let pages = (max_sectors as u64 * 512).div_ceil(self.page_size as u64);
-            pages.div_ceil(self.pages as u64 - 1)
+        let pages = (max_sectors as u64 * 512).div_ceil(self.page_size as u64);
+        let count = match (self.gaps, sg_tablesize) {
+            (true, 0) => (pages + 1).div_ceil(self.pages as u64),
+            (true, entries) => (entries as u64).div_ceil(self.pages as u64),
+            (false, _) => pages.div_ceil(self.pages as u64 - 1),
         };
         match count {
             0 => 1,
