@@ -127,7 +127,8 @@ impl List {
             .checked_sub(1)?;
         let end = self.starts.get(n + 1).copied().unwrap_or(self.len);
         let within = at - self.starts.get(n)?;
-        Some((self.parts.get(n)? + within, end.checked_sub(at)?))
+        let left = end.checked_sub(at).filter(|left| *left > 0)?;
+        Some((self.parts.get(n)? + within, left))
     }
 
     /// How many pages or pieces it has.

@@ -203,9 +203,9 @@ mod cases {
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
         within(|| (rig.a.events() & told != 0).then_some(()))?;
         // Each was counted once, and nothing else.
-        // The last two are not of connections.
+        // The last five are not of connections.
         check_eq!(rig.hcas[0].faults().happened()[..11], [1; 11]);
-        check_eq!(rig.hcas[1].faults().happened(), [0; 13]);
+        check_eq!(rig.hcas[1].faults().happened(), [0; 16]);
         for bad in [
             "",
             "error",
@@ -214,8 +214,14 @@ mod cases {
             "swallow 0",
             "lose 1",
             "swallow 1 x",
+            "gmp-loss 1",
+            "gmp-double 1 cm",
+            "gmp-late 1 cm-rtu",
         ] {
             check_eq!(Order::parse(bad), Err(EINVAL));
+        }
+        for good in ["gmp-loss 1 cm-rtu", "gmp-late 2 cm-rep 3 4"] {
+            check!(Order::parse(good).is_ok());
         }
         Ok(())
     }
