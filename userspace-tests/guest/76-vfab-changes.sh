@@ -8,7 +8,7 @@
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 1100
+begin 450 1100
 # The subnet manager is at neither end.
 subnet 3 vfab2
 back_null disk 32
@@ -98,7 +98,7 @@ in_service() {
 	mads vfab1 cm-rtu; asked=$sent
 	fault vfab1 gmp-loss 1 cm-rtu 1000
 	lost
-	stood 14
+	stood 14 5
 	mads vfab1 cm-rtu
 	[ $sent -gt $asked ] || fail "no RTU was sent"
 	mads vfab0 cm-rtu
