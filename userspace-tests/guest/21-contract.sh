@@ -32,7 +32,7 @@ identifiers() {
 		become $who "$1" topspin_workarounds=$on
 		for ioc in 0005ad0000001234 001b0d0000001234 0002c90000001234; do
 			mark
-			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,$where,initiator_ext=5")" ] ||
+			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,dest=10.0.0.1:$port,initiator_ext=5")" ] ||
 				fail "$who: the target is not $ioc, and took the login"
 			logged "Received SRP_LOGIN_REQ"
 			echo "$on $ioc $(log_since | sed -n "s/.*Received SRP_LOGIN_REQ with $ports.*/\1 \2/p" | head -n 1)"
@@ -55,9 +55,7 @@ target 0
 mkdir "${tpg[0]}/acls/0x${gid:16}0000000000000000" || fail "cannot make an ACL"
 lun 0 0 disk
 guid=$(service_guid)
-where=dest=10.0.0.1:$port
-[ $kind != vfab ] || { where=$(login_string 0); where=${where#*,*,}; }
-ids="id_ext=$guid,ioc_guid=$guid,$where"
+ids="id_ext=$guid,ioc_guid=$guid,dest=10.0.0.1:$port"
 for who in c ours; do
 	[ $who = c ] && file=$theirs || file=$ours
 	become $who "$file"
