@@ -25,7 +25,7 @@ quiet $dev2
 trace $host
 journal $dev --rport port-${host#host}:1
 clock; t0=$now
-start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds ${RATE:+--rate_iops=$RATE}
+start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds --clocksource=clock_gettime ${RATE:+--rate_iops=$RATE}
 fio=$!
 within $((seconds + 120)) "the end of fio" or_ended $journal ended $fio
 kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
