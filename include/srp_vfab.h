@@ -55,6 +55,7 @@ void srp_vfab_umem_release(struct ib_umem *umem);
 /* rdma/ib_verbs.h */
 struct ib_device *srp_vfab_alloc_device(size_t size);
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent);
+void srp_vfab_wait_for_work(struct ib_cq *cq);
 
 /* linux/workqueue.h */
 struct workqueue_struct *srp_vfab_alloc_workqueue(void);

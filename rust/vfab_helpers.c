@@ -135,6 +135,12 @@ void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)
 	dev->dev.parent = parent;
 }
 
+void srp_vfab_wait_for_work(struct ib_cq *cq)
+{
+	if (cq->poll_ctx == IB_POLL_UNBOUND_WORKQUEUE)
+		flush_work(&cq->work);
+}
+
 /* linux/workqueue.h */
 struct workqueue_struct *srp_vfab_alloc_workqueue(void)
 {

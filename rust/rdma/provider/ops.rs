@@ -367,6 +367,13 @@ impl<P: Provider> Ops<P> {
             P::qp_target(&qp).forget();
             provider.destroy_qp(&qp);
         }
+        // `ib_mad_port_close()` has the queue pairs 0 and 1 freed while its work may still take a completion of them.
+        // SAFETY: `ib_core` grants it.
+        let (kind, cq) = unsafe { ((*raw).qp_type, (*raw).recv_cq) };
+        if kind == bindings::ib_qp_type_IB_QPT_SMI || kind == bindings::ib_qp_type_IB_QPT_GSI {
+            // SAFETY: A completion queue goes after its queue pairs. The work does not end them.
+            unsafe { bindings::srp_vfab_wait_for_work(cq) };
+        }
         0
     }
 
