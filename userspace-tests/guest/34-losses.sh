@@ -28,9 +28,9 @@ for how in disabled unreachable; do
 	if [ $how = disabled ]; then hit off; else hit hole both 0; fi
 	detected "$how"
 	until_event 30 $t0 '^error'
-	bound "$how: errors" $hurt $at 5 $fast_io_fail
+	bound "$how: errors" $hurt $at 5 $((fast_io_fail + retrying))
 	until_event $((dev_loss + 30)) $t0 '^gone$'
-	bound "$how: gone" $hurt $at 5 $dev_loss
+	bound "$how: gone" $hurt $at 5 $((dev_loss + retrying))
 	within $((20 * factor / 1000)) "the host is gone" gone $host
 	# An attempt to connect again passes through no state of its own.
 	states $t0

@@ -27,7 +27,7 @@ timeout 60 dd if=$dev of=$tmp/block bs=4k count=1 iflag=direct 2>$tmp/dd &
 dd=$!
 within $((9 * factor / 1000)) "detected" or_ended $dd not state running
 clock
-bound "detected" $t0 $now 3
+bound "detected" $t0 $now 3 $retrying
 heal 0
 clock; t0=$now
 wait $dd || fail "the first command: $(cat $tmp/dd)"
