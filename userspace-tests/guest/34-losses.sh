@@ -37,6 +37,7 @@ for how in disabled unreachable; do
 	heal 0
 	settle
 	told ended lost=
+	[ $kind != vfab ] || within 60 "an ACTIVE port" all_active vfab0
 	target_on 0
 	attach 0
 	# An open disk would hold the module.
