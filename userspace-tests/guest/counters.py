@@ -8,7 +8,8 @@ import sys
 import time
 
 folder = f"/sys/class/scsi_host/{sys.argv[1]}"
-words = [f"{folder}/{name}" for name in ("src", "dest", "last_error")]
+# Logins by the InfiniBand connection manager have no addresses.
+words = [path for name in ("src", "dest", "last_error") if os.path.exists(path := f"{folder}/{name}")]
 counters = [f"{folder}/statistics/{name}" for name in os.listdir(f"{folder}/statistics")]
 last = {}
 rounds = 0
