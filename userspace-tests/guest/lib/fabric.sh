@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # RDMA devices, in one host or two.
 
-# `targets` is for vfab; `initiators` has the initiator's devices as a pattern.
+# For vfab: how many targets, and with two hosts the initiator's devices as a pattern.
 ns=ini
 paired=
 targets=1
-initiators=$kind
+initiators=
 
 # fabric N: N devices, device i over its own dummy netdev, of MTU if set, at 10.0.i.1; each is
 # the initiator's and the target's port at once. siw listens on its own netdev
@@ -31,7 +31,7 @@ fabric() {
 fabric_pair() {
 	local i
 	[ $kind != vfab ] || { fabric $1; ipoib; paired=$1 initiators=vfab[$1-$(($1 * 2 - 1))]; baseline; return; }
-	paired=$1 initiators=${kind}1[0-9]
+	paired=$1
 	if [ $kind = siw ]; then
 		ip -6 rule add pref 100 lookup local && ip -6 rule del pref 0 || fail "this kernel has no routing rules"
 	else

@@ -14,11 +14,11 @@ shrink() {
 # for long. The C driver has one PD for each device, also without a login.
 # With a deadline: the dump walks all objects again for each message.
 resources() { timeout -k 1 20 rdma resource show "$@" || echo "[ib_srp] rdma resource show $*: status $?"; }
-qps() { resources qp 2>/dev/null | grep -c "^link $initiators"; }
+qps() { resources qp 2>/dev/null | grep -c "^link ${initiators:-$kind${paired:+1[0-9]}}"; }
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le ${idle_qps=0} ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link $initiators"; }
+	[ $n -le ${idle_qps=0} ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link ${initiators:-$kind${paired:+1[0-9]}}"; }
 	# A memory region keeps its protection domain, so those of the Rust driver, whose domains are named,
 	# need no look. ib_srpt has thousands on siw, and their dump takes minutes on the debug kernel.
 	for what in cq mr pd cm_id; do
