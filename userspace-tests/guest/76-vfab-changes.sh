@@ -92,18 +92,20 @@ in_service() {
 	say "$act: $((times - before))"
 	fault vfab2 sa-loss 1 0
 
-	# The first command tells the target that the connection is there.
-	began "no RTU arrives"
-	mads vfab0 cm-rtu; before=$received
-	mads vfab1 cm-rtu; asked=$sent
-	fault vfab1 gmp-loss 1 cm-rtu 1000
-	lost
-	stood 14 5
-	mads vfab1 cm-rtu
-	[ $sent -gt $asked ] || fail "no RTU was sent"
-	mads vfab0 cm-rtu
-	equal "RTUs that arrived" $((received - before)) 0
-	fault vfab1 gmp-loss 1 cm-rtu 0
+	if [ -n "${LONG-}" ]; then
+		# The first command tells the target that the connection is there.
+		began "no RTU arrives"
+		mads vfab0 cm-rtu; before=$received
+		mads vfab1 cm-rtu; asked=$sent
+		fault vfab1 gmp-loss 1 cm-rtu 1000
+		lost
+		stood 14 5
+		mads vfab1 cm-rtu
+		[ $sent -gt $asked ] || fail "no RTU was sent"
+		mads vfab0 cm-rtu
+		equal "RTUs that arrived" $((received - before)) 0
+		fault vfab1 gmp-loss 1 cm-rtu 0
+	fi
 	# Each of the two channels has one.
 	[ -z "${LONG-}" ] || for order in "vfab1 gmp-late 1 cm-rtu 2 2" "vfab1 gmp-double 1 cm-rtu 2" "vfab0 gmp-late 1 cm-rep 2 2" \
 		"vfab0 gmp-double 1 cm-rep 2" "vfab0 gmp-loss 1 cm-rep 1"; do
@@ -126,7 +128,8 @@ in_service() {
 	at_port vfab0 up
 	within 60 "ACTIVE again" all_active vfab0 vfab1
 	serves
-	stood 14 5
+	# After more losses a connection waits for the delay of 10 s first.
+	stood 14 $([ -n "${LONG-}" ] && echo 15 || echo 5)
 
 	errors
 	[ $errors = 0 ] || fail "$errors errors"
