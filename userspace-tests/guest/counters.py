@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""counters.py HOST: reads what ib_srp says of this SCSI host again and again until the host is gone. Prints "reading"
-after the first time, and at the end how often that was. No counter may go back."""
+"""counters.py HOST FILE...: reads what ib_srp says of this SCSI host, its counters and these files, again and again until the host
+is gone. Prints "reading" after the first time, and at the end how often that was. No counter may go back."""
 
 import os
 import sys
 import time
 
 folder = f"/sys/class/scsi_host/{sys.argv[1]}"
-# Logins by the InfiniBand connection manager have no addresses.
-words = [path for name in ("src", "dest", "last_error") if os.path.exists(path := f"{folder}/{name}")]
+words = [f"{folder}/{name}" for name in (*sys.argv[2:], "last_error")]
 counters = [f"{folder}/statistics/{name}" for name in os.listdir(f"{folder}/statistics")]
 last = {}
 rounds = 0
