@@ -9,6 +9,9 @@ begin 400
 fabric_pair 1
 speed
 back_user disk 16
+# The kernel answers for the program after 30 s, which may be before the error handler is so far. 60 s are after it, and LIO's
+# workers wait for no longer.
+echo 60 >${backdir[disk]}/attrib/cmd_time_out || fail "cmd_time_out"
 target 0
 lun 0 0 disk
 fast_io_fail=150 dev_loss=off
