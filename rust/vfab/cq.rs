@@ -180,50 +180,62 @@ impl Cq {
         solicited: bool,
         faults: Option<(&Faults, u32)>,
     ) -> Pushed {
-        let mut result = Pushed::Fine;
-        let mut copies = 1;
-        let mut hold = None;
-        let mut status = wc.status();
-        if let Some((faults, kind)) = faults {
-            debug_assert!(kind == SEND || kind == RECV);
-            if faults.any() && status == Status::SUCCESS {
-                if let Some(number) = faults.hit(Kind::Error, kind) {
-                    // CAST: It was made of one.
-                    status = Status::numbered(number as u32);
-                    result = Pushed::Broken;
-                }
-                if faults.hit(Kind::Swallow, kind).is_some() {
-                    copies = 0;
-                }
-                if faults.hit(Kind::Double, kind).is_some() {
-                    copies = 2;
-                }
-                hold = faults.hit(Kind::Delay, kind);
+        if let Some((faults, kind)) = faults.filter(|(faults, _)| faults.any()) {
+            if wc.status() == Status::SUCCESS {
+                return self.push_with(faults, kind, wc, freed, count, solicited);
             }
         }
-        let urgent = solicited || status != Status::SUCCESS;
         let mut ring = self.ring.lock();
-        if let Some(ms) = hold {
+        if !ring.add(wc, Some(freed.clone()), count) {
+            return Pushed::Overrun;
+        }
+        if ring.held.is_none() {
+            ring.interrupt(&self.notify, solicited || wc.status() != Status::SUCCESS);
+        }
+        Pushed::Fine
+    }
+
+    /// Adds the completion of a success with what is to go wrong.
+    #[cold]
+    fn push_with(
+        self: &Arc<Self>,
+        faults: &Faults,
+        kind: u32,
+        wc: &Wc,
+        freed: &Arc<Freed>,
+        count: u32,
+        solicited: bool,
+    ) -> Pushed {
+        debug_assert!(kind == SEND || kind == RECV);
+        let mut wc = wc.copy();
+        let mut result = Pushed::Fine;
+        if let Some(number) = faults.hit(Kind::Error, kind) {
+            // CAST: It was made of one.
+            wc.set_status(Status::numbered(number as u32));
+            result = Pushed::Broken;
+        }
+        let copies = match (
+            faults.hit(Kind::Swallow, kind),
+            faults.hit(Kind::Double, kind),
+        ) {
+            (_, Some(_)) => 2,
+            (Some(_), None) => 0,
+            (None, None) => 1,
+        };
+        let mut ring = self.ring.lock();
+        if let Some(ms) = faults.hit(Kind::Delay, kind) {
             if ring.held.is_none() {
                 ring.held = Some(ring.head);
                 self.late.start(self.clone(), ms * 1_000_000);
             }
         }
         for copy in 0..copies {
-            if ring.head.wrapping_sub(ring.tail) >= self.size {
-                ring.overrun = true;
+            if !ring.add(&wc, (copy == 0).then(|| freed.clone()), count) {
                 return Pushed::Overrun;
             }
-            let at = (ring.head & (self.size - 1)) as usize;
-            ring.head = ring.head.wrapping_add(1);
-            let entry = &mut ring.entries[at];
-            entry.wc = wc.copy();
-            entry.wc.set_status(status);
-            entry.freed = (copy == 0).then(|| freed.clone());
-            entry.count = count;
         }
         if copies > 0 && ring.held.is_none() {
-            ring.interrupt(&self.notify, urgent);
+            ring.interrupt(&self.notify, solicited || wc.status() != Status::SUCCESS);
         }
         result
     }
@@ -294,6 +306,23 @@ impl Cq {
 }
 
 impl Ring {
+    /// Adds a completion; `false` if there is no room.
+    #[inline]
+    fn add(&mut self, wc: &Wc, freed: Option<Arc<Freed>>, count: u32) -> bool {
+        let size = self.entries.len();
+        if self.head.wrapping_sub(self.tail) as usize >= size {
+            self.overrun = true;
+            return false;
+        }
+        let entry = &mut self.entries[self.head as usize & (size - 1)];
+        self.head = self.head.wrapping_add(1);
+        entry.wc = wc.copy();
+        entry.freed = freed;
+        entry.count = count;
+        true
+    }
+
+    #[inline]
     fn interrupt(&mut self, notify: &Notify, urgent: bool) {
         if self.armed == Armed::Next || self.armed == Armed::Solicited && urgent {
             self.armed = Armed::No;

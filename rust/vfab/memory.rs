@@ -118,9 +118,31 @@ impl<'a> Pieces<'a> {
         Ok(true)
     }
 
-    /// Has `span` be the next that is not empty; `false` if there is none.
+    /// Has `span` be the next that is not empty; `false` if there is none. Inlined is what most messages have: memory of
+    /// the kernel by its address.
     #[inline]
     fn next(&mut self) -> Result<bool, Denied> {
+        if let (None, Some((first, rest))) = (&self.region, self.rest.split_first()) {
+            if first.bytes() > 0 && self.is_all_memory(first) {
+                self.rest = rest;
+                return self.next_of_all(first);
+            }
+        }
+        self.next_of_any()
+    }
+
+    fn is_all_memory(&self, piece: &Sge) -> bool {
+        piece.key() == LOCAL_DMA_LKEY && !self.remote && self.pd.has_all_memory()
+    }
+
+    #[inline]
+    fn next_of_all(&mut self, piece: &Sge) -> Result<bool, Denied> {
+        let span = self.memory.dma.span(piece.addr(), piece.bytes() as usize);
+        self.span = span.ok_or(Denied)?;
+        Ok(true)
+    }
+
+    fn next_of_any(&mut self) -> Result<bool, Denied> {
         loop {
             if self.region.as_ref().is_some_and(|(_, p)| p.bytes() > 0) && self.next_of_region()? {
                 return Ok(true);
@@ -133,10 +155,8 @@ impl<'a> Pieces<'a> {
             if first.bytes() == 0 {
                 continue;
             }
-            if first.key() == LOCAL_DMA_LKEY && !self.remote && self.pd.has_all_memory() {
-                let span = self.memory.dma.span(first.addr(), first.bytes() as usize);
-                self.span = span.ok_or(Denied)?;
-                return Ok(true);
+            if self.is_all_memory(first) {
+                return self.next_of_all(first);
             }
             let mr = self
                 .memory

@@ -14,6 +14,7 @@ pub mod datagram;
 pub mod groups;
 pub mod net;
 mod peer;
+mod places;
 pub mod requester;
 pub mod responder;
 

@@ -61,12 +61,16 @@ fn rnr_ns(code: u8) -> u64 {
 
 impl Qp {
     /// Sends a request to the peer, and sees what it says.
-    pub(super) fn request(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, task: Task) -> Done {
+    pub(super) fn request(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, task: &Task) -> Done {
         let first = sq.at(sq.next) * sq.per_wqe as usize;
-        let faults = self.faults();
+        let faults = self.faults().filter(|f| f.any());
         let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
         let mtu = 128u32 << sq.attr.path_mtu;
-        let packets = wqe.len.div_ceil(mtu).max(1);
+        let packets = if wqe.len <= mtu {
+            1
+        } else {
+            wqe.len.div_ceil(mtu)
+        };
         let ack = match self.find_peer(sq) {
             _ if lost => Ack::None("it was lost"),
             Err(why) => Ack::None(why),

@@ -16,6 +16,7 @@ use super::{
         mr::Mr,
     },
     peer::Peer,
+    places::Places,
     responder::Task,
     New,
     Qp,
@@ -51,19 +52,8 @@ use kernel::{
 /// What a request is to do.
 #[derive(Clone, Copy)]
 pub(super) enum Op {
-    Send {
-        imm: Option<u32>,
-        inv: Option<u32>,
-    },
-    Write {
-        addr: u64,
-        key: u32,
-        imm: Option<u32>,
-    },
-    Read {
-        addr: u64,
-        key: u32,
-    },
+    /// Of the peer.
+    Request(Task),
     Register {
         mr: u32,
         key: u32,
@@ -94,7 +84,7 @@ pub(super) struct Wqe {
 pub(super) struct Requester {
     pub(super) attr: QpAttr,
     pub(super) cq: Option<Arc<Cq>>,
-    wqes: KVVec<Wqe>,
+    wqes: Places<Wqe>,
     pub(super) sges: KVVec<Sge>,
     /// Of a queue pair of datagrams.
     to: KVVec<Datagram>,
@@ -126,11 +116,20 @@ pub(super) enum Done {
 
 impl Requester {
     pub(super) fn new(new: &New<'_>) -> Result<Self> {
-        let count = new.sizes.send as usize;
+        let wqe = Wqe {
+            id: 0,
+            op: Op::Invalidate { key: 0 },
+            signaled: false,
+            solicited: false,
+            pieces: 0,
+            len: 0,
+        };
+        let wqes = Places::new(new.sizes.send, wqe)?;
+        let count = wqes.count();
         let pieces = count * new.sizes.send_sge as usize;
         let mut this = Self {
             cq: Some(new.send_cq.clone()),
-            wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
+            wqes,
             sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
             to: KVVec::new(),
             per_wqe: new.sizes.send_sge,
@@ -138,19 +137,6 @@ impl Requester {
             freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
             ..Self::none()
         };
-        for _ in 0..count {
-            this.wqes.push(
-                Wqe {
-                    id: 0,
-                    op: Op::Invalidate { key: 0 },
-                    signaled: false,
-                    solicited: false,
-                    pieces: 0,
-                    len: 0,
-                },
-                GFP_KERNEL,
-            )?;
-        }
         for _ in 0..pieces {
             this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
         }
@@ -165,7 +151,7 @@ impl Requester {
         Self {
             attr: QpAttr::default(),
             cq: None,
-            wqes: KVVec::new(),
+            wqes: Places::none(),
             sges: KVVec::new(),
             to: KVVec::new(),
             per_wqe: 0,
@@ -212,14 +198,14 @@ impl Requester {
     }
 
     pub(super) fn at(&self, count: u32) -> usize {
-        count as usize % self.wqes.len().max(1)
+        self.wqes.at(count)
     }
 
     /// Takes a request into the queue.
     #[inline]
     fn take(&mut self, wr: &SendWr<'_, Mr>, datagrams: Option<&Datagrams>) -> Result {
         let freed = self.freed.as_ref().map_or(0, |f| f.count());
-        if self.head.wrapping_sub(freed) as usize >= self.wqes.len() {
+        if self.head.wrapping_sub(freed) >= self.wqes.size() {
             return Err(ENOMEM);
         }
         let pieces = wr.sges()?;
@@ -240,29 +226,29 @@ impl Requester {
                 }
             }
             None => match work {
-                Work::Send => Op::Send {
+                Work::Send => Op::Request(Task::Send {
                     imm: None,
                     inv: None,
-                },
-                Work::SendWithImm(imm) => Op::Send {
+                }),
+                Work::SendWithImm(imm) => Op::Request(Task::Send {
                     imm: Some(imm),
                     inv: None,
-                },
-                Work::SendWithInv(key) => Op::Send {
+                }),
+                Work::SendWithInv(key) => Op::Request(Task::Send {
                     imm: None,
                     inv: Some(key),
-                },
-                Work::Write(addr, key) => Op::Write {
+                }),
+                Work::Write(addr, key) => Op::Request(Task::Write {
                     addr,
                     key,
                     imm: None,
-                },
-                Work::WriteWithImm(addr, key, imm) => Op::Write {
+                }),
+                Work::WriteWithImm(addr, key, imm) => Op::Request(Task::Write {
                     addr,
                     key,
                     imm: Some(imm),
-                },
-                Work::Read(addr, key) => Op::Read { addr, key },
+                }),
+                Work::Read(addr, key) => Op::Request(Task::Read { addr, key }),
                 Work::RegMr(mr, key, access, iova) => Op::Register {
                     mr: mr.index(),
                     key,
@@ -279,7 +265,7 @@ impl Requester {
             *to = *piece;
             len = len.checked_add(piece.bytes()).ok_or(EINVAL)?;
         }
-        self.wqes[at] = Wqe {
+        *self.wqes.place(self.head) = Wqe {
             id: wr.id(),
             op,
             signaled: self.all_signaled || flags & wr::SIGNALED != 0,
@@ -332,7 +318,7 @@ impl Qp {
     /// Does what can be done.
     pub(super) fn progress(self: &Arc<Self>, sq: &mut Requester) {
         while sq.next != sq.head {
-            let wqe = sq.wqes[sq.at(sq.next)];
+            let wqe = *sq.wqes.get(sq.next);
             let done = match self.state() {
                 State::Err | State::Sqe => Done::Over(Status::WR_FLUSH_ERR),
                 State::Rts if !sq.waiting => self.execute(sq, &wqe),
@@ -374,9 +360,9 @@ impl Qp {
 
     fn complete(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, status: Status) {
         let opcode = match wqe.op {
-            Op::Send { .. } | Op::Datagram { .. } => Opcode::SEND,
-            Op::Write { .. } => Opcode::RDMA_WRITE,
-            Op::Read { .. } => Opcode::RDMA_READ,
+            Op::Request(Task::Send { .. }) | Op::Datagram { .. } => Opcode::SEND,
+            Op::Request(Task::Write { .. }) => Opcode::RDMA_WRITE,
+            Op::Request(Task::Read { .. }) => Opcode::RDMA_READ,
             Op::Register { .. } => Opcode::REG_MR,
             Op::Invalidate { .. } => Opcode::LOCAL_INV,
         };
@@ -429,14 +415,10 @@ impl Qp {
                 let to = &sq.to[sq.at(sq.next)];
                 Done::Over(self.send_datagram(&sq.attr, wqe, pieces, to, imm))
             }
-            Op::Send { imm, inv } => self.request(sq, wqe, Task::Send { imm, inv }),
-            Op::Write { addr, key, imm } => self.request(sq, wqe, Task::Write { addr, key, imm }),
-            Op::Read { addr, key } => {
-                if sq.attr.max_rd_atomic == 0 {
-                    return Done::Over(Status::LOC_QP_OP_ERR);
-                }
-                self.request(sq, wqe, Task::Read { addr, key })
+            Op::Request(Task::Read { .. }) if sq.attr.max_rd_atomic == 0 => {
+                Done::Over(Status::LOC_QP_OP_ERR)
             }
+            Op::Request(ref task) => self.request(sq, wqe, task),
         }
     }
 

@@ -19,6 +19,7 @@ use super::{
             Side, //
         },
     },
+    places::Places,
     New,
     Qp,
     OVERRUN,
@@ -66,7 +67,7 @@ struct Wqe {
 pub(super) struct Responder {
     pub(super) attr: QpAttr,
     pub(super) cq: Option<Arc<Cq>>,
-    wqes: KVVec<Wqe>,
+    wqes: Places<Wqe>,
     sges: KVVec<Sge>,
     per_wqe: u32,
     freed: Option<Arc<Freed>>,
@@ -102,7 +103,7 @@ pub(super) struct Packet<'a> {
     pub(super) from: &'a Qp,
     pub(super) psn: u32,
     pub(super) packets: u32,
-    pub(super) task: Task,
+    pub(super) task: &'a Task,
     pub(super) solicited: bool,
     pub(super) len: u32,
     /// The peer's memory.
@@ -134,24 +135,21 @@ pub(super) enum Ack {
 
 impl Responder {
     pub(super) fn new(new: &New<'_>) -> Result<Self> {
-        let count = new.sizes.recv as usize;
-        let pieces = count * new.sizes.recv_sge as usize;
+        let wqe = Wqe {
+            id: 0,
+            pieces: 0,
+            len: 0,
+        };
+        let wqes = Places::new(new.sizes.recv, wqe)?;
+        let pieces = wqes.count() * new.sizes.recv_sge as usize;
         let mut this = Self {
             cq: Some(new.recv_cq.clone()),
-            wqes: KVVec::with_capacity(count, GFP_KERNEL)?,
+            wqes,
             sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
             per_wqe: new.sizes.recv_sge,
             freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
             ..Self::none()
         };
-        for _ in 0..count {
-            let wqe = Wqe {
-                id: 0,
-                pieces: 0,
-                len: 0,
-            };
-            this.wqes.push(wqe, GFP_KERNEL)?;
-        }
         for _ in 0..pieces {
             this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
         }
@@ -163,7 +161,7 @@ impl Responder {
         Self {
             attr: QpAttr::default(),
             cq: None,
-            wqes: KVVec::new(),
+            wqes: Places::none(),
             sges: KVVec::new(),
             per_wqe: 0,
             freed: None,
@@ -182,27 +180,22 @@ impl Responder {
         }
     }
 
-    fn at(&self, count: u32) -> usize {
-        count as usize % self.wqes.len().max(1)
-    }
-
     fn take(&mut self, wr: RecvWr<'_>) -> Result {
         let freed = self.freed.as_ref().map_or(0, |f| f.count());
-        if self.head.wrapping_sub(freed) as usize >= self.wqes.len() {
+        if self.head.wrapping_sub(freed) >= self.wqes.size() {
             return Err(ENOMEM);
         }
         let pieces = wr.sges()?;
         if pieces.len() > self.per_wqe as usize {
             return Err(EINVAL);
         }
-        let at = self.at(self.head);
-        let first = at * self.per_wqe as usize;
+        let first = self.wqes.at(self.head) * self.per_wqe as usize;
         let mut len = 0u32;
         for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
             *to = *piece;
             len = len.saturating_add(piece.bytes());
         }
-        self.wqes[at] = Wqe {
+        *self.wqes.place(self.head) = Wqe {
             id: wr.id(),
             // CAST: It is at most `per_wqe`.
             pieces: pieces.len() as u32,
@@ -214,14 +207,13 @@ impl Responder {
 
     /// Whether there is a request, and how long a message may be for it.
     pub(super) fn room(&self) -> Option<u32> {
-        (self.next != self.head).then(|| self.wqes[self.at(self.next)].len)
+        (self.next != self.head).then(|| self.wqes.get(self.next).len)
     }
 
     /// The pieces of the request that is next.
     pub(super) fn pieces<'a>(&'a self, memory: &'a Memory, pd: PdName) -> Pieces<'a> {
-        let at = self.at(self.next);
-        let first = at * self.per_wqe as usize;
-        let list = &self.sges[first..first + self.wqes[at].pieces as usize];
+        let first = self.wqes.at(self.next) * self.per_wqe as usize;
+        let list = &self.sges[first..first + self.wqes.get(self.next).pieces as usize];
         Pieces::local(memory, pd, access::LOCAL_WRITE, list)
     }
 }
@@ -270,7 +262,7 @@ impl Qp {
 
     /// The completion of the receive request that is next.
     pub(super) fn received(&self, rq: &Responder, opcode: Opcode, status: Status) -> Wc {
-        Wc::new(rq.wqes[rq.at(rq.next)].id, self.name, opcode, status)
+        Wc::new(rq.wqes.get(rq.next).id, self.name, opcode, status)
     }
 
     /// Completes the receive request that is next.
@@ -313,7 +305,7 @@ impl Qp {
                 self.later(super::bit(event::Kind::COMM_EST));
             }
         }
-        let ack = match packet.task {
+        let ack = match *packet.task {
             Task::Send { .. } | Task::Write { .. } if again => return Ack::Done,
             Task::Send { imm, inv } => self.receive_send(rq, packet, imm, inv),
             Task::Write { addr, key, imm } => self.receive_write(rq, packet, addr, key, imm),
