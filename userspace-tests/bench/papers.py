@@ -168,7 +168,7 @@ def table(title, rows, columns):
 
 table("registration and invalidation", found["registration"], ("device", "bytes", "segments", "one", "each"))
 table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
-table("latency", rows, ("device", "by", "mean", "min", "max"))
+table("latency", found["latency"], ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
 table("static and dynamic, in the driver", found["reads"], ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"))
 table("depth, a packet under way for `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
