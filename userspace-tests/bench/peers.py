@@ -54,6 +54,14 @@ def disks():
     return found
 
 
+def opens(disk):
+    """Who opens it waits until the kernel has read its partitions, which is not the first I/O of a workload. One that is being
+    added does not open yet."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(f"/dev/{disk}", os.O_RDONLY))
+        return True
+
+
 def queue(disk):
     """Where its settings are: the requests of a multipath disk of NVMe are those of its path."""
     (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{disk}"]
@@ -74,8 +82,7 @@ class Peers(measure.Bench):
         before = disks()
         connect()
         (disk,) = self.disks = measure.wait(f"a disk of {name}", lambda: list(disks() - before))
-        # Who opens it waits until the kernel has read its partitions, which is not the first I/O of a workload.
-        os.close(os.open(f"/dev/{disk}", os.O_RDONLY))
+        measure.wait(f"{disk} of {name} to open", lambda: opens(disk))
         for w in workloads:
             self.run(rnd, name, w)
         disconnect(disk)
