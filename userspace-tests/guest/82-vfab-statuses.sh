@@ -56,4 +56,4 @@ for way in "read 4k" "read 64k" "write 4k" "write 64k"; do
 done
 some write 64k "nothing"
 logout "$host"
-ok "$n of $all: no command lost or doubled, no data wrong"
+ok "$n of $all: each time the session is back, and no data is wrong"
