@@ -64,7 +64,7 @@ once() {
 # CPU still uses, see docs/testing.md.
 died_with_c() {
 	grep -a 'ib_poll_handler+' "$logs/$name.log" >/dev/null &&
-		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp( |$)' >/dev/null
+		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp(\(-\))?( |$)' >/dev/null
 }
 
 # report ARGUMENT...: report.py, with the logs in /log and build/bench in /out.
