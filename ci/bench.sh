@@ -147,6 +147,12 @@ peers() {
 	plot+=(peers)
 }
 
+# ib_vfab.ko, in `files`.
+vfab_file() {
+	"$top/ci/module.sh" stock "$built/vfab-stock" "$top" modules SRP_VFAB=1 >&2
+	files+=(--file "$built/vfab-stock/rust/ib_vfab.ko")
+}
+
 path() {
 	local files=() peers cpus names=() about=() wanted=$only
 	plugin=paths workloads=path-workloads.tsv
@@ -157,8 +163,7 @@ path() {
 	for kind in ${DEVICES:-vfab rxe}; do
 		files=("${peers[@]}")
 		if [ "$kind" = vfab ]; then
-			"$top/ci/module.sh" stock "$built/vfab-stock" "$top" modules SRP_VFAB=1 >&2
-			files+=(--file "$built/vfab-stock/rust/ib_vfab.ko")
+			vfab_file
 		else
 			only=${wanted:-$(awk '/^4k-/ {print $1}' "$bench/$workloads" | paste -sd,)}
 		fi
@@ -175,19 +180,20 @@ path() {
 }
 
 scale() {
-	local cpus curve wanted=$only names=() about=()
-	# The curves by the CPUs that they need.
-	local -A curves=([1]="sessions luns targets" [16]=channels)
+	local where curve wanted=$only names=() about=() files
+	# The curves by the devices and the CPUs that they need.
+	local -A curves=([rxe-1]="sessions luns" [vfab-1]=targets [rxe-16]=channels)
 	prepare
 	ROUNDS=${ROUNDS:-3}
-	for cpus in 1 16; do
-		only=
-		for curve in ${curves[$cpus]}; do
+	for where in rxe-1 vfab-1 rxe-16; do
+		only= kind=${where%-*} files=(--file "$bench/scale.py")
+		for curve in ${curves[$where]}; do
 			[[ -n $wanted && ,$wanted, != *,$curve,* ]] || only+=${only:+,}$curve
 		done
 		[ -n "$only" ] || continue
-		guest scale-$cpus $cpus scale --memory 8192 --file "$bench/scale.py"
-		names+=("/log/bench-scale-$cpus")
+		[ $kind = rxe ] || vfab_file
+		guest scale-$where ${where#*-} scale --memory 8192 "${files[@]}"
+		names+=("/log/bench-scale-$where")
 	done
 	[ ${#names[@]} != 0 ] || die "ONLY has no curve: ${curves[*]}"
 	about

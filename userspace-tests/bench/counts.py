@@ -14,7 +14,7 @@ import zlib
 # The first that fits, on `function module`.
 PARTS = (
     # What the Rust driver calls of the kernel's Rust is the driver's, too.
-    ("ib_srp", r".* ib_srp$|rust_\S* |_R\S* "),
+    ("ib_srp", r".* ib_srp$|(rust_|_R)\S* $"),
     # Those that only `make bench-peers` has.
     ("peer", r".* (nvme_\w+|rnbd_client|rtrs_client|rtrs_core|ib_iser|iscsi_tcp|libiscsi\w*|scsi_transport_iscsi)$"),
     ("scsi, sd, blk", r".* (scsi_\w+|sd_mod)$|(__)?(blk|bio|blkdev|sbitmap|submit_bio|disk|dd|elv|bdev|scsi)_\S* "),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: the target of the bench, and the drivers'
 # turns at it; where peers.sh is there also the targets of the other initiators, which export the same disk; for scale.py,
-# whose curves stand for the workloads, targets of one LUN, eight for the curve of them. What comes out is on the second disk.
+# whose curves stand for the workloads, a target of one LUN, on vfab eight. What comes out is on the second disk.
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
@@ -15,8 +15,19 @@ echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin 100000
 targets=1 luns=16
 [ $program != scale ] || luns=1
-[ $program != scale ] || [[ ,$only, != *,targets,* ]] || targets=8
-fabric $targets
+if [ $program/$kind = scale/vfab ]; then
+	# The ports of four adapters are targets; an adapter with two ports is the initiator's.
+	targets=8
+	adapters devices=5 ports=2
+	subnet_manager vfab4
+	for ((i = 0; i < targets; i++)); do
+		tport[$i]=vfab$((i / 2))/$((i % 2 + 1)) iport[$i]=vfab4/1
+	done
+	within 60 "ACTIVE ports" all_active "${tport[@]}" vfab4/{1,2}
+	within 10 "class device of vfab4" test -e "$(add_target 0)"
+else
+	fabric $targets
+fi
 back_null disk0 256
 for ((i = 0; i < targets; i++)); do
 	target $i

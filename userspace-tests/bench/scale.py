@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """How a driver grows: with sessions, logical units, channels and targets, one at a time, ours and C in turns.
 
-guest.sh makes the targets. Each point begins and ends without the module, and the end is rmmod with everything logged in.
+guest.sh makes the targets, whose curve is on ib_vfab: a session with each through either port of one adapter. Each point begins and ends without the module, and the end is rmmod with everything logged in.
 One JSON line for each figure, as those of measure.py."""
 
 import contextlib
@@ -24,12 +24,16 @@ CURVES = {
     "targets": (1, 2, 4, 8),
     "channels": (1, 2, 4, 8, 16),
 }
-# Extensions of initiator ports: the one that has N logical units, and number N of the sessions.
+# Extensions of initiator ports: the one that has N logical units, and number N of the sessions; that of a session with target N is N.
 UNITS, SESSIONS = 0x10000, 0x20000
 # Seconds for which the target's ports are off, and for which I/O is counted.
 OFF, BUSY = 2, 0.5
 PATIENCE = 600
 TARGETS = "/sys/kernel/config/target/srpt/0x*/0x*"
+
+
+def gid_of(device, port):
+    return read(f"/sys/class/infiniband/{device}/ports/{port}/gids/0").replace(":", "")
 
 
 class Scale(measure.Bench):
@@ -38,7 +42,11 @@ class Scale(measure.Bench):
         curves = self.args.only.split(",")
         (first,) = glob.glob(f"{TARGETS}/lun/lun_0/disk0")[:1]
         folder, store = first.partition("/lun/")[0], os.path.realpath(first)
-        gid = read("/sys/class/infiniband/rxe0/ports/1/gids/0").replace(":", "")
+        self.enables = [path for path in glob.glob(f"{TARGETS}/enable") if read(path) == "1"]
+        if "targets" in curves:
+            self.two_ports()
+            return
+        gid = gid_of("rxe0", 1)
         units = CURVES["luns"] if "luns" in curves else ()
         for n in range(1, max(units, default=0)):
             os.mkdir(f"{folder}/lun/lun_{n}")
@@ -51,21 +59,34 @@ class Scale(measure.Bench):
             for n in range(many):
                 os.mkdir(f"{acl}/lun_{n}")
                 os.symlink(f"{folder}/lun/lun_{n}", f"{acl}/lun_{n}/unit")
-        self.enables = [path for path in glob.glob(f"{TARGETS}/enable") if read(path) == "1"]
+
+    def two_ports(self):
+        """Each target lets one session in from either port of the last adapter."""
+        self.gids = [gid_of(f"vfab{n // 2}", n % 2 + 1) for n in range(max(CURVES["targets"]))]
+        for n, gid in enumerate(self.gids):
+            (folder,) = glob.glob(f"{TARGETS.rpartition('/')[0]}/0x{gid}")
+            for port in 1, 2:
+                acl = f"{folder}/acls/{n:#018x}{gid_of('vfab4', port)[16:]}"
+                with contextlib.suppress(FileExistsError):
+                    os.makedirs(f"{acl}/lun_0")
+                    os.symlink(f"{folder}/lun/lun_0", f"{acl}/lun_0/unit")
 
     def logins(self, curve, n):
-        """The target and the options of each."""
+        """The number of the target and of our port, if there is more than one of them, and the options of each."""
         if curve == "sessions":
-            return [(0, f"initiator_ext={SESSIONS + i:x},ch_count=1") for i in range(1, n + 1)]
+            return [(None, f"initiator_ext={SESSIONS + i:x},ch_count=1") for i in range(1, n + 1)]
         if curve == "targets":
-            return [(i, "ch_count=1") for i in range(n)]
-        return [(0, f"initiator_ext={UNITS + n:x},ch_count=1" if curve == "luns" else f"ch_count={n}")]
+            return [((i, port), f"initiator_ext={i:x},ch_count=1") for i in range(n) for port in (1, 2)]
+        return [(None, f"initiator_ext={UNITS + n:x},ch_count=1" if curve == "luns" else f"ch_count={n}")]
 
-    def log_in(self, target, options):
-        text = self.args.login.replace("10.0.0.1", f"10.0.{target}.1")
+    def log_in(self, ports, options):
+        file, text = self.args.add_target, self.args.login
+        if ports:
+            file = file.replace("vfab4-1", f"vfab4-{ports[1]}")
+            text = text.replace(self.gids[0], self.gids[ports[0]])
         for _ in range(20):
             try:
-                return write(self.args.add_target.replace("rxe0", f"rxe{target}"), f"{text},{options}")
+                return write(file, f"{text},{options}")
             except FileExistsError:
                 # The target still counts the last one.
                 time.sleep(0.3)
