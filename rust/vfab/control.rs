@@ -21,6 +21,7 @@ use crate::rdma::provider::{
         State, //
     },
     event,
+    wc::Status,
     Provider, //
 };
 use core::{
@@ -173,7 +174,7 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Does to a port what `PORT WHAT [VALUE]...` says: `down`, `up` and `move N` (the cable, to port N of the switch), `lid N`, `sm LID`, `prefix N`,
-/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER` (a queue pair), `cm NUMBER` (one that is the
+/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER [STATUS]` (a queue pair, with the status of its next receive request), `cm NUMBER` (one that is the
 /// port's connection manager; 0 for the kernel's).
 ///
 /// # Errors
@@ -212,7 +213,13 @@ pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
             "fatal" => hca
                 .target()
                 .dispatch(event::Kind::DEVICE_FATAL, id.port.into()),
-            "die" => hca.qps().get(small(&mut words)?).ok_or(ENOENT)?.die(),
+            "die" => {
+                let qp = hca.qps().get(small(&mut words)?).ok_or(ENOENT)?;
+                match words.next() {
+                    Some(name) => qp.end_receive(Status::named(name).ok_or(EINVAL)?),
+                    None => qp.die(),
+                }
+            }
             "cm" => hca.end(id.port.into())?.set_manager(small(&mut words)?),
             _ => return Err(EINVAL),
         }

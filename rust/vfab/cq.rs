@@ -8,8 +8,8 @@
 use super::fault::{
     Faults,
     Kind,
-    RECV,
-    SEND, //
+    FLUSHED,
+    RECV, //
 };
 use crate::{
     new_spinlock_irq,
@@ -169,8 +169,8 @@ impl Cq {
         &self.target
     }
 
-    /// Adds a completion of request `count - 1` of a queue. `kind` is [`SEND`] or [`RECV`]; `faults` are those that it may
-    /// have. Any context.
+    /// Adds a completion of request `count - 1` of a queue. `faults` are those that it may have, and the request's bit for
+    /// them. Any context.
     #[inline]
     pub fn push(
         self: &Arc<Self>,
@@ -180,11 +180,14 @@ impl Cq {
         solicited: bool,
         faults: Option<(&Faults, u32)>,
     ) -> Pushed {
-        if let Some((faults, kind)) = faults.filter(|(faults, _)| faults.any()) {
-            if wc.status() == Status::SUCCESS {
-                return self.push_with(faults, kind, wc, freed, count, solicited);
-            }
+        if let Some((faults, which)) = faults {
+            return self.push_with(faults, which, wc, freed, count, solicited);
         }
+        self.push_as_it_is(wc, freed, count, solicited)
+    }
+
+    #[inline]
+    fn push_as_it_is(&self, wc: &Wc, freed: &Arc<Freed>, count: u32, solicited: bool) -> Pushed {
         let mut ring = self.ring.lock();
         if !ring.add(wc, Some(freed.clone()), count) {
             return Pushed::Overrun;
@@ -195,35 +198,43 @@ impl Cq {
         Pushed::Fine
     }
 
-    /// Adds the completion of a success with what is to go wrong.
+    /// Adds a completion with what is to go wrong. The status of a send request is its queue's affair.
     #[cold]
     fn push_with(
         self: &Arc<Self>,
         faults: &Faults,
-        kind: u32,
+        which: u32,
         wc: &Wc,
         freed: &Arc<Freed>,
         count: u32,
         solicited: bool,
     ) -> Pushed {
-        debug_assert!(kind == SEND || kind == RECV);
         let mut wc = wc.copy();
         let mut result = Pushed::Fine;
-        if let Some(number) = faults.hit(Kind::Error, kind) {
-            // CAST: It was made of one.
-            wc.set_status(Status::numbered(number as u32));
-            result = Pushed::Broken;
+        if wc.status() == Status::WR_FLUSH_ERR && which == RECV {
+            if let Some(status) = faults.status(Kind::Error, which << FLUSHED) {
+                wc.set_status(status);
+            }
+        }
+        if wc.status() != Status::SUCCESS {
+            return self.push_as_it_is(&wc, freed, count, solicited);
+        }
+        if which == RECV {
+            if let Some(status) = faults.status(Kind::Error, which) {
+                wc.set_status(status);
+                result = Pushed::Broken;
+            }
         }
         let copies = match (
-            faults.hit(Kind::Swallow, kind),
-            faults.hit(Kind::Double, kind),
+            faults.hit(Kind::Swallow, which),
+            faults.hit(Kind::Double, which),
         ) {
             (_, Some(_)) => 2,
             (Some(_), None) => 0,
             (None, None) => 1,
         };
         let mut ring = self.ring.lock();
-        if let Some(ms) = faults.hit(Kind::Delay, kind) {
+        if let Some(ms) = faults.hit(Kind::Delay, which) {
             if ring.held.is_none() {
                 ring.held = Some(ring.head);
                 self.late.start(self.clone(), ms * 1_000_000);

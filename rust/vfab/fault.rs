@@ -21,8 +21,13 @@ use kernel::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Kind {
-    /// A completion has another status, and the queue pair dies.
+    /// A request has been done, but its completion has this status, and the queue pair dies. Of one that is flushed, only the
+    /// completion changes.
     Error,
+    /// A request is not done: it ends with this status, and the queue pair dies.
+    Fail,
+    /// The receive request that is next ends with this status, and the queue pair dies, before something is posted or described.
+    Receive,
     /// A completion, and all behind it, come some milliseconds late.
     Delay,
     /// A completion does not come.
@@ -56,8 +61,10 @@ pub enum Kind {
 }
 
 /// The names, in their order.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 18] = [
     "error",
+    "fail",
+    "receive",
     "delay",
     "swallow",
     "double",
@@ -76,8 +83,10 @@ pub const NAMES: [&str; 16] = [
 ];
 
 /// All kinds.
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 18] = [
     Kind::Error,
+    Kind::Fail,
+    Kind::Receive,
     Kind::Delay,
     Kind::Swallow,
     Kind::Double,
@@ -95,10 +104,35 @@ const KINDS: [Kind; 16] = [
     Kind::GmpLate,
 ];
 
-/// Which completions: those of send requests.
-pub const SEND: u32 = 1;
-/// Which completions: those of receive requests.
-pub const RECV: u32 = 2;
+/// Which requests: those of a receive queue.
+pub const RECV: u32 = 1;
+/// Which requests: those with a message.
+pub const MESSAGE: u32 = 1 << 1;
+/// Which requests: those that read or write the peer's memory.
+pub const RDMA: u32 = 1 << 2;
+/// Which requests: those that register a region.
+pub const REG_MR: u32 = 1 << 3;
+/// Which requests: those that invalidate a key.
+pub const LOCAL_INV: u32 = 1 << 4;
+/// Which requests: those of a send queue.
+pub const SEND: u32 = MESSAGE | RDMA | REG_MR | LOCAL_INV;
+/// Not a request: a region is described.
+pub const MAP: u32 = 1 << 5;
+/// Requests that are flushed have their bits so much further up.
+pub const FLUSHED: u32 = 8;
+
+/// The words for them.
+const WHICH: [(&str, u32); 9] = [
+    ("send", SEND),
+    ("recv", RECV),
+    ("message", MESSAGE),
+    ("rdma", RDMA),
+    ("reg-mr", REG_MR),
+    ("local-inv", LOCAL_INV),
+    ("map", MAP),
+    ("flushed-send", SEND << FLUSHED),
+    ("flushed-recv", RECV << FLUSHED),
+];
 
 /// Which datagrams: those of this kind of [`gmp::NAMES`].
 pub fn gmp_bit(kind: usize) -> u32 {
@@ -134,7 +168,7 @@ pub struct Order {
 
 impl Order {
     /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status, milliseconds or seconds if the
-    /// kind wants that, which completions (`send`, `recv`, or both), and how often, which is once.
+    /// kind wants that, which requests, by a word such as `send`, or all of both queues, and how often, which is once.
     ///
     /// # Errors
     ///
@@ -151,7 +185,7 @@ impl Order {
             which = gmp_bit(gmp::NAMES.iter().position(|n| *n == name).ok_or(EINVAL)?);
         }
         let value = match kind {
-            Kind::Error => {
+            Kind::Error | Kind::Fail | Kind::Receive => {
                 let name = words.next().ok_or(EINVAL)?;
                 u64::from(Status::named(name).ok_or(EINVAL)?.number())
             }
@@ -161,10 +195,9 @@ impl Order {
             _ => 0,
         };
         for word in words {
-            match word {
-                "send" => which = SEND,
-                "recv" => which = RECV,
-                _ => times = word.parse().map_err(|_| EINVAL)?,
+            match WHICH.iter().find(|(name, _)| *name == word) {
+                Some((_, bits)) => which = *bits,
+                None => times = word.parse().map_err(|_| EINVAL)?,
             }
         }
         if nth < 1 || times < 0 {
@@ -225,6 +258,13 @@ impl Faults {
             return None;
         }
         self.count(kind, which)
+    }
+
+    /// As [`Self::hit`], of a kind whose value is a status.
+    #[inline]
+    pub fn status(&self, kind: Kind, which: u32) -> Option<Status> {
+        // CAST: It was made of one.
+        self.hit(kind, which).map(|n| Status::numbered(n as u32))
     }
 
     #[cold]

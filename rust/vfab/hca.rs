@@ -9,7 +9,11 @@ use super::{
         Fabric,
         PortId, //
     },
-    fault::Faults,
+    fault::{
+        Faults,
+        Kind as Fault,
+        MAP, //
+    },
     mad::Data,
     memory::{
         Memory,
@@ -496,6 +500,15 @@ impl Provider for Hca {
         *last = index;
         let key = mr.first_key();
         Ok((mr, key))
+    }
+
+    #[inline]
+    fn describing(&self) {
+        if self.faults.any() {
+            if let Some(status) = self.faults.status(Fault::Receive, MAP) {
+                self.qps.each(|qp| qp.end_receive(status));
+            }
+        }
     }
 
     fn pages(mr: &Mr) -> Option<&Pages> {

@@ -30,7 +30,8 @@ use super::{
     cq::Cq,
     fault::{
         Faults,
-        Kind as Fault, //
+        Kind as Fault,
+        SEND, //
     },
     memory::Memory,
 };
@@ -251,9 +252,10 @@ impl Qp {
         attr
     }
 
-    /// The faults that its completions may have.
+    /// The faults that it may have, if there are any.
+    #[inline]
     fn faults(&self) -> Option<&Faults> {
-        (self.kind == Kind::Rc).then_some(&*self.faults)
+        (self.faults.any() && self.kind == Kind::Rc).then_some(&*self.faults)
     }
 
     /// Changes it. `end` is a port, if that is changed. May sleep.
@@ -275,7 +277,7 @@ impl Qp {
             return Err(EINVAL);
         }
         if to == State::Err {
-            if let Some(ms) = self.faults().and_then(|f| f.hit(Fault::Hang, 3)) {
+            if let Some(ms) = self.faults().and_then(|f| f.hit(Fault::Hang, SEND)) {
                 fsleep(Delta::from_millis(i64::try_from(ms).unwrap_or(0)));
             }
         }

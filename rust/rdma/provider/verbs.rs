@@ -204,6 +204,9 @@ pub trait Provider: Send + Sync + Sized + 'static {
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_mr(&self, pd: PdName, region: Region, access: u32) -> Result<(Arc<Self::Mr>, u32)>;
+    /// A region is about to be described. Any context.
+    #[inline]
+    fn describing(&self) {}
     /// What is described, if it is one of [`Region::Pages`] or [`Region::Pieces`].
     fn pages(mr: &Self::Mr) -> Option<&Pages>;
     /// It is gone after this, and nobody accesses its memory.

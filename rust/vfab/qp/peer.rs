@@ -6,6 +6,7 @@ use super::{
     super::{
         fabric::Fabric,
         fault::{
+            Faults,
             Kind as Fault,
             SEND, //
         },
@@ -61,9 +62,14 @@ fn rnr_ns(code: u8) -> u64 {
 
 impl Qp {
     /// Sends a request to the peer, and sees what it says.
-    pub(super) fn request(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, task: &Task) -> Done {
+    pub(super) fn request(
+        self: &Arc<Self>,
+        sq: &mut Requester,
+        wqe: &Wqe,
+        task: &Task,
+        faults: Option<&Faults>,
+    ) -> Done {
         let first = sq.at(sq.next) * sq.per_wqe as usize;
-        let faults = self.faults().filter(|f| f.any());
         let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
         let mtu = 128u32 << sq.attr.path_mtu;
         let packets = if wqe.len <= mtu {

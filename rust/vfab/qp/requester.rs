@@ -10,8 +10,13 @@ use super::{
             Pushed, //
         },
         fault::{
+            Faults,
             Kind as Fault,
-            SEND, //
+            FLUSHED,
+            LOCAL_INV,
+            MESSAGE,
+            RDMA,
+            REG_MR, //
         },
         mr::Mr,
     },
@@ -66,6 +71,18 @@ pub(super) enum Op {
     Datagram {
         imm: Option<u32>,
     },
+}
+
+impl Op {
+    /// Its bit for faults.
+    fn which(&self) -> u32 {
+        match self {
+            Self::Request(Task::Send { .. }) | Self::Datagram { .. } => MESSAGE,
+            Self::Request(_) => RDMA,
+            Self::Register { .. } => REG_MR,
+            Self::Invalidate { .. } => LOCAL_INV,
+        }
+    }
 }
 
 /// A request. Its pieces, and where a datagram goes, are in lists of their own.
@@ -297,11 +314,9 @@ impl Qp {
         }
         let mut result = Ok(());
         let mut next = Some(first);
+        let faults = self.faults();
         while let Some(wr) = next {
-            if self
-                .faults()
-                .is_some_and(|f| f.hit(Fault::Post, SEND).is_some())
-            {
+            if faults.is_some_and(|faults| self.refuses(faults, &wr)) {
                 result = Err((wr, ENOMEM));
                 break;
             }
@@ -315,13 +330,31 @@ impl Qp {
         result
     }
 
+    /// What goes wrong before a request is taken: says whether it is refused.
+    #[cold]
+    fn refuses(self: &Arc<Self>, faults: &Faults, wr: &SendWr<'_, Mr>) -> bool {
+        let which = match wr.work() {
+            Ok(Work::Send | Work::SendWithImm(_) | Work::SendWithInv(_)) => MESSAGE,
+            Ok(Work::Write(..) | Work::WriteWithImm(..) | Work::Read(..)) => RDMA,
+            Ok(Work::RegMr(..)) => REG_MR,
+            Ok(Work::LocalInv(_)) => LOCAL_INV,
+            Err(_) => return false,
+        };
+        if let Some(status) = faults.status(Fault::Receive, which) {
+            self.end_receive(status);
+        }
+        faults.hit(Fault::Post, which).is_some()
+    }
+
     /// Does what can be done.
     pub(super) fn progress(self: &Arc<Self>, sq: &mut Requester) {
         while sq.next != sq.head {
             let wqe = *sq.wqes.get(sq.next);
-            let done = match self.state() {
+            let state = self.state();
+            let faults = self.faults();
+            let done = match state {
                 State::Err | State::Sqe => Done::Over(Status::WR_FLUSH_ERR),
-                State::Rts if !sq.waiting => self.execute(sq, &wqe),
+                State::Rts if !sq.waiting => self.execute(sq, &wqe, faults),
                 _ => Done::Stay,
             };
             match done {
@@ -331,12 +364,15 @@ impl Qp {
                     self.timer.start(self.clone(), ns);
                     return;
                 }
-                Done::Over(status) => {
+                Done::Over(mut status) => {
                     sq.next = sq.next.wrapping_add(1);
-                    if status != Status::SUCCESS || wqe.signaled {
-                        self.complete(sq, &wqe, status);
+                    if let Some(other) = faults.and_then(|f| other_status(f, &wqe.op, status)) {
+                        status = other;
                     }
-                    if status != Status::SUCCESS && status != Status::WR_FLUSH_ERR {
+                    if status != Status::SUCCESS || wqe.signaled {
+                        self.complete(sq, &wqe, status, faults);
+                    }
+                    if status != Status::SUCCESS && state == State::Rts {
                         pr_info!(
                             "{}: a request of {} bytes failed: {status:?}\n",
                             self,
@@ -358,7 +394,13 @@ impl Qp {
         }
     }
 
-    fn complete(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, status: Status) {
+    fn complete(
+        self: &Arc<Self>,
+        sq: &mut Requester,
+        wqe: &Wqe,
+        status: Status,
+        faults: Option<&Faults>,
+    ) {
         let opcode = match wqe.op {
             Op::Request(Task::Send { .. }) | Op::Datagram { .. } => Opcode::SEND,
             Op::Request(Task::Write { .. }) => Opcode::RDMA_WRITE,
@@ -370,7 +412,7 @@ impl Qp {
         let (Some(cq), Some(freed)) = (&sq.cq, &sq.freed) else {
             return;
         };
-        let faults = self.faults().map(|f| (f, SEND));
+        let faults = faults.map(|f| (f, wqe.op.which()));
         match cq.push(&wc, freed, sq.next, false, faults) {
             Pushed::Fine => {}
             Pushed::Overrun => {
@@ -381,11 +423,15 @@ impl Qp {
         }
     }
 
-    fn execute(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe) -> Done {
-        if let Some(faults) = self.faults() {
-            if faults.any() && faults.hit(Fault::Death, SEND).is_some() {
+    fn execute(self: &Arc<Self>, sq: &mut Requester, wqe: &Wqe, faults: Option<&Faults>) -> Done {
+        if let Some(faults) = faults {
+            let which = wqe.op.which();
+            if faults.hit(Fault::Death, which).is_some() {
                 self.die();
                 return Done::Stay;
+            }
+            if let Some(status) = faults.status(Fault::Fail, which) {
+                return Done::Over(status);
             }
         }
         let first = sq.at(sq.next) * sq.per_wqe as usize;
@@ -396,9 +442,7 @@ impl Qp {
                 access,
                 iova,
             } => {
-                let fault = self
-                    .faults()
-                    .is_some_and(|f| f.hit(Fault::Register, SEND).is_some());
+                let fault = faults.is_some_and(|f| f.hit(Fault::Register, REG_MR).is_some());
                 let done = self.memory.register(self.pd, mr, key, access, iova);
                 Done::Over(if done.is_err() || fault {
                     Status::MW_BIND_ERR
@@ -418,7 +462,7 @@ impl Qp {
             Op::Request(Task::Read { .. }) if sq.attr.max_rd_atomic == 0 => {
                 Done::Over(Status::LOC_QP_OP_ERR)
             }
-            Op::Request(ref task) => self.request(sq, wqe, task),
+            Op::Request(ref task) => self.request(sq, wqe, task, faults),
         }
     }
 
@@ -427,4 +471,15 @@ impl Qp {
         let sq = self.sq.lock();
         sq.head.wrapping_sub(sq.next)
     }
+}
+
+/// The status that the completion of such a request has instead.
+#[cold]
+fn other_status(faults: &Faults, op: &Op, status: Status) -> Option<Status> {
+    let which = match status {
+        Status::SUCCESS => op.which(),
+        Status::WR_FLUSH_ERR => op.which() << FLUSHED,
+        _ => return None,
+    };
+    faults.status(Fault::Error, which)
 }

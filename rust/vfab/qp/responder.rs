@@ -260,6 +260,18 @@ impl Qp {
         }
     }
 
+    /// The receive request that is next, if there is one, ends with this status, and the queue pair with it. Any context
+    /// without its locks, but for the send queue's; nothing happens unless it is connected.
+    pub(in super::super) fn end_receive(self: &Arc<Self>, status: Status) {
+        let mut rq = self.rq.lock();
+        if self.state() != State::Rts || rq.room().is_none() {
+            return;
+        }
+        let wc = self.received(&rq, Opcode::RECV, status);
+        self.complete_receive(&mut rq, &wc, false);
+        self.break_receive(&mut rq, None);
+    }
+
     /// The completion of the receive request that is next.
     pub(super) fn received(&self, rq: &Responder, opcode: Opcode, status: Status) -> Wc {
         Wc::new(rq.wqes.get(rq.next).id, self.name, opcode, status)

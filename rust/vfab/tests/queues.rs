@@ -202,10 +202,20 @@ mod cases {
         refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
         within(|| (rig.a.events() & told != 0).then_some(()))?;
+        rig.again(&USUAL)?;
+        rig.order("fail 1 response-timeout")?;
+        rig.a.post(10, nop, &[])?;
+        refused(rig.a.wait()?, Status::RESP_TIMEOUT_ERR)?;
+        rig.again(&USUAL)?;
+        rig.order("receive 1 local-length rdma")?;
+        rig.a.recv(11, &[(0, 8, a)])?;
+        rig.a.post(12, nop, &[])?;
+        check_eq!(rig.a.wait()?.id, 11);
+        check_eq!(rig.a.wait()?.id, 12);
         // Each was counted once, and nothing else.
         // The last five are not of connections.
-        check_eq!(rig.hcas[0].faults().happened()[..11], [1; 11]);
-        check_eq!(rig.hcas[1].faults().happened(), [0; 16]);
+        check_eq!(rig.hcas[0].faults().happened()[..13], [1; 13]);
+        check_eq!(rig.hcas[1].faults().happened(), [0; 18]);
         for bad in [
             "",
             "error",
@@ -214,6 +224,8 @@ mod cases {
             "swallow 0",
             "lose 1",
             "swallow 1 x",
+            "fail 1 map",
+            "receive 1 now",
             "gmp-loss 1",
             "gmp-double 1 cm",
             "gmp-late 1 cm-rtu",
@@ -224,6 +236,74 @@ mod cases {
             check!(Order::parse(good).is_ok());
         }
         Ok(())
+    }
+
+    #[test]
+    fn faults_of_some_requests() -> Result {
+        let mut rig = Rig::new()?;
+        let a = rig.a.lkey();
+        let key = rig.a.key();
+        let nop = Request::Write(0, 0);
+        check_eq!(rig.a.describe(&[(0, 64)])?, 1);
+        // What fails is not done, and what is before it is: the key is not valid yet.
+        rig.order("fail 1 remote-operation reg-mr")?;
+        rig.a.post(1, nop, &[])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        rig.a.post(2, Request::Reg(key, ALL), &[])?;
+        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
+        rig.again(&USUAL)?;
+        rig.a.post(3, Request::Inv(key), &[])?;
+        refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
+        rig.again(&USUAL)?;
+        // What has an error is done, and is told of though it asked for nothing.
+        rig.order("error 1 fatal reg-mr")?;
+        check!(rig
+            .a
+            .send(4, &[Request::Reg(key, ALL), nop], &[], 0)
+            .1
+            .is_ok());
+        refused(rig.a.wait()?, Status::FATAL_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        rig.again(&USUAL)?;
+        rig.order("error 1 general local-inv")?;
+        rig.a.post(5, Request::Inv(key), &[])?;
+        refused(rig.a.wait()?, Status::GENERAL_ERR)?;
+        rig.again(&USUAL)?;
+        rig.a.post(6, Request::Inv(key), &[])?;
+        refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
+        rig.again(&USUAL)?;
+        // A region is described: the receive request that is next ends, and all that follow are flushed.
+        rig.order("receive 1 remote-abort map")?;
+        for id in 7..10 {
+            rig.a.recv(id, &[(0, 8, a)])?;
+        }
+        rig.a.post(10, nop, &[])?;
+        check_eq!(rig.a.wait()?.id, 10);
+        check_eq!(rig.a.describe(&[(0, 64)])?, 1);
+        refused(rig.a.wait()?, Status::REM_ABORT_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        rig.a.post(11, nop, &[])?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        rig.again(&USUAL)?;
+        // Requests that are flushed may have another status; that changes nothing else.
+        for id in 12..15 {
+            rig.a.recv(id, &[(0, 8, a)])?;
+        }
+        rig.order("error 2 bind flushed-recv")?;
+        rig.a.fail()?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        rig.order("error 1 retries flushed-send")?;
+        rig.a.post(15, nop, &[])?;
+        rig.a.post(16, nop, &[])?;
+        refused(rig.a.wait()?, Status::RETRY_EXC_ERR)?;
+        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        check!(rig.a.poll().is_none());
+        check_eq!(rig.hcas[0].faults().happened()[..3], [4, 1, 1]);
+        rig.again(&USUAL)?;
+        exchange(&mut rig, 17, 64)
     }
 
     #[test]

@@ -129,6 +129,9 @@ impl<P: Provider> Ops<P> {
         offset: *mut c_uint,
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
+        let provider = unsafe { provider::<P>((*raw).device) };
+        provider.describing();
+        // SAFETY: As above.
         match unsafe { pages_of(raw) } {
             // SAFETY: As above; the caller has the region for itself.
             Some(pages) => unsafe { pages.describe(raw, sg, count, offset) },
