@@ -68,7 +68,9 @@ command() {
 # told_of EVENT: there was one of these. The C driver has none, so it gets some time.
 told_of() { if rust_driver; then grep -q " srp_$1: " $tracing/trace; else sleep 0.2; fi; }
 timed_out() { [ $(($(cat /sys/block/${dev#/dev/}/device/iotmo_cnt))) -gt $((timeouts)) ]; }
-die() { at_port vfab1 die $(awk '$7 == 3 {print $1}' /sys/kernel/debug/ib_vfab/vfab1/qps) "$@"; }
+# The C driver may connect once more.
+connected() { qpn=$(awk '$7 == 3 {print $1}' /sys/kernel/debug/ib_vfab/vfab1/qps); [ -n "$qpn" ]; }
+die() { within 30 "a connected queue pair" connected; at_port vfab1 die $qpn "$@"; }
 # at_loss STATE WHY NUMBER: the connection was lost once, for that reason and with that status, when the slot was in this state.
 at_loss() {
 	local want=$1
