@@ -234,6 +234,10 @@ impl Cq {
             (None, None) => 1,
         };
         let mut ring = self.ring.lock();
+        if faults.hit(Kind::Overrun, which).is_some() {
+            ring.overrun = true;
+            return Pushed::Overrun;
+        }
         if let Some(ms) = faults.hit(Kind::Delay, which) {
             if ring.held.is_none() {
                 ring.held = Some(ring.head);

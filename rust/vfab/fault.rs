@@ -34,6 +34,8 @@ pub enum Kind {
     Swallow,
     /// A completion comes twice.
     Double,
+    /// A completion finds its queue full.
+    Overrun,
     /// `ib_post_send` refuses a request and those behind it.
     Post,
     /// `ib_post_recv` does.
@@ -61,13 +63,14 @@ pub enum Kind {
 }
 
 /// The names, in their order.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 19] = [
     "error",
     "fail",
     "receive",
     "delay",
     "swallow",
     "double",
+    "overrun",
     "post",
     "post-recv",
     "register",
@@ -83,13 +86,14 @@ pub const NAMES: [&str; 18] = [
 ];
 
 /// All kinds.
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 19] = [
     Kind::Error,
     Kind::Fail,
     Kind::Receive,
     Kind::Delay,
     Kind::Swallow,
     Kind::Double,
+    Kind::Overrun,
     Kind::Post,
     Kind::PostRecv,
     Kind::Register,

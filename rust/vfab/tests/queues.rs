@@ -212,10 +212,19 @@ mod cases {
         rig.a.post(12, nop, &[])?;
         check_eq!(rig.a.wait()?.id, 11);
         check_eq!(rig.a.wait()?.id, 12);
+        rig.again(&USUAL)?;
+        rig.order("overrun 2 send")?;
+        rig.a.post(13, nop, &[])?;
+        rig.a.post(14, nop, &[])?;
+        rig.a.post(15, nop, &[])?;
+        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        let wc = rig.a.wait()?;
+        check_eq!((wc.id, wc.status), (15, Status::WR_FLUSH_ERR));
+        within(|| rig.a.cq_event().then_some(()))?;
         // Each was counted once, and nothing else.
         // The last five are not of connections.
-        check_eq!(rig.hcas[0].faults().happened()[..13], [1; 13]);
-        check_eq!(rig.hcas[1].faults().happened(), [0; 18]);
+        check_eq!(rig.hcas[0].faults().happened()[..14], [1; 14]);
+        check_eq!(rig.hcas[1].faults().happened(), [0; 19]);
         for bad in [
             "",
             "error",
