@@ -174,8 +174,8 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Does to a port what `PORT WHAT [VALUE]...` says: `down`, `up` and `move N` (the cable, to port N of the switch), `lid N`, `sm LID`, `prefix N`,
-/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER [STATUS]` (a queue pair, with the status of its next receive request), `cm NUMBER` (one that is the
-/// port's connection manager; 0 for the kernel's).
+/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER [STATUS]` (a queue pair, with this status of its next
+/// receive request), `cm NUMBER` (one that is the port's connection manager; 0 for the kernel's).
 ///
 /// # Errors
 ///

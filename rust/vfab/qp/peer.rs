@@ -7,8 +7,7 @@ use super::{
         fabric::Fabric,
         fault::{
             Faults,
-            Kind as Fault,
-            SEND, //
+            Kind as Fault, //
         },
     },
     requester::{
@@ -70,7 +69,7 @@ impl Qp {
         faults: Option<&Faults>,
     ) -> Done {
         let first = sq.at(sq.next) * sq.per_wqe as usize;
-        let lost = faults.is_some_and(|f| f.hit(Fault::Loss, SEND).is_some());
+        let lost = faults.is_some_and(|f| f.hit(Fault::Loss, wqe.op.which()).is_some());
         let mtu = 128u32 << sq.attr.path_mtu;
         let packets = if wqe.len <= mtu {
             1
@@ -98,7 +97,7 @@ impl Qp {
                 }
             }
         };
-        let late = faults.is_some_and(|f| f.hit(Fault::Ack, SEND).is_some());
+        let late = faults.is_some_and(|f| f.hit(Fault::Ack, wqe.op.which()).is_some());
         let ack = if late {
             Ack::None("its acknowledgement was lost")
         } else {

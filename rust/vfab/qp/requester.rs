@@ -75,7 +75,7 @@ pub(super) enum Op {
 
 impl Op {
     /// Its bit for faults.
-    fn which(&self) -> u32 {
+    pub(super) fn which(&self) -> u32 {
         match self {
             Self::Request(Task::Send { .. }) | Self::Datagram { .. } => MESSAGE,
             Self::Request(_) => RDMA,
