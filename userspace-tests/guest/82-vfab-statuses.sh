@@ -53,8 +53,8 @@ cells=(
 # The disk as it must be: what is written goes there, too.
 head -c 16M /dev/urandom >$tmp/image
 dd if=$tmp/image of=$dev bs=1M oflag=direct status=none || fail "the first write"
-# command read|write KIB: one command, in the background, anywhere.
-command() {
+# begin_io read|write KIB: one command, in the background, anywhere.
+begin_io() {
 	at=$((RANDOM % (16384 / $2)))
 	if [ $1 = write ]; then
 		head -c ${2}k /dev/urandom >$tmp/new
@@ -100,37 +100,37 @@ n=0 all=0
 declare -A tried=()
 # one STATUS NUMBER read|write CELL
 one() {
-	local status=$1 number=$2 way=$3 state kib request held order kind before
+	local status=$1 number=$2 way=$3 state kib request held order word before
 	read -r state kib request held order <<<"$4"
 	order=${order/STATUS/$status}
-	kind=${order%% *}
+	word=${order%% *}
 	what="'$status' in state $state, $way of $kib KiB, $order"
 	quiet $dev
 	listen
 	timeouts=$(cat /sys/block/${dev#/dev/}/device/iotmo_cnt)
-	faulted vfab1 $kind
+	faulted vfab1 $word
 	before=$times
 	[ $held = - ] || hold disk
-	case "$state $kind" in
+	case "$state $word" in
 	*" die" | aborting*) ;;
 	*) fault vfab1 $order ;;
 	esac
 	# The message stays in the send queue.
 	[[ $order != *flushed-send ]] || fault vfab1 loss 1 1000
 	[ $state != aborting ] || echo 1 >/sys/block/${dev#/dev/}/device/timeout
-	command $way $kib
-	case "$state $kind" in
+	begin_io $way $kib
+	case "$state $word" in
 	"free die") wait $io || fail "$(<$tmp/dd) before $what" ;;
 	"posted die" | aborting* | failed*) within 10 "command of $what" told_of send ;;
 	"invalidating swallow") within 10 "invalidation of $what" told_of invalidate ;;
 	esac
 	if [ $state = aborting ]; then
-		[ $kind = die ] || fault vfab1 $order
+		[ $word = die ] || fault vfab1 $order
 		within 20 "timeout of $what" timed_out
 		within 20 "abort of $what" told_of task
 		echo 30 >/sys/block/${dev#/dev/}/device/timeout
 	fi
-	case "$state $kind" in
+	case "$state $word" in
 	*" die" | *" swallow") die $status ;;
 	failed*) die; number=5 ;;
 	esac
@@ -138,8 +138,8 @@ one() {
 	[ $held = - ] || let_go disk
 	[ $state = free ] || wait $io || fail "$(<$tmp/dd) with $what"
 	within 60 "connection after $what" running
-	if [ $kind != die ]; then
-		faulted vfab1 $kind
+	if [ $word != die ]; then
+		faulted vfab1 $word
 		equal "how often it happened: $what" $((times - before)) 1
 	fi
 	if rust_driver; then
