@@ -8,6 +8,7 @@ use super::{
         PortId, //
     },
     fault::{
+        bad_status,
         Order,
         NAMES, //
     },
@@ -21,7 +22,6 @@ use crate::rdma::provider::{
         State, //
     },
     event,
-    wc::Status,
     Provider, //
 };
 use core::{
@@ -216,7 +216,8 @@ pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
             "die" => {
                 let qp = hca.qps().get(small(&mut words)?).ok_or(ENOENT)?;
                 match words.next() {
-                    Some(name) => qp.end_receive(Status::named(name).ok_or(EINVAL)?),
+                    Some(name) if !qp.end_receive(bad_status(name)?) => return Err(EINVAL),
+                    Some(_) => {}
                     None => qp.die(),
                 }
             }

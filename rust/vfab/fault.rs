@@ -143,6 +143,17 @@ pub fn gmp_bit(kind: usize) -> u32 {
     1 << kind
 }
 
+/// A status that is no success, by its name.
+///
+/// # Errors
+///
+/// `EINVAL`
+pub fn bad_status(name: &str) -> Result<Status> {
+    Status::named(name)
+        .filter(|status| *status != Status::SUCCESS)
+        .ok_or(EINVAL)
+}
+
 struct Plan {
     /// How many come before it.
     before: Atomic<i32>,
@@ -190,8 +201,7 @@ impl Order {
         }
         let value = match kind {
             Kind::Error | Kind::Fail | Kind::Receive => {
-                let name = words.next().ok_or(EINVAL)?;
-                u64::from(Status::named(name).ok_or(EINVAL)?.number())
+                u64::from(bad_status(words.next().ok_or(EINVAL)?)?.number())
             }
             Kind::Delay | Kind::Hang | Kind::GmpLate => {
                 words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?

@@ -506,7 +506,9 @@ impl Provider for Hca {
     fn describing(&self) {
         if self.faults.any() {
             if let Some(status) = self.faults.status(Fault::Receive, MAP) {
-                self.qps.each(|qp| qp.end_receive(status));
+                self.qps.each(|qp| {
+                    qp.end_receive(status);
+                });
             }
         }
     }

@@ -260,16 +260,17 @@ impl Qp {
         }
     }
 
-    /// The receive request that is next, if there is one, ends with this status, and the queue pair with it. Any context
-    /// without its locks, but for the send queue's; nothing happens unless it is connected.
-    pub(in super::super) fn end_receive(self: &Arc<Self>, status: Status) {
+    /// The receive request that is next ends with this status, and the connection with it. Says whether there is one. Any context
+    /// without its locks, but for the send queue's.
+    pub(in super::super) fn end_receive(self: &Arc<Self>, status: Status) -> bool {
         let mut rq = self.rq.lock();
-        if self.state() != State::Rts || rq.room().is_none() {
-            return;
+        if self.kind != Kind::Rc || self.state() != State::Rts || rq.room().is_none() {
+            return false;
         }
         let wc = self.received(&rq, Opcode::RECV, status);
         self.complete_receive(&mut rq, &wc, false);
         self.break_receive(&mut rq, None);
+        true
     }
 
     /// The completion of the receive request that is next.

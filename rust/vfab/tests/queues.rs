@@ -230,6 +230,7 @@ mod cases {
             "error",
             "error 1",
             "error 1 none",
+            "error 1 success",
             "swallow 0",
             "lose 1",
             "swallow 1 x",
