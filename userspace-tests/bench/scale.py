@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """How a driver grows: with sessions, logical units, channels and targets, one at a time, ours and C in turns.
 
-guest.sh makes the targets, whose curve is on ib_vfab: a session with each through either port of one adapter. Each point begins and ends without the module, and the end is rmmod with everything logged in.
-One JSON line for each figure, as those of measure.py."""
+guest.sh makes the targets, whose curve is on ib_vfab: a session with each through either port of one adapter. Each point
+begins and ends without the module, and the end is rmmod with everything logged in. One JSON line for each figure, as those of measure.py."""
 
 import contextlib
 import glob
@@ -24,7 +24,7 @@ CURVES = {
     "targets": (1, 2, 4, 8),
     "channels": (1, 2, 4, 8, 16),
 }
-# Extensions of initiator ports: the one that has N logical units, and number N of the sessions; that of a session with target N is N.
+# Extensions of initiator ports: the one that has N logical units, and number N of the sessions. With target N it is N.
 UNITS, SESSIONS = 0x10000, 0x20000
 # Seconds for which the target's ports are off, and for which I/O is counted.
 OFF, BUSY = 2, 0.5
