@@ -153,7 +153,7 @@ struct workqueue_struct *srp_helper_alloc_workqueue(const char *name, unsigned i
 /* net/net_namespace.h */
 struct net *srp_helper_current_net(void)
 {
-	return current->nsproxy->net_ns;
+	return current->nsproxy ? current->nsproxy->net_ns : NULL;
 }
 
 void srp_helper_get_net(struct net *net)

@@ -14,7 +14,8 @@
 //!
 //! /// `fe80::1%eth0`, as the task that asks sees its interfaces.
 //! fn address(ip: IpAddr, interface: Option<&[u8]>) -> Result<SocketAddr> {
-//!     SocketAddr::with_scope(&Namespace::current(), ip, 5555, interface)
+//!     let net = Namespace::current().ok_or(ESRCH)?;
+//!     SocketAddr::with_scope(&net, ip, 5555, interface)
 //! }
 //! ```
 
@@ -73,13 +74,12 @@ impl Namespace {
     /// Returns the network namespace of the current task. Process context.
     ///
     /// It stays usable, with its devices, as long as a reference is held; connections in it hold
-    /// one too.
-    pub fn current() -> ARef<Self> {
-        // SAFETY: A task that can call this has a namespace; it is kept for the task by its
-        // `nsproxy`, which only the task itself changes.
+    /// one too. [`None`] in a task that is on its way out and has given up its namespaces, which may yet release files.
+    pub fn current() -> Option<ARef<Self>> {
+        // SAFETY: It looks at the current task's `nsproxy`, which only the task itself changes.
         let net: *mut Self = unsafe { bindings::srp_helper_current_net() }.cast();
-        // SAFETY: It is valid, and counted for the task as long as this function runs.
-        ARef::from(unsafe { &*net })
+        // SAFETY: It is null, or valid and counted for the task as long as this function runs.
+        unsafe { net.as_ref() }.map(ARef::from)
     }
 
     /// Returns the `struct net`.
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn raw_form_and_back() -> Result {
-        let net = Namespace::current();
+        let net = Namespace::current().ok_or(ESRCH)?;
         let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 0x1234);
         let local = SocketAddr::with_scope(&net, v6(0xfe80, 9), 5555, Some(b"77"))?;
         for address in [v4, SocketAddr::new(v6(0x2001, 9), 1), local] {
@@ -348,9 +348,24 @@ mod tests {
         Ok(())
     }
 
+    /// A task that exits gives up its namespaces before its last files are released.
+    #[test]
+    fn none_without_namespaces() {
+        let task = kernel::current!().as_ptr();
+        // SAFETY: It is the current task, and only that changes its namespaces.
+        let place = unsafe { &raw mut (*task).nsproxy };
+        // SAFETY: As above. It is put back before anything else looks at it.
+        let kept = unsafe { place.replace(core::ptr::null_mut()) };
+        let none = Namespace::current().is_none();
+        // SAFETY: As above.
+        unsafe { place.write(kept) };
+        assert!(none);
+        assert!(Namespace::current().is_some());
+    }
+
     #[test]
     fn scopes() -> Result {
-        let net = Namespace::current();
+        let net = Namespace::current().ok_or(ESRCH)?;
         let local = v6(0xfe80, 1);
         let scoped = |scope: &'static [u8]| SocketAddr::with_scope(&net, local, 1, Some(scope));
 

@@ -23,7 +23,8 @@
 //!     handler: Arc<E>,
 //!     wait: impl Fn(&E, EventKind) -> Result,
 //! ) -> Result<Arc<Id<E>>> {
-//!     let id = Id::new(&Namespace::current(), handler)?;
+//!     let net = Namespace::current().ok_or(ESRCH)?;
+//!     let id = Id::new(&net, handler)?;
 //!     id.resolve_addr(None, dst, 5_000)?;
 //!     wait(id.handler(), EventKind::AddrResolved)?;
 //!     id.resolve_route(5_000)?;

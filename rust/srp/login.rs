@@ -219,7 +219,7 @@ fn address(
     src: Option<proto::address::Address<'_>>,
     dest: proto::address::Address<'_>,
 ) -> Result<Address> {
-    let net = Namespace::current();
+    let net = Namespace::current().ok_or(ESRCH)?;
     let resolve = |what: &str, address: &proto::address::Address<'_>| {
         SocketAddr::with_scope(
             &net,

@@ -377,7 +377,7 @@ impl Link {
             },
             GFP_KERNEL,
         )?;
-        let id = cm::Id::new(&Namespace::current(), events.clone())?;
+        let id = cm::Id::new(&*Namespace::current().ok_or(ESRCH)?, events.clone())?;
         id.resolve_addr(None, &peer.address, 5000)?;
         events.wait(&events.addr)?;
         if !id.is_on(&soft.device, 1) {

@@ -203,10 +203,11 @@ impl Peer {
         // INVARIANT: The context of `cq` is this object.
         inner.cq = cq;
         let inner: Arc<Inner> = inner.into();
+        let net = Namespace::current().ok_or(ESRCH)?;
         // SAFETY: The namespace is valid; the context lives until the identifier is destroyed.
         let listener = from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
-                Namespace::current().as_raw(),
+                net.as_raw(),
                 Some(Inner::event),
                 Arc::as_ptr(&inner).cast_mut().cast(),
                 bindings::rdma_ucm_port_space_RDMA_PS_TCP,

@@ -53,7 +53,7 @@ impl Soft {
             Kind::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
             Kind::Siw => bindings::rdma_driver_id_RDMA_DRIVER_SIW,
         };
-        let net = Namespace::current();
+        let net = Namespace::current()?;
         for index in 1..=LAST_INTERFACE {
             // SAFETY: The namespace is valid.
             let dev = unsafe { dev_get_by_index(net.as_raw(), index) };
