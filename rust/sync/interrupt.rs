@@ -70,17 +70,20 @@ impl Interrupt {
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let task: ARef<Task> = ARef::from(&**current!());
         let of_kernel = is_of_kernel(&task);
-        {
-            let mut place = self.task.lock();
-            if place.is_some() {
-                drop(place);
-                return f();
-            }
+        if self.task.lock().is_some() {
+            return f();
+        }
+        if of_kernel {
+            // Not under the lock: it enables interrupts.
+            // SAFETY: It changes what the current thread does with a signal that it ignores else.
+            unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
+        }
+        if !self.enter(task) {
             if of_kernel {
-                // SAFETY: It changes what the current thread does with a signal that it ignores else.
-                unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
+                // SAFETY: Back to what it was.
+                unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
             }
-            *place = Some(Waiter { task, hit: false });
+            return f();
         }
         let result = f();
         let waiter = self.task.lock().take();
@@ -106,6 +109,16 @@ impl Interrupt {
         result
     }
 
+    /// Makes this task the one that can be interrupted, if there is none.
+    fn enter(&self, task: ARef<Task>) -> bool {
+        let mut place = self.task.lock();
+        if place.is_some() {
+            return false;
+        }
+        *place = Some(Waiter { task, hit: false });
+        true
+    }
+
     /// Ends the wait of the thread that is in [`Interrupt::run`], and each that it begins there. Any
     /// context but NMI.
     pub fn interrupt(&self) {
@@ -128,8 +141,11 @@ impl Interrupt {
 
 /// It belongs to no process, and has no signals of its own.
 fn is_of_kernel(task: &Task) -> bool {
-    // SAFETY: A task has flags; this one does not change.
-    unsafe { (*task.as_ptr()).flags & bindings::PF_KTHREAD != 0 }
+    // SAFETY: A task has flags.
+    let flags = unsafe { &raw const (*task.as_ptr()).flags };
+    // SAFETY: As above. The task itself may change others of them; this one it does not.
+    let flags = unsafe { flags.read_volatile() };
+    flags & bindings::PF_KTHREAD != 0
 }
 
 #[cfg(SRP_KUNIT)]
@@ -144,13 +160,26 @@ mod tests {
         },
     };
     use kernel::{
-        impl_has_work, new_work,
+        impl_has_hr_timer, impl_has_work, new_work,
         sync::{
             atomic::{
                 Atomic,
                 Relaxed, //
             },
-            Arc, //
+            Arc,
+            ArcBorrow, //
+        },
+        time::{
+            hrtimer::{
+                HrTimer,
+                HrTimerCallback,
+                HrTimerCallbackContext,
+                HrTimerPointer,
+                HrTimerRestart,
+                RelativeMode, //
+            },
+            Delta,
+            Monotonic, //
         },
         workqueue::{
             Work,
@@ -193,6 +222,30 @@ mod tests {
         }
     }
 
+    /// Interrupts from an interrupt.
+    #[pin_data]
+    struct Alarm {
+        #[pin]
+        timer: HrTimer<Self>,
+        sleeper: Arc<Sleeper>,
+        #[pin]
+        rung: Completion,
+    }
+
+    impl HrTimerCallback for Alarm {
+        type Pointer<'a> = Arc<Self>;
+
+        fn run(this: ArcBorrow<'_, Self>, _: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
+            this.sleeper.interrupt.interrupt();
+            this.rung.complete();
+            HrTimerRestart::NoRestart
+        }
+    }
+
+    impl_has_hr_timer! {
+        impl HasHrTimer<Self> for Alarm { mode: RelativeMode<Monotonic>, field: self.timer }
+    }
+
     #[test]
     fn ends_the_wait_of_a_worker() -> Result {
         let queue = WorkQueue::new(c"srp_test_interrupt", Flags::UNBOUND)?;
@@ -207,13 +260,28 @@ mod tests {
             }),
             GFP_KERNEL,
         )?;
-        // Nobody is there.
+        // No thread is there.
         sleeper.interrupt.interrupt();
-        for _ in 0..20 {
+        let to_wake = sleeper.clone();
+        let alarm = Arc::pin_init(
+            pin_init!(Alarm {
+                timer <- HrTimer::new(),
+                sleeper: to_wake,
+                rung <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        for round in 0..20 {
             sleeper.result.store(0, Relaxed);
             assert!(queue.handle().enqueue(sleeper.clone()).is_ok());
             sleeper.begun.wait_timeout(10_000)?;
-            sleeper.interrupt.interrupt();
+            if round % 2 == 0 {
+                // Lockdep knows then that the lock is taken in an interrupt, so that these must be off under it.
+                let _handle = alarm.clone().start(Delta::from_millis(1));
+                alarm.rung.wait_timeout(10_000)?;
+            } else {
+                sleeper.interrupt.interrupt();
+            }
             sleeper.ended.wait_timeout(10_000)?;
             assert_eq!(sleeper.result.load(Relaxed), 1);
         }
