@@ -12,7 +12,7 @@ import sys
 
 top = pathlib.Path(sys.argv[1])
 # Comments on error numbers, build-time messages, MODULE_INFO, names of which a line begins, and what a KUnit test says.
-NOT_SAID = {"rust/check.rs", "rust/errno.rs", "rust/sysfs/attribute.rs", "rust/sync/noio.rs"}
+NOT_SAID = {"rust/check.rs", "rust/errno.rs", "rust/sysfs/attribute.rs"}
 # The test device, which is no part of the driver.
 VFAB = ("rust/vfab", "rust/rdma/provider")
 NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}

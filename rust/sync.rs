@@ -27,6 +27,6 @@ pub use irq_lock::{
     SpinLockIrq,
     SpinLockIrqGuard, //
 };
-pub use noio::NoIo;
+pub use noio::noio;
 pub use state_cell::StateCell;
 pub use wait_queue::WaitQueue;

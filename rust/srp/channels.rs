@@ -9,8 +9,8 @@ use super::{
 use crate::{
     scsi,
     sync::{
-        synchronize_rcu,
-        NoIo, //
+        noio,
+        synchronize_rcu, //
     },
     workqueue::Crew, //
 };
@@ -122,8 +122,7 @@ impl Channels {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
             crew.each(all, answers, |connection: &Arc<Connection>| {
                 // Memory that is reclaimed by writing to these very disks would not come before this is done.
-                let _noio = NoIo::enter();
-                step(connection);
+                noio(|| step(connection));
             })
         };
         let all = |step| each(self, &self.answers, step);

@@ -30,7 +30,7 @@ use crate::{
         },
         slot::Cell, //
     },
-    sync::NoIo, //
+    sync::noio, //
 };
 use kernel::{
     prelude::*,
@@ -159,14 +159,15 @@ impl Connection {
     /// `ENOMEM`.
     fn all_out(&self, lun: Lun) -> Result<KVVec<(&Cell, Word)>> {
         // Memory may be reclaimed by writing to this very disk.
-        let _noio = NoIo::enter();
-        let mut all = KVVec::new();
-        for cell in &self.slots {
-            if let Some(word) = cell.for_unit(lun).filter(is_out) {
-                all.push((cell, word), GFP_KERNEL)?;
+        noio(|| {
+            let mut all = KVVec::new();
+            for cell in &self.slots {
+                if let Some(word) = cell.for_unit(lun).filter(is_out) {
+                    all.push((cell, word), GFP_KERNEL)?;
+                }
             }
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 
     /// The target says that it will not touch these commands for the unit any more, which were sent on

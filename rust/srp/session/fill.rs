@@ -19,7 +19,7 @@ use crate::{
             LOGIN_TIMEOUT_MS, //
         },
     },
-    sync::NoIo,
+    sync::noio,
     workqueue::{
         impl_has_delayed,
         new_delayed,
@@ -140,7 +140,6 @@ impl Session {
 
     /// Tries to add the channels that are missing.
     fn add_missing(self: &Arc<Self>) {
-        let _noio = NoIo::enter();
         let (Some(channels), _) = self.parts() else {
             return;
         };
@@ -182,6 +181,6 @@ impl Session {
 
 impl DelayedItem<FILL> for Session {
     fn run(this: Arc<Self>) {
-        this.add_missing();
+        noio(|| this.add_missing());
     }
 }

@@ -38,7 +38,7 @@ use crate::{
             strikes, //
         },
     },
-    sync::NoIo,
+    sync::noio,
     workqueue::{
         impl_has_delayed,
         Delayed,
@@ -167,7 +167,6 @@ impl Session {
 
     /// One try.
     fn attempt(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
-        let _noio = NoIo::enter();
         let automatic = rport.timeouts().reconnect_delay > 0;
         if self.on(Event::Try { automatic }) != Action::Connect {
             return;
@@ -237,7 +236,7 @@ impl Session {
 impl DelayedItem<RECONNECT> for Session {
     fn run(this: Arc<Self>) {
         if let ((Some(channels), _), Some(rport)) = (this.parts(), this.rport()) {
-            this.attempt(&channels, &rport);
+            noio(|| this.attempt(&channels, &rport));
         }
     }
 }
