@@ -16,7 +16,12 @@ void srp_helper_local_bh_enable(void)
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c)
 {
+	unsigned long flags;
+
+	/* A waiter that was woken takes one off after a look, both under this lock. */
+	raw_spin_lock_irqsave(&c->wait.lock, flags);
 	reinit_completion(c);
+	raw_spin_unlock_irqrestore(&c->wait.lock, flags);
 }
 
 /* linux/cpumask.h */

@@ -48,8 +48,7 @@ pub struct Completion {
 
 // SAFETY: A `struct completion` is not bound to a thread.
 unsafe impl Send for Completion {}
-// SAFETY: Every operation takes the lock of the `struct completion`, except for `reinit`, which is
-// one store to a word that the others access under that lock or with `READ_ONCE`.
+// SAFETY: Every operation takes the lock of the `struct completion`.
 unsafe impl Sync for Completion {}
 
 impl Completion {
@@ -79,7 +78,7 @@ impl Completion {
         unsafe { bindings::complete_all(self.inner.get()) }
     }
 
-    /// Makes it not complete again, for the next use. Callable in any context.
+    /// Makes it not complete again, for the next use. Callable in any context but NMI.
     ///
     /// It is the caller's business that no `complete` of the last use is still to come: such a call
     /// would count for the next use. A waiter that was woken and has not run yet waits on; where that can
