@@ -51,6 +51,62 @@ pub fn smp_wmb() {
     barrier::smp_wmb();
 }
 
+/// What is behind a spinlock that is held with interrupts disabled: the kernel's own counts what has disabled them.
+#[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
+pub use kernel::sync::lock::spinlock::SpinLockIrqBackend;
+/// What is behind a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and `spin_unlock_irqrestore`, so
+/// that each guard puts back what it has found.
+#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
+pub struct SpinLockIrqBackend;
+
+#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
+// SAFETY: `spinlock_t` ensures mutual exclusion, and `relock` is the default implementation, which
+// locks as `lock` does.
+unsafe impl kernel::sync::lock::Backend for SpinLockIrqBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = kernel::ffi::c_ulong;
+
+    #[inline]
+    unsafe fn init(
+        ptr: *mut Self::State,
+        name: *const kernel::ffi::c_char,
+        key: *mut bindings::lock_class_key,
+    ) {
+        // SAFETY: By the safety requirements `ptr` is valid for writes, and `name` and `key` stay
+        // valid for reads.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
+        unsafe { bindings::srp_helper_spin_lock_irqsave(ptr) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        let mut flags = 0;
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock; `flags` is a local.
+        unsafe { bindings::srp_helper_spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: By the safety requirements the caller owns the lock, and `guard_state` is what
+        // locking it returned.
+        unsafe { bindings::srp_helper_spin_unlock_irqrestore(ptr, *guard_state) }
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}
+
+/// Guards of such spinlocks may be dropped in any order.
+pub const IRQ_GUARDS_IN_ANY_ORDER: bool = cfg!(SRP_HAS_SPIN_LOCK_IRQ);
+
 /// The values of C's `enum dma_data_direction`: integers, or a type of their own.
 pub mod dma_direction {
     #[cfg(SRP_HAS_DMA_DIRECTION_TYPE)]

@@ -36,6 +36,11 @@ bool srp_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
+void srp_helper_local_irq_enable(void)
+{
+	local_irq_enable();
+}
+
 /* linux/kernfs.h */
 struct kernfs_node *srp_helper_kernfs_find_and_get(struct kernfs_node *kn, const char *name)
 {

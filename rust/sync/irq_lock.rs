@@ -35,14 +35,10 @@
 //! }
 //! ```
 
-use crate::bindings;
-use kernel::{
-    prelude::*,
-    sync::lock::{
-        Backend,
-        Guard,
-        Lock, //
-    },
+use crate::compat::SpinLockIrqBackend;
+use kernel::sync::lock::{
+    Guard,
+    Lock, //
 };
 
 /// Creates a [`SpinLockIrq`] initialiser with a lock class of its own, named by the literal if one
@@ -61,62 +57,25 @@ pub use new_spinlock_irq;
 
 /// A `spinlock_t` that is held with the interrupts of this CPU disabled.
 ///
-/// `lock()` is `spin_lock_irqsave`, dropping the guard is `spin_unlock_irqrestore`. It may be taken
-/// in any context but NMI. Its owner must not sleep, and must drop nested guards in the reverse
-/// order: each restores the interrupt state that it found.
+/// It is the kernel crate's where that has one. It may be taken in any context but NMI, and its owner must not sleep. Nested
+/// guards are to be dropped in the reverse order: where it is not, each restores the interrupt state that it found.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
 /// The guard of a [`SpinLockIrq`].
 pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, SpinLockIrqBackend>;
 
-/// The [`Backend`] of [`SpinLockIrq`].
-pub struct SpinLockIrqBackend;
-
-// SAFETY: `spinlock_t` ensures mutual exclusion, and `relock` is the default implementation, which
-// locks as `lock` does.
-unsafe impl Backend for SpinLockIrqBackend {
-    type State = bindings::spinlock_t;
-    type GuardState = c_ulong;
-
-    #[inline]
-    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: By the safety requirements `ptr` is valid for writes, and `name` and `key` stay
-        // valid for reads.
-        unsafe { bindings::__spin_lock_init(ptr, name, key) }
-    }
-
-    #[inline]
-    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
-        unsafe { bindings::srp_helper_spin_lock_irqsave(ptr) }
-    }
-
-    #[inline]
-    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        let mut flags = 0;
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock; `flags` is a local.
-        unsafe { bindings::srp_helper_spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
-    }
-
-    #[inline]
-    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
-        // SAFETY: By the safety requirements the caller owns the lock, and `guard_state` is what
-        // locking it returned.
-        unsafe { bindings::srp_helper_spin_unlock_irqrestore(ptr, *guard_state) }
-    }
-
-    #[inline]
-    unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
-        unsafe { bindings::spin_assert_is_held(ptr) }
-    }
-}
-
 #[cfg(SRP_KUNIT)]
-#[kunit_tests(srp_irq_lock)]
+#[kernel::prelude::kunit_tests(srp_irq_lock)]
 mod tests {
     use super::*;
-    use kernel::sync::Arc;
+    use crate::{
+        bindings,
+        compat::IRQ_GUARDS_IN_ANY_ORDER, //
+    };
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
 
     fn irqs_disabled() -> bool {
         // SAFETY: Reading the interrupt flag has no preconditions.
@@ -141,6 +100,28 @@ mod tests {
         assert!(held && nested && after_inner);
         assert!(!irqs_disabled());
         assert_eq!(sum, 3);
+        Ok(())
+    }
+
+    #[test]
+    fn guards_go_in_any_order() -> Result {
+        if !IRQ_GUARDS_IN_ANY_ORDER {
+            return Ok(());
+        }
+        let first = Arc::pin_init(new_spinlock_irq!((), "srp_test_first"), GFP_KERNEL)?;
+        let second = Arc::pin_init(new_spinlock_irq!((), "srp_test_second"), GFP_KERNEL)?;
+
+        let a = first.lock();
+        let b = second.lock();
+        drop(a);
+        let held = irqs_disabled();
+        drop(b);
+        let off = irqs_disabled();
+        // SAFETY: A test runs with interrupts enabled, and holds nothing now.
+        unsafe { bindings::srp_helper_local_irq_enable() };
+
+        assert!(held);
+        assert!(!off);
         Ok(())
     }
 
