@@ -101,13 +101,12 @@ impl Device {
 
     /// The name, as in `/sys/class/infiniband/`. A device can be renamed; the name is a copy.
     pub fn name(&self) -> Name {
-        let mut name = Name([0; 64]);
-        // SAFETY: The device is valid; `name` is an array inside it. A concurrent rename may mix
-        // two names, but it keeps the terminator in the last byte.
-        let from = unsafe { &raw const (*self.as_raw()).name };
-        // SAFETY: Both arrays have 64 bytes and do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from.cast::<u8>(), name.0.as_mut_ptr(), 64) };
-        name
+        // SAFETY: The device is valid; `name` is an array inside it.
+        let from = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
+        Name(core::array::from_fn(|at| {
+            // SAFETY: The array has 64 bytes. A rename may write to it now, and mix two names.
+            unsafe { from.add(at).read_volatile() }
+        }))
     }
 
     /// The numbers of the ports: 1 to the count of physical ports, or 0 for a switch.
