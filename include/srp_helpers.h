@@ -35,6 +35,9 @@ void srp_helper_reinit_completion(struct completion *c);
 /* linux/cpumask.h */
 unsigned int srp_helper_num_online_cpus(void);
 
+/* linux/dma-mapping.h */
+int srp_helper_dma_get_cache_alignment(void);
+
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void);
 void srp_helper_local_irq_enable(void);

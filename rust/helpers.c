@@ -30,6 +30,12 @@ unsigned int srp_helper_num_online_cpus(void)
 	return num_online_cpus();
 }
 
+/* linux/dma-mapping.h */
+int srp_helper_dma_get_cache_alignment(void)
+{
+	return dma_get_cache_alignment();
+}
+
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void)
 {

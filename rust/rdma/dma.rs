@@ -24,7 +24,7 @@ use kernel::{
 const BLOCK: usize = 32 << 10;
 /// The largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
-/// Chunks start on a cache line of their own.
+/// Chunks start on a cache line of their own; where a line is longer for DMA that is not coherent, on one of that.
 const ALIGN: usize = 64;
 
 /// A physically contiguous allocation, mapped for the device for its whole life.
@@ -142,7 +142,9 @@ impl Pool {
         if size == 0 || size > MAX_CHUNK || direction == DataDirection::None {
             return Err(EINVAL);
         }
-        let stride = size.next_multiple_of(ALIGN);
+        // SAFETY: No precondition.
+        let line = unsafe { bindings::srp_helper_dma_get_cache_alignment() } as usize;
+        let stride = size.next_multiple_of(ALIGN.max(line));
         let per_block = (BLOCK / stride).max(1);
         let mut blocks = KVVec::new();
         let mut left = count;
