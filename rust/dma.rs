@@ -65,10 +65,25 @@ impl DataDirection {
 ///
 /// # Safety
 ///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes; list and
-/// memory must stay valid and in place until the object is dropped or given away. There must be no
-/// reference to the memory, not even by a shared object, as a device may change it at any time.
-pub unsafe trait ScatterList {
+/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same at each call; list and
+/// memory must stay valid and in place until the object is dropped or given away, or for ever if it is forgotten. There must be
+/// no reference to the memory, not even by a shared object, as a device may change it at any time.
+///
+/// So it owns its memory. A handle that is forgotten leaves it to the device:
+///
+/// ```compile_fail,E0478
+/// # use ib_srp::dma::ScatterList;
+/// struct Borrowed<'a>(&'a [u8]);
+///
+/// // SAFETY: It cannot promise that.
+/// unsafe impl<'a> ScatterList for Borrowed<'a> {
+/// #   fn list(&self) -> *mut ib_srp::bindings::scatterlist { core::ptr::null_mut() }
+/// #   fn count(&self) -> u32 { 0 }
+/// #   fn len(&self) -> u32 { 0 }
+///     // ...
+/// }
+/// ```
+pub unsafe trait ScatterList: 'static {
     /// The first entry.
     fn list(&self) -> *mut bindings::scatterlist;
     /// The number of entries, as mapped by nobody.
