@@ -201,14 +201,15 @@ impl Inner {
         if n < 0 {
             return Err(Error::from_errno(n));
         }
-        // SAFETY: The region is valid, not posted, and only `renew` changes it.
-        let mr = unsafe { &mut *mr };
-        if n as usize != self.list.len()
-            || mr.length != self.list.len() as u64 * u64::from(self.size)
+        // SAFETY: The region is valid.
+        let length = unsafe { (*mr).length };
+        if n as usize != self.list.len() || length != self.list.len() as u64 * u64::from(self.size)
         {
             return Err(EINVAL);
         }
-        let (key, base) = update_fast_reg_key(mr, self.iova_mask, crate::random::random_u64());
+        let random = crate::random::random_u64();
+        // SAFETY: The region is valid, not posted, and only `renew` changes it.
+        let (key, base) = unsafe { update_fast_reg_key(mr, self.iova_mask, random) };
         self.key.store(key, Relaxed);
         self.base.store(base, Relaxed);
         Ok(())

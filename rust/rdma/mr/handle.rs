@@ -215,10 +215,10 @@ impl<T: ScatterList> Handle<T> {
         // `left` mapped entries.
         let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
         let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
-        // SAFETY: The region is valid, unreachable, and this handle's alone.
-        let mr = unsafe { &mut *mr };
-        update_fast_reg_key(mr, self.regions.iova_mask, random);
-        Ok((done, mr.length))
+        // SAFETY: The region is valid, unreachable, and only this handle changes it.
+        unsafe { update_fast_reg_key(mr, self.regions.iova_mask, random) };
+        // SAFETY: The region is valid.
+        Ok((done, unsafe { (*mr).length }))
     }
 
     #[inline(always)]
@@ -247,8 +247,10 @@ impl<T: ScatterList> Handle<T> {
         // SAFETY: The region is valid, and only its handle changes it.
         let mr = unsafe { &*region.as_raw() };
         Segment {
-            addr: mr.iova,
-            key: mr.rkey,
+            // SAFETY: As above.
+            addr: unsafe { (*mr).iova },
+            // SAFETY: As above.
+            key: unsafe { (*mr).rkey },
             // CAST: A region is at most as long as the list, whose length is a `u32`.
             len: mr.length as u32,
         }

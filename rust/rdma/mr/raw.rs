@@ -38,17 +38,28 @@ pub(super) unsafe fn free(mr: *mut bindings::ib_mr) {
 /// `ib_update_fast_reg_key()` with the lowest bits of `random`, which are the owner's part of a key. The address of
 /// the region gets the bits of `iova_mask` from there, too. Returns both.
 ///
-/// Nobody else has the region, and it is not posted.
+/// # Safety
+///
+/// The region is valid and not posted, and nothing else changes these fields meanwhile. The core may read them, for netlink.
 #[inline(always)]
-pub(super) fn update_fast_reg_key(
-    mr: &mut bindings::ib_mr,
+pub(super) unsafe fn update_fast_reg_key(
+    mr: *mut bindings::ib_mr,
     iova_mask: u64,
     random: u64,
 ) -> (u32, u64) {
     let own = u32::from(random as u8);
-    mr.lkey = (mr.lkey & !0xff) | own;
-    mr.rkey = (mr.rkey & !0xff) | own;
+    // SAFETY: By this function's contract.
+    let lkey = (unsafe { (*mr).lkey } & !0xff) | own;
+    // SAFETY: As above.
+    let rkey = (unsafe { (*mr).rkey } & !0xff) | own;
     // Drivers take the address from here when the registration is posted or executed.
-    mr.iova = (mr.iova & !iova_mask) | (random & iova_mask);
-    (mr.rkey, mr.iova)
+    // SAFETY: As above.
+    let iova = (unsafe { (*mr).iova } & !iova_mask) | (random & iova_mask);
+    // SAFETY: As above.
+    unsafe { (*mr).lkey = lkey };
+    // SAFETY: As above.
+    unsafe { (*mr).rkey = rkey };
+    // SAFETY: As above.
+    unsafe { (*mr).iova = iova };
+    (rkey, iova)
 }

@@ -279,9 +279,10 @@ impl Pages {
         let Some(first) = first else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller lends the region.
-        let raw = unsafe { &mut *mr };
-        (raw.iova, raw.length) = (first, len);
+        // SAFETY: The caller lends the region, at which the core may look.
+        unsafe { (*mr).iova = first };
+        // SAFETY: As above.
+        unsafe { (*mr).length = len };
         if let Some(offset) = offset {
             *offset = 0;
         }
