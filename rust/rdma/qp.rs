@@ -60,7 +60,7 @@
 //! fn endpoint<T: ScatterList>(pd: &Arc<Pd>) -> Result<Endpoint<T>> {
 //!     let (_, receives) = Pool::new(pd, 16, 256, DataDirection::FromDevice)?;
 //!     let (messages, chunks) = Pool::new(pd, 16, 256, DataDirection::ToDevice)?;
-//!     let (regions, handles) = Regions::new(pd, &pd.device().limits(), 16, 1)?;
+//!     let (regions, handles) = Regions::new(pd, 16, 1)?;
 //!     let sizes = Sizes {
 //!         // A message, its registration and its invalidation, and one to drain with.
 //!         send: 3 * 16 + 1,

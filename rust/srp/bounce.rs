@@ -14,7 +14,6 @@ use crate::{
         DeviceBytesMut, //
     },
     rdma::{
-        device::Limits,
         dma::{
             Pool,
             SharedChunk, //
@@ -49,13 +48,7 @@ impl Bounce {
     /// # Errors
     ///
     /// Those of [`Pool::shared`], and unless `reach` is 0 those of [`FixedMr::new`].
-    pub fn new(
-        pd: &Arc<Pd>,
-        limits: &Limits,
-        count: usize,
-        size: usize,
-        reach: usize,
-    ) -> Result<Self> {
+    pub fn new(pd: &Arc<Pd>, count: usize, size: usize, reach: usize) -> Result<Self> {
         let direction = match reach {
             0 => DataDirection::ToDevice,
             _ => DataDirection::Bidirectional,
@@ -64,7 +57,7 @@ impl Bounce {
         let (fixed, parts) = match reach {
             0 => (None, KVVec::new()),
             _ => {
-                let (mr, parts) = FixedMr::new(pd, limits, &pool, &chunks, reach)?;
+                let (mr, parts) = FixedMr::new(pd, &pool, &chunks, reach)?;
                 (Some(mr), parts)
             }
         };

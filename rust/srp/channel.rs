@@ -177,7 +177,7 @@ impl Channel {
         };
         let depth = sizes.depth as usize;
         let per_slot = geometry.sizes.regions as usize;
-        let (regions, handles) = Regions::new(pd, &geometry.device, depth, per_slot)?;
+        let (regions, handles) = Regions::new(pd, depth, per_slot)?;
         let iu_len = geometry.message_len as usize;
         // One message for each slot, one for task management, one for signs of life, the others to
         // answer the target.
@@ -189,7 +189,7 @@ impl Channel {
         let bounce = match geometry.bounce() {
             _ if depth == 0 => Bounce::default(),
             (0, _) => Bounce::default(),
-            (size, reach) => Bounce::new(pd, &geometry.device, depth, size, reach)?,
+            (size, reach) => Bounce::new(pd, depth, size, reach)?,
         };
         let mut pieces = bounce.pieces.into_iter();
         let mut slots = KVVec::with_capacity(depth, GFP_KERNEL)?;

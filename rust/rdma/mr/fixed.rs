@@ -20,7 +20,6 @@ use crate::{
     bindings,
     dma::DataDirection,
     rdma::{
-        device::Limits,
         dma::{
             Pool,
             SharedChunk, //
@@ -85,11 +84,12 @@ impl FixedMr {
     /// cover all; otherwise `ENOMEM` or what the device driver says.
     pub fn new(
         pd: &Arc<Pd>,
-        limits: &Limits,
         pool: &Arc<Pool>,
         chunks: &[SharedChunk],
         size: usize,
     ) -> Result<(Self, KVVec<FixedPart>)> {
+        // Those of this device, whatever the caller thinks of it: they decide where a peer writes.
+        let limits = pd.device().limits();
         // It is a power of two.
         let page_mask = limits.mr_page_size as usize - 1;
         let wrong = |chunk: &SharedChunk| {

@@ -13,10 +13,7 @@ use super::{
 use crate::{
     bindings,
     dma::ScatterList,
-    rdma::{
-        device::Limits,
-        pd::Pd, //
-    }, //
+    rdma::pd::Pd, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -148,7 +145,7 @@ pub struct Regions {
     pub(super) page_size: u32,
     /// Entries of a scatter list that one region takes.
     pub(super) pages: u32,
-    /// See [`Limits::iova_mask`].
+    /// See [`Limits::iova_mask`](crate::rdma::device::Limits::iova_mask).
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
@@ -173,11 +170,27 @@ impl Regions {
     /// [`MAX_PER_HANDLE`], otherwise what the device driver says.
     pub fn new<T: ScatterList>(
         pd: &Arc<Pd>,
-        limits: &Limits,
         handles: usize,
         per_handle: usize,
     ) -> Result<(Arc<Self>, KVVec<Handle<T>>)> {
-        if limits.max_pages_per_mr == 0 {
+        Self::of_pages(pd, u32::MAX, handles, per_handle)
+    }
+
+    /// As [`Self::new`], with at most `pages` pages in a region.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::new`]; `EOPNOTSUPP` also if `pages` is 0.
+    pub(in crate::rdma) fn of_pages<T: ScatterList>(
+        pd: &Arc<Pd>,
+        pages: u32,
+        handles: usize,
+        per_handle: usize,
+    ) -> Result<(Arc<Self>, KVVec<Handle<T>>)> {
+        // Those of this device, whatever the caller thinks of it: they decide where a peer writes.
+        let limits = pd.device().limits();
+        let pages = limits.max_pages_per_mr.min(pages);
+        if pages == 0 {
             return Err(crate::errno::EOPNOTSUPP);
         }
         if per_handle == 0 || per_handle > MAX_PER_HANDLE {
@@ -192,7 +205,7 @@ impl Regions {
             groups: KVVec::with_capacity(handles, GFP_KERNEL)?,
             kind,
             page_size: limits.mr_page_size,
-            pages: limits.max_pages_per_mr,
+            pages,
             iova_mask: limits.iova_mask,
             bound: Atomic::new(false),
             dead: Atomic::new(true),
@@ -201,7 +214,7 @@ impl Regions {
         };
         for _ in 0..handles {
             // INVARIANT: They are allocated from `pd`.
-            let group = Group::new(pd, kind, limits.max_pages_per_mr, per_handle)?;
+            let group = Group::new(pd, kind, pages, per_handle)?;
             this.groups.push(group, GFP_KERNEL)?;
         }
         let this = Arc::new(this, GFP_KERNEL)?;

@@ -157,7 +157,7 @@ fn messages_have_two_parts(soft: &Soft) -> Result {
 
 fn sizes_are_checked(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
-    let mut limits = soft.device.limits();
+    let limits = soft.device.limits();
     let page = limits.mr_page_size as usize;
     let both = DataDirection::Bidirectional;
     for (count, size, reach) in [
@@ -170,23 +170,27 @@ fn sizes_are_checked(soft: &Soft) -> Result {
         (0, page, page),
     ] {
         let (pool, chunks) = Pool::shared(&pd, count, size, both)?;
-        let wrong = FixedMr::new(&pd, &limits, &pool, &chunks, reach);
+        let wrong = FixedMr::new(&pd, &pool, &chunks, reach);
         check_eq!(wrong.err(), Some(EINVAL));
     }
     let (pool, chunks) = Pool::shared(&pd, 8, 2 * page, both)?;
     // The chunks of another pool, and those of one that the device only reads.
     let (other, _) = Pool::shared(&pd, 8, 2 * page, both)?;
-    let wrong = FixedMr::new(&pd, &limits, &other, &chunks, page);
+    let wrong = FixedMr::new(&pd, &other, &chunks, page);
     check_eq!(wrong.err(), Some(EINVAL));
     let (reads, read) = Pool::shared(&pd, 8, 2 * page, DataDirection::ToDevice)?;
-    let wrong = FixedMr::new(&pd, &limits, &reads, &read, page);
+    let wrong = FixedMr::new(&pd, &reads, &read, page);
     check_eq!(wrong.err(), Some(EINVAL));
-    limits.max_pages_per_mr = 15;
-    let large = FixedMr::new(&pd, &limits, &pool, &chunks, 2 * page);
+    // What the device takes, and one chunk more.
+    const PAGES: usize = 16;
+    let most = limits.max_pages_per_mr as usize / PAGES;
+    let (all, list) = Pool::shared(&pd, most + 1, PAGES * page, both)?;
+    let large = FixedMr::new(&pd, &all, &list, PAGES * page);
     check_eq!(large.err(), Some(EINVAL));
-    limits.max_pages_per_mr = 16;
+    let fitting = list.get(1..).ok_or(EINVAL)?;
+    check!(FixedMr::new(&pd, &all, fitting, PAGES * page).is_ok());
     for reach in [2 * page, page] {
-        let (_mr, parts) = FixedMr::new(&pd, &limits, &pool, &chunks, reach)?;
+        let (_mr, parts) = FixedMr::new(&pd, &pool, &chunks, reach)?;
         check_eq!(parts.len(), 8);
         let part = parts.get(7).ok_or(EINVAL)?;
         check!(part.segment(reach as u32).is_ok());

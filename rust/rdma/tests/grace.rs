@@ -127,13 +127,12 @@ fn bare_in(
     pd: &Arc<Pd>,
     vector: u32, //
 ) -> Result<(Arc<Qp<Nobody>>, Handle<List>)> {
-    let limits = soft.device.limits();
-    let page = limits.mr_page_size as usize;
-    let (regions, mut handles) = Regions::new(pd, &limits, 1, 1)?;
+    let page = soft.device.limits().mr_page_size as usize;
+    let (regions, mut handles) = Regions::new(pd, 1, 1)?;
     let (messages, _) = Pool::new(pd, 1, 64, DataDirection::ToDevice)?;
     let (_, receives) = Pool::new(pd, 1, 64, DataDirection::FromDevice)?;
     let (data, chunks) = Pool::shared(pd, 1, page, DataDirection::Bidirectional)?;
-    let (fixed, _) = FixedMr::new(pd, &limits, &data, &chunks, page)?;
+    let (fixed, _) = FixedMr::new(pd, &data, &chunks, page)?;
     let sizes = Sizes {
         send: SENDS,
         send_sge: 2,

@@ -299,9 +299,8 @@ impl Link {
     pub(in crate::rdma) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
         let (peer, events, id) = Self::route(soft, shape.context)?;
         let pd = Pd::new(soft.device.hold()?)?;
-        let mut limits = soft.device.limits();
-        limits.max_pages_per_mr = shape.pages;
-        let (regions, handles) = Regions::new(&pd, &limits, shape.handles, shape.per_handle)?;
+        let (regions, handles) =
+            Regions::of_pages(&pd, shape.pages, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
         let (data, data_chunks) = Pool::shared(
@@ -310,8 +309,7 @@ impl Link {
             shape.piece_size,
             DataDirection::Bidirectional,
         )?;
-        let (fixed, parts) =
-            FixedMr::new(&pd, &soft.device.limits(), &data, &data_chunks, shape.reach)?;
+        let (fixed, parts) = FixedMr::new(&pd, &data, &data_chunks, shape.reach)?;
         let mut pieces = KVVec::with_capacity(shape.pieces, GFP_KERNEL)?;
         for (chunk, part) in data_chunks.into_iter().zip(parts) {
             pieces.push(Piece { chunk, part }, GFP_KERNEL)?;

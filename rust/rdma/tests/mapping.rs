@@ -46,11 +46,10 @@ type Handles = KVVec<Handle<List>>;
 /// Regions of [`PAGES`] pages for `handles` handles.
 fn regions(soft: &Soft, handles: usize, per_handle: usize) -> Result<(Arc<Regions>, Handles)> {
     let pd = Pd::new(soft.device.hold()?)?;
-    let mut limits = soft.device.limits();
+    let limits = soft.device.limits();
     check!(limits.max_pages_per_mr > PAGES);
     check_eq!(limits.mr_page_size as usize, PAGE_SIZE);
-    limits.max_pages_per_mr = PAGES;
-    Regions::new(&pd, &limits, handles, per_handle)
+    Regions::of_pages(&pd, PAGES, handles, per_handle)
 }
 
 fn handle(soft: &Soft, per_handle: usize) -> Result<Handle<List>> {
@@ -235,13 +234,11 @@ fn nothing_is_refused(soft: &Soft) -> Result {
 
 fn regions_are_checked(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
-    let mut limits = soft.device.limits();
     for count in [0, MAX_PER_HANDLE + 1] {
-        let wrong = Regions::new::<List>(&pd, &limits, 1, count);
+        let wrong = Regions::new::<List>(&pd, 1, count);
         check_eq!(wrong.err(), Some(EINVAL));
     }
-    limits.max_pages_per_mr = 0;
-    let none = Regions::new::<List>(&pd, &limits, 1, 1);
+    let none = Regions::of_pages::<List>(&pd, 0, 1, 1);
     check_eq!(none.err(), Some(EOPNOTSUPP));
     Ok(())
 }

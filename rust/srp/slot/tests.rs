@@ -319,7 +319,7 @@ impl Race {
 fn new(soft: &Soft, commands: u32) -> Result<Arc<Race>> {
     let pd = Pd::new(soft.device.hold()?)?;
     let (_, mut chunks) = Pool::new(&pd, 1, 64, DataDirection::ToDevice)?;
-    let (_, mut handles) = Regions::new(&pd, &soft.device.limits(), 1, 1)?;
+    let (_, mut handles) = Regions::new(&pd, 1, 1)?;
     let mut ends = KVVec::with_capacity(commands as usize + 1, GFP_KERNEL)?;
     for _ in 0..=commands {
         ends.push(Atomic::new(0), GFP_KERNEL)?;

@@ -76,7 +76,7 @@ impl Ear {
     pub(super) fn listen(pd: &Arc<Pd>, script: Arc<dyn Script>) -> Result<Arc<Qp<Self>>> {
         let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, DataDirection::FromDevice)?;
         let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, DataDirection::ToDevice)?;
-        let (regions, _) = Regions::new::<Command>(pd, &pd.device().limits(), 0, 1)?;
+        let (regions, _) = Regions::new::<Command>(pd, 0, 1)?;
         let ear = Self {
             script,
             replies: KBox::pin_init(new_spinlock_irq!((chunks, 0)), GFP_KERNEL)?,
