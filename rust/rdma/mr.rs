@@ -36,6 +36,7 @@
 //! ```
 
 mod bound;
+mod exposure;
 mod fixed;
 mod handle;
 mod raw;
@@ -48,6 +49,7 @@ pub use fixed::{
 };
 pub use handle::Handle;
 pub(super) use regions::{
+    Exposed,
     Region,
     Register, //
 };

@@ -97,6 +97,7 @@ pub use handler::{
     Handler, //
 };
 pub use post::{
+    Invalidation,
     Live,
     SendWr, //
 };

@@ -9,6 +9,7 @@ use super::{
         Region, //
     },
     Bound,
+    Exposed,
     Regions,
     Register,
     Segment, //
@@ -25,7 +26,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Relaxed,
             Release, //
         },
@@ -38,6 +38,8 @@ struct Mapped {
     direction: DataDirection,
     /// Regions that describe the list, at least one.
     used: u32,
+    /// The invalidation of the last registration was made.
+    invalidated: bool,
 }
 
 /// The memory handle of one slot, and the object that owns the memory while it is attached.
@@ -102,7 +104,7 @@ impl<T: ScatterList> Handle<T> {
     pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
         // Also without a queue pair: such a region is made anew before the next one.
-        if self.mapped.is_some() || self.own().reachable.load(Acquire) != 0 {
+        if self.mapped.is_some() || !self.own().reachable.is_none() {
             return Err(EBUSY);
         }
         let count = i32::try_from(object.count()).map_err(|_| E2BIG)?;
@@ -120,7 +122,11 @@ impl<T: ScatterList> Handle<T> {
         match self.describe(list, mapped as u32, len, random) {
             Ok(used) => {
                 // INVARIANT: The list is mapped, and `object` is set.
-                self.mapped = Some(Mapped { direction, used });
+                self.mapped = Some(Mapped {
+                    direction,
+                    used,
+                    invalidated: false,
+                });
                 self.own().mapped.store(true, Relaxed);
                 Ok(())
             }
@@ -244,15 +250,16 @@ impl<T: ScatterList> Handle<T> {
 
     #[inline(always)]
     fn segment_of(region: &Region) -> Segment {
+        let mr = region.as_raw();
         // SAFETY: The region is valid, and only its handle changes it.
-        let mr = unsafe { &*region.as_raw() };
+        let len = unsafe { (*mr).length };
         Segment {
             // SAFETY: As above.
             addr: unsafe { (*mr).iova },
             // SAFETY: As above.
             key: unsafe { (*mr).rkey },
             // CAST: A region is at most as long as the list, whose length is a `u32`.
-            len: mr.length as u32,
+            len: len as u32,
         }
     }
 
@@ -269,30 +276,61 @@ impl<T: ScatterList> Handle<T> {
         &mut self,
         bound: Bound<'a>,
     ) -> Result<Option<Register<'a>>> {
-        if !core::ptr::eq(&*self.regions, bound.regions) {
-            return Err(EINVAL);
-        }
+        let group = self.group(bound)?;
         // Another registration could be posted after the invalidation of the first.
-        if self.own().reachable.load(Relaxed) != 0 {
+        if !group.reachable.is_none() {
             return Err(EBUSY);
         }
         let Some((used, access)) = self.expose() else {
             return Ok(None);
         };
-        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It borrows them for `'a`.
-        let own: &'a Group = unsafe { self.own.as_ref() };
-        let (first, others) = own.split(used).ok_or(EINVAL)?;
         Ok(Some(Register {
-            first,
-            others,
+            regions: Exposed::new(group, used).ok_or(EINVAL)?,
             access,
         }))
+    }
+
+    /// What the peer may reach, to be invalidated on the queue pair of `bound`, once for each registration; none if
+    /// it can reach nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair has other regions, `EBUSY` the second time.
+    #[inline(always)]
+    pub(in crate::rdma) fn invalidation<'a>(
+        &mut self,
+        bound: Bound<'a>,
+    ) -> Result<Option<Exposed<'a>>> {
+        let group = self.group(bound)?;
+        let Some(exposed) = Exposed::new(group, group.reachable.count()) else {
+            return Ok(None);
+        };
+        match &mut self.mapped {
+            Some(mapped) if !mapped.invalidated => mapped.invalidated = true,
+            _ => return Err(EBUSY),
+        }
+        Ok(Some(exposed))
+    }
+
+    /// The group, of which the queue pair of `bound` has the regions.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the queue pair has other regions.
+    #[inline(always)]
+    fn group<'a>(&self, bound: Bound<'a>) -> Result<&'a Group> {
+        if !core::ptr::eq(&*self.regions, bound.regions) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It borrows them for `'a`.
+        Ok(unsafe { self.own.as_ref() })
     }
 
     /// From now on the memory counts as reachable, if it is mapped: by so many regions, for this access.
     #[inline(always)]
     pub(in crate::rdma) fn expose(&mut self) -> Option<(u32, i32)> {
-        let mapped = self.mapped.as_ref()?;
+        let mapped = self.mapped.as_mut()?;
+        mapped.invalidated = false;
         // The standard wants local write with remote write.
         let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
             | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
@@ -303,15 +341,16 @@ impl<T: ScatterList> Handle<T> {
             DataDirection::Bidirectional => write | read,
             DataDirection::None => 0,
         };
+        let used = mapped.used;
         // After `mapped`: whoever sees the one sees the other.
-        self.own().reachable.store(mapped.used, Release);
-        Some((mapped.used, access as i32))
+        self.own().reachable.set(used);
+        Some((used, access as i32))
     }
 
     /// No peer can reach the memory.
     #[inline(always)]
     pub fn unreachable(&self) -> bool {
-        self.own().reachable.load(Acquire) == 0 || self.regions.is_out_of_reach()
+        self.own().reachable.is_none() || self.regions.is_out_of_reach()
     }
 
     /// Gives the object back, its list unmapped; `None` if there is no object.

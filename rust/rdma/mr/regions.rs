@@ -3,6 +3,7 @@
 //! The memory regions of a queue pair.
 
 use super::{
+    exposure::Exposure,
     raw::{
         alloc,
         free, //
@@ -86,23 +87,31 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is replaced only while `reachable` is not 0 and `mapped` is not set, with no queue pair
-/// bound, and none that a [`Bound`] could name. Its fields are changed only by the one [`Handle`] that has the group, while `reachable` is 0.
+/// A region is replaced only while `reachable` is not none and `mapped` is not set, with no queue pair
+/// bound, and none that a [`Bound`] could name. Its fields are changed only by the one [`Handle`] that has the group, while
+/// `reachable` is none.
 #[repr(align(64))]
-pub(super) struct Group {
+pub(in crate::rdma) struct Group {
     /// Mostly the only one that is used.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
-    /// So many of them, from the first on, the peer may reach: set when their registration is made,
-    /// before it is posted, and 0 again when their invalidation has completed. Not 0 when the queue
-    /// pair is gone, it says that nobody knows whether the device has them registered.
-    pub(super) reachable: Atomic<u32>,
+    /// What the peer may reach: set when the registration is made, before it is posted, and none again when the
+    /// invalidation has completed. If it is set when the queue pair is gone, the device may have them registered or not.
+    pub(super) reachable: Exposure,
+    /// The number of the handle.
+    handle: u32,
     /// The handle describes a list with them.
     pub(super) mapped: Atomic<bool>,
 }
 
 impl Group {
-    fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32, count: usize) -> Result<Self> {
+    fn new(
+        pd: &Pd,
+        kind: bindings::ib_mr_type,
+        pages: u32,
+        count: usize,
+        handle: u32,
+    ) -> Result<Self> {
         let mut others = KVec::with_capacity(count - 1, GFP_KERNEL)?;
         for _ in 1..count {
             others.push(Region::new(pd, kind, pages)?, GFP_KERNEL)?;
@@ -110,7 +119,8 @@ impl Group {
         Ok(Self {
             first: Region::new(pd, kind, pages)?,
             others,
-            reachable: Atomic::new(0),
+            reachable: Exposure::none(),
+            handle,
             mapped: Atomic::new(false),
         })
     }
@@ -118,17 +128,6 @@ impl Group {
     /// The first `count` regions.
     pub(super) fn all(&self, count: u32) -> impl Iterator<Item = &Region> + '_ {
         Iterator::chain(core::iter::once(&self.first), self.others.iter()).take(count as usize)
-    }
-
-    /// The first `count` regions, of which there is at least one, apart from the others.
-    #[inline(always)]
-    pub(super) fn split(&self, count: u32) -> Option<(&Region, &[Region])> {
-        let others = match count {
-            0 => return None,
-            1 => &[],
-            _ => self.others.get(..count as usize - 1)?,
-        };
-        Some((&self.first, others))
     }
 }
 
@@ -162,7 +161,7 @@ unsafe impl Send for Regions {}
 unsafe impl Sync for Regions {}
 
 impl Regions {
-    /// Allocates `per_handle` regions for each of `handles` handles. May sleep.
+    /// Allocates `per_handle` regions for each of `handles` handles, as large as the device has them. May sleep.
     ///
     /// # Errors
     ///
@@ -212,9 +211,9 @@ impl Regions {
             stale: Atomic::new(false),
             pd: pd.clone(),
         };
-        for _ in 0..handles {
+        for handle in 0..u32::try_from(handles).map_err(|_| EINVAL)? {
             // INVARIANT: They are allocated from `pd`.
-            let group = Group::new(pd, kind, pages, per_handle)?;
+            let group = Group::new(pd, kind, pages, per_handle, handle)?;
             this.groups.push(group, GFP_KERNEL)?;
         }
         let this = Arc::new(this, GFP_KERNEL)?;
@@ -232,8 +231,15 @@ impl Regions {
         if self.dead.load(Acquire) {
             return 0;
         }
-        let reachable = |g: &Group| g.reachable.load(Relaxed) as usize;
+        let reachable = |g: &Group| g.reachable.count() as usize;
         self.groups.iter().map(reachable).sum()
+    }
+
+    /// A peer may reach regions of a handle.
+    #[cfg(any(SRP_KUNIT, SRP_BENCH))]
+    pub(in crate::rdma) fn is_exposed(&self, handle: usize) -> bool {
+        let group = self.groups.get(handle);
+        group.is_some_and(|group| !group.reachable.is_none())
     }
 
     /// Makes the regions those of a new queue pair, and those anew of which nobody knows whether
@@ -257,7 +263,7 @@ impl Regions {
 
     /// The queue pair is in error and drained; nothing will reach the regions by it any more.
     pub(in crate::rdma) fn set_dead(&self) {
-        let exposed = |group: &Group| group.reachable.load(Acquire) != 0;
+        let exposed = |group: &Group| !group.reachable.is_none();
         if self.groups.iter().any(exposed) && !self.stale.xchg(true, Full) {
             self.pd.add_stale();
         }
@@ -280,7 +286,7 @@ impl Regions {
     /// invalidation was not seen may be or not, and the old key may have been used or not.
     fn renew(&self) -> Result {
         for group in &self.groups {
-            let count = group.reachable.load(Acquire);
+            let count = group.reachable.count();
             if count == 0 {
                 continue;
             }
@@ -289,14 +295,14 @@ impl Regions {
             }
             for region in group.all(count) {
                 let new = alloc(&self.pd, self.kind, self.pages)?;
-                // INVARIANT: `reachable` is not 0 and `mapped` is not set; both stay so, as a handle
+                // INVARIANT: `reachable` is not none and `mapped` is not set; both stay so, as a handle
                 // does not map a group that is reachable. The caller has set `bound`.
                 let old = region.0.xchg(new, Relaxed);
                 // SAFETY: By the type invariant it was valid. No queue pair is left, nor, as the last one was
                 // cleared a grace period before, anybody who has it from a `Bound`.
                 unsafe { free(old) };
             }
-            group.reachable.store(0, Release);
+            group.reachable.end();
         }
         self.not_stale();
         Ok(())
@@ -312,20 +318,13 @@ impl Regions {
     #[inline(always)]
     pub(in crate::rdma) fn invalidated(&self, handle: usize) {
         if let Some(group) = self.groups.get(handle) {
-            group.reachable.store(0, Release);
+            group.reachable.end();
         }
     }
 
     /// The regions of this domain serve queue pairs of this domain.
     pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
-    }
-
-    /// The regions of `handle` that a peer may reach: the first, and the others.
-    #[inline(always)]
-    pub(in crate::rdma) fn reachable_of(&self, handle: usize) -> Option<(&Region, &[Region])> {
-        let group = self.groups.get(handle)?;
-        group.split(group.reachable.load(Relaxed))
     }
 }
 
@@ -337,9 +336,58 @@ impl Drop for Regions {
     }
 }
 
+/// The regions of a handle that a peer may reach on the connection that they were registered for.
+pub(in crate::rdma) struct Exposed<'a> {
+    group: &'a Group,
+    others: &'a [Region],
+}
+
+impl<'a> Exposed<'a> {
+    /// The first `count` regions of a group, if there are so many, and at least one.
+    #[inline(always)]
+    pub(super) fn new(group: &'a Group, count: u32) -> Option<Self> {
+        let others = match count {
+            0 => return None,
+            1 => &[],
+            _ => group.others.get(..count as usize - 1)?,
+        };
+        Some(Self { group, others })
+    }
+
+    /// The first of them.
+    #[inline(always)]
+    pub(in crate::rdma) fn first(&self) -> &'a Region {
+        &self.group.first
+    }
+
+    /// The others.
+    #[inline(always)]
+    pub(in crate::rdma) fn others(&self) -> &'a [Region] {
+        self.others
+    }
+
+    /// The number of the handle.
+    #[inline(always)]
+    pub(in crate::rdma) fn handle(&self) -> usize {
+        self.group.handle as usize
+    }
+
+    /// The registration is posted; called once. Returns whether the invalidation is to be posted now.
+    #[inline(always)]
+    pub(in crate::rdma) fn posted(&self) -> bool {
+        self.group.reachable.posted()
+    }
+
+    /// The invalidation is to be posted; called once. Returns whether the caller does so; if not, [`Self::posted`] says it to the
+    /// one who posts the registration.
+    #[inline(always)]
+    pub(in crate::rdma) fn invalidate(&self) -> bool {
+        self.group.reachable.invalidate()
+    }
+}
+
 /// A registration to be posted, once, on the connection that it was made for: which regions, and what the peer may do.
 pub(in crate::rdma) struct Register<'a> {
-    pub(in crate::rdma) first: &'a Region,
-    pub(in crate::rdma) others: &'a [Region],
+    pub(in crate::rdma) regions: Exposed<'a>,
     pub(in crate::rdma) access: i32,
 }

@@ -21,6 +21,7 @@ use crate::{
         },
         mr::{
             Bound,
+            Exposed,
             Handle,
             Region,
             Register,
@@ -83,11 +84,13 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 ///     wr.post(false)
 /// }
 ///
-/// fn answered<H: Handler>(qp: &Qp<H>, handle: usize) -> Result {
+/// fn answered<H: Handler, T: ScatterList>(qp: &Qp<H>, handle: &mut Handle<T>) -> Result {
 ///     let section = rcu::read_lock();
-///     // `Handler::invalidated` follows.
-///     qp.live(&section)?.invalidate(handle)?;
-///     Ok(())
+///     match qp.live(&section)?.invalidation(handle)? {
+///         // `Handler::invalidated` follows.
+///         Some(invalidation) => invalidation.post(),
+///         None => Ok(()),
+///     }
 /// }
 /// ```
 ///
@@ -118,16 +121,6 @@ impl<H: Handler> Qp<H> {
             reach: &self.reach,
             section: PhantomData,
         })
-    }
-
-    /// [`Live::invalidate`] in a section of its own.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN` if it is not connected, otherwise those of [`Live::invalidate`].
-    #[inline(always)]
-    pub fn invalidate(&self, handle: usize) -> Result<bool> {
-        self.live(&rcu::read_lock())?.invalidate(handle)
     }
 
     /// Posts up to [`RECEIVE_BATCH`] receives with one doorbell.
@@ -221,7 +214,8 @@ impl<'a> Live<'a> {
         let register = handle.register(self.bound())?.ok_or(EINVAL)?;
         let mut chain = REGISTRATIONS;
         let first = self.registrations(&mut chain, &register, core::ptr::null());
-        self.post(first)
+        self.post(first)?;
+        self.registered(&register.regions)
     }
 
     /// Writes the first `len` bytes of `chunk` to memory of the peer, as a target does. [`Handler::control_sent`] follows.
@@ -270,33 +264,60 @@ impl<'a> Live<'a> {
         wr
     }
 
-    /// Posts the invalidation of all regions of `handle` that the peer may reach; the last one
-    /// reports by [`Handler::invalidated`]. Returns whether there was one. Does not sleep.
-    ///
-    /// To be called once after each registration, when that has been posted: the end of an invalidation counts for what is
-    /// registered by then.
+    /// The invalidation of all regions of `handle` that the peer may reach, once for each registration; none if it can
+    /// reach nothing. The memory is reachable until it is posted and has completed.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no such handle, otherwise what the device driver says.
+    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was one since the registration.
     #[inline(always)]
-    pub fn invalidate(&self, handle: usize) -> Result<bool> {
-        let cqe = self.reach.invalidates.get(handle).ok_or(EINVAL)?;
-        let Some((region, others)) = self.reach.regions.reachable_of(handle) else {
-            return Ok(false);
+    pub fn invalidation<T: ScatterList>(
+        &self,
+        handle: &mut Handle<T>,
+    ) -> Result<Option<Invalidation<'a>>> {
+        let Some(regions) = handle.invalidation(self.bound())? else {
+            return Ok(None);
         };
+        Ok(Some(Invalidation {
+            live: *self,
+            regions,
+        }))
+    }
+
+    /// The registration of these regions was posted. Posts their invalidation, if that waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Invalidation::post`].
+    #[inline(always)]
+    fn registered(&self, regions: &Exposed<'a>) -> Result {
+        if regions.posted() {
+            return self.invalidate_late(regions);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn invalidate_late(&self, regions: &Exposed<'a>) -> Result {
+        self.invalidate(regions)
+    }
+
+    /// Posts the invalidation of regions whose registration is posted.
+    #[inline(always)]
+    fn invalidate(&self, regions: &Exposed<'a>) -> Result {
+        let cqe = self.reach.invalidates.get(regions.handle()).ok_or(EINVAL)?;
         // Built from the last to the first.
-        let mut last = invalidation(region.key(self.bound()), cqe.as_raw());
+        let mut last = invalidation(regions.first().key(self.bound()), cqe.as_raw());
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &last;
-        for (place, region) in chain.iter_mut().zip(others) {
+        for (place, region) in chain.iter_mut().zip(regions.others()) {
             let mut wr = invalidation(region.key(self.bound()), self.reach.sent.as_raw());
             wr.next = first.cast_mut();
             first = place.write(wr);
         }
-        self.post(first)?;
-        Ok(true)
+        self.post(first)
     }
 
     /// The requests that make a registration, in `chain`, with `last` after them; the first one.
@@ -308,9 +329,10 @@ impl<'a> Live<'a> {
         last: *const bindings::ib_send_wr,
     ) -> *const bindings::ib_send_wr {
         let [place, places @ ..] = chain;
-        let mut first = self.registration(place, register.first, register.access, last);
+        let regions = &register.regions;
+        let mut first = self.registration(place, regions.first(), register.access, last);
         // Their order does not matter.
-        for (place, region) in places.iter_mut().zip(register.others) {
+        for (place, region) in places.iter_mut().zip(regions.others()) {
             first = self.registration(place, region, register.access, first);
         }
         first
@@ -402,7 +424,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// What the device driver says; the registration may have been posted then, and counts as reachable.
+    /// What the device driver says, of the invalidation also, if that waits for this one; the registration may have been
+    /// posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
         self.post_for(signaled, self.live.reach.sent.as_raw())
@@ -453,6 +476,40 @@ impl<'a> SendWr<'a> {
             first = self.live.registrations(&mut chain, register, first);
         }
         // By the type invariant it names only what `reach` has.
-        self.live.post(first)
+        self.live.post(first)?;
+        match &self.register {
+            Some(register) => self.live.registered(&register.regions),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The invalidation of what a peer may reach of a handle, to be posted on the connection of its registration. If it is
+/// dropped, the memory is reachable until the end of the connection.
+///
+/// # Invariants
+///
+/// The regions are of the [`Bound`] of `live`. There is one for each registration.
+#[must_use]
+pub struct Invalidation<'a> {
+    live: Live<'a>,
+    regions: Exposed<'a>,
+}
+
+impl Invalidation<'_> {
+    /// Posts it, or has the one who posts the registration do so, if that has not returned. [`Handler::invalidated`]
+    /// follows. Does not sleep.
+    ///
+    /// A registration that is never posted, or not without an error, is not invalidated before the end of the connection.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says; `EINVAL` if the queue pair was made for fewer handles.
+    #[inline(always)]
+    pub fn post(self) -> Result {
+        if self.regions.invalidate() {
+            return self.live.invalidate(&self.regions);
+        }
+        Ok(())
     }
 }

@@ -44,6 +44,7 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -53,7 +54,8 @@ use kernel::{
             Release, //
         },
         rcu,
-        Arc, //
+        Arc,
+        SpinLock, //
     },
     time::{
         delay::fsleep,
@@ -259,8 +261,11 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
 }
 
 /// A queue pair that comes and goes, or does not come.
+#[pin_data]
 struct Fickle {
     qp: Arc<Qp<Nobody>>,
+    #[pin]
+    handle: SpinLock<Handle<List>>,
     round: Atomic<u32>,
     done: Atomic<bool>,
     wrong: Atomic<bool>,
@@ -283,6 +288,13 @@ impl Fickle {
         self.qp.live(&rcu::read_lock())?.register_fixed()
     }
 
+    /// Nothing is registered.
+    fn invalidate(&self) -> Result<bool> {
+        let section = rcu::read_lock();
+        let live = self.qp.live(&section)?;
+        Ok(live.invalidation(&mut self.handle.lock())?.is_some())
+    }
+
     fn post(&self) {
         let (mut round, mut posted, mut turns) = (0, 0, 0u32);
         while !self.done.load(Acquire) {
@@ -299,19 +311,24 @@ impl Fickle {
             if posted < SENDS / 5 && self.post_one().is_ok() {
                 posted += 1;
             }
-            let _ = self.qp.invalidate(0);
+            if self.invalidate() == Ok(true) {
+                self.wrong.store(true, Release);
+            }
         }
     }
 }
 
 fn posting_races_with_connecting(soft: &Soft) -> Result {
-    let fickle = Arc::new(
-        Fickle {
-            qp: bare(soft)?,
+    let pd = Pd::new(soft.device.hold()?)?;
+    let (qp, handle) = bare_in(soft, &pd, 0)?;
+    let fickle = Arc::pin_init(
+        pin_init!(Fickle {
+            qp,
+            handle <- new_spinlock!(handle, "Fickle::handle"),
             round: Atomic::new(0),
             done: Atomic::new(false),
             wrong: Atomic::new(false),
-        },
+        }),
         GFP_KERNEL,
     )?;
     race(&fickle, &[Fickle::come_and_go, Fickle::post, Fickle::post])?;

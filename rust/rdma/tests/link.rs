@@ -231,7 +231,7 @@ impl Handler for Record {
 
     fn invalidated(qp: &Qp<Self>, handle: usize) {
         qp.alone(|| {
-            let open = qp.regions.reachable_of(handle).is_some();
+            let open = qp.regions.is_exposed(handle);
             qp.add(Call::Invalidated as u32 + handle as u32);
             !open
         });
@@ -543,19 +543,29 @@ impl Link {
 
     /// Invalidates handles, and waits for them without sleeping.
     #[cfg(SRP_BENCH)]
-    pub(in crate::rdma) fn revoke_all(&self, handles: core::ops::Range<usize>) -> Result {
+    pub(in crate::rdma) fn revoke_all(&mut self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {
-            self.qp.invalidate(handle)?;
+            self.invalidate(handle)?;
         }
         let handles = self.handles.get(handles).ok_or(EINVAL)?;
         self.peer
             .spin_until(|_| handles.iter().all(|handle| handle.unreachable()))
     }
 
+    /// Posts the invalidation of a handle; returns whether there was anything to invalidate.
+    pub(in crate::rdma) fn invalidate(&mut self, handle: usize) -> Result<bool> {
+        let handle = self.handles.get_mut(handle).ok_or(EINVAL)?;
+        let section = rcu::read_lock();
+        match self.qp.live(&section)?.invalidation(handle)? {
+            Some(invalidation) => invalidation.post().map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// Invalidates a handle and waits for it.
-    pub(in crate::rdma) fn revoke(&self, handle: usize) -> Result {
+    pub(in crate::rdma) fn revoke(&mut self, handle: usize) -> Result {
         let before = self.record().count();
-        if !self.qp.invalidate(handle)? {
+        if !self.invalidate(handle)? {
             return Err(EINVAL);
         }
         within(|| self.record().count() > before)

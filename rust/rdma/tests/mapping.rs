@@ -23,6 +23,7 @@ use crate::{
     random::random_u64,
     rdma::{
         mr::{
+            Bound,
             Handle,
             Region,
             Regions,
@@ -355,11 +356,15 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
         check!(handle.get().is_some());
     }
     check_eq!(regions.reachable(), 4);
-    for (number, handle) in [&handle, &other].iter().enumerate() {
-        let (first, others) = regions.reachable_of(number).ok_or(EINVAL)?;
-        let keys = Iterator::chain(core::iter::once(first), others).map(Region::key_now);
+    let bound = Bound { regions: &regions };
+    for (number, handle) in [&mut handle, &mut other].into_iter().enumerate() {
+        let exposed = handle.invalidation(bound)?.ok_or(EINVAL)?;
+        check_eq!(exposed.handle(), number);
+        let regions = Iterator::chain(core::iter::once(exposed.first()), exposed.others());
+        let keys = regions.map(Region::key_now);
         check!(keys.eq(handle.segments().map(|segment| segment.key)));
         check!(handle.segment().is_none());
+        check_eq!(handle.invalidation(bound).err(), Some(EBUSY));
     }
 
     // The one ends without the other.
@@ -368,7 +373,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     check!(handle.unreachable() && !other.unreachable());
     check!(handle.detach()?.is_some());
     check_eq!(other.detach().err(), Some(EBUSY));
-    check!(regions.reachable_of(0).is_none());
+    check!(handle.invalidation(bound)?.is_none());
 
     // So does the end of the queue pair.
     regions.set_dead();

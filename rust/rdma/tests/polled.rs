@@ -77,7 +77,7 @@ fn nothing_comes_by_itself(soft: &Soft) -> Result {
 fn invalidation_is_found(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
-    check!(link.qp.invalidate(0)?);
+    check!(link.invalidate(0)?);
     fsleep(Delta::from_millis(30));
     check!(link.take(0).is_err());
     let qp = link.qp.clone();
@@ -162,7 +162,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
         let before = link.record().received();
         link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
         link.grant(2, List::scattered(3)?, DataDirection::FromDevice)?;
-        check!(link.qp.invalidate(2)?);
+        check!(link.invalidate(2)?);
         race(&contest, &[look_until_shut, shut, look_until_shut])?;
         check!(link.take(2).is_ok());
         link.qp.disconnect();
@@ -177,7 +177,7 @@ fn shutdown_finds_the_rest(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for _ in 0..3 {
         link.grant(1, List::scattered(3)?, DataDirection::FromDevice)?;
-        check!(link.qp.invalidate(1)?);
+        check!(link.invalidate(1)?);
         link.send_control()?;
         link.qp.shutdown();
         check!(link.qp.is_shut_down());

@@ -30,11 +30,8 @@ use crate::{
         ScatterList, //
     },
     errno::ENOTCONN,
-    rdma::{
-        mr::{
-            Segment, //
-        }, //
-    },
+    random::random_u64,
+    rdma::mr::Segment, //
 };
 use core::net::Ipv4Addr;
 use kernel::{
@@ -180,7 +177,7 @@ fn granted(soft: &Soft, direction: DataDirection) -> Result<(Link, Segment)> {
 }
 
 fn revoked_memory_cannot_be_written(soft: &Soft) -> Result {
-    let (link, segment) = granted(soft, DataDirection::FromDevice)?;
+    let (mut link, segment) = granted(soft, DataDirection::FromDevice)?;
     link.revoke(0)?;
     refused(link, Transfer::Write, &segment)
 }
@@ -278,9 +275,8 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
         link.send_control()?;
-        check!(link.qp.invalidate(handle)?);
+        check!(link.invalidate(handle)?);
     }
-    check_eq!(link.qp.invalidate(HANDLES), Err(EINVAL));
     let calls = 2 * HANDLES;
     within(|| link.record().count() as usize >= calls)?;
     link.arrived()?;
@@ -294,10 +290,48 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     check_eq!(link.record().count() as usize, calls);
     check_eq!(link.regions.reachable(), 0);
     for handle in 0..HANDLES {
-        check_eq!(link.qp.invalidate(handle), Ok(false));
+        check_eq!(link.invalidate(handle), Ok(false));
         check_eq!(link.take(handle)?.len() as usize, 5 * PAGE_SIZE);
     }
     end(link)
+}
+
+/// One that is posted before its registration is carried out after it, and there is one for each.
+fn invalidation_is_not_early(soft: &Soft) -> Result {
+    let mut link = link(soft)?;
+    for round in 0..4 {
+        let early = round % 2 == 0;
+        let handle = link.handles.first_mut().ok_or(EINVAL)?;
+        check!(handle.attach(List::scattered(1 + round)?).is_ok());
+        handle.map(DataDirection::FromDevice, random_u64())?;
+        let (calls, received) = (link.qp.count(), link.peer.received());
+        {
+            let section = rcu::read_lock();
+            let live = link.qp.live(&section)?;
+            check!(live.invalidation(handle)?.is_none());
+            let chunk = link.chunks.first_mut().ok_or(EINVAL)?;
+            let mut registration = Some(live.send(chunk, 4)?.register(handle)?);
+            if !early {
+                registration.take().ok_or(EINVAL)?.post(true)?;
+            }
+            let invalidation = live.invalidation(handle)?.ok_or(EINVAL)?;
+            check_eq!(live.invalidation(handle).err(), Some(EBUSY));
+            invalidation.post()?;
+            if let Some(registration) = registration {
+                check!(!handle.unreachable());
+                registration.post(true)?;
+            }
+        }
+        let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
+        within(|| link.qp.count() > calls)?;
+        link.peer.poll_until(|peer| peer.received() > received)?;
+        check!(link.take(0).is_ok());
+        if round == 3 {
+            let status = link.peer.transfer(Transfer::Write, &segment)?;
+            check!(!status.is_success());
+        }
+    }
+    Ok(())
 }
 
 fn memory_of_others_is_refused(soft: &Soft) -> Result {
@@ -329,7 +363,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
         link.peer.send(40)?;
     }
     link.send_control()?;
-    check!(link.qp.invalidate(1)?);
+    check!(link.invalidate(1)?);
     link.qp.shutdown();
     check!(link.qp.is_shut_down());
     let (count, received) = (link.record().count(), link.record().received());
@@ -448,7 +482,7 @@ fn connects_again(soft: &Soft) -> Result {
         link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
         link.grant(1, List::scattered(1)?, DataDirection::ToDevice)?;
         let old = *link.segments(0)?.first().ok_or(EINVAL)?;
-        check!(link.qp.invalidate(1)?);
+        check!(link.invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
         link.qp.disconnect();
@@ -499,6 +533,7 @@ macro_rules! suites {
                 messages_stay_in_order,
                 sends_are_recycled,
                 completions_keep_their_order,
+                invalidation_is_not_early,
                 memory_of_others_is_refused,
                 shutdown_is_the_end,
                 events_of_a_queue_pair,

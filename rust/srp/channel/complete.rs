@@ -43,15 +43,15 @@ use crate::{
             Rsp,
             Transferred, //
         },
-        slot::{
-            Cell,
-            Slot, //
-        }, //
+        slot::Slot, //
     }, //
 };
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed, //
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    }, //
 };
 
 impl qp::Handler for Channel {
@@ -129,7 +129,7 @@ impl Connection {
             cmd.copy_to_buffer(piece.read(slot.len));
         }
         let credits = self.give_credits(good.req_lim_delta);
-        self.conclude(cell, slot, ScsiResult::status(0));
+        self.conclude(slot, ScsiResult::status(0));
         if let Err(violation) = credits {
             self.fail(Lost::Violation(violation));
         }
@@ -180,34 +180,34 @@ impl Connection {
         if elsewhere.is_some() {
             self.counts.elsewhere.increment();
         }
-        self.conclude(cell, slot, result);
+        self.conclude(slot, result);
         Ok(())
     }
 
     /// The target is done with the command of a slot in state Responded, which ends like this: invalidates its
     /// registrations, or ends it at once if there are none.
     #[inline(always)]
-    pub(super) fn conclude(&self, cell: &Cell, mut slot: Held<'_>, result: ScsiResult) {
-        let index = slot.index;
+    pub(super) fn conclude(&self, mut slot: Held<'_>, result: ScsiResult) {
         trace::response(self, &slot, slot.word(), result);
         if !slot.way.is_dynamic() {
             self.end(slot, result);
             return;
         }
+        let section = rcu::read_lock();
+        let invalidation = match self
+            .live(&section)
+            .and_then(|live| live.invalidation(&mut slot.handle))
+        {
+            Ok(Some(invalidation)) => Ok(invalidation),
+            Ok(None) => return self.end(slot, result),
+            Err(e) => Err(e),
+        };
         slot.result = result;
-        let word = slot.word().with_state(State::Invalidating);
         trace::invalidate(self, &slot, slot.word());
         // Handed over first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
-        match self.invalidate(usize::from(index)) {
-            Ok(true) => {}
-            Ok(false) => {
-                if let Some(slot) = cell.take_from(word, Event::Fail) {
-                    let result = slot.result;
-                    self.end(slot, result);
-                }
-            }
-            Err(e) => self.fail(Lost::Post(e)),
+        if let Err(e) = invalidation.and_then(|invalidation| invalidation.post()) {
+            self.fail(Lost::Post(e));
         }
     }
 }

@@ -137,7 +137,7 @@ impl Connection {
         cell.recall(word.generation());
         if let Some(slot) = cell.take_from(word, Event::Answer) {
             self.counts.unanswered.increment();
-            self.conclude(cell, slot, result);
+            self.conclude(slot, result);
         }
     }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many regions of a handle a peer may reach, and how far their registration is.
+
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full,
+    Release, //
+};
+
+/// The registration is posted.
+const POSTED: u32 = 1 << 8;
+/// The invalidation is to be posted by the one who posts the registration.
+const WANTED: u32 = 1 << 9;
+/// The count of regions.
+const COUNT: u32 = POSTED - 1;
+
+/// The word of one handle.
+///
+/// ```text
+/// 0 --set--> Made --posted--> Posted --invalidate: posts--------+
+///              |                                                |
+///          invalidate                                           |
+///              v                                                |
+///            Wanted --posted: posts the invalidation------------+--ended--> 0
+/// ```
+///
+/// An invalidation counts for what is registered by then, so it must not overtake the registration. The one who has
+/// the answer cannot wait for the one who posts, which may be the task that its softirq has interrupted: whoever comes
+/// last posts the invalidation.
+pub(super) struct Exposure(Atomic<u32>);
+
+impl Exposure {
+    /// The peer can reach nothing.
+    pub(super) fn none() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// The peer can reach nothing.
+    #[inline(always)]
+    pub(super) fn is_none(&self) -> bool {
+        self.0.load(Acquire) == 0
+    }
+
+    /// So many regions, from the first on, the peer may reach.
+    #[inline(always)]
+    pub(super) fn count(&self) -> u32 {
+        self.0.load(Acquire) & COUNT
+    }
+
+    /// The registration of so many regions, at most 255, is made and will be posted. What is written before this is seen by
+    /// those who see it.
+    #[inline(always)]
+    pub(super) fn set(&self, count: u32) {
+        self.0.store(count, Release);
+    }
+
+    /// The registration is posted, once. Returns whether the invalidation is to be posted now.
+    #[inline(always)]
+    pub(super) fn posted(&self) -> bool {
+        self.0.fetch_add(POSTED, Full) & WANTED != 0
+    }
+
+    /// The invalidation is to be posted, once for each registration. Returns whether the caller does so; if not, the one
+    /// who posts the registration does.
+    #[inline(always)]
+    pub(super) fn invalidate(&self) -> bool {
+        self.0.load(Acquire) & POSTED != 0 || self.0.fetch_add(WANTED, Full) & POSTED != 0
+    }
+
+    /// The invalidation has completed, or the regions are other ones.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        self.0.store(0, Release);
+    }
+}
