@@ -56,23 +56,24 @@ use crate::{
         SocketAddr, //
     }, //
 };
-use core::ptr::{
-    null_mut,
-    NonNull, //
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
 };
 use kernel::{
     error::{
         from_err_ptr,
         to_result, //
     },
+    new_mutex,
     prelude::*,
     str::CStrExt,
     sync::{
-        atomic::{
-            Atomic,
-            Full, //
-        },
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
 
@@ -156,7 +157,7 @@ pub trait EventHandler: Send + Sync + 'static {
     /// An event arrived.
     ///
     /// Called from a work queue of the connection manager, one event of an id at a time. May
-    /// sleep, but must not drop the last reference to its own id.
+    /// sleep, but must not call its own id, which would wait for it, nor drop the last reference to it.
     fn event(&self, event: Event<'_>);
 }
 
@@ -176,17 +177,57 @@ pub struct ConnectParam<'a> {
 ///
 /// # Invariants
 ///
-/// `id` is a valid identifier whose context is `*handler`.
+/// `id` is a valid identifier whose context is `*handler`. The functions of the connection manager that must not run beside
+/// each other are called with `calls` locked.
+#[pin_data(PinnedDrop)]
 pub struct Id<E: EventHandler> {
     id: NonNull<bindings::rdma_cm_id>,
-    /// There is or was a queue pair.
-    has_qp: Atomic<bool>,
+    /// Outside of the connection manager's `handler_mutex`, which its functions take and its callbacks hold.
+    #[pin]
+    calls: Mutex<Calls>,
     handler: Arc<E>,
+}
+
+/// What has been done with an [`Id`].
+struct Calls {
+    /// There is or was a queue pair.
+    has_qp: bool,
+}
+
+/// No event of an [`Id`] comes while it exists, nor does any of the connection manager's threads change the identifier.
+///
+/// # Invariants
+///
+/// The identifier is valid for `'a`, and its `handler_mutex` is held for this.
+struct NoEvents<'a> {
+    id: *mut bindings::rdma_cm_id,
+    _calls: PhantomData<&'a Calls>,
+}
+
+impl<'a> NoEvents<'a> {
+    fn new<E: EventHandler>(id: &Id<E>, _: &'a Calls) -> Self {
+        let id = id.as_raw();
+        // SAFETY: By the type invariant of `Id`.
+        unsafe { bindings::rdma_lock_handler(id) };
+        // INVARIANT: It was just locked, and the `Id` outlives the guard of its calls.
+        Self {
+            id,
+            _calls: PhantomData,
+        }
+    }
+}
+
+impl Drop for NoEvents<'_> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rdma_unlock_handler(self.id) };
+    }
 }
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: The connection manager locks for itself.
+// SAFETY: The connection manager locks its callbacks against its functions, and leaves it to the caller not to call these
+// beside each other, which `calls` sees to.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -209,15 +250,20 @@ impl<E: EventHandler> Id<E> {
             )
         })?;
         let id = NonNull::new(id).ok_or(ENOMEM)?;
-        // INVARIANT: `id` was just created with this handler as its context.
-        Ok(Arc::new(
-            Self {
+        let this = Arc::pin_init(
+            // INVARIANT: `id` was just created with this handler as its context.
+            pin_init!(Self {
                 id,
-                has_qp: Atomic::new(false),
-                handler,
-            },
+                calls <- new_mutex!(Calls { has_qp: false }, "cm::Id::calls"),
+                handler: handler.clone(),
+            }),
             GFP_KERNEL,
-        )?)
+        );
+        if this.is_err() {
+            // SAFETY: It was just created, and has no event yet.
+            unsafe { bindings::rdma_destroy_id(id.as_ptr()) };
+        }
+        this
     }
 
     /// # Safety
@@ -249,6 +295,7 @@ impl<E: EventHandler> Id<E> {
 
     /// Sets the type of service of the connection, before its address is resolved. May sleep.
     pub fn set_service_type(&self, tos: u8) {
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         unsafe { bindings::rdma_set_service_type(self.as_raw(), tos.into()) };
     }
@@ -260,11 +307,12 @@ impl<E: EventHandler> Id<E> {
     ///
     /// `EINVAL` for another service than a reliable connection.
     pub fn set_ack_timeout(&self, timeout: u8) -> Result {
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::rdma_set_ack_timeout(self.as_raw(), timeout) })
     }
 
-    /// Begins to resolve `dst`, from `src` if given. Ends with an event.
+    /// Begins to resolve `dst`, from `src` if given. Ends with an event. May sleep.
     ///
     /// # Errors
     ///
@@ -281,39 +329,47 @@ impl<E: EventHandler> Id<E> {
             .as_mut()
             .map_or(null_mut(), |src| (&raw mut *src).cast());
         let dst = (&raw mut dst).cast();
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant; the function copies the addresses.
         to_result(unsafe {
             bindings::rdma_resolve_addr(self.as_raw(), src, dst, timeout_ms as usize)
         })
     }
 
-    /// Begins to resolve the route to the resolved address. Ends with an event.
+    /// Begins to resolve the route to the resolved address. Ends with an event. May sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL` before the address was resolved, `ENODEV` when the device has gone.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
-    /// The address was resolved to `port` of `device`.
+    /// The address was resolved to `port` of `device`. May sleep.
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
-        // SAFETY: The identifier is valid; once resolved the field is constant.
+        let calls = self.calls.lock();
+        let _no_events = NoEvents::new(self, &calls);
+        // SAFETY: The identifier is valid, and nothing changes it now.
         let have = unsafe { (*self.as_raw()).device };
-        // SAFETY: The identifier is valid; once resolved the field is constant.
+        // SAFETY: As above.
         let number = unsafe { (*self.as_raw()).port_num };
         have == device.as_raw() && number == port
     }
 
-    /// The address of our end and its port, for an identifier whose address was resolved.
+    /// The address of our end and its port, for an identifier whose address was resolved. May sleep.
     pub fn src_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: The identifier is valid; once resolved the field is constant.
+        let calls = self.calls.lock();
+        let _no_events = NoEvents::new(self, &calls);
+        // SAFETY: The identifier is valid, and nothing changes it now.
         let raw = unsafe { &(*self.as_raw()).route.addr.src_addr };
         SocketAddr::from_raw(raw)
     }
 
-    /// Begins to connect the queue pair of this identifier. Ends with an event.
+    /// Begins to connect the queue pair of this identifier. Ends with an event. Sleeps; on iWARP until the peer has
+    /// answered, or the task is [interrupted](crate::sync::Interrupt). Everything else that is done with the identifier waits
+    /// for that.
     ///
     /// # Errors
     ///
@@ -329,6 +385,7 @@ impl<E: EventHandler> Id<E> {
             rnr_retry_count: param.rnr_retry_count,
             ..Default::default()
         };
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant; the function copies the parameters
         // and the private data.
         to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut raw) })
@@ -343,7 +400,8 @@ unsafe impl<E: EventHandler> Link for Id<E> {
         pd: &Pd,
         attr: &mut bindings::ib_qp_init_attr,
     ) -> Result<NonNull<bindings::ib_qp>> {
-        if self.has_qp.xchg(true, Full) {
+        let mut calls = self.calls.lock();
+        if core::mem::replace(&mut calls.has_qp, true) {
             return Err(EBUSY);
         }
         // SAFETY: The identifier and the domain are valid, and by this function's contract so are
@@ -354,19 +412,22 @@ unsafe impl<E: EventHandler> Link for Id<E> {
     }
 
     unsafe fn destroy_qp(&self, _: NonNull<bindings::ib_qp>) {
+        let _calls = self.calls.lock();
         // SAFETY: By this function's contract the identifier has a queue pair, which nobody uses.
         unsafe { bindings::rdma_destroy_qp(self.as_raw()) };
     }
 
     fn disconnect(&self) {
+        let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant. An error says that there is
         // nothing to disconnect.
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
     }
 }
 
-impl<E: EventHandler> Drop for Id<E> {
-    fn drop(&mut self) {
+#[pinned_drop]
+impl<E: EventHandler> PinnedDrop for Id<E> {
+    fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the type invariant the identifier is valid. It waits for a running event, so
         // the handler may go after it; nobody drops the last reference in a handler, as
         // `EventHandler` asks.

@@ -5,6 +5,10 @@
 use super::{
     check,
     check_eq,
+    link::{
+        Events,
+        Link, //
+    },
     operation::Operation,
     soft::Soft,
     suite, //
@@ -18,8 +22,9 @@ use crate::{
     },
     random::random_u64,
     rdma::{
+        cm,
         dma::Pool,
-        link::Link,
+        link::Link as _,
         mr::{
             FixedMr,
             Handle,
@@ -51,6 +56,7 @@ use kernel::{
             Acquire,
             Atomic,
             Full,
+            Relaxed,
             Release, //
         },
         rcu,
@@ -83,7 +89,7 @@ struct Bare {
 }
 
 // SAFETY: The queue pair is made as it is told, and lives until it is destroyed.
-unsafe impl Link for Bare {
+unsafe impl crate::rdma::link::Link for Bare {
     unsafe fn create_qp(
         &self,
         pd: &Pd,
@@ -440,6 +446,93 @@ fn memory_is_kept_until_the_device_stops(soft: &Soft) -> Result {
     Ok(())
 }
 
+/// A queue pair is being made.
+static MAKES: Atomic<bool> = Atomic::new(false);
+/// What makes it.
+static CREATE: Atomic<usize> = Atomic::new(0);
+
+type Create = unsafe extern "C" fn(
+    *mut bindings::ib_qp,
+    *mut bindings::ib_qp_init_attr,
+    *mut bindings::ib_udata,
+) -> c_int;
+
+/// # Safety
+///
+/// As for the `create_qp` of the device.
+unsafe extern "C" fn make(
+    qp: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_init_attr,
+    data: *mut bindings::ib_udata,
+) -> c_int {
+    MAKES.store(true, Release);
+    fsleep(Delta::from_millis(100));
+    // SAFETY: It was stored below.
+    let create: Create = unsafe { core::mem::transmute(CREATE.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    let result = unsafe { create(qp, attr, data) };
+    MAKES.store(false, Release);
+    result
+}
+
+/// An identifier that is used by two.
+struct Busy {
+    qp: Arc<Qp<Nobody>>,
+    id: Arc<cm::Id<Events>>,
+    made: Atomic<bool>,
+    beside: Atomic<u32>,
+}
+
+impl Busy {
+    fn connect(&self) {
+        self.made
+            .store(self.qp.connect(self.id.clone()).is_ok(), Release);
+    }
+
+    fn beside(&self, call: impl FnOnce(&cm::Id<Events>)) {
+        while !MAKES.load(Acquire) {
+            fsleep(Delta::from_millis(1));
+        }
+        call(&self.id);
+        self.beside.add(u32::from(MAKES.load(Acquire)), Relaxed);
+    }
+}
+
+/// The connection manager's functions must not run beside each other for one identifier.
+fn one_call_at_a_time(soft: &Soft) -> Result {
+    let (_peer, _, id) = Link::route(soft, bindings::ib_poll_context_IB_POLL_DIRECT)?;
+    let busy = Arc::new(
+        Busy {
+            qp: bare(soft)?,
+            id,
+            made: Atomic::new(false),
+            beside: Atomic::new(0),
+        },
+        GFP_KERNEL,
+    )?;
+    // SAFETY: The device is registered.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.create_qp };
+    // SAFETY: No other test uses the device meanwhile.
+    let mut create_qp = unsafe { Operation::new(place) };
+    CREATE.store(create_qp.before().ok_or(EINVAL)? as usize, Release);
+    create_qp.set(Some(make));
+    race(
+        &busy,
+        &[
+            Busy::connect,
+            |busy| busy.beside(|id| id.set_service_type(1)),
+            |busy| busy.beside(|id| _ = id.resolve_route(1000)),
+            |busy| busy.beside(|id| _ = id.src_addr()),
+            |busy| busy.beside(|id| id.disconnect()),
+        ],
+    )?;
+    drop(create_qp);
+    busy.qp.disconnect();
+    check!(busy.made.load(Acquire));
+    check_eq!(busy.beside.load(Acquire), 0);
+    Ok(())
+}
+
 suite!(
     srp_grace_rxe,
     rxe,
@@ -452,5 +545,6 @@ suite!(
         posting_races_with_connecting,
         memory_is_kept_until_all_have_drained,
         memory_is_kept_until_the_device_stops,
+        one_call_at_a_time,
     ]
 );

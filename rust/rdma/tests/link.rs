@@ -361,7 +361,7 @@ impl Link {
     }
 
     /// A listening peer, and an identifier that knows the way to it.
-    fn route(
+    pub(in crate::rdma) fn route(
         soft: &Soft,
         context: bindings::ib_poll_context,
     ) -> Result<(Peer, Arc<Events>, Arc<cm::Id<Events>>)> {
