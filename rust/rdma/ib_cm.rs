@@ -409,13 +409,17 @@ impl<E: EventHandler> Id<E> {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` without a queue pair, `EINVAL` the second time or if the private data is too long,
-    /// otherwise what the connection manager says of the path.
+    /// `ENOTCONN` without a queue pair, `EINVAL` the second time, if the private data is too long or the path is one of
+    /// another device, otherwise what the connection manager says of the path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
         let mut queue = self.queue.lock();
         let Queue::Made(qp, _) = *queue else {
             return Err(ENOTCONN);
         };
+        // The queue pair would have a GID that only the path keeps.
+        if !path.is_from(&self.device) {
+            return Err(EINVAL);
+        }
         let private_data_len = u8::try_from(what.private_data.len()).map_err(|_| EINVAL)?;
         let subnet_timeout = self
             .device

@@ -7,7 +7,8 @@
 use super::{
     device::{
         Device,
-        Gid, //
+        Gid,
+        Registered, //
     },
     timeout::packet_life_time, //
 };
@@ -61,8 +62,12 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
 ///
 /// # Invariants
 ///
-/// The entry is valid, and one of its references is this object's.
-pub(super) struct SgidAttr(NonNull<bindings::ib_gid_attr>);
+/// The entry is valid and of `device`, and one of its references is this object's.
+pub(super) struct SgidAttr {
+    attr: NonNull<bindings::ib_gid_attr>,
+    /// The core frees the table with the device, whatever entries are counted; what is left of one looks at it then.
+    device: Registered,
+}
 
 // SAFETY: The reference may be given up in any context.
 unsafe impl Send for SgidAttr {}
@@ -74,7 +79,7 @@ impl SgidAttr {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there is none.
+    /// `ENOENT` if there is none, `ENODEV` if the device goes.
     pub(super) fn find(
         device: &Device,
         port: u32,
@@ -82,6 +87,7 @@ impl SgidAttr {
         types: &[bindings::ib_gid_type],
     ) -> Result<Self> {
         let gid = raw_gid(gid);
+        let device = device.hold()?;
         for kind in types {
             // SAFETY: The device is registered, `gid` is valid for the call, and any network
             // interface will do.
@@ -91,14 +97,22 @@ impl SgidAttr {
             let found = from_err_ptr(found.cast_mut());
             if let Some(found) = found.ok().and_then(NonNull::new) {
                 // INVARIANT: The lookup has counted a reference.
-                return Ok(Self(found));
+                return Ok(Self {
+                    attr: found,
+                    device,
+                });
             }
         }
         Err(ENOENT)
     }
 
     pub(super) fn as_raw(&self) -> *const bindings::ib_gid_attr {
-        self.0.as_ptr()
+        self.attr.as_ptr()
+    }
+
+    /// The device that it is of.
+    fn device(&self) -> &Device {
+        &self.device
     }
 
     /// `enum ib_gid_type`.
@@ -110,7 +124,7 @@ impl SgidAttr {
 
 impl Drop for SgidAttr {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours to give up.
+        // SAFETY: By the type invariant the reference is ours to give up, and the device goes after it.
         unsafe { bindings::rdma_put_gid_attr(self.as_raw()) };
     }
 }
@@ -160,6 +174,13 @@ impl Path {
 
     pub(super) fn as_raw(&mut self) -> *mut bindings::sa_path_rec {
         &mut self.record
+    }
+
+    /// It begins at a port of this device, or it is not known where.
+    pub(super) fn is_from(&self, device: &Device) -> bool {
+        self.sgid
+            .as_ref()
+            .is_none_or(|sgid| sgid.device().as_raw() == device.as_raw())
     }
 
     pub(super) fn sgid_attr(&self) -> *const bindings::ib_gid_attr {

@@ -26,14 +26,18 @@ use crate::{
         lookup::Lookup,
         path::{
             Path,
-            PathRec, //
+            PathRec,
+            SgidAttr, //
         },
         pd::Pd,
         tests::{
             check,
             check_eq,
             peer::within,
-            soft::Soft,
+            soft::{
+                Kind,
+                Soft, //
+            },
             suite, //
         }, //
     },
@@ -188,6 +192,7 @@ suite!(
         target_needs_time,
         connects_once,
         paths,
+        path_of_another_device_is_refused,
         lookups_end_at_any_time,
     ]
 );
@@ -534,6 +539,24 @@ fn paths(soft: &Soft) -> Result {
     // Limited membership will do.
     check_eq!(soft.device.pkey_index(1, PKEY & 0x7fff), Ok(0));
     Ok(())
+}
+
+/// The GID of a path is of its device, and must not go into a queue pair of another one.
+fn path_of_another_device_is_refused(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, yes)?;
+    let attempt = Attempt::new(soft)?;
+    let other = Soft::find(Kind::Siw).ok_or(ENODEV)?;
+    let gid = other.device.gid(1, 0)?;
+    let types = [bindings::ib_gid_type_IB_GID_TYPE_IB];
+    let sgid = SgidAttr::find(&other.device, 1, gid, &types)?;
+    let rec = path_rec(soft, target.service_id());
+    let kind = bindings::sa_path_rec_type_SA_PATH_REC_TYPE_ROCE_V2;
+    let path = Path::new(rec.to_raw(kind), Some(sgid));
+    check!(path.is_from(&other.device) && !path.is_from(&soft.device));
+    let refused = attempt.request_along(path, target.service_id(), None);
+    check_eq!(refused, Err(EINVAL));
+    // It was not that attempt's request.
+    attempt.request(soft, target.service_id(), None)
 }
 
 /// A lookup that is dropped while it is being answered.
