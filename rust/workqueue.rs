@@ -264,22 +264,55 @@ impl Handle {
     }
 }
 
+/// An item that [`cancel_sync`] can take back.
+///
+/// # Safety
+///
+/// The [`Work`] that [`HasWork`] names is a field by itself, and not a part of a [`kernel::workqueue::DelayedWork`]: its timer
+/// would be left, and waited for without a pause.
+pub unsafe trait Cancel<const ID: u64 = 0>: HasWork<Self, ID> + Sized {}
+
 /// Takes `item` back from the queue that it waits in, and waits until it is not running; sleeps.
 ///
 /// On return the item neither waits nor runs, unless someone queued it again. Returns whether it
 /// had waited and will now not run. Must not be called in the item itself, nor with anything held
 /// that the item needs.
+///
+/// An item with a timer is a [`Delayed`], which has a function of its own for this:
+///
+/// ```compile_fail,E0277
+/// # use ib_srp::workqueue::cancel_sync;
+/// # use kernel::{prelude::*, sync::Arc, workqueue::{impl_has_delayed_work, DelayedWork, WorkItem}};
+/// #[pin_data]
+/// struct Late {
+///     #[pin]
+///     work: DelayedWork<Late>,
+/// }
+///
+/// impl_has_delayed_work! {
+///     impl HasDelayedWork<Self> for Late { self.work }
+/// }
+///
+/// impl WorkItem for Late {
+///     type Pointer = Arc<Self>;
+///     fn run(_: Arc<Self>) {}
+/// }
+///
+/// fn cancel(item: &Arc<Late>) -> bool {
+///     cancel_sync::<_, 0>(item)
+/// }
+/// ```
 pub fn cancel_sync<T, const ID: u64>(item: &Arc<T>) -> bool
 where
-    T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID>,
+    T: WorkItem<ID, Pointer = Arc<T>> + Cancel<ID>,
 {
     let ptr = Arc::as_ptr(item);
     // SAFETY: The pointer of an `Arc` points at a valid value.
     let work = unsafe { T::raw_get_work(ptr.cast_mut()) };
     // SAFETY: The pointer is that of a field of a valid value.
     let work = unsafe { Work::raw_get(work) };
-    // SAFETY: The `struct work_struct` has been initialised by `Work::new`, and lives as long as
-    // `item` does.
+    // SAFETY: The `struct work_struct` has been initialised by `Work::new`, lives as long as
+    // `item` does, and by the contract of `Cancel` has no timer.
     let pending = unsafe { bindings::cancel_work_sync(work) };
     if pending {
         // SAFETY: `T::Pointer` is `Arc<T>`, so that it was queued by giving up an `Arc` that the

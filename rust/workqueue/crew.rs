@@ -4,6 +4,7 @@
 
 use super::{
     cancel_sync,
+    Cancel,
     Handle, //
 };
 use core::ptr::null_mut;
@@ -52,6 +53,9 @@ struct Hand {
 impl_has_work! {
     impl HasWork<Hand> for Hand { self.work }
 }
+
+// SAFETY: `work` is a `Work`.
+unsafe impl Cancel for Hand {}
 
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),

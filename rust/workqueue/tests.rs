@@ -35,6 +35,9 @@ impl_has_delayed! {
     impl HasDelayed<0> for Item { self.timer }
 }
 
+// SAFETY: `work` is a `Work`.
+unsafe impl Cancel for Item {}
+
 impl WorkItem for Item {
     type Pointer = Arc<Self>;
 
