@@ -144,6 +144,7 @@ impl Hca {
             let end = End::new(id, net.clone(), qps.clone(), target.clone())?;
             ends.push(end, GFP_KERNEL)?;
         }
+        let dma = Arc::new(dma, GFP_KERNEL)?;
         let memory = Memory::new(dma, Table::new(MAX_MR as usize)?);
         let memory = Arc::new(memory, GFP_KERNEL)?;
         let faults = Arc::new(Faults::none(), GFP_KERNEL)?;
@@ -170,7 +171,7 @@ impl Hca {
     }
 
     /// What memory is mapped for.
-    pub fn dma(&self) -> &DmaDevice {
+    pub fn dma(&self) -> &Arc<DmaDevice> {
         &self.memory.dma
     }
 
@@ -259,7 +260,10 @@ impl Drop for Attached {
     }
 }
 
-impl Provider for Hca {
+#[allow(unsafe_code)]
+// SAFETY: The queues and queue pairs have these objects as fields, made with them. Memory is accessed by [`Pieces`] only, of
+// requests that have not completed and of regions that are in use, and destroying one waits for these.
+unsafe impl Provider for Hca {
     type Cq = Cq;
     type Qp = Qp;
     type Mr = Mr;

@@ -20,9 +20,12 @@ use crate::rdma::provider::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     }, //
 };
 
@@ -32,7 +35,7 @@ pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
 /// The memory of a device.
 pub struct Memory {
     /// What memory is mapped for.
-    pub dma: DmaDevice,
+    pub dma: Arc<DmaDevice>,
     /// Its regions, by their numbers; number 0 is none.
     pub mrs: Table<Mr>,
     /// Registrations, and the pages or pieces of all of them.
@@ -107,7 +110,7 @@ impl<'a> Pieces<'a> {
         };
         // CAST: It is at most `piece.bytes()`.
         let n = n as u32;
-        self.span = self.memory.dma.span(addr, n as usize).ok_or(Denied)?;
+        self.span = self.memory.span(addr, n as usize).ok_or(Denied)?;
         if n < piece.bytes() {
             let next = piece.addr().wrapping_add(u64::from(n));
             self.region = Some((mr, Sge::new(next, piece.key(), piece.bytes() - n)));
@@ -137,7 +140,7 @@ impl<'a> Pieces<'a> {
 
     #[inline]
     fn next_of_all(&mut self, piece: &Sge) -> Result<bool, Denied> {
-        let span = self.memory.dma.span(piece.addr(), piece.bytes() as usize);
+        let span = self.memory.span(piece.addr(), piece.bytes() as usize);
         self.span = span.ok_or(Denied)?;
         Ok(true)
     }
@@ -239,12 +242,20 @@ impl<'a> Pieces<'a> {
 
 impl Memory {
     /// Memory with these regions.
-    pub fn new(dma: DmaDevice, mrs: Table<Mr>) -> Self {
+    pub fn new(dma: Arc<DmaDevice>, mrs: Table<Mr>) -> Self {
         Self {
             dma,
             mrs,
             registered: [const { Atomic::new(0) }; 2],
         }
+    }
+
+    /// The memory at an address of a request, or of a region in use.
+    #[allow(unsafe_code)]
+    #[inline]
+    fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
+        // SAFETY: Only `Pieces` call this. They are of a request that has not completed, and use the region.
+        unsafe { self.dma.span(addr, len) }
     }
 
     /// How many registrations there were, and how many pages or pieces they had.

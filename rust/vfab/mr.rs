@@ -102,14 +102,18 @@ impl Mr {
     /// # Errors
     ///
     /// [`Bad`] if it is valid, of another domain, the key is that of another one, or it has no pages to describe.
+    #[allow(unsafe_code)]
     pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<usize, Bad> {
         let pages = self.pages().ok_or(Bad)?;
         let free = self.state.load(Acquire) & VALID == 0;
         if !free || pd != self.pd || key >> 8 != self.index {
             return Err(Bad);
         }
-        pages.turn(iova);
-        let list = pages.current();
+        // SAFETY: The region is not valid, so its list is not in use; and the one who registers it does not describe it, or
+        // register it twice, meanwhile, as with any adapter.
+        unsafe { pages.turn(iova) };
+        // SAFETY: As above.
+        let list = unsafe { pages.current() };
         if list.len == 0 {
             return Err(Bad);
         }
@@ -141,6 +145,7 @@ impl Mr {
     /// # Errors
     ///
     /// [`Bad`] if not.
+    #[allow(unsafe_code)]
     #[inline]
     pub fn admits(
         &self,
@@ -161,7 +166,8 @@ impl Mr {
         }
         let list = match &self.behind {
             Behind::All => return Ok(Place::Memory(addr)),
-            Behind::Pages(pages) => pages.current(),
+            // SAFETY: The region is valid and in use by the one who has it from the table, who ends that before it is invalidated.
+            Behind::Pages(pages) => unsafe { pages.current() },
             Behind::Process(memory) => memory.list(),
         };
         let at = addr.checked_sub(list.iova).ok_or(Bad)?;

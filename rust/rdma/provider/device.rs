@@ -30,6 +30,8 @@ const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
 pub struct Registration<P: Provider> {
     pub(super) device: NonNull<bindings::ib_device>,
     provider: Arc<P>,
+    // Goes after it.
+    _dma: Arc<DmaDevice>,
 }
 
 // SAFETY: A device has no thread affinity.
@@ -38,7 +40,7 @@ unsafe impl<P: Provider> Send for Registration<P> {}
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with so many ports, and an interrupt for each CPU. May sleep.
+    /// Registers a device with so many ports, and an interrupt for each CPU, whose memory is mapped for `dma`. May sleep.
     ///
     /// # Errors
     ///
@@ -48,7 +50,7 @@ impl<P: Provider> Registration<P> {
         name: &CStr,
         node_guid: u64,
         ports: u32,
-        dma: &DmaDevice,
+        dma: &Arc<DmaDevice>,
     ) -> Result<Self> {
         let size = size_of::<DeviceObject<P>>();
         // SAFETY: The size is that of a structure that begins with a `struct ib_device`.
@@ -74,7 +76,7 @@ impl<P: Provider> Registration<P> {
         // The device's parent is what its memory is mapped for, as with hardware.
         // SAFETY: As above; the union's other field is for another view of the same.
         unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
-        // SAFETY: The device is set up, the name is a string, and the device for DMA lives longer than this.
+        // SAFETY: The device is set up, the name is a string, and the device for DMA is kept by this.
         let registered = to_result(unsafe {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
         });
@@ -89,6 +91,7 @@ impl<P: Provider> Registration<P> {
         Ok(Self {
             device: raw,
             provider,
+            _dma: dma.clone(),
         })
     }
 

@@ -84,17 +84,20 @@ impl DmaDevice {
         unsafe { &raw mut (*self.0.as_ptr()).dev }
     }
 
-    /// The memory behind `len` bytes at a DMA address that was posted, or registered, and is mapped as long as
-    /// that is so: whoever posts it grants that. `None` if there is no memory.
+    /// The memory behind `len` bytes at a DMA address. `None` if there is no memory.
+    ///
+    /// # Safety
+    ///
+    /// The address was posted, or registered, and that is so for `'a`: whoever posts it grants that it is mapped as long.
     #[inline]
-    pub fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
+    pub unsafe fn span<'a>(&'a self, addr: u64, len: usize) -> Option<Span<'a>> {
         if len == 0 {
             return Some(Span::EMPTY);
         }
         addr.checked_add(len as u64)?;
         // SAFETY: By the type invariant; an address that is no memory is refused.
         let at = unsafe { bindings::srp_vfab_dma_to_virt(self.as_raw(), addr, len) };
-        // INVARIANT: It is memory that whoever posted the address has lent to the device.
+        // INVARIANT: By this function's contract it is memory that whoever posted the address has lent to the device.
         NonNull::new(at.cast()).map(|at| Span {
             at,
             len,

@@ -179,21 +179,29 @@ impl Pages {
         })
     }
 
-    /// The list that counts, for as long as nobody changes that.
+    /// The list that counts.
+    ///
+    /// # Safety
+    ///
+    /// There is no [`turn`](Self::turn) and then memory described while the list is borrowed: the region is in use, or being
+    /// registered.
     #[inline]
-    pub fn current(&self) -> &List {
+    pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
-        // SAFETY: By the type invariant nobody writes to it.
+        // SAFETY: By the type invariant and this function's contract nobody writes to it.
         unsafe { &*self.lists[n].get() }
     }
 
-    /// Has that count which was described last, if anything was since, as the memory that begins at `iova`. Nobody
-    /// reads the region meanwhile: it is not valid.
-    pub fn turn(&self, iova: u64) {
+    /// Has that count which was described last, if anything was since, as the memory that begins at `iova`.
+    ///
+    /// # Safety
+    ///
+    /// No other thread describes memory for the region, reads it or does the same meanwhile: it is not valid, and being registered.
+    pub unsafe fn turn(&self, iova: u64) {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;
             let list = self.lists[n as usize & 1].get();
-            // SAFETY: By the type invariant: whoever registers the region does not describe it meanwhile.
+            // SAFETY: By the type invariant and this function's contract.
             unsafe { (*list).iova = iova };
             self.counts.store(n, Release);
         }
