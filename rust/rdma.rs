@@ -49,6 +49,7 @@ pub mod qp;
 mod roce;
 mod sa;
 pub mod timeout;
+mod users;
 pub mod wc;
 mod wr;
 

@@ -44,7 +44,10 @@
 //! }
 //! ```
 
-use super::device::Device;
+use super::{
+    device::Device,
+    users::USERS, //
+};
 use crate::{
     bindings,
     errno::EOPNOTSUPP, //
@@ -96,7 +99,8 @@ pub trait Client: Send + Sync + 'static {
 /// The address of the one registration of this module, or 0.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// A registered client. Dropping it removes the client from every device and waits for that.
+/// A registered client. Dropping it removes the client from every device and waits for that, and until the module has
+/// no guard of a device and no identifier of `rdma_cm`: for ever, if one was forgotten.
 ///
 /// # Invariants
 ///
@@ -240,5 +244,7 @@ impl<C: Client> PinnedDrop for Registration<C> {
         // every device, and no callback runs after it.
         unsafe { bindings::ib_unregister_client(self.client.get()) };
         REGISTRATION.store(0, Relaxed);
+        // The module goes next, and with it the functions that they lead to.
+        USERS.wait();
     }
 }

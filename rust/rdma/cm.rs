@@ -47,7 +47,11 @@ use super::{
         private_data,
         Link, //
     },
-    pd::Pd, //
+    pd::Pd,
+    users::{
+        User,
+        USERS, //
+    }, //
 };
 use crate::{
     bindings,
@@ -186,6 +190,7 @@ pub struct Id<E: EventHandler> {
     #[pin]
     calls: Mutex<Calls>,
     handler: Arc<E>,
+    _user: User<'static>,
 }
 
 /// What has been done with an [`Id`].
@@ -256,6 +261,7 @@ impl<E: EventHandler> Id<E> {
                 id,
                 calls <- new_mutex!(Calls { has_qp: false }, "cm::Id::calls"),
                 handler: handler.clone(),
+                _user: USERS.one(),
             }),
             GFP_KERNEL,
         );

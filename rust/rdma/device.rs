@@ -4,7 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
-use super::iova::iova_mask;
+use super::{
+    iova::iova_mask,
+    users::{
+        User,
+        USERS, //
+    }, //
+};
 use crate::{
     bindings,
     compat,
@@ -259,7 +265,10 @@ impl Device {
             return Err(ENODEV);
         }
         // INVARIANT: The registration count was raised.
-        Ok(Registered(NonNull::from(self)))
+        Ok(Registered {
+            device: NonNull::from(self),
+            _user: USERS.one(),
+        })
     }
 }
 
@@ -285,7 +294,10 @@ impl Name {
 /// # Invariants
 ///
 /// Holds one count of the device's registration.
-pub struct Registered(NonNull<Device>);
+pub struct Registered {
+    device: NonNull<Device>,
+    _user: User<'static>,
+}
 
 // SAFETY: The count may be dropped from any context, and `Device` is `Sync`.
 unsafe impl Send for Registered {}
@@ -297,7 +309,7 @@ impl Deref for Registered {
 
     fn deref(&self) -> &Device {
         // SAFETY: By the type invariant the device stays registered while the guard lives.
-        unsafe { self.0.as_ref() }
+        unsafe { self.device.as_ref() }
     }
 }
 

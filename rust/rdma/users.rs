@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What leads from C to functions of the module, and must be gone before these are.
+//!
+//! A guard of a device keeps it, and what is made with the guard has callbacks: queue pairs, completion queues, identifiers of
+//! `ib_cm`, questions to the subnet administrator. An identifier of `rdma_cm` has no guard. A safe program can forget any of
+//! them, or close a circle of references; then the module must not go.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Relaxed,
+        Release, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// The pause between two looks.
+const PAUSE: Delta = Delta::from_millis(10);
+/// After so many of them there is a line in the log.
+const PATIENCE: u32 = 6_000;
+
+/// Those of the module.
+pub(super) static USERS: Users = Users::none();
+
+/// A count of such objects.
+pub(super) struct Users(Atomic<i32>);
+
+/// A field of one of them, counted until its drop.
+pub(super) struct User<'a>(&'a Users);
+
+impl Users {
+    const fn none() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts one more.
+    pub(super) fn one(&self) -> User<'_> {
+        self.0.add(1, Relaxed);
+        User(self)
+    }
+
+    /// Waits until there is none. Sleeps; for ever, if one was forgotten.
+    pub(super) fn wait(&self) {
+        let mut looks = 0u32;
+        while self.0.load(Acquire) != 0 {
+            looks = looks.saturating_add(1);
+            if looks == PATIENCE {
+                pr_err!("the module cannot go: it has objects of RDMA devices that were leaked\n");
+            }
+            fsleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        // What was done with the object comes before.
+        self.0 .0.fetch_sub(1, Release);
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_rdma_users)]
+mod tests {
+    use super::*;
+    use crate::sync::race::begin;
+    use kernel::sync::Arc;
+
+    struct Waiting {
+        users: Users,
+        over: Atomic<bool>,
+    }
+
+    #[test]
+    fn all_are_waited_for() -> Result {
+        let waiting = Arc::new(
+            Waiting {
+                users: Users::none(),
+                over: Atomic::new(false),
+            },
+            GFP_KERNEL,
+        )?;
+        let (one, two) = (waiting.users.one(), waiting.users.one());
+        let race = begin(
+            &waiting,
+            &[|waiting: &Waiting| {
+                waiting.users.wait();
+                waiting.over.store(true, Release);
+            }],
+        )?;
+        drop(one);
+        fsleep(Delta::from_millis(100));
+        let early = waiting.over.load(Acquire);
+        drop(two);
+        race.wait()?;
+        assert!(!early);
+        assert!(waiting.over.load(Acquire));
+        Ok(())
+    }
+}
