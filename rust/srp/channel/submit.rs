@@ -36,7 +36,8 @@ use kernel::{
 };
 
 impl Connection {
-    /// Sends a command that has this tag.
+    /// Sends a command that has this tag, in a section that began before this channel was chosen: the end of the
+    /// connection waits for it, and then ends what was posted in it.
     ///
     /// # Errors
     ///
@@ -44,9 +45,12 @@ impl Connection {
     ///
     /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
     #[inline(always)]
-    pub fn queue(&self, cmd: Command, tag: scsi::Tag) -> Result<(), Rejected> {
-        // The end of the connection waits for this section, and then ends what was posted in it.
-        let posting = rcu::read_lock();
+    pub fn queue(
+        &self,
+        posting: &rcu::Guard,
+        cmd: Command,
+        tag: scsi::Tag,
+    ) -> Result<(), Rejected> {
         if self.is_lost() {
             return self.refuse(cmd);
         }
@@ -59,8 +63,8 @@ impl Connection {
         // The slot with the number of the tag is free, unless a command of a hardware queue has it
         // whose channel is missing.
         match cell.claim(random, Lun::from_int(cmd.lun()), tag) {
-            Some(slot) => self.send(&posting, cmd, slot, index),
-            None => self.queue_anywhere(&posting, cmd, random, tag),
+            Some(slot) => self.send(posting, cmd, slot, index),
+            None => self.queue_anywhere(posting, cmd, random, tag),
         }
     }
 

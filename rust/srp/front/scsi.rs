@@ -48,7 +48,10 @@ use kernel::{
         CStr,
         CString, //
     },
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 
 /// What the callbacks of a host need: the session and its channels.
@@ -176,9 +179,11 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+        // Before the channel is chosen. The error handler has no section of its own around this.
+        let posting = rcu::read_lock();
         let tag = cmd.tag();
         match self.channels.for_hw_queue(tag.hw_queue) {
-            Some(connection) => connection.queue(cmd, tag),
+            Some(connection) => connection.queue(&posting, cmd, tag),
             None => Err(Rejected {
                 cmd,
                 why: Busy::Host,
