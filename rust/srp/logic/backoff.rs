@@ -57,6 +57,8 @@ pub struct Backoff {
     flaps: u32,
     /// Tries that have failed since the connection was lost.
     tries: u32,
+    /// Tries that the transport class has wanted since then.
+    wanted: u32,
     least: Least,
     /// Events that have counted since there was a connection.
     events: u32,
@@ -88,6 +90,7 @@ impl Backoff {
         Self {
             flaps: 0,
             tries: 0,
+            wanted: 0,
             least: Least::Seconds(0),
             events: 0,
             event: Ktime::MIN,
@@ -96,7 +99,7 @@ impl Backoff {
 
     /// A connection that lived for `life` nanoseconds is lost.
     pub const fn lost(&mut self, life: i64, why: Loss) {
-        self.tries = 0;
+        self.connected();
         if life >= FORGET_NS {
             self.flaps = 0;
         }
@@ -155,6 +158,18 @@ impl Backoff {
     /// There is a new connection.
     pub const fn connected(&mut self) {
         self.tries = 0;
+        self.wanted = 0;
+    }
+
+    /// The timer of the transport class begins a try.
+    pub const fn wanted(&mut self) {
+        self.wanted = self.wanted.saturating_add(1);
+    }
+
+    /// Tries that the timer of the transport class has begun since the connection was lost. From the eleventh on each
+    /// lengthens its pauses by `reconnect_delay`, so those that an event has hurried must not count.
+    pub const fn wanted_tries(&self) -> u32 {
+        self.wanted
     }
 
     /// Tries that have failed since the connection was lost.

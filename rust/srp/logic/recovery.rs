@@ -535,6 +535,7 @@ impl Recovery {
             (Event::TryEnded, Action::TryLater | Action::GiveUp | Action::Nothing) => {
                 self.backoff.failed()
             }
+            (Event::Commit { .. }, Action::TrySpread | Action::Wait) => self.backoff.wanted(),
             (Event::Commit { .. } | Event::Outcome, Action::Accept)
                 if before.is_lost() && !after.is_lost() =>
             {

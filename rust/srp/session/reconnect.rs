@@ -101,7 +101,13 @@ impl Session {
         let _ = Reconnect::schedule(self.clone(), delay);
     }
 
+    /// See [`Backoff::wanted_tries`](crate::srp::logic::backoff::Backoff::wanted_tries).
+    pub(super) fn wanted_tries(&self) -> u32 {
+        self.recovery.lock().backoff().wanted_tries()
+    }
+
     /// Tries to reconnect that have failed since the connection was lost.
+    #[cfg(SRP_KUNIT)]
     pub fn failed_tries(&self) -> u32 {
         self.recovery.lock().backoff().tries()
     }

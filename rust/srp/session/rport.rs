@@ -28,7 +28,7 @@ impl Operations for Session {
     }
 
     fn failed_reconnects(&self) -> u32 {
-        self.failed_tries()
+        self.wanted_tries()
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {

@@ -175,6 +175,49 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.backoff().tries(), 0);
 }
 
+/// The pauses of the transport class grow with its own tries, however many others an event of the port has hurried.
+#[test]
+fn hurried_tries_are_not_those_of_the_class() {
+    let mut recovery = Recovery::new();
+    recovery.on(Event::LoggedIn, at(0));
+    for event in [
+        Event::Lost(Cause::Plain),
+        Event::Ending,
+        Event::Notified,
+        Event::Ended,
+    ] {
+        recovery.on(event, at(1));
+    }
+    let automatic = Event::Try { automatic: true };
+    let fails = |recovery: &mut Recovery| {
+        assert_eq!(recovery.on(automatic, at(2)), Action::Connect);
+        recovery.on(Event::TryFailed, at(2));
+        assert_eq!(recovery.on(Event::TryEnded, at(2)), Action::TryLater);
+    };
+    let commit = Event::Commit {
+        blocks: true,
+        running: false,
+    };
+    for class in 1..=4 {
+        for _ in 0..10 {
+            assert_eq!(recovery.on(Event::Hurry, at(2)), Action::Try);
+            fails(&mut recovery);
+        }
+        assert_eq!(recovery.on(commit, at(2)), Action::TrySpread);
+        assert_eq!(recovery.on(automatic, at(2)), Action::Connect);
+        // It looks while that try is under way.
+        assert_eq!(recovery.on(commit, at(2)), Action::InProgress);
+        recovery.on(Event::TryFailed, at(2));
+        recovery.on(Event::TryEnded, at(2));
+        assert_eq!(recovery.backoff().wanted_tries(), class);
+        assert_eq!(recovery.backoff().tries(), 11 * class);
+    }
+    assert_eq!(recovery.on(automatic, at(3)), Action::Connect);
+    recovery.on(Event::Connected, at(3));
+    assert_eq!(recovery.on(commit, at(3)), Action::Accept);
+    assert_eq!(recovery.backoff().wanted_tries(), 0);
+}
+
 /// A new connection that fails before the class has it is told of once.
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
