@@ -50,6 +50,10 @@ pub enum Kind {
     Ack,
     /// The move to the error state takes some milliseconds.
     Hang,
+    /// The move to the error state is refused, and all goes on.
+    Stop,
+    /// The end of a queue pair is refused, and it stays as it is.
+    Destroy,
     /// What is sent to the administrator, or by it, is lost.
     SaLoss,
     /// A question to the administrator does not leave: the answer is that it is busy.
@@ -63,7 +67,7 @@ pub enum Kind {
 }
 
 /// The names, in their order.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 21] = [
     "error",
     "fail",
     "receive",
@@ -78,6 +82,8 @@ pub const NAMES: [&str; 19] = [
     "loss",
     "ack",
     "hang",
+    "stop",
+    "destroy",
     "sa-loss",
     "sa-busy",
     "gmp-loss",
@@ -86,7 +92,7 @@ pub const NAMES: [&str; 19] = [
 ];
 
 /// All kinds.
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 21] = [
     Kind::Error,
     Kind::Fail,
     Kind::Receive,
@@ -101,6 +107,8 @@ const KINDS: [Kind; 19] = [
     Kind::Loss,
     Kind::Ack,
     Kind::Hang,
+    Kind::Stop,
+    Kind::Destroy,
     Kind::SaLoss,
     Kind::SaBusy,
     Kind::GmpLoss,
@@ -182,8 +190,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status, milliseconds or seconds if the
-    /// kind wants that, which requests, by a word such as `send`, or all of both queues, and how often, which is once.
+    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status, milliseconds, seconds or the
+    /// number of an error if the kind wants that, which requests, by a word such as `send`, or all of both queues, and how often, which is once.
     ///
     /// # Errors
     ///
@@ -202,6 +210,14 @@ impl Order {
         let value = match kind {
             Kind::Error | Kind::Fail | Kind::Receive => {
                 u64::from(bad_status(words.next().ok_or(EINVAL)?)?.number())
+            }
+            Kind::Stop | Kind::Destroy => {
+                let errno: u16 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
+                // Those that an `Error` can have.
+                if !(1..=4095).contains(&errno) {
+                    return Err(EINVAL);
+                }
+                errno.into()
             }
             Kind::Delay | Kind::Hang | Kind::GmpLate => {
                 words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?
@@ -279,6 +295,20 @@ impl Faults {
     pub fn status(&self, kind: Kind, which: u32) -> Option<Status> {
         // CAST: It was made of one.
         self.hit(kind, which).map(|n| Status::numbered(n as u32))
+    }
+
+    /// As [`Self::hit`], of a kind whose value is the number of an error, of a queue pair as a whole.
+    ///
+    /// # Errors
+    ///
+    /// That error.
+    #[inline]
+    pub fn refusal(&self, kind: Kind) -> Result {
+        match self.hit(kind, SEND) {
+            // CAST: It is at most 4095.
+            Some(errno) => Err(Error::from_errno(-(errno as i32))),
+            None => Ok(()),
+        }
     }
 
     #[cold]

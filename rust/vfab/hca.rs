@@ -445,7 +445,8 @@ unsafe impl Provider for Hca {
         (qp.attr(), qp.sizes())
     }
 
-    fn destroy_qp(&self, qp: &Arc<Qp>) {
+    fn destroy_qp(&self, qp: &Arc<Qp>) -> Result {
+        qp.may_go()?;
         match qp.kind() {
             Kind::Smi | Kind::Gsi => {
                 for end in &self.ends {
@@ -460,6 +461,7 @@ unsafe impl Provider for Hca {
             _ => drop(self.qps.remove(qp.num)),
         }
         qp.destroy();
+        Ok(())
     }
 
     fn attach(&self, qp: &Arc<Qp>, gid: [u8; 16], lid: u16) -> Result {

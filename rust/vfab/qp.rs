@@ -258,11 +258,20 @@ impl Qp {
         (self.faults.any() && self.kind == Kind::Rc).then_some(&*self.faults)
     }
 
+    /// An error if a fault refuses this.
+    ///
+    /// # Errors
+    ///
+    /// That of the fault.
+    fn refusal(&self, what: Fault) -> Result {
+        self.faults().map_or(Ok(()), |faults| faults.refusal(what))
+    }
+
     /// Changes it. `end` is a port, if that is changed. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it may not go there, or lacks an attribute for it.
+    /// `EINVAL` if it may not go there, or lacks an attribute for it, otherwise that of a fault.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
         let _changing = self.changing.lock();
         let now = self.state();
@@ -280,6 +289,7 @@ impl Qp {
             if let Some(ms) = self.faults().and_then(|f| f.hit(Fault::Hang, SEND)) {
                 fsleep(Delta::from_millis(i64::try_from(ms).unwrap_or(0)));
             }
+            self.refusal(Fault::Stop)?;
         }
         let was = end.map(|end| core::mem::replace(&mut *self.end.lock(), end));
         drop(was);
@@ -333,6 +343,15 @@ impl Qp {
         let send = self.sq.lock().cq.clone();
         let recv = self.rq.lock().cq.clone();
         [send, recv]
+    }
+
+    /// Whether it may go now.
+    ///
+    /// # Errors
+    ///
+    /// That of a fault.
+    pub fn may_go(&self) -> Result {
+        self.refusal(Fault::Destroy)
     }
 
     /// It is over: nothing of it is left anywhere. May sleep.

@@ -362,11 +362,15 @@ impl<P: Provider> Ops<P> {
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above.
-        if let Some(qp) = unsafe { (*raw.cast::<QpObject<P::Qp>>()).qp.take() } {
-            P::qp_target(&qp).forget();
-            provider.destroy_qp(&qp);
+        // SAFETY: As above. It changes only here and in `create_qp`, which are not called at the same time.
+        let place = unsafe { &mut (*raw.cast::<QpObject<P::Qp>>()).qp };
+        if let Some(qp) = place {
+            if let Err(e) = provider.destroy_qp(qp) {
+                return e.to_errno();
+            }
+            P::qp_target(qp).forget();
         }
+        *place = None;
         // `ib_mad_port_close()` has the queue pairs 0 and 1 freed while its work may still take a completion of them.
         // SAFETY: `ib_core` grants it.
         let (kind, cq) = unsafe { ((*raw).qp_type, (*raw).recv_cq) };

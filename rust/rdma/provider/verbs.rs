@@ -177,7 +177,11 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// What it is like.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
     /// It is gone after this: no completion, no access to memory, nothing of it in a completion queue.
-    fn destroy_qp(&self, qp: &Arc<Self::Qp>);
+    ///
+    /// # Errors
+    ///
+    /// Those of a device that does not do it: it stays as it is.
+    fn destroy_qp(&self, qp: &Arc<Self::Qp>) -> Result;
     /// Has a queue pair of datagrams get those to a multicast group, which has a GID and a LID.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! Queues that are full, or end; connections that break; states, faults, the subnet.
 
 use super::*;
+use crate::rdma::provider::Provider;
 
 #[kunit_tests(vfab_queues)]
 mod cases {
@@ -192,6 +193,15 @@ mod cases {
         rig.a.fail()?;
         check!(began.elapsed() >= Delta::from_millis(20));
         rig.again(&USUAL)?;
+        // What is refused changes nothing.
+        rig.order("stop 1 110")?;
+        check_eq!(rig.a.fail(), Err(ETIMEDOUT));
+        rig.order("destroy 1 16")?;
+        let hca = &rig.hcas[0];
+        let qp = hca.qps().get(rig.a.num()).ok_or(ENOENT)?;
+        check_eq!(hca.destroy_qp(&qp), Err(EBUSY));
+        drop(qp);
+        exchange(&mut rig, 7, 64)?;
         check_eq!(rig.a.describe(&[(0, 64)])?, 1);
         rig.order("register 1")?;
         rig.a.post(8, Request::Reg(rig.a.key(), ALL), &[])?;
@@ -223,8 +233,8 @@ mod cases {
         within(|| rig.a.cq_event().then_some(()))?;
         // Each was counted once, and nothing else.
         // The last five are not of connections.
-        check_eq!(rig.hcas[0].faults().happened()[..14], [1; 14]);
-        check_eq!(rig.hcas[1].faults().happened(), [0; 19]);
+        check_eq!(rig.hcas[0].faults().happened()[..16], [1; 16]);
+        check_eq!(rig.hcas[1].faults().happened(), [0; 21]);
         for bad in [
             "",
             "error",
@@ -236,6 +246,9 @@ mod cases {
             "swallow 1 x",
             "fail 1 map",
             "receive 1 now",
+            "stop 1",
+            "stop 1 0",
+            "destroy 1 4096",
             "gmp-loss 1",
             "gmp-double 1 cm",
             "gmp-late 1 cm-rtu",
