@@ -68,3 +68,12 @@ pub struct Segment {
     /// Bytes.
     pub len: u32,
 }
+
+impl Segment {
+    /// Of no region.
+    const NONE: Self = Self {
+        addr: 0,
+        key: 0,
+        len: 0,
+    };
+}

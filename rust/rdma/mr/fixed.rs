@@ -11,6 +11,7 @@ use super::{
     raw::{
         alloc,
         free,
+        say_left,
         update_fast_reg_key, //
     },
     Bound,
@@ -46,8 +47,8 @@ pub struct FixedMr(Arc<Inner>);
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region. It is changed by `renew` only, with no queue pair, and none that a [`Bound`] could name. `list`
-/// has the DMA addresses of memory of `pool`.
+/// `mr` is a valid region, or null after a `renew` that failed. It is changed by `renew` only, with no queue pair, and none that a
+/// [`Bound`] could name. There is no queue pair before it has succeeded. `list` has the DMA addresses of memory of `pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
     /// A queue pair may have been told to register the region.
@@ -171,18 +172,28 @@ impl FixedMr {
 }
 
 impl Inner {
+    /// Gives the region back, if there is one. To be called with no queue pair.
+    fn give_back(&self) -> Result {
+        let mr = self.mr.load(Relaxed);
+        if !mr.is_null() {
+            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor anybody who has it from a `Bound`.
+            unsafe { free(mr) }?;
+            self.mr.store(core::ptr::null_mut(), Relaxed);
+        }
+        Ok(())
+    }
+
     fn renew(&self) -> Result {
         if self.posted.load(Relaxed) {
+            // INVARIANT: The caller has no queue pair.
+            self.give_back()?;
             let new = alloc(
                 &self.pd,
                 bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
                 self.pages,
             )?;
             // INVARIANT: It is described below; the caller has no queue pair.
-            let old = self.mr.xchg(new, Relaxed);
-            // SAFETY: By the type invariant it was valid, and no queue pair is left, nor anybody who has it from
-            // a `Bound`.
-            unsafe { free(old) };
+            self.mr.store(new, Relaxed);
             self.posted.store(false, Relaxed);
         }
         let mr = self.mr.load(Relaxed);
@@ -218,9 +229,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the region is valid. The queue pair that was told of it, if
-        // any, held this object until it was drained and destroyed.
-        unsafe { free(self.mr.load(Relaxed)) };
+        // The queue pair that was told of it, if any, held this object until it was destroyed.
+        if let Err(why) = self.give_back() {
+            say_left(&self.pd, why);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    alloc::AllocError,
     prelude::*,
     sync::{
         atomic::{
@@ -40,6 +41,8 @@ struct Mapped {
     used: u32,
     /// The invalidation of the last registration was made.
     invalidated: bool,
+    /// What the peer needs for the first.
+    first: Segment,
 }
 
 /// The memory handle of one slot, and the object that owns the memory while it is attached.
@@ -53,6 +56,8 @@ pub struct Handle<T: ScatterList> {
     own: NonNull<Group>,
     object: Option<T>,
     mapped: Option<Mapped>,
+    /// What the peer needs for the other regions that are used.
+    others: KVec<Segment>,
 }
 
 // SAFETY: The regions may be used from any thread, and the object is `Send`.
@@ -61,15 +66,24 @@ unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is one of `regions` and no other handle's.
-    pub(super) fn new(regions: Arc<Regions>, own: NonNull<Group>) -> Self {
+    /// The handle of a group, which is one of `regions` and no other handle's, and has so many regions beside the first.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(
+        regions: Arc<Regions>,
+        own: NonNull<Group>,
+        others: usize,
+    ) -> Result<Self, AllocError> {
         // INVARIANT: By this function's contract; nothing is mapped.
-        Self {
+        Ok(Self {
             regions,
             own,
             object: None,
             mapped: None,
-        }
+            others: KVec::from_elem(Segment::NONE, others, GFP_KERNEL)?,
+        })
     }
 
     /// Takes `object` into the handle.
@@ -120,12 +134,13 @@ impl<T: ScatterList> Handle<T> {
             return Err(ENOMEM);
         }
         match self.describe(list, mapped as u32, len, random) {
-            Ok(used) => {
+            Ok((used, first)) => {
                 // INVARIANT: The list is mapped, and `object` is set.
                 self.mapped = Some(Mapped {
                     direction,
                     used,
                     invalidated: false,
+                    first,
                 });
                 self.own().mapped.store(true, Relaxed);
                 Ok(())
@@ -140,22 +155,24 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes the mapped list by regions and gives each a new key and address; returns how many.
+    /// Describes the mapped list by regions and gives each a new key and address; returns how many, and the first of what
+    /// the peer needs for them.
     #[inline(always)]
     fn describe(
-        &self,
+        &mut self,
         list: *mut bindings::scatterlist,
         count: u32,
         len: u32,
         random: u64,
-    ) -> Result<u32> {
+    ) -> Result<(u32, Segment)> {
         let mut offset = 0;
-        let first = self.fill(&self.own().first, list, count, &mut offset, random)?;
-        if first == (count, u64::from(len)) {
-            Ok(1)
+        let (filled, first) = self.fill(&self.own().first, list, count, &mut offset, random)?;
+        let used = if filled == (count, u64::from(len)) {
+            1
         } else {
-            self.describe_more(list, (count, len), random, offset, first)
-        }
+            self.describe_more(list, (count, len), random, offset, filled)?
+        };
+        Ok((used, first))
     }
 
     /// Goes on with the other regions after the first, of which `filled` says how many entries and
@@ -163,7 +180,7 @@ impl<T: ScatterList> Handle<T> {
     #[cold]
     #[inline(never)]
     fn describe_more(
-        &self,
+        &mut self,
         list: *mut bindings::scatterlist,
         (count, len): (u32, u32),
         random: u64,
@@ -171,7 +188,6 @@ impl<T: ScatterList> Handle<T> {
         mut filled: (u32, u64),
     ) -> Result<u32> {
         let (mut sg, mut left, mut bytes) = (list, count, 0);
-        let mut others = (1u32..).zip(&self.own().others);
         let mut used = 1;
         loop {
             let (done, got) = filled;
@@ -183,7 +199,8 @@ impl<T: ScatterList> Handle<T> {
             if left == 0 && bytes == u64::from(len) {
                 return Ok(used);
             }
-            let Some((number, region)) = others.next() else {
+            let other = used as usize - 1;
+            let Some(region) = self.own().others.get(other) else {
                 return Err(E2BIG);
             };
             if left == 0 {
@@ -193,19 +210,16 @@ impl<T: ScatterList> Handle<T> {
                 // SAFETY: `sg` is an entry of the list, and not the last one.
                 sg = unsafe { bindings::sg_next(sg) };
             }
-            filled = self.fill(
-                region,
-                sg,
-                left,
-                &mut offset,
-                random.rotate_left(8 * number),
-            )?;
-            used = number + 1;
+            let random = random.rotate_left(8 * used);
+            let segment;
+            (filled, segment) = self.fill(region, sg, left, &mut offset, random)?;
+            *self.others.get_mut(other).ok_or(E2BIG)? = segment;
+            used += 1;
         }
     }
 
     /// Describes with one region what it takes of the `left` entries from `sg` on, and gives it a
-    /// new key and address; returns the number of entries and bytes.
+    /// new key and address; returns the number of entries and bytes, and what the peer needs.
     #[inline(always)]
     fn fill(
         &self,
@@ -214,7 +228,7 @@ impl<T: ScatterList> Handle<T> {
         left: u32,
         offset: &mut u32,
         random: u64,
-    ) -> Result<(u32, u64)> {
+    ) -> Result<((u32, u64), Segment)> {
         let mr = region.as_raw();
         let most = left.min(self.regions.pages) as i32;
         // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
@@ -222,9 +236,16 @@ impl<T: ScatterList> Handle<T> {
         let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
         let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
         // SAFETY: The region is valid, unreachable, and only this handle changes it.
-        unsafe { update_fast_reg_key(mr, self.regions.iova_mask, random) };
+        let (key, addr) = unsafe { update_fast_reg_key(mr, self.regions.iova_mask, random) };
         // SAFETY: The region is valid.
-        Ok((done, unsafe { (*mr).length }))
+        let len = unsafe { (*mr).length };
+        let segment = Segment {
+            addr,
+            key,
+            // CAST: A region is at most as long as the list, whose length is a `u32`.
+            len: len as u32,
+        };
+        Ok(((done, len), segment))
     }
 
     #[inline(always)]
@@ -237,30 +258,16 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     pub fn segment(&self) -> Option<Segment> {
         match self.mapped {
-            Some(Mapped { used: 1, .. }) => Some(Self::segment_of(&self.own().first)),
+            Some(Mapped { used: 1, first, .. }) => Some(first),
             _ => None,
         }
     }
 
     /// What the peer needs, one segment for each region; none if nothing is mapped.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let used = self.mapped.as_ref().map_or(0, |m| m.used);
-        self.own().all(used).map(Self::segment_of)
-    }
-
-    #[inline(always)]
-    fn segment_of(region: &Region) -> Segment {
-        let mr = region.as_raw();
-        // SAFETY: The region is valid, and only its handle changes it.
-        let len = unsafe { (*mr).length };
-        Segment {
-            // SAFETY: As above.
-            addr: unsafe { (*mr).iova },
-            // SAFETY: As above.
-            key: unsafe { (*mr).rkey },
-            // CAST: A region is at most as long as the list, whose length is a `u32`.
-            len: len as u32,
-        }
+        let used = self.mapped.as_ref().map_or(0, |m| m.used as usize);
+        let first = self.mapped.as_ref().map(|m| m.first);
+        Iterator::chain(first.into_iter(), self.others.iter().copied()).take(used)
     }
 
     /// The registration to post on the queue pair of `bound`, with exactly the access that the direction needs; none if nothing is mapped.

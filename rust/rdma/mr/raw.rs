@@ -7,7 +7,10 @@ use crate::{
     rdma::pd::Pd, //
 };
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     prelude::*, //
 };
 
@@ -25,14 +28,27 @@ pub(super) fn alloc(
     from_err_ptr(unsafe { bindings::ib_alloc_mr(pd.as_raw(), kind, pages) })
 }
 
-/// Unmakes a region.
+/// Unmakes a region, if the device does: it has none of its keys then. May sleep.
+///
+/// # Errors
+///
+/// What the device driver says; the region stays as it is.
 ///
 /// # Safety
 ///
-/// `mr` came from [`alloc`], and no queue pair can use it any more.
-pub(super) unsafe fn free(mr: *mut bindings::ib_mr) {
+/// `mr` came from [`alloc`], and nothing else uses it, nor does it after a success.
+pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
     // SAFETY: By this function's contract.
-    unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) };
+    to_result(unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) })
+}
+
+/// Says that a region stays with a device that does not give it back.
+pub(super) fn say_left(pd: &Pd, why: Error) {
+    pr_err!(
+        "{}: a memory region is left to the device, which does not give it back: error {}\n",
+        format_args!("{}", pd.device().name()),
+        why.to_errno()
+    );
 }
 
 /// `ib_update_fast_reg_key()` with the lowest bits of `random`, which are the owner's part of a key. The address of

@@ -6,7 +6,8 @@ use super::{
     exposure::Exposure,
     raw::{
         alloc,
-        free, //
+        free,
+        say_left, //
     },
     Bound,
     Handle, //
@@ -16,7 +17,10 @@ use crate::{
     dma::ScatterList,
     rdma::pd::Pd, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -38,13 +42,35 @@ pub const MAX_PER_HANDLE: usize = 16;
 ///
 /// # Invariants
 ///
-/// It is valid. It is another one only as [`Group`] says.
+/// It is valid, or null, which it is only while its [`Group`] is reachable and nobody has a [`Bound`]. It is another one only
+/// as that says.
 pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
     fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<Self> {
         // INVARIANT: It was made just now.
         Ok(Self(Atomic::new(alloc(pd, kind, pages)?)))
+    }
+
+    /// Gives the verbs' region back, if there is one. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says; it is still there then.
+    ///
+    /// # Safety
+    ///
+    /// It is reachable, and stays so until there is another one; nobody has a [`Bound`] meanwhile.
+    unsafe fn give_back(&self) -> Result {
+        let mr = self.as_raw();
+        if !mr.is_null() {
+            // SAFETY: By the type invariant it is valid. Its handle does not touch what is reachable, and others use it
+            // with a `Bound`.
+            unsafe { free(mr) }?;
+            // INVARIANT: By this function's contract.
+            self.0.store(null_mut(), Relaxed);
+        }
+        Ok(())
     }
 
     /// The verbs' region, for the handle that has it.
@@ -77,9 +103,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the region is valid. The queue pair that used it, if any,
-        // held the `Regions` until it was drained and destroyed.
-        unsafe { free(self.as_raw()) };
+        // SAFETY: Nobody is left who could use it. The queue pair that did, if any, held the `Regions` until it was
+        // destroyed, a grace period after the last `Bound`.
+        let _ = unsafe { self.give_back() };
     }
 }
 
@@ -87,9 +113,9 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is replaced only while `reachable` is not none and `mapped` is not set, with no queue pair
-/// bound, and none that a [`Bound`] could name. Its fields are changed only by the one [`Handle`] that has the group, while
-/// `reachable` is none.
+/// A region is given back or replaced only while `reachable` is not none, with none of it in a queue pair that a [`Bound`]
+/// could name, and replaced only with no queue pair bound, and while `mapped` is not set. Its fields are changed only by the
+/// one [`Handle`] that has the group, while `reachable` is none.
 #[repr(align(64))]
 pub(in crate::rdma) struct Group {
     /// Mostly the only one that is used.
@@ -220,7 +246,7 @@ impl Regions {
         let mut list = KVVec::with_capacity(handles, GFP_KERNEL)?;
         for group in &this.groups {
             // INVARIANT: Each group goes into one handle.
-            let handle = Handle::new(this.clone(), NonNull::from(group));
+            let handle = Handle::new(this.clone(), NonNull::from(group), per_handle - 1)?;
             list.push(handle, GFP_KERNEL)?;
         }
         Ok((this, list))
@@ -270,6 +296,27 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
+    /// Has the device forget the keys that a peer may have, so that there is nothing that it could reach by them. There must be
+    /// no queue pair, nor any that a [`Bound`] could name. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the device driver says. The next call goes on from there.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has a [`Bound`] of these regions, nor gets one before [`Self::unbind`].
+    pub(in crate::rdma) unsafe fn revoke(&self) -> Result {
+        for group in &self.groups {
+            for region in group.all(group.reachable.count()) {
+                // SAFETY: By this function's contract. It is reachable, and only an invalidation of that queue pair, or
+                // `renew`, which makes another one, would change that.
+                unsafe { region.give_back() }?;
+            }
+        }
+        Ok(())
+    }
+
     /// No peer can reach a region that was not invalidated.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.dead.load(Acquire) && self.pd.is_drained()
@@ -294,13 +341,13 @@ impl Regions {
                 return Err(EBUSY);
             }
             for region in group.all(count) {
+                // SAFETY: `reachable` is not none and `mapped` is not set; both stay so, as a handle does not map a group that
+                // is reachable. The caller has set `bound`, and the last queue pair was cleared a grace period before,
+                // so nobody has a `Bound`.
+                unsafe { region.give_back() }?;
                 let new = alloc(&self.pd, self.kind, self.pages)?;
-                // INVARIANT: `reachable` is not none and `mapped` is not set; both stay so, as a handle
-                // does not map a group that is reachable. The caller has set `bound`.
-                let old = region.0.xchg(new, Relaxed);
-                // SAFETY: By the type invariant it was valid. No queue pair is left, nor, as the last one was
-                // cleared a grace period before, anybody who has it from a `Bound`.
-                unsafe { free(old) };
+                // INVARIANT: As above.
+                region.0.store(new, Relaxed);
             }
             group.reachable.end();
         }
@@ -331,7 +378,20 @@ impl Regions {
 impl Drop for Regions {
     fn drop(&mut self) {
         // No handle is left. The device forgets them first.
-        drop(core::mem::take(&mut self.groups));
+        let mut left = None;
+        for group in &self.groups {
+            for region in Iterator::chain(core::iter::once(&group.first), group.others.iter()) {
+                // SAFETY: As in the drop of a region.
+                if let Err(why) = unsafe { region.give_back() } {
+                    left = Some(why);
+                    // INVARIANT: Nobody is left, and it is not asked for again.
+                    region.0.store(null_mut(), Relaxed);
+                }
+            }
+        }
+        if let Some(why) = left {
+            say_left(&self.pd, why);
+        }
         self.not_stale();
     }
 }
