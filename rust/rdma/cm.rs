@@ -398,8 +398,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `rdma_create_qp()` makes the queue pair as it is told, and it is destroyed with or before
-// the identifier.
+// SAFETY: `rdma_create_qp()` makes the queue pair as it is told. The connection manager uses it as long as it is in `qp`: in
+// `rdma_connect()` and for events with the handler's lock, in `rdma_disconnect()` with `using_qp`.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,
@@ -417,10 +417,12 @@ unsafe impl<E: EventHandler> Link for Id<E> {
         NonNull::new(unsafe { (*self.as_raw()).qp }).ok_or(ENOMEM)
     }
 
-    unsafe fn destroy_qp(&self, _: NonNull<bindings::ib_qp>) {
-        let _calls = self.calls.lock();
-        // SAFETY: By this function's contract the identifier has a queue pair, which nobody uses.
-        unsafe { bindings::rdma_destroy_qp(self.as_raw()) };
+    fn release_qp(&self) {
+        let calls = self.calls.lock();
+        // `rdma_destroy_qp()` does the same, but does not say whether the device has destroyed it.
+        let _no_events = NoEvents::new(self, &calls);
+        // SAFETY: The identifier is valid by the type invariant, and nothing uses the field now.
+        unsafe { (*self.as_raw()).qp = null_mut() };
     }
 
     fn disconnect(&self) {

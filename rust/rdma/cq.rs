@@ -93,11 +93,6 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// It has no interrupts.
-    pub(super) fn is_polled(&self) -> bool {
-        self.polled
-    }
-
     /// Waits for a softirq that is under way, and has none begin any more, for ever. There must be no queue pair.
     /// The end of the queue waits for the grace period, which is the same each time, so that many have one together.
     /// Sleeps.

@@ -24,6 +24,15 @@ use kernel::{
     device,
     error::to_result,
     prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
+        Arc, //
+    },
     types::Opaque, //
 };
 
@@ -269,6 +278,56 @@ impl Device {
             device: NonNull::from(self),
             _user: USERS.one(),
         })
+    }
+}
+
+/// What is known of a device by those who share this: it may have failed, or be about to go, for good. It is not asked often
+/// then for what it refuses, and what cannot be had of one that goes is not waited for.
+pub struct Health {
+    failed: Atomic<bool>,
+    going: Atomic<bool>,
+    told: Atomic<bool>,
+}
+
+impl Health {
+    /// Nothing is known to be wrong.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new() -> Result<Arc<Self>> {
+        let this = Self {
+            failed: Atomic::new(false),
+            going: Atomic::new(false),
+            told: Atomic::new(false),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// It has failed. Any context.
+    pub fn fail(&self) {
+        self.failed.store(true, Release);
+    }
+
+    /// It is being removed, by its driver: see [`Client::remove`](super::client::Client::remove). Any context.
+    pub fn go(&self) {
+        self.going.store(true, Release);
+        self.fail();
+    }
+
+    /// It has failed, or is being removed.
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Acquire)
+    }
+
+    /// It is being removed.
+    pub fn is_going(&self) -> bool {
+        self.going.load(Acquire)
+    }
+
+    /// This is asked for the first time: of what many queue pairs of the device would say the log has one line.
+    pub(super) fn is_news(&self) -> bool {
+        !self.told.xchg(true, Full)
     }
 }
 

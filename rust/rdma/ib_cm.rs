@@ -58,6 +58,7 @@ use super::{
         Registered, //
     },
     link::{
+        destroy,
         private_data,
         Link, //
     },
@@ -312,7 +313,7 @@ enum Queue {
     None,
     /// It is there, and answers so many RDMA reads of the peer at a time.
     Made(NonNull<bindings::ib_qp>, u8),
-    /// It was destroyed.
+    /// It was taken away.
     Gone,
 }
 
@@ -515,7 +516,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it stays until `destroy_qp`.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told. It is used with the lock of `queue`, as long as it is
+// there.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,
@@ -558,18 +560,19 @@ unsafe impl<E: EventHandler> Link for Id<E> {
         });
         if let Err(e) = ready {
             // SAFETY: It was just made, and nobody knows of it.
-            let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), core::ptr::null_mut()) };
+            unsafe { destroy(&self.device, qp) };
             return Err(e);
         }
-        // INVARIANT: It is valid until `destroy_qp`, which takes it out.
+        // INVARIANT: It is valid until `release_qp` has returned, which takes it out.
         *queue = Queue::Made(qp, 0);
         Ok(qp)
     }
 
-    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>) {
-        *self.queue.lock() = Queue::Gone;
-        // SAFETY: By this function's contract it is ours, and nobody uses it.
-        let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), core::ptr::null_mut()) };
+    fn release_qp(&self) {
+        let mut queue = self.queue.lock();
+        if let Queue::Made(..) = *queue {
+            *queue = Queue::Gone;
+        }
     }
 
     fn disconnect(&self) {

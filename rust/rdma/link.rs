@@ -2,17 +2,33 @@
 
 //! What a queue pair is connected by: an identifier of one of the connection managers.
 
-use super::pd::Pd;
+use super::{
+    device::Device,
+    pd::Pd, //
+};
 use crate::bindings;
-use core::ptr::NonNull;
-use kernel::prelude::*;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// The pause before a device is asked once more to end a queue pair.
+pub(super) const AGAIN: Delta = Delta::from_millis(500);
 
 /// An identifier that a queue pair can be made on.
 ///
 /// # Safety
 ///
 /// What [`Link::create_qp`] returns is a queue pair of the domain and with the queues that it was
-/// given, which is valid until [`Link::destroy_qp`].
+/// given, which the caller has to destroy. The identifier uses it until [`Link::release_qp`] returns, and no longer.
 pub unsafe trait Link: Send + Sync + 'static {
     /// Creates the queue pair, ready to receive requests to post. Once in the life of the identifier.
     ///
@@ -25,25 +41,62 @@ pub unsafe trait Link: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair.
+    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair. That is not destroyed before
+    /// [`Link::release_qp`] has returned.
     unsafe fn create_qp(
         &self,
         pd: &Pd,
         attr: &mut bindings::ib_qp_init_attr,
     ) -> Result<NonNull<bindings::ib_qp>>;
 
-    /// Destroys the queue pair. May sleep.
-    ///
-    /// # Safety
-    ///
-    /// `qp` came from [`Link::create_qp`] of this identifier, was not destroyed before, and nobody
-    /// uses it any more.
-    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>);
+    /// Takes the queue pair away from the identifier, if it has one, and waits until nothing uses it there. Events of the
+    /// connection may still come. Sleeps.
+    fn release_qp(&self);
 
     /// Tells the peer that the connection ends.
     ///
     /// An identifier that is not connected is left as it is. May sleep.
     fn disconnect(&self);
+}
+
+/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing of it comes any more. Sleeps.
+///
+/// # Errors
+///
+/// What the device driver says; the queue pair stays as it is.
+///
+/// # Safety
+///
+/// The queue pair is valid, and nothing else uses it, nor does it after a success.
+pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
+    // SAFETY: By this function's contract.
+    to_result(unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) })
+}
+
+/// Destroys a queue pair of `device`, however often the device refuses. Sleeps.
+///
+/// # Safety
+///
+/// The queue pair is valid, and nothing else uses it, nor does it after this.
+pub(super) unsafe fn destroy(device: &Device, qp: NonNull<bindings::ib_qp>) {
+    let mut said = false;
+    // SAFETY: By this function's contract; it is valid as long as that fails.
+    while let Err(e) = unsafe { try_destroy(qp) } {
+        if !said {
+            say_kept(device, e);
+            said = true;
+        }
+        fsleep(AGAIN);
+    }
+}
+
+/// Says that a queue pair stays, and why.
+pub(super) fn say_kept(device: &Device, why: Error) {
+    pr_err!(
+        "{}: a queue pair cannot be stopped (error {}); its memory is kept until it can\n",
+        format_args!("{}", device.name()),
+        why.to_errno()
+    );
 }
 
 /// What a connection manager says that a peer has sent beside its message.

@@ -6,6 +6,7 @@
 
 use super::device::{
     Device,
+    Health,
     Registered, //
 };
 use crate::bindings;
@@ -38,6 +39,7 @@ pub struct Pd {
     pd: NonNull<bindings::ib_pd>,
     active: Atomic<u32>,
     stale: Atomic<u32>,
+    health: Arc<Health>,
     // Dropped after the domain itself.
     device: Registered,
 }
@@ -48,12 +50,21 @@ unsafe impl Send for Pd {}
 unsafe impl Sync for Pd {}
 
 impl Pd {
+    /// Allocates a protection domain of a device of which nobody hears that it fails. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn new(device: Registered) -> Result<Arc<Self>> {
+        Self::of(device, Health::new()?)
+    }
+
     /// Allocates a protection domain. May sleep.
     ///
     /// # Errors
     ///
     /// What the device driver says, `ENOMEM` mostly.
-    pub fn new(device: Registered) -> Result<Arc<Self>> {
+    pub fn of(device: Registered, health: Arc<Health>) -> Result<Arc<Self>> {
         // SAFETY: The device is registered, and the name is a static string.
         let pd = from_err_ptr(unsafe {
             bindings::__ib_alloc_pd(device.as_raw(), 0, super::CALLER.as_char_ptr())
@@ -64,6 +75,7 @@ impl Pd {
             pd,
             active: Atomic::new(0),
             stale: Atomic::new(0),
+            health,
             device,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
@@ -72,6 +84,11 @@ impl Pd {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What is known of the device.
+    pub(super) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Counts a queue pair that is going to be made, until [`Self::drained`].

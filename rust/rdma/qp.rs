@@ -84,6 +84,7 @@
 
 mod cqe;
 mod done;
+mod end;
 mod event;
 mod handler;
 mod poll;
@@ -109,14 +110,20 @@ pub use sizes::{
 use super::{
     cq::Cq,
     dma::Chunk,
-    link::Link,
+    link::{
+        destroy,
+        Link, //
+    },
     pd::Pd, //
 };
 use crate::{
     bindings,
     dma::DataDirection,
     errno::ESHUTDOWN,
-    sync::GracePeriod, //
+    sync::{
+        GracePeriod,
+        WaitQueue, //
+    }, //
 };
 use core::{
     cell::UnsafeCell,
@@ -134,6 +141,7 @@ use done::{
     Receive,
     Sent, //
 };
+use end::Flushes;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -141,14 +149,11 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc,
         Mutex, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
     }, //
 };
 use poll::PollLock;
@@ -156,9 +161,6 @@ use reach::Reach;
 
 /// Receives are given back to the device in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
-
-/// The pause before a device is told once more to stop a queue pair.
-const STOP_AGAIN: Delta = Delta::from_millis(500);
 
 /// Receives that wait to be given back in one chain. On cache lines of its own, as the rest of a queue pair is
 /// only read by commands.
@@ -170,7 +172,8 @@ struct Returned {
 
 /// A queue pair and what it is made on.
 struct Connected {
-    qp: NonNull<bindings::ib_qp>,
+    /// Until it is destroyed.
+    qp: Option<NonNull<bindings::ib_qp>>,
     link: Arc<dyn Link>,
     /// Since then nobody finds it.
     retired: Option<GracePeriod>,
@@ -183,24 +186,33 @@ struct Connected {
 ///
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
-///   destroyed a grace period after it was cleared, drained. Only then regions are replaced.
-/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled with `poll_lock`
-///   held.
+///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
+/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled with `poll_lock` held, by which it is
+///   `polled_cq`, or null.
+/// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If completions may be left, `cq` is
+///   stopped, and another one by the next [`Self::connect`]: what comes after that is of the new connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
+    /// Taken with `connected` locked.
     #[pin]
-    cq: Cq,
+    cq: Mutex<Pin<KBox<Cq>>>,
     /// There is no queue pair, or nothing completes on it any more.
     drained: Atomic<bool>,
     /// This side is ending the connection: that requests are flushed means nothing.
     ending: Atomic<bool>,
     #[pin]
     connected: Mutex<Option<Connected>>,
+    /// Woken by the requests that it is drained with.
+    #[pin]
+    flushed: WaitQueue,
     sizes: Sizes,
     /// For a polled completion queue.
     poll_lock: PollLock,
+    polled_cq: Atomic<*mut bindings::ib_cq>,
+    /// It will not be connected any more.
+    finished: Atomic<bool>,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     handler: H,
@@ -220,8 +232,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the memory is of another domain or a size is beyond the device, otherwise what the
-    /// device driver says.
+    /// `EINVAL` if the memory is of another domain, or not as much as the sizes say, or a size is beyond the device, otherwise
+    /// what the device driver says.
     pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
         let Memory {
             receives,
@@ -238,6 +250,8 @@ impl<H: Handler> Qp<H> {
                 .as_ref()
                 .is_some_and(|pool| !pool.is_for(pd, DataDirection::ToDevice))
             || fixed.as_ref().is_some_and(|mr| !mr.is_of(pd))
+            || receives.len() != sizes.receive as usize
+            || sizes.send_sge < 1 + u32::from(data.is_some())
         {
             return Err(EINVAL);
         }
@@ -249,16 +263,11 @@ impl<H: Handler> Qp<H> {
         for handle in 0..sizes.handles {
             invalidates.push(Cqe::new::<H>(Invalidate(handle)), GFP_KERNEL)?;
         }
-        let entries = sizes
-            .send
-            .checked_add(sizes.receive)
-            .and_then(|n| n.checked_add(1))
-            .and_then(|n| i32::try_from(n).ok())
-            .ok_or(EINVAL)?;
         let reach = Reach {
             sent: Cqe::new::<H>(Sent),
             control_sent: Cqe::new::<H>(ControlSent),
             last_sent: Cqe::new::<H>(LastSent),
+            flushes: core::array::from_fn(|_| Flushes::new::<H>()),
             invalidates,
             receives: list,
             messages,
@@ -271,12 +280,15 @@ impl<H: Handler> Qp<H> {
             // INVARIANT: There is no queue pair, and the queue's context is the object's place.
             try_pin_init!(&this in Self {
                 qp: Atomic::new(null_mut()),
-                cq <- Cq::new(pd, this.as_ptr().cast(), entries, sizes.vector, sizes.polled),
+                cq <- new_mutex!(new_cq(pd, this.as_ptr().cast(), &sizes)?, "Qp::cq"),
                 drained: Atomic::new(true),
                 ending: Atomic::new(true),
                 connected <- new_mutex!(None, "Qp::connected"),
+                flushed <- WaitQueue::new(),
                 sizes,
                 poll_lock: PollLock::new(),
+                polled_cq: Atomic::new(null_mut()),
+                finished: Atomic::new(false),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
@@ -307,7 +319,7 @@ impl<H: Handler> Qp<H> {
 
     /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
     ///
-    /// Regions that the last connection left in an unknown state are made anew. May sleep.
+    /// Regions that the last connection left in an unknown state are made anew, and so is the completion queue. May sleep.
     ///
     /// # Errors
     ///
@@ -316,7 +328,7 @@ impl<H: Handler> Qp<H> {
     /// [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
         let mut connected = self.connected.lock();
-        if self.cq.is_stopped() {
+        if self.finished.load(Acquire) {
             return Err(ESHUTDOWN);
         }
         if connected.is_some() {
@@ -325,6 +337,7 @@ impl<H: Handler> Qp<H> {
         if let Some(mr) = &self.reach.fixed {
             mr.renew()?;
         }
+        let cq = self.ready_cq()?;
         self.reach.regions.bind()?;
         if let Err(e) = self.pd.begin() {
             self.reach.regions.unbind();
@@ -333,8 +346,8 @@ impl<H: Handler> Qp<H> {
         let mut attr = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: core::ptr::from_ref(self).cast_mut().cast(),
-            send_cq: self.cq.as_raw(),
-            recv_cq: self.cq.as_raw(),
+            send_cq: cq,
+            recv_cq: cq,
             cap: bindings::ib_qp_cap {
                 // One more to drain with.
                 max_send_wr: self.sizes.send,
@@ -347,7 +360,7 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair.
+        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair, which `end` destroys.
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
@@ -356,15 +369,14 @@ impl<H: Handler> Qp<H> {
                 return Err(e);
             }
         };
-        // SAFETY: The last queue pair is drained, which its callbacks came before, and the new one
+        // SAFETY: The last queue pair is drained, so by the type invariant no callback of it comes, and the new one
         // has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
-        self.empty();
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
         *connected = Some(Connected {
-            qp,
+            qp: Some(qp),
             link,
             retired: None,
         });
@@ -399,12 +411,8 @@ impl<H: Handler> Qp<H> {
     /// [`Self::disconnect`] waits for begins here, so that many have one together. May sleep.
     pub fn retire(&self) {
         if let Some(connected) = &mut *self.connected.lock() {
-            self.drain(connected.qp);
-            if connected.retired.is_none() {
-                // INVARIANT: It is drained, and destroyed after a grace period.
-                self.qp.store(null_mut(), Release);
-                connected.retired = Some(GracePeriod::begin());
-            }
+            self.drain(connected);
+            let _ = self.hide(connected);
         }
     }
 
@@ -420,9 +428,12 @@ impl<H: Handler> Qp<H> {
             if let Some(grace_period) = retired {
                 grace_period.wait();
             }
-            // SAFETY: It came from this identifier and was taken from `connected` just now. By the
-            // type invariant nobody uses it a grace period after `qp` was cleared.
-            unsafe { link.destroy_qp(qp) };
+            link.release_qp();
+            if let Some(qp) = qp {
+                // SAFETY: It was taken from `connected` just now, and its identifier has let it go. By the type invariant
+                // nobody uses it a grace period after `qp` was cleared.
+                unsafe { destroy(self.pd.device(), qp) };
+            }
             self.reach.regions.unbind();
             // Without the lock: it waits for the identifier's handler.
             drop(connected);
@@ -430,73 +441,63 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// Moves the queue pair to its error state and waits until every posted request has completed.
+    /// Moves the queue pair to its error state and waits until every posted request has completed. If the device does not do
+    /// that for a second, or refuses after its [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed
+    /// and its regions are given back instead; then no callback tells of requests that were out.
     ///
-    /// After that nothing reaches the regions; requests posted later are flushed. May sleep. Does
-    /// nothing if it is not connected or has been done.
+    /// After that nothing reaches the regions; requests posted later are flushed or refused. May sleep, without a deadline
+    /// if the device does neither. Does nothing if it is not connected or has been done.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
-        if let Some(connected) = &*self.connected.lock() {
-            self.drain(connected.qp);
+        if let Some(connected) = &mut *self.connected.lock() {
+            self.drain(connected);
         }
     }
+}
 
-    #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_qp {
-        self.qp.load(Acquire)
+/// A completion queue for a queue pair of these sizes, whose callbacks find `context` in it. May sleep.
+fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<Cq>>> {
+    // One to drain with in each queue, of which that of the send queue is in `send`.
+    let entries = sizes
+        .send
+        .checked_add(sizes.receive)
+        .and_then(|n| n.checked_add(1))
+        .and_then(|n| i32::try_from(n).ok())
+        .ok_or(EINVAL)?;
+    KBox::pin_init(
+        Cq::new(pd, context, entries, sizes.vector, sizes.polled),
+        GFP_KERNEL,
+    )
+}
+
+impl<H: Handler> Qp<H> {
+    /// A completion queue that nothing of another connection is in. Called with `connected` locked.
+    fn ready_cq(&self) -> Result<*mut bindings::ib_cq> {
+        let mut cq = self.cq.lock();
+        if cq.is_stopped() {
+            *cq = new_cq(
+                &self.pd,
+                core::ptr::from_ref(self).cast_mut().cast(),
+                &self.sizes,
+            )?;
+        }
+        if self.is_polled() {
+            let _guard = self.poll_lock.lock();
+            // INVARIANT: It is this one, with the lock.
+            self.polled_cq.store(cq.as_raw(), Relaxed);
+        }
+        Ok(cq.as_raw())
     }
 
-    /// Called with `connected` locked, which had this queue pair.
-    fn drain(&self, qp: NonNull<bindings::ib_qp>) {
-        if self.drained.load(Acquire) {
-            return;
+    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq a grace period later.
+    /// Called with `connected` locked. Sleeps.
+    fn stop_cq(&self) -> GracePeriod {
+        if self.is_polled() {
+            let _guard = self.poll_lock.lock();
+            // INVARIANT: With the lock.
+            self.polled_cq.store(null_mut(), Relaxed);
         }
-        self.ending.store(true, Release);
-        self.stop(qp);
-        // Draining polls such a queue as well; its pause between two polls is 0.1 s, for each direction.
-        let _guard = self.is_polled().then(|| self.poll_lock.lock());
-        // What completes during the first may post something behind it; nothing does after that. A
-        // polled queue is polled until it is empty.
-        for _ in 0..if self.is_polled() { 1 } else { 2 } {
-            // SAFETY: The caller has it from `connected`, so it is valid; both queues have one more entry
-            // than we use, and so has the completion queue.
-            unsafe { bindings::ib_drain_qp(qp.as_ptr()) };
-        }
-        // In this order, see `Pd`.
-        self.reach.regions.set_dead();
-        self.drained.store(true, Release);
-        self.pd.drained();
-    }
-
-    /// Moves the queue pair to its error state. `ib_drain_qp()` goes on without, and would leave memory to others
-    /// that a peer can still write to. So this has no deadline: a device that does not take the command is reset
-    /// by its driver, which then takes it, or is removed.
-    fn stop(&self, qp: NonNull<bindings::ib_qp>) {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_ERR,
-            ..Default::default()
-        };
-        let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
-        let mut said = false;
-        loop {
-            // SAFETY: The caller has it from `connected`, so it is valid.
-            match unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut attr, mask) } {
-                0 => return,
-                e if !said => pr_err!(
-                    "{}: a queue pair cannot be stopped (error {e}); its memory is kept until it can\n",
-                    format_args!("{}", self.pd.device().name())
-                ),
-                _ => {}
-            }
-            said = true;
-            fsleep(STOP_AGAIN);
-        }
-    }
-
-    /// It is not connected, or [`Self::shutdown`] has done its work.
-    #[cfg(SRP_KUNIT)]
-    pub fn is_shut_down(&self) -> bool {
-        self.drained.load(Acquire)
+        self.cq.lock().stop()
     }
 }
 
@@ -507,7 +508,8 @@ impl<H: Handler> Qp<H> {
         self.disconnect();
         // With the lock, so that nobody connects it meanwhile.
         let _connected = self.connected.lock();
-        self.cq.stop()
+        self.finished.store(true, Release);
+        self.stop_cq()
     }
 }
 

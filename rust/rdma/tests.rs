@@ -25,6 +25,8 @@ mod operation;
 pub(crate) mod peer;
 #[cfg(SRP_KUNIT)]
 mod polled;
+#[cfg(SRP_KUNIT)]
+mod refusals;
 pub(crate) mod soft;
 #[cfg(SRP_KUNIT)]
 mod transfer;

@@ -244,6 +244,10 @@ impl Client for Initiator {
     fn remove(&self, _: &Device, mut data: Self::Data, unplugged: bool) {
         if unplugged {
             data.patience = UNPLUG_PATIENCE_MS;
+            // It may have stopped to do what it is told, and this is waited for.
+            for sessions in &data.ports {
+                sessions.port().health().go();
+            }
         }
         drop(data);
     }

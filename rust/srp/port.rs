@@ -5,6 +5,7 @@
 use crate::rdma::device::{
     Device,
     Fabric,
+    Health,
     Name,
     Registered, //
 };
@@ -18,6 +19,7 @@ use kernel::{
 pub struct Port {
     device: Registered,
     number: u32,
+    health: Arc<Health>,
 }
 
 /// How a port is called in the log.
@@ -37,12 +39,22 @@ impl Port {
     /// Those of [`Device::hold`], `ENOMEM`.
     pub fn new(device: &Device, number: u32) -> Result<Arc<Self>> {
         let device = device.hold()?;
-        Ok(Arc::new(Self { device, number }, GFP_KERNEL)?)
+        let this = Self {
+            device,
+            number,
+            health: Health::new()?,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What is known of the device.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// The number of the port on its device.

@@ -317,7 +317,7 @@ impl Session {
                 .port()
                 .device()
                 .hold()
-                .and_then(Pd::new)
+                .and_then(|device| Pd::of(device, self.port().health().clone()))
                 .map_err(|e| LoginFailure::Step("protection domain", e))?,
             Purpose::Again | Purpose::More => {
                 let pd = self.live.lock().pd.clone();

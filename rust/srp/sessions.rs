@@ -156,6 +156,7 @@ impl Sessions {
 
     /// The device does nothing any more.
     pub fn fatal(&self, event: DeviceEvent) {
+        self.port.health().fail();
         for session in &self.list.lock().all {
             session.fail(Lost::Device(event));
         }

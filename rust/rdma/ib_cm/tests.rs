@@ -22,7 +22,10 @@ use crate::{
     },
     rdma::{
         device::Gid,
-        link::Link,
+        link::{
+            try_destroy,
+            Link, //
+        },
         lookup::Lookup,
         path::{
             Path,
@@ -327,8 +330,9 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is the identifier's; nothing was posted.
-        unsafe { self.id.destroy_qp(self.qp) };
+        self.id.release_qp();
+        // SAFETY: By the type invariant it is the identifier's, which has let it go; nothing was posted.
+        let _ = unsafe { try_destroy(self.qp) };
         // SAFETY: By the type invariant it is valid, and its queue pair is gone.
         unsafe { bindings::ib_free_cq(self.cq) };
     }

@@ -23,6 +23,12 @@ pub(super) trait Completion<H: Handler>: Sized {
 
     /// The request of this entry was carried out. In the context of [`Handler`].
     fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc);
+
+    /// It was not.
+    #[inline(always)]
+    fn failed(_: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc) {
+        qp.failed(Self::KIND, Status(wc.status));
+    }
 }
 
 /// An entry with its owner. A request that names it completes by [`Completion::done`].
@@ -71,12 +77,11 @@ unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
     let qp: &Qp<H> = unsafe { &*context.cast() };
     // SAFETY: The completion is valid for the call.
     let wc = unsafe { &*wc };
-    let status = Status(wc.status);
-    if !status.is_success() {
-        qp.failed(O::KIND, status);
-        return;
-    }
     // SAFETY: By this function's contract; the entry is in the `reach` of `qp`.
     let cqe = unsafe { &*cookie(wc).cast::<Cqe<O>>() };
-    O::done(cqe, qp, wc);
+    if Status(wc.status).is_success() {
+        O::done(cqe, qp, wc);
+    } else {
+        O::failed(cqe, qp, wc);
+    }
 }

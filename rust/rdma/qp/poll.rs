@@ -81,7 +81,7 @@ impl Drop for PollGuard<'_> {
 impl<H: Handler> Qp<H> {
     /// There are no interrupts.
     pub fn is_polled(&self) -> bool {
-        self.cq.is_polled()
+        self.sizes.polled
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
@@ -105,16 +105,12 @@ impl<H: Handler> Qp<H> {
     }
 
     fn process(&self, _: &PollGuard<'_>) -> u32 {
-        // SAFETY: The queue is valid, and by the guard nobody else polls it.
-        let count = unsafe { bindings::ib_process_cq_direct(self.cq.as_raw(), BUDGET) };
-        u32::try_from(count).unwrap_or(0)
-    }
-
-    /// Takes what the last connection has left in a polled completion queue. Sleeps.
-    pub(super) fn empty(&self) {
-        if self.is_polled() {
-            let guard = self.poll_lock.lock();
-            while self.process(&guard) > 0 {}
+        let cq = self.polled_cq.load(Relaxed);
+        if cq.is_null() {
+            return 0;
         }
+        // SAFETY: By the invariant of `Qp` it is valid as long as the lock is held, and nobody else polls it.
+        let count = unsafe { bindings::ib_process_cq_direct(cq, BUDGET) };
+        u32::try_from(count).unwrap_or(0)
     }
 }

@@ -10,7 +10,11 @@ use super::{
         LastSent,
         Receive,
         Sent, //
-    }, //
+    },
+    end::{
+        Flushes,
+        ROUNDS, //
+    },
 };
 use crate::{
     bindings,
@@ -33,6 +37,8 @@ pub(super) struct Reach {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,
     pub(super) last_sent: Cqe<LastSent>,
+    /// To drain with.
+    pub(super) flushes: [Flushes; ROUNDS],
     /// One for each handle, by number.
     pub(super) invalidates: KVVec<Cqe<Invalidate>>,
     pub(super) receives: KVVec<Cqe<Receive>>,

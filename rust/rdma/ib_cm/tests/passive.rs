@@ -12,7 +12,10 @@ use crate::{
             Chunk,
             Pool, //
         },
-        link::Link,
+        link::{
+            try_destroy,
+            Link, //
+        },
         mr::Regions,
         pd::Pd,
         qp::{
@@ -31,10 +34,7 @@ use crate::{
         SpinLockIrq, //
     }, //
 };
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::{
         from_err_ptr,
@@ -227,7 +227,7 @@ impl Passive {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it stays until `destroy_qp`.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it is not used by anything else.
 unsafe impl Link for Passive {
     unsafe fn create_qp(
         &self,
@@ -240,20 +240,19 @@ unsafe impl Link for Passive {
             bindings::ib_create_qp_kernel(pd.as_raw(), attr, CALLER.as_char_ptr())
         })?;
         let qp = NonNull::new(qp).ok_or(ENOMEM)?;
-        // INVARIANT: It is valid until `destroy_qp`, which takes it out.
+        // INVARIANT: It is valid until `release_qp`, which takes it out.
         *self.qp.lock() = Some(qp);
         self.modify(qp, bindings::ib_qp_state_IB_QPS_INIT)
             .inspect_err(|_| {
+                self.release_qp();
                 // SAFETY: It was just made, and nobody knows of it.
-                unsafe { self.destroy_qp(qp) }
+                let _ = unsafe { try_destroy(qp) };
             })?;
         Ok(qp)
     }
 
-    unsafe fn destroy_qp(&self, qp: NonNull<bindings::ib_qp>) {
+    fn release_qp(&self) {
         *self.qp.lock() = None;
-        // SAFETY: By this function's contract it is ours, and nobody uses it.
-        let _ = unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) };
     }
 
     fn disconnect(&self) {

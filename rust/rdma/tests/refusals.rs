@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices that do not end a queue pair when they are told.
+
+use super::{
+    check,
+    check_eq,
+    link::{
+        Link,
+        Record,
+        Shape,
+        SHAPE,
+        WINDOW, //
+    },
+    list::List,
+    operation::Operation,
+    soft::Soft,
+    suite, //
+};
+use crate::{
+    bindings,
+    dma::DataDirection,
+    errno::ENOTCONN,
+    rdma::qp::Qp,
+    sync::race::race, //
+};
+use core::ptr::null_mut;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Release, //
+        },
+        rcu,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+/// As often as nobody asks.
+const ALWAYS: i32 = i32::MAX;
+
+/// The queue pair that is refused something.
+static QP: Atomic<*mut bindings::ib_qp> = Atomic::new(null_mut());
+/// How often its error state, its end and its send requests, and the end of any region, are still refused.
+static STOPS: Atomic<i32> = Atomic::new(0);
+static ENDS: Atomic<i32> = Atomic::new(0);
+static POSTS: Atomic<i32> = Atomic::new(0);
+static DEREGS: Atomic<i32> = Atomic::new(0);
+/// What the device does otherwise.
+static MODIFY: Atomic<usize> = Atomic::new(0);
+static DESTROY: Atomic<usize> = Atomic::new(0);
+static POST: Atomic<usize> = Atomic::new(0);
+static DEREG: Atomic<usize> = Atomic::new(0);
+
+type Modify = unsafe extern "C" fn(
+    *mut bindings::ib_qp,
+    *mut bindings::ib_qp_attr,
+    c_int,
+    *mut bindings::ib_udata,
+) -> c_int;
+type Destroy = unsafe extern "C" fn(*mut bindings::ib_qp, *mut bindings::ib_udata) -> c_int;
+type Post = unsafe extern "C" fn(
+    *mut bindings::ib_qp,
+    *const bindings::ib_send_wr,
+    *mut *const bindings::ib_send_wr,
+) -> c_int;
+
+type Dereg = unsafe extern "C" fn(*mut bindings::ib_mr, *mut bindings::ib_udata) -> c_int;
+
+/// Whether `qp` is refused this once more.
+fn refused(qp: *mut bindings::ib_qp, what: &Atomic<i32>) -> bool {
+    qp == QP.load(Acquire) && what.fetch_sub(1, Full) > 0
+}
+
+/// # Safety
+///
+/// As for the `modify_qp` of the device.
+unsafe extern "C" fn modify(
+    qp: *mut bindings::ib_qp,
+    attr: *mut bindings::ib_qp_attr,
+    mask: c_int,
+    data: *mut bindings::ib_udata,
+) -> c_int {
+    // SAFETY: By this function's contract.
+    let state = unsafe { (*attr).qp_state };
+    if state == bindings::ib_qp_state_IB_QPS_ERR && refused(qp, &STOPS) {
+        return ETIMEDOUT.to_errno();
+    }
+    // SAFETY: It was stored in `Refusing::new`.
+    let modify: Modify = unsafe { core::mem::transmute(MODIFY.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { modify(qp, attr, mask, data) }
+}
+
+/// # Safety
+///
+/// As for the `destroy_qp` of the device.
+unsafe extern "C" fn destroy(qp: *mut bindings::ib_qp, data: *mut bindings::ib_udata) -> c_int {
+    if refused(qp, &ENDS) {
+        return EIO.to_errno();
+    }
+    // SAFETY: It was stored in `Refusing::new`.
+    let destroy: Destroy = unsafe { core::mem::transmute(DESTROY.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { destroy(qp, data) }
+}
+
+/// # Safety
+///
+/// As for the `post_send` of the device.
+unsafe extern "C" fn post(
+    qp: *mut bindings::ib_qp,
+    wr: *const bindings::ib_send_wr,
+    bad: *mut *const bindings::ib_send_wr,
+) -> c_int {
+    if refused(qp, &POSTS) {
+        // SAFETY: By this function's contract.
+        unsafe { *bad = wr };
+        return EIO.to_errno();
+    }
+    // SAFETY: It was stored in `Refusing::new`.
+    let post: Post = unsafe { core::mem::transmute(POST.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { post(qp, wr, bad) }
+}
+
+/// # Safety
+///
+/// As for the `dereg_mr` of the device.
+unsafe extern "C" fn dereg(mr: *mut bindings::ib_mr, data: *mut bindings::ib_udata) -> c_int {
+    if DEREGS.fetch_sub(1, Full) > 0 {
+        return EIO.to_errno();
+    }
+    // SAFETY: It was stored in `Refusing::new`.
+    let dereg: Dereg = unsafe { core::mem::transmute(DEREG.load(Acquire)) };
+    // SAFETY: By this function's contract.
+    unsafe { dereg(mr, data) }
+}
+
+/// A device that refuses things to one queue pair, as long as this is there.
+struct Refusing {
+    _modify: Operation<Option<Modify>>,
+    _destroy: Operation<Option<Destroy>>,
+    _post: Operation<Option<Post>>,
+    _dereg: Operation<Option<Dereg>>,
+}
+
+impl Refusing {
+    /// Refuses the error state and the end so many times.
+    fn new(soft: &Soft, qp: &Qp<Record>, stops: i32, ends: i32) -> Result<Self> {
+        // SAFETY: The device is registered.
+        let ops = unsafe { &raw mut (*soft.device.as_raw()).ops };
+        // SAFETY: The device is registered, and nobody else changes its operations meanwhile.
+        let mut on_modify = unsafe { Operation::new(&raw mut (*ops).modify_qp) };
+        // SAFETY: As above.
+        let mut on_destroy = unsafe { Operation::new(&raw mut (*ops).destroy_qp) };
+        // SAFETY: As above.
+        let mut on_post = unsafe { Operation::new(&raw mut (*ops).post_send) };
+        // SAFETY: As above.
+        let mut on_dereg = unsafe { Operation::new(&raw mut (*ops).dereg_mr) };
+        MODIFY.store(on_modify.before().ok_or(EINVAL)? as usize, Release);
+        DESTROY.store(on_destroy.before().ok_or(EINVAL)? as usize, Release);
+        POST.store(on_post.before().ok_or(EINVAL)? as usize, Release);
+        DEREG.store(on_dereg.before().ok_or(EINVAL)? as usize, Release);
+        STOPS.store(stops, Release);
+        ENDS.store(ends, Release);
+        POSTS.store(0, Release);
+        DEREGS.store(0, Release);
+        QP.store(qp.as_raw(), Release);
+        on_modify.set(Some(modify));
+        on_destroy.set(Some(destroy));
+        on_post.set(Some(post));
+        on_dereg.set(Some(dereg));
+        Ok(Self {
+            _modify: on_modify,
+            _destroy: on_destroy,
+            _post: on_post,
+            _dereg: on_dereg,
+        })
+    }
+}
+
+impl Drop for Refusing {
+    fn drop(&mut self) {
+        QP.store(null_mut(), Release);
+    }
+}
+
+const POLLED: Shape = Shape {
+    polled: true,
+    ..SHAPE
+};
+
+/// The next connection works, and nothing of the last one counts for it.
+fn goes_on(link: &mut Link, soft: &Soft) -> Result {
+    link.qp.disconnect();
+    check_eq!(link.qp.poll(), 0);
+    link.again(soft)?;
+    for _ in 0..3 {
+        let (before, qp) = (link.record().received(), link.qp.clone());
+        link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
+        link.peer.poll_until(|_| {
+            qp.poll();
+            qp.received() >= before + WINDOW
+        })?;
+    }
+    check_eq!(link.record().wrong(), 0);
+    Ok(())
+}
+
+/// A connection one of whose regions the peer may reach.
+fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
+    let mut link = Link::with(soft, shape)?;
+    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
+    check!(link.take(0).is_err());
+    Ok(link)
+}
+
+/// The milliseconds that it takes until nothing reaches the memory.
+fn ends(link: &mut Link) -> Result<i64> {
+    let begin = Instant::<Monotonic>::now();
+    link.qp.shutdown();
+    let took = begin.elapsed().as_millis();
+    check!(link.qp.is_shut_down());
+    check!(link.pd.is_drained());
+    check!(link.take(0).is_ok());
+    Ok(took)
+}
+
+/// A device that refuses for a while is asked until it does it.
+fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
+    for shape in [&SHAPE, &POLLED] {
+        let mut link = exposed(soft, shape)?;
+        let refusing = Refusing::new(soft, &link.qp, 2, 0)?;
+        check!(ends(&mut link)? >= 1_000);
+        check_eq!(ENDS.load(Acquire), 0);
+        drop(refusing);
+        goes_on(&mut link, soft)?;
+    }
+    Ok(())
+}
+
+/// So is one that has no place for the request to drain with.
+fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
+    for shape in [&SHAPE, &POLLED] {
+        let mut link = exposed(soft, shape)?;
+        let refusing = Refusing::new(soft, &link.qp, 0, 0)?;
+        POSTS.store(2, Release);
+        check!(ends(&mut link)? >= 2_000);
+        check!(POSTS.load(Acquire) < 0);
+        check_eq!(ENDS.load(Acquire), 0);
+        drop(refusing);
+        goes_on(&mut link, soft)?;
+    }
+    Ok(())
+}
+
+/// One that has failed is asked once; its queue pairs are destroyed, and the regions that the peer may reach go.
+fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
+    for (shape, stops, posts, most) in [
+        (&SHAPE, ALWAYS, 0, 900),
+        (&SHAPE, 0, ALWAYS, 1_900),
+        (&POLLED, ALWAYS, 0, 900),
+        (&POLLED, 0, ALWAYS, 1_900),
+    ] {
+        let mut link = exposed(soft, shape)?;
+        link.pd.health().fail();
+        let refusing = Refusing::new(soft, &link.qp, stops, 0)?;
+        POSTS.store(posts, Release);
+        check!(ends(&mut link)? < most);
+        check_eq!(ENDS.load(Acquire), -1);
+        check!(DEREGS.load(Acquire) < 0);
+        check_eq!(link.qp.live(&rcu::read_lock()).err(), Some(ENOTCONN));
+        drop(refusing);
+        goes_on(&mut link, soft)?;
+    }
+    Ok(())
+}
+
+/// One that is in order, as far as is known, has a second.
+fn one_that_does_not_stop_is_destroyed(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+    let took = ends(&mut link)?;
+    check!((1_000..3_000).contains(&took));
+    check_eq!(ENDS.load(Acquire), -1);
+    drop(refusing);
+    goes_on(&mut link, soft)
+}
+
+/// What has completed on one that was destroyed is not taken for something of the next connection.
+fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
+    let mut link = Link::with(soft, &POLLED)?;
+    link.pd.health().fail();
+    for _ in 0..3 {
+        let before = link.record().received();
+        link.peer.send_all(5, WINDOW, || before)?;
+        link.peer.poll_until(|peer| peer.sent() >= 5)?;
+        // Ours has them by then, too.
+        fsleep(Delta::from_millis(30));
+        let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+        link.qp.shutdown();
+        check_eq!(ENDS.load(Acquire), -1);
+        drop(refusing);
+        check_eq!(link.qp.poll(), 0);
+        check_eq!(link.record().received(), before);
+        goes_on(&mut link, soft)?;
+    }
+    Ok(())
+}
+
+fn shut(qp: &Qp<Record>) {
+    qp.shutdown();
+}
+
+/// Memory that went back early, as far as anybody saw.
+static EARLY: Atomic<bool> = Atomic::new(false);
+
+fn watch(qp: &Qp<Record>) {
+    while ENDS.load(Acquire) > 1 || DEREGS.load(Acquire) > 1 {
+        if qp.is_shut_down() {
+            EARLY.store(true, Release);
+            return;
+        }
+        fsleep(Delta::from_millis(1));
+    }
+}
+
+/// Memory stays as long as the device neither stops the queue pair, nor destroys it, nor gives its regions back.
+fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
+    for (ends, deregs) in [(5, 0), (0, 5), (3, 3)] {
+        let mut link = exposed(soft, &SHAPE)?;
+        link.pd.health().fail();
+        let refusing = Refusing::new(soft, &link.qp, ALWAYS, ends)?;
+        DEREGS.store(deregs, Release);
+        EARLY.store(false, Release);
+        let qp: Arc<_> = link.qp.clone();
+        let begin = Instant::<Monotonic>::now();
+        race(&qp, &[shut, watch])?;
+        check!(begin.elapsed().as_millis() >= 2_400);
+        check!(!EARLY.load(Acquire));
+        check!(ENDS.load(Acquire) < 0 && DEREGS.load(Acquire) < 0);
+        check!(link.take(0).is_ok());
+        drop(refusing);
+        goes_on(&mut link, soft)?;
+    }
+    Ok(())
+}
+
+/// One that is being removed need not give regions back. They are, before there is a next connection.
+fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    let health = link.pd.health();
+    health.go();
+    let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+    DEREGS.store(ALWAYS, Release);
+    check!(ends(&mut link)? < 900);
+    check_eq!(ENDS.load(Acquire), -1);
+    link.qp.disconnect();
+    check_eq!(link.qp.renew_regions(), Err(EIO));
+    check_eq!(link.again(soft).err(), Some(EIO));
+    drop(refusing);
+    goes_on(&mut link, soft)
+}
+
+/// A connection that has ended in order leaves a key with the peer, too.
+fn a_region_stays_until_it_is_given_back(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    ends(&mut link)?;
+    link.qp.disconnect();
+    let refusing = Refusing::new(soft, &link.qp, 0, 0)?;
+    for _ in 0..2 {
+        DEREGS.store(1, Release);
+        check_eq!(link.qp.renew_regions(), Err(EIO));
+    }
+    drop(refusing);
+    goes_on(&mut link, soft)
+}
+
+macro_rules! suites {
+    ($($suite:ident $module:ident $kind:expr;)*) => {
+        $(
+            suite!($suite, $module, $kind, [
+                one_that_stops_later_is_drained,
+                one_that_takes_requests_later_is_drained,
+                one_that_has_failed_is_destroyed,
+                one_that_does_not_stop_is_destroyed,
+                completions_of_a_destroyed_one_do_not_count,
+                memory_is_kept_without_a_promise,
+                one_that_goes_may_keep_regions,
+                a_region_stays_until_it_is_given_back,
+            ]);
+        )*
+    };
+}
+
+suites!(
+    srp_refusals_rxe rxe crate::rdma::tests::soft::Kind::Rxe;
+    srp_refusals_siw siw crate::rdma::tests::soft::Kind::Siw;
+);

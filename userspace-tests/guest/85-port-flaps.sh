@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Our port flaps while nothing gets to the target, and is quiet for half a minute before the way there is back. No event tells of
+# that, so the next try is that of the transport class, whose pauses must not have grown by those that the port has hurried.
+# LONG: the C driver has its turn in the same guest.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+[ "$kind" = rxe ] || skip "rxe only"
+begin 400 700
+fast_io_fail=250 dev_loss=500 reconnect_delay=10
+rig
+both_drivers
+[ -n "${LONG-}" ] || drivers=${drivers%% *}
+for which in $drivers; do
+	use_driver $which
+	attach 0
+	hit hole both 0
+	within 60 "the loss is noticed" state blocked
+	note "the port flaps"
+	end=$((SECONDS + 45)) flaps=0
+	while [ $SECONDS -lt $end ]; do
+		ini ip link set w0 down || fail "ip link set w0 down"
+		sleep 0.3
+		ini ip link set w0 up || fail "ip link set w0 up"
+		neighbours 0
+		sleep 0.7
+		flaps=$((flaps + 1))
+	done
+	# The last try that the port has hurried is over by then.
+	sleep 35
+	state blocked || fail "the port is $now_state with no way to the target"
+	clock; t1=$now
+	heal 0
+	within 150 "running again" state running
+	clock
+	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed tries of the class; running $(ms $((now - t1))) after the way is back"
+	! rust_driver || bound "running again" $t1 $now 5 $((3 * reconnect_delay))
+	logout $host
+done
+ok "$kind"
