@@ -35,7 +35,10 @@ use crate::{
     topology, //
 };
 use core::ops::Deref;
-use kernel::prelude::*;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 
 /// Bytes of a receive buffer. The longest message that a target can send has 292.
 pub const RECEIVE_SIZE: usize = 512;
@@ -65,7 +68,7 @@ impl Geometry {
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits, or
-    /// not the answers to all of them on one channel.
+    /// not the answers to all of them on one channel, or if `max_sect` is less than a page of memory.
     pub fn new(options: &Options<'_>, device: device::Limits) -> Result<Self> {
         let parameters = Parameters {
             immediate: match params::use_imm_data() {
@@ -89,6 +92,8 @@ impl Geometry {
                 pages: device.max_pages_per_mr,
                 gaps: device.sg_gaps,
                 bounced: device.bounces,
+                // CAST: At most 64 KiB.
+                memory_page: PAGE_SIZE as u32,
             },
             // CAST: 16.
             regions_per_command: MAX_PER_HANDLE as u32,
@@ -101,6 +106,10 @@ impl Geometry {
                 Err(crate::errno::EOPNOTSUPP)
             }
             Err(Unfit::NoCommand) => Err(EINVAL),
+            Err(Unfit::MaxSect(wanted, least)) => {
+                pr_err!("max_sect {wanted} is less than a page of memory, {least}\n");
+                Err(EINVAL)
+            }
             Err(Unfit::Answers(commands)) => {
                 pr_err!(
                     "answers_from: no room for the answers to {commands} commands; lower queue_size or ch_count\n"

@@ -391,6 +391,7 @@ fn longest_command_fits(soft: &Soft) -> Result {
         pages: PAGES,
         gaps: false,
         bounced: false,
+        memory_page: PAGE,
     };
     for count in 1..=5 {
         let sectors = shape.max_sectors(count);

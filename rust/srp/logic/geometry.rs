@@ -83,6 +83,8 @@ pub enum Unfit {
     NoRegistration,
     /// Not even one command fits.
     NoCommand,
+    /// `max_sect` is so many 512-byte sectors, and a page of memory, the least that the block layer takes, has so many.
+    MaxSect(u32, u32),
     /// An answer channel would have to take so many answers, one to each command.
     Answers(u32),
 }
@@ -158,7 +160,14 @@ impl Geometry {
         let wanted = options.max_sect.unwrap_or(
             DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS + regions.spare()))),
         );
+        let least = min_sectors(regions);
+        if wanted < least && options.max_sect.is_some() {
+            return Err(Unfit::MaxSect(wanted, least));
+        }
         let max_sectors = wanted.min(regions.max_sectors(most));
+        if max_sectors < least {
+            return Err(Unfit::NoCommand);
+        }
         if max_sectors < wanted {
             lowered(Lowered::MaxSect(wanted, max_sectors, most));
         }
@@ -277,7 +286,8 @@ impl Geometry {
     }
 
     /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
-    /// that are connected; [`None`] without a channel, or if a number is too large.
+    /// that are connected; [`None`] without a channel, if a number is too large, or if a page of memory does not fit into a
+    /// command.
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
         // One credit is kept for task management.
@@ -288,6 +298,10 @@ impl Geometry {
         let all = depth.saturating_mul(channels.into());
         let gaps = self.regions.gaps;
         let entries = count.saturating_mul(self.regions.pages);
+        let max_sectors = self.max_sectors.min(self.regions.max_sectors(count));
+        if max_sectors < min_sectors(self.regions) {
+            return None;
+        }
         Some(HostLimits {
             channels,
             // Those that the device has no room for are the last ones.
@@ -300,15 +314,16 @@ impl Geometry {
                     .min(CMD_PER_LUN_MAX),
             )?,
             sg_tablesize: small(self.sg_tablesize.min(entries))?,
-            max_sectors: self.max_sectors.min(self.regions.max_sectors(count)),
+            max_sectors,
             max_segment_size: if gaps { self.max_segment_size } else { 0 },
-            virt_boundary_mask: if gaps {
-                0
-            } else {
-                self.regions.page_size.saturating_sub(1)
-            },
+            virt_boundary_mask: self.regions.virt_boundary_mask(),
         })
     }
+}
+
+/// 512-byte sectors of a page of memory, which the block layer wants a command to hold.
+const fn min_sectors(regions: Regions) -> u32 {
+    regions.memory_page / 512
 }
 
 /// What is wanted, or less if one region does not cover the static memory of all slots.

@@ -7,13 +7,13 @@ use srp_host::logic::registration::Regions;
 /// A list of one command, as `(address, bytes)`.
 type List = Vec<(u64, u64)>;
 
-/// What swiotlb makes of a list: a copy of a page or more begins at the beginning of a page, a smaller one at
-/// one of its slots of 2 KiB, here the second. Nothing follows on anything else.
-fn bounced(list: &List) -> List {
+/// What swiotlb makes of a list on a machine with such pages: a copy of a page or more begins at the beginning of a page, a
+/// smaller one at one of its slots of 2 KiB, here the second. Nothing follows on anything else.
+fn bounced(list: &List, memory_page: u64) -> List {
     let mut end = 0;
     let copy = |&(_, len): &(u64, u64)| {
-        let page = (end + 8192) & !4095;
-        let at = page + if len < 4096 { 2048 } else { 0 };
+        let page = (end + 2 * memory_page) & !(memory_page - 1);
+        let at = page + if len < memory_page { 2048 } else { 0 };
         end = at + len;
         (at, len)
     };
@@ -51,30 +51,34 @@ fn regions_of(list: &List, pages: u64) -> u32 {
     count
 }
 
-#[test]
-fn bounced_memory_has_enough_regions() {
+/// More lists than the driver asks of the block layer, and how many regions more the worst of them takes.
+fn lists(memory_page: u64) -> u32 {
     let (mut worst, mut narrow) = (0, 0);
-    for pages in [2, 4, 256] {
-        for offset in (0..4096).step_by(512) {
+    // Regions that take a page of memory.
+    let least_pages = memory_page / 4096 + 1;
+    for pages in [least_pages, 2 * least_pages, 256] {
+        let shape = Regions {
+            page_size: 4096,
+            pages: pages as u32,
+            gaps: false,
+            bounced: true,
+            memory_page: memory_page as u32,
+        };
+        for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
-                // As the block layer makes it: parts of pages at both ends only, what lies between in one segment
-                // or in many.
+                // As the block layer makes it: parts of what `virt_boundary_mask` says at both ends only, what lies between
+                // in one segment or in many.
                 let (begin, end) = (offset, offset + sectors * 512);
-                for step in [4096, 5 * 4096, 1 << 20] {
+                for step in [1, 5, 256] {
                     let mut list = List::new();
                     let mut at = begin;
+                    let boundary = u64::from(shape.virt_boundary_mask()) + 1;
                     while at < end {
-                        let next = ((at / 4096) * 4096 + step).min(end);
+                        let next = ((at / boundary + step) * boundary).min(end);
                         // Each elsewhere in memory.
                         list.push((at + (list.len() as u64) * (1 << 24), next - at));
                         at = next;
                     }
-                    let shape = Regions {
-                        page_size: 4096,
-                        pages: pages as u32,
-                        gaps: false,
-                        bounced: true,
-                    };
                     let direct = Regions {
                         bounced: false,
                         ..shape
@@ -82,7 +86,7 @@ fn bounced_memory_has_enough_regions() {
                     let sectors = sectors as u32;
                     let least = direct.per_command(sectors, 0);
                     assert!(regions_of(&list, pages) <= least, "{list:?}");
-                    let needed = regions_of(&bounced(&list), pages);
+                    let needed = regions_of(&bounced(&list, memory_page), pages);
                     // With so few regions, what the driver asks of the block layer has to do.
                     for count in 1..=2 {
                         let entries = list.len() as u32;
@@ -99,7 +103,13 @@ fn bounced_memory_has_enough_regions() {
             }
         }
     }
-    // With none to spare there are lists that do not fit.
-    assert_eq!(worst, 2);
     assert!(narrow > 100);
+    worst
+}
+
+#[test]
+fn bounced_memory_has_enough_regions() {
+    // With none to spare there are lists that do not fit.
+    let worst = [4096, 16_384, 65_536].map(lists);
+    assert_eq!(worst, [2, 2, 2]);
 }

@@ -24,6 +24,7 @@ const DEVICE: Device = Device {
         pages: 256,
         gaps: false,
         bounced: false,
+        memory_page: 4096,
     },
     regions_per_command: 16,
     max_segment_size: 1 << 30,
@@ -284,4 +285,60 @@ fn regions_with_gaps() {
     let g = fine("sg_tablesize=255", PARAMETERS, device);
     let limits = g.host_limits(1, &[granted(64, 12)]).unwrap();
     assert_eq!((g.sizes.regions, limits.sg_tablesize), (1, 255));
+}
+
+/// The block layer takes no disk whose commands do not hold a page of memory.
+#[test]
+fn a_command_holds_a_page_of_memory() {
+    for (memory_page, least) in [(4096, 8), (16_384, 32), (65_536, 128)] {
+        let mut device = DEVICE;
+        device.regions.memory_page = memory_page;
+        let g = fine(&format!("max_sect={least}"), PARAMETERS, device);
+        let limits = g.host_limits(1, &[granted(64, 12)]).unwrap();
+        assert_eq!(limits.max_sectors, least);
+        let wanted = least - 1;
+        if wanted >= 8 {
+            let (result, lowered) = all(&format!("max_sect={wanted}"), PARAMETERS, device);
+            assert_eq!(
+                (result, lowered),
+                (Err(Unfit::MaxSect(wanted, least)), vec![])
+            );
+        }
+        fine("", PARAMETERS, device);
+
+        // A device whose regions hold less, with one for a command, or if the target takes no more.
+        device.regions.pages = memory_page / 4096;
+        device.regions_per_command = 1;
+        if device.regions.pages >= 2 {
+            let (result, _) = all("", PARAMETERS, device);
+            assert_eq!(result, Err(Unfit::NoCommand));
+            device.regions_per_command = 16;
+            let g = all("", PARAMETERS, device).0.unwrap();
+            assert_eq!(g.host_limits(1, &[granted(64, 1)]), None);
+        }
+    }
+}
+
+/// What the block layer is asked for: whole pages of memory if it is bounced, else of a region.
+#[test]
+fn boundaries() {
+    for (memory_page, bounced, gaps, mask) in [
+        (4096, false, false, 4095),
+        (4096, true, false, 4095),
+        (16_384, false, false, 4095),
+        (16_384, true, false, 16_383),
+        (65_536, true, false, 65_535),
+        (65_536, true, true, 0),
+    ] {
+        let mut device = DEVICE;
+        device.regions = Regions {
+            memory_page,
+            bounced,
+            gaps,
+            ..device.regions
+        };
+        let (g, _) = all("", PARAMETERS, device);
+        let limits = g.unwrap().host_limits(1, &[granted(64, 12)]).unwrap();
+        assert_eq!(limits.virt_boundary_mask, mask);
+    }
 }

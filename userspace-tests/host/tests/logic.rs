@@ -309,6 +309,7 @@ fn regions() {
         pages,
         gaps,
         bounced: false,
+        memory_page: 4096,
     };
     // rxe has 512 pages per region. 512 KiB: one region. 2 MiB at an odd offset touch 513 pages.
     let rxe = shape(512, false);
