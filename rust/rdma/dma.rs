@@ -15,17 +15,46 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
 
-/// The size that a pool allocates and maps at once, if a chunk is not larger: what the page
+/// The size that a pool allocates and maps at once, if neither a chunk nor a page is larger: what the page
 /// allocator gives without much ado.
 const BLOCK: usize = 32 << 10;
 /// The largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
 /// Chunks start on a cache line of their own; where a line is longer for DMA that is not coherent, on one of that.
 const ALIGN: usize = 64;
+
+/// How many chunks of so many bytes a block has, and how long a block of `n` chunks is, with pages of this size.
+///
+/// In a shared pool a chunk may be for a memory region: as the device sees it, it begins with a page if its size is that of
+/// pages. swiotlb sees to that for blocks of a page or more.
+#[derive(Clone, Copy)]
+struct Cut {
+    stride: usize,
+    page: usize,
+    shared: bool,
+}
+
+impl Cut {
+    fn chunks(self) -> usize {
+        let block = match self.shared {
+            true => BLOCK.max(self.page),
+            false => BLOCK,
+        };
+        (block / self.stride).max(1)
+    }
+
+    fn len(self, n: usize) -> usize {
+        match self.shared {
+            true => (n * self.stride).max(self.page),
+            false => n * self.stride,
+        }
+    }
+}
 
 /// A physically contiguous allocation, mapped for the device for its whole life.
 ///
@@ -37,13 +66,15 @@ struct Block {
     memory: NonNull<u8>,
     len: usize,
     capacity: usize,
+    /// How many chunks are cut from it.
+    chunks: usize,
     addr: u64,
     direction: DataDirection,
     pd: Arc<Pd>,
 }
 
 impl Block {
-    fn new(pd: &Arc<Pd>, len: usize, direction: DataDirection) -> Result<Self> {
+    fn new(pd: &Arc<Pd>, len: usize, chunks: usize, direction: DataDirection) -> Result<Self> {
         let mut memory = KVec::<u8>::with_capacity(len, GFP_KERNEL | __GFP_ZERO)?;
         // SAFETY: The capacity is at least `len`, and all of it is zeroed.
         unsafe { memory.inc_len(len) };
@@ -67,6 +98,7 @@ impl Block {
             memory: unsafe { NonNull::new_unchecked(memory) },
             len,
             capacity,
+            chunks,
             addr,
             direction,
             pd: pd.clone(),
@@ -115,7 +147,7 @@ impl Pool {
         size: usize,
         direction: DataDirection,
     ) -> Result<(Arc<Self>, KVVec<Chunk>)> {
-        Self::cut(pd, count, size, direction, |chunk| chunk)
+        Self::cut(pd, count, size, direction, false, |chunk| chunk)
     }
 
     /// As [`Self::new`], for memory that the device may change at any time.
@@ -129,7 +161,7 @@ impl Pool {
         size: usize,
         direction: DataDirection,
     ) -> Result<(Arc<Self>, KVVec<SharedChunk>)> {
-        Self::cut(pd, count, size, direction, SharedChunk)
+        Self::cut(pd, count, size, direction, true, SharedChunk)
     }
 
     fn cut<T>(
@@ -137,6 +169,7 @@ impl Pool {
         count: usize,
         size: usize,
         direction: DataDirection,
+        shared: bool,
         give: fn(Chunk) -> T,
     ) -> Result<(Arc<Self>, KVVec<T>)> {
         if size == 0 || size > MAX_CHUNK || direction == DataDirection::None {
@@ -145,12 +178,16 @@ impl Pool {
         // SAFETY: No precondition.
         let line = unsafe { bindings::srp_helper_dma_get_cache_alignment() } as usize;
         let stride = size.next_multiple_of(ALIGN.max(line));
-        let per_block = (BLOCK / stride).max(1);
+        let cut = Cut {
+            stride,
+            page: PAGE_SIZE,
+            shared,
+        };
         let mut blocks = KVVec::new();
         let mut left = count;
         while left > 0 {
-            let n = left.min(per_block);
-            blocks.push(Block::new(pd, n * stride, direction)?, GFP_KERNEL)?;
+            let n = left.min(cut.chunks());
+            blocks.push(Block::new(pd, cut.len(n), n, direction)?, GFP_KERNEL)?;
             left -= n;
         }
         let pool = Arc::new(
@@ -163,10 +200,10 @@ impl Pool {
         )?;
         let mut chunks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for block in &pool.blocks {
-            for offset in (0..block.len).step_by(stride) {
+            for offset in (0..block.chunks).map(|n| n * stride) {
                 // INVARIANT: Each part of each block goes into one chunk.
                 let chunk = Chunk {
-                    // SAFETY: `offset` is below the length of the block.
+                    // SAFETY: The block is not shorter than its chunks.
                     memory: unsafe { block.memory.add(offset) },
                     addr: block.addr + offset as u64,
                     size,
@@ -334,5 +371,34 @@ impl SharedChunk {
 
     pub(super) fn size(&self) -> usize {
         self.0.size()
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kunit_tests(srp_rdma_dma)]
+mod tests {
+    use super::*;
+
+    /// Chunks of so many bytes on a machine with such pages: how many make a block, and how long the last one is that has one.
+    fn cut(stride: usize, page: usize, shared: bool) -> (usize, usize) {
+        let cut = Cut {
+            stride,
+            page,
+            shared,
+        };
+        (cut.chunks(), cut.len(1))
+    }
+
+    #[test]
+    fn blocks_of_shared_memory_are_pages() {
+        for page in [4096, 16 << 10, 64 << 10] {
+            assert_eq!(
+                cut(8192, page, true),
+                (page.max(BLOCK) / 8192, page.max(8192))
+            );
+            assert_eq!(cut(64, page, true).1, page);
+            assert_eq!(cut(8192, page, false), (4, 8192));
+            assert_eq!(cut(MAX_CHUNK, page, true), (1, MAX_CHUNK));
+        }
     }
 }
