@@ -217,15 +217,15 @@ pub mod template {
 
     /// An empty template but for that.
     #[inline]
-    pub const fn configuring(configure: Option<Configure>) -> bindings::scsi_host_template {
+    pub const fn configuring(configure: Configure) -> bindings::scsi_host_template {
         let mut template: bindings::scsi_host_template = pin_init::zeroed();
         #[cfg(SRP_HAS_SDEV_CONFIGURE)]
         {
-            template.sdev_configure = configure;
+            template.sdev_configure = Some(configure);
         }
         #[cfg(not(SRP_HAS_SDEV_CONFIGURE))]
         {
-            template.device_configure = configure;
+            template.device_configure = Some(configure);
         }
         template
     }

@@ -9,29 +9,34 @@
 //!
 //! ```text
 //!             queuecommand                 done(), drop
-//!  midlayer ---------------> driver (HELD) ------------> DONE_CALL: scsi_done() ---> midlayer
+//!  midlayer ---------------> driver (held) ------------> DONE_CALL: scsi_done() ---> midlayer
 //!                               |                                                       ^
 //!                               | timeout                                               |
 //!                               v              release(), done()                        |
-//!                 error handler, driver HELD --------------------> error handler -------+
+//!                 error handler, driver (held) ------------------> error handler -------+
 //! ```
 //!
 //! - [`Command`] is the driver's ownership: there is at most one per `struct scsi_cmnd`, and
 //!   consuming it is the only way to end it.
 //! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
-//!   decides about the command, and `scsi_done()` for it has no effect. The driver keeps its
-//!   [`Command`] and with it the data buffers, so a late response does no harm; it gives it up
-//!   in [`Driver::abort`](super::Driver::abort) or in a reset, when nothing can reach the data
-//!   any more. [`Command::done`] and [`Command::release`] both do.
+//!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
+//!   late response does no harm; it gives it up in [`Driver::abort`](super::Driver::abort) or in a
+//!   reset, when nothing can reach the data any more. [`Command::done`] and [`Command::release`] both
+//!   do, and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the timeout
+//!   is over when the error handler looks at the command: it is an RCU read-side critical section, and
+//!   `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
-//!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). While the driver still holds the
-//!   [`Command`] of the earlier use, it is refused before the driver sees it.
+//!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end all
+//!   commands of the unit that have failed. So it is refused before the driver sees it while the driver
+//!   holds any [`Command`] of the unit.
 //! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
 //!   [`CommandRef::is_reset_ioctl`].
 //!
 //! The midlayer trusts the driver's word about an abort or a reset; here it is checked, by the
 //! `CmdPriv` behind each `struct scsi_cmnd`. An abort or a reset of a unit fails while a command is held;
 //! a reset of the host, after which the midlayer ends all commands in any case, does not return.
+//!
+//! The module [`ends`] lists what else ends a command, or uses it again.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
 
@@ -57,15 +62,15 @@ use core::{
 };
 use kernel::{
     ffi,
-    processor::cpu_relax,
-    sync::atomic::{
-        ordering::{
-            Acquire,
-            Relaxed,
-            Release, //
-        },
-        Atomic, //
-    },
+    sync::rcu, //
+};
+
+mod cmd_priv;
+pub mod ends;
+
+pub(super) use self::cmd_priv::{
+    Call,
+    CmdPriv, //
 };
 
 /// The name of a command among those that are under way on its host.
@@ -77,44 +82,6 @@ pub struct Tag {
     pub index: u16,
 }
 
-/// What the abstraction keeps behind each `struct scsi_cmnd`, in the place that the midlayer has
-/// for the driver (`scsi_cmd_priv()`).
-pub(super) struct CmdPriv(Atomic<i32>);
-
-/// No [`Command`] exists. Zero: the fake command of `SG_SCSI_RESET` is allocated zeroed.
-const FREE: i32 = 0;
-/// A [`Command`] exists.
-const HELD: i32 = 1;
-/// The [`Command`] was consumed and `scsi_done()` may still be running for it.
-const DONE_CALL: i32 = 2;
-
-/// How often `queuecommand` looks whether a DONE_CALL is over, some 50 microseconds.
-const MAX_SPINS: u32 = 1000;
-
-impl CmdPriv {
-    pub(super) const fn new() -> Self {
-        Self(Atomic::new(FREE))
-    }
-
-    /// Returns the state of a command.
-    ///
-    /// # Safety
-    ///
-    /// `cmd` points to a live `struct scsi_cmnd` with a [`CmdPriv`] behind it that is initialised or
-    /// all zeroes, and lives for `'a`.
-    pub(super) unsafe fn of<'a>(cmd: *mut bindings::scsi_cmnd) -> &'a Self {
-        // SAFETY: By the requirements of this function the state begins where the command ends.
-        let state = unsafe { cmd.add(1) }.cast::<Self>();
-        // SAFETY: By the requirements of this function; zeroes are a valid `CmdPriv`.
-        unsafe { &*state }
-    }
-
-    /// Says whether the driver has given the command up and is not about to call `scsi_done()`.
-    pub(super) fn is_free(&self) -> bool {
-        self.0.load(Acquire) == FREE
-    }
-}
-
 /// A command that the driver owns.
 ///
 /// Dropping it completes it with [`ScsiResult::DID_ERROR`].
@@ -122,42 +89,41 @@ impl CmdPriv {
 /// # Invariants
 ///
 /// The pointer is that of a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and
-/// has not been completed by the driver since. Its [`CmdPriv`] is `HELD`, and this is the only
-/// [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
+/// has not been completed by the driver since. Its [`CmdPriv`] is the name of a [`Call`], and this is the
+/// only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
 pub struct Command(NonNull<bindings::scsi_cmnd>);
 
 // SAFETY: A command may be completed on another CPU and in another context than it was queued in.
 unsafe impl Send for Command {}
 
 impl Command {
-    /// Takes ownership of a command; [`None`] if the driver still holds it from an earlier use.
+    /// Takes ownership of a command, of the error handler or not; [`None`] if the driver still holds it from an earlier use.
     ///
     /// Context: as `queuecommand`.
     ///
     /// # Safety
     ///
-    /// - To be called by `queuecommand` only, with its argument.
+    /// - To be called by `queuecommand` only, with its argument, once in each `call`.
     /// - The `CmdPriv` behind the command was set up by `init_cmd_priv`.
-    pub(super) unsafe fn claim(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
+    #[inline(always)]
+    pub(super) unsafe fn claim(
+        cmd: *mut bindings::scsi_cmnd,
+        call: &Call,
+        of_error_handler: bool,
+    ) -> Option<Self> {
         // SAFETY: By the requirements of this function.
         let state = unsafe { CmdPriv::of(cmd) };
 
-        let mut spins = 0;
-        loop {
-            match state.0.load(Acquire) {
-                FREE => break,
-                // The block layer has issued the command again before another CPU is out of the
-                // `scsi_done()` that gave it back.
-                DONE_CALL if spins < MAX_SPINS => spins += 1,
-                _ => return None,
-            }
-            cpu_relax();
+        if !state.take(call, of_error_handler) {
+            return None;
         }
-
-        // Nobody else changes FREE, since the midlayer issues a command once at a time.
-        state.0.store(HELD, Relaxed);
-        // INVARIANT: The state is HELD, and was not: no other `Command` exists.
+        // INVARIANT: The state is the name of the call, and was FREE: no other `Command` exists.
         NonNull::new(cmd).map(Self)
+    }
+
+    /// Says whether this is the command that `call` has taken, and not a later use of it.
+    pub(super) fn is_of(&self, call: &Call) -> bool {
+        self.state().is_of(call)
     }
 
     /// Returns the `struct scsi_cmnd`, for mapping its data.
@@ -382,45 +348,79 @@ impl Command {
         unsafe { (*self.as_raw()).resid_len = resid };
     }
 
-    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it.
-    pub fn set_sense(&self, sense: &[u8]) {
+    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it, and returns the result that goes with it:
+    /// [`ScsiResult::status`] with this status.
+    ///
+    /// The midlayer finds it valid after [`done`](Self::done) with that result only: the error handler may send its own
+    /// commands in the place of a failed one that has sense.
+    pub fn with_sense(&self, status: u8, sense: &[u8]) -> ScsiResult {
+        let Some((&code, rest)) = sense.split_first() else {
+            return ScsiResult::status(status);
+        };
         // CAST: 96.
-        let len = sense.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize);
-        // SAFETY: By the type invariant the command is alive.
-        let buffer = unsafe { (*self.as_raw()).sense_buffer };
+        let len = rest.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize - 1);
 
-        // SAFETY: A command of a tag set has a sense buffer of `SCSI_SENSE_BUFFERSIZE` bytes of its
-        // own, see `scsi_mq_init_request()`.
-        unsafe { core::ptr::copy_nonoverlapping(sense.as_ptr(), buffer, len) };
+        // SAFETY: By the type invariant the command is alive, and it has a sense buffer of `SCSI_SENSE_BUFFERSIZE` bytes of
+        // its own, see `scsi_mq_init_request()`.
+        let buffer = unsafe { (*self.as_raw()).sense_buffer.add(1) };
+        // SAFETY: `len` bytes are left of it.
+        unsafe { core::ptr::copy_nonoverlapping(rest.as_ptr(), buffer, len) };
+        ScsiResult::status(status).with_response_code(code)
     }
 
-    /// Completes the command. If it has timed out this has no effect but giving it up.
+    /// Completes the command. If it has timed out this has no effect except giving it up.
     ///
-    /// Context: any. The midlayer may queue another command before this returns.
+    /// Context: any except NMI. The midlayer may queue another command before this returns.
+    #[inline(always)]
     pub fn done(self, result: ScsiResult) {
         ManuallyDrop::new(self).finish(result);
     }
 
     /// The end of `self`, which must not be used or dropped afterwards.
+    #[inline(always)]
     fn finish(&mut self, result: ScsiResult) {
         let cmd = self.as_raw();
         let state = self.state();
 
+        // The error handler has a command when a grace period since the timeout is over. Then this either has come to its end
+        // or finds that the command has timed out.
+        let _section = rcu::read_lock();
+        if self.has_timed_out() {
+            state.set_free();
+            return;
+        }
         // SAFETY: By the type invariant the command is alive and owned by the driver.
         unsafe { (*cmd).result = result.as_raw() };
-        state.0.store(DONE_CALL, Release);
+        if result.response_code() != 0 {
+            // SAFETY: By the type invariant the command is alive, with the sense buffer that is its own.
+            let buffer = unsafe { (*cmd).sense_buffer };
+            // SAFETY: The buffer has `SCSI_SENSE_BUFFERSIZE` bytes.
+            unsafe { buffer.write(result.response_code()) };
+        }
+        state.set_done_call();
         // SAFETY: By the type invariant the command was queued and not completed since. Before the
         // state is FREE, none of `queuecommand`, the error handler and `exit_cmd_priv` goes on
         // with the command, so this call cannot complete a later use of it.
         unsafe { bindings::scsi_done(cmd) };
-        state.0.store(FREE, Release);
+        state.set_free();
+    }
+
+    /// Says whether the command is the error handler's since its timeout; one that the error handler has sent is not.
+    #[inline(always)]
+    fn has_timed_out(&self) -> bool {
+        const COMPLETE: ffi::c_ulong = 1 << bindings::SCMD_STATE_COMPLETE;
+        // SAFETY: By the type invariant the command is alive.
+        let state = unsafe { &raw const (*self.as_raw()).state };
+        // SAFETY: The command is alive. The bits may be changed meanwhile, as a whole.
+        let complete = unsafe { state.read_volatile() } & COMPLETE != 0;
+        complete && !self.state().is_of_error_handler()
     }
 
     /// Gives the command up without completing it, because the error handler does.
     ///
     /// For commands that have timed out only: another one would stay unfinished until it does.
     pub fn release(self) {
-        ManuallyDrop::new(self).state().0.store(FREE, Release);
+        ManuallyDrop::new(self).state().set_free();
     }
 }
 
@@ -458,6 +458,11 @@ pub struct Rejected {
 }
 
 impl Rejected {
+    /// Says whether the command is the one that `call` has taken, which may be given back to the midlayer.
+    pub(super) fn is_of(&self, call: &Call) -> bool {
+        self.cmd.is_of(call)
+    }
+
     /// Hands the command back to the midlayer.
     pub(super) fn into_raw(self) -> compat::queue_status::Status {
         self.cmd.release();
@@ -540,5 +545,18 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
     }
 }
 
+/// Says whether the error handler has sent this command.
+///
+/// # Safety
+///
+/// To be called by `queuecommand` only, with its argument.
+#[inline(always)]
+pub(super) unsafe fn is_of_error_handler(cmd: *mut bindings::scsi_cmnd) -> bool {
+    // SAFETY: By the requirements of this function the command is alive.
+    unsafe { (*cmd).submitter == SUBMITTED_BY_SCSI_ERROR_HANDLER }
+}
+
+const SUBMITTED_BY_SCSI_ERROR_HANDLER: bindings::scsi_cmnd_submitter =
+    bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_ERROR_HANDLER;
 const SUBMITTED_BY_SCSI_RESET_IOCTL: bindings::scsi_cmnd_submitter =
     bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL;

@@ -16,6 +16,8 @@ use kernel::ffi;
 pub struct ScsiResult {
     host: u8,
     status: u8,
+    /// The first byte of the sense data, which makes it valid; 0 without any.
+    response_code: u8,
 }
 
 impl ScsiResult {
@@ -45,12 +47,29 @@ impl ScsiResult {
         Self {
             host: host as u8,
             status: 0,
+            response_code: 0,
         }
     }
 
     /// `DID_OK` with the SAM status that the device sent; any byte will do.
     pub const fn status(status: u8) -> Self {
-        Self { host: 0, status }
+        Self {
+            host: 0,
+            status,
+            response_code: 0,
+        }
+    }
+
+    /// The same, with the sense data that [`Command::with_sense`](super::Command::with_sense) has stored but for this byte.
+    pub(super) const fn with_response_code(self, response_code: u8) -> Self {
+        Self {
+            response_code,
+            ..self
+        }
+    }
+
+    pub(super) const fn response_code(self) -> u8 {
+        self.response_code
     }
 
     /// Returns the host byte in bits 16 to 23 and the SAM status in bits 0 to 7, as the kernel logs it.

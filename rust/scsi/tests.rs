@@ -2,6 +2,7 @@
 
 //! KUnit tests: a host whose driver is the target as well.
 
+mod held;
 pub(crate) mod no_disks;
 pub(crate) mod unit;
 
@@ -20,6 +21,7 @@ use crate::{
         Page, //
     },
 };
+use core::ptr::null_mut;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -88,11 +90,17 @@ struct Fake {
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
-    /// The command that was kept when the one in `held` was given back in its place.
+    /// The command that was kept when the one in `held` was given back in its place, or without a look at it.
     #[pin]
     swapped: SpinLock<Option<Command>>,
     /// Give back the command in `held`, whichever comes.
     swap: Atomic<bool>,
+    /// Keep a command without a look at it.
+    keep: Atomic<bool>,
+    /// The midlayer sends this command again while it is sent, and gets that use back from the first call.
+    again: Atomic<*mut bindings::scsi_cmnd>,
+    /// The device says that it is a translation of ATA.
+    ata: Atomic<bool>,
     /// A scan has ended.
     scanned: Atomic<bool>,
 }
@@ -118,10 +126,37 @@ impl Fake {
                 held <- new_spinlock!(None),
                 swapped <- new_spinlock!(None),
                 swap: Atomic::new(false),
+                keep: Atomic::new(false),
+                again: Atomic::new(null_mut()),
+                ata: Atomic::new(false),
                 scanned: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Ends the command, has the midlayer send it again, which this driver keeps, and gives that back.
+    fn send_again(&self, cmd: Command) -> Result<(), Rejected> {
+        let raw = self.again.load(Relaxed);
+        cmd.done(ScsiResult::DID_OK);
+        let Some(queue) = Template::<Self>::get().queuecommand else {
+            return Ok(());
+        };
+        // SAFETY: The command is alive.
+        let device = unsafe { (*raw).device };
+        // SAFETY: A device stays as long as its commands.
+        let shost = unsafe { (*device).host };
+        self.keep.store(true, Relaxed);
+        // SAFETY: As the midlayer does with a command that has ended and has its state behind it.
+        unsafe { queue(shost, raw) };
+        self.keep.store(false, Relaxed);
+        let next = self.swapped.lock().take();
+        next.map_or(Ok(()), |cmd| {
+            Err(Rejected {
+                cmd,
+                why: Busy::Host,
+            })
+        })
     }
 
     fn give_up(&self) -> Disposition {
@@ -156,6 +191,13 @@ impl Driver for Fake {
                 });
             }
         }
+        if self.keep.load(Relaxed) {
+            *self.swapped.lock() = Some(cmd);
+            return Ok(());
+        }
+        if !self.again.load(Relaxed).is_null() {
+            return self.send_again(cmd);
+        }
         if cmd.tag().hw_queue != 0 || cmd.tag().index >= LIMITS.queue_depth || cmd.lun() != 0 {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
@@ -169,15 +211,19 @@ impl Driver for Fake {
 
         match cmd.cdb() {
             [0x12, 0, ..] if cmd.direction() == DataDirection::FromDevice => {
-                let copied = cmd.copy_to_buffer(INQUIRY_DATA.as_slice().into());
+                let mut data = INQUIRY_DATA;
+                if self.ata.load(Relaxed) {
+                    data[8..16].copy_from_slice(b"ATA     ");
+                }
+                let copied = cmd.copy_to_buffer(data.as_slice().into());
 
                 // CAST: At most 36.
                 cmd.set_resid(cmd.data_len() - copied as u32);
                 cmd.done(ScsiResult::DID_OK);
             }
             _ => {
-                cmd.set_sense(&SENSE);
-                cmd.done(ScsiResult::status(0x02));
+                let result = cmd.with_sense(0x02, &SENSE);
+                cmd.done(result);
             }
         }
         Ok(())

@@ -13,7 +13,11 @@ use crate::{
     bindings,
     compat,
     scsi::{
-        command::CmdPriv,
+        command::{
+            is_of_error_handler,
+            Call,
+            CmdPriv, //
+        },
         Busy,
         Command,
         CommandRef,
@@ -80,11 +84,7 @@ impl<T: Driver> Template<T> {
             flags[0] = flag(TRACK_QUEUE_DEPTH) | flag(SKIP_SETTLE_DELAY);
             flags
         }),
-        ..compat::template::configuring(if T::HAS_SDEV_CONFIGURE {
-            Some(Self::sdev_configure_callback)
-        } else {
-            None
-        })
+        ..compat::template::configuring(Self::sdev_configure_callback)
     };
 
     /// Returns the template.
@@ -152,11 +152,21 @@ impl<T: Driver> Template<T> {
         shost: *mut bindings::Scsi_Host,
         cmd: *mut bindings::scsi_cmnd,
     ) -> compat::queue_status::Status {
+        // SAFETY: By the requirements of this function.
+        let of_error_handler = unsafe { is_of_error_handler(cmd) };
+        // SAFETY: By the requirements of this function.
+        let refused = of_error_handler && unsafe { Self::is_unit_held(shost, cmd) };
+        let call = Call::new();
         // SAFETY: By the requirements of this function, and `init_cmd_priv` was called for all
         // commands when the tag set was allocated.
-        let Some(owned) = (unsafe { Command::claim(cmd) }) else {
+        let Some(owned) = (unsafe { Command::claim(cmd, &call, of_error_handler) }) else {
             return Busy::Device.as_raw();
         };
+        if refused {
+            // The error handler goes on to a reset at once.
+            owned.done(ScsiResult::DID_ERROR);
+            return 0;
+        }
 
         // SAFETY: By the requirements of this function.
         let data = unsafe { HostData::<T>::of(shost) };
@@ -173,8 +183,8 @@ impl<T: Driver> Template<T> {
 
         match driver.queue_command(owned) {
             Ok(()) => 0,
-            Err(rejected) if rejected.cmd.as_raw() == cmd => rejected.into_raw(),
-            // It is of another call, which the midlayer took for accepted, and ends here; this one's is the driver's.
+            Err(rejected) if rejected.is_of(&call) => rejected.into_raw(),
+            // It is of another call, which the midlayer took for accepted, and ends here; this one's is the driver's, or has ended.
             Err(_) => 0,
         }
     }
@@ -317,7 +327,11 @@ impl<T: Driver> Template<T> {
             return disposition;
         }
 
-        if wait_until(|| !Self::is_any_held(cmd, cmd.device().as_raw())) {
+        let sdev = cmd.device().as_raw();
+        // SAFETY: A device has a reference to its host.
+        let shost = unsafe { (*sdev).host };
+        // SAFETY: The command is not the one of the ioctl, so it is under way.
+        if wait_until(|| !unsafe { Self::is_any_held(shost, sdev) }) {
             disposition
         } else {
             Disposition::Failed
@@ -329,7 +343,12 @@ impl<T: Driver> Template<T> {
     ///
     /// As for [`Self::checked`], there is nothing to wait for in the ioctl.
     fn wait_released(cmd: &CommandRef<'_>) {
-        let released = || cmd.is_reset_ioctl() || !Self::is_any_held(cmd, core::ptr::null_mut());
+        // SAFETY: A device has a reference to its host.
+        let shost = unsafe { (*cmd.device().as_raw()).host };
+        let released = || {
+            // SAFETY: A command that is not the one of the ioctl is under way.
+            cmd.is_reset_ioctl() || !unsafe { Self::is_any_held(shost, core::ptr::null_mut()) }
+        };
 
         if !wait_until(released) {
             while !released() {
@@ -338,15 +357,36 @@ impl<T: Driver> Template<T> {
         }
     }
 
-    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the host of
-    /// `cmd`, which is not the fake one of the ioctl.
-    fn is_any_held(cmd: &CommandRef<'_>, sdev: *mut bindings::scsi_device) -> bool {
-        // SAFETY: A device has a reference to its host.
-        let shost = unsafe { (*cmd.device().as_raw()).host };
+    /// Says whether the driver holds a command of the device of `cmd`, a command of the error handler.
+    ///
+    /// `scsi_eh_stu()` and the tests after resets end all commands of a unit that have failed when a command of the error
+    /// handler succeeds. In the error handler no others are under way.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of `queuecommand`.
+    #[cold]
+    unsafe fn is_unit_held(shost: *mut bindings::Scsi_Host, cmd: *mut bindings::scsi_cmnd) -> bool {
+        // SAFETY: By the requirements of this function the command is alive.
+        let sdev = unsafe { (*cmd).device };
+        // SAFETY: By the requirements of this function a command of the host is under way.
+        unsafe { Self::is_any_held(shost, sdev) }
+    }
+
+    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the host.
+    ///
+    /// Context: any except hard interrupts; does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The host was added, and a command of it is under way, which keeps its tag set.
+    unsafe fn is_any_held(
+        shost: *mut bindings::Scsi_Host,
+        sdev: *mut bindings::scsi_device,
+    ) -> bool {
         let mut search = Search { sdev, held: false };
 
-        // SAFETY: The host was added, because a command of it is being handled, which keeps
-        // its tag set. `search` outlives the call and is what the callback expects.
+        // SAFETY: By the requirements of this function. `search` outlives the call and is what the callback expects.
         unsafe {
             bindings::scsi_host_busy_iter(
                 shost,
@@ -388,6 +428,13 @@ impl<T: Driver> Template<T> {
         _lim: *mut bindings::queue_limits,
     ) -> ffi::c_int {
         from_result(|| {
+            // `scsi_add_lun()` sets it if the target says that it is a translation of ATA. Whether the error handler starts
+            // a unit is for the user to say.
+            // SAFETY: By the requirements of this function the device is not in use before this callback has returned.
+            unsafe { (*sdev).set_allow_restart(0) };
+            if !T::HAS_SDEV_CONFIGURE {
+                return Ok(0);
+            }
             // SAFETY: A device has a reference to its host.
             let shost = unsafe { (*sdev).host };
             // SAFETY: By the requirements of this function.

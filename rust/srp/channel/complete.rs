@@ -242,11 +242,8 @@ impl Channel {
                     cmd.copy_to_buffer(piece.read(cmd.data_len() - outcome.resid));
                 }
                 cmd.set_resid(outcome.resid);
-                if !outcome.sense.is_empty() {
-                    cmd.set_sense(outcome.sense);
-                }
                 (
-                    ScsiResult::status(outcome.status),
+                    cmd.with_sense(outcome.status, outcome.sense),
                     cmd.data_len() - outcome.resid,
                 )
             }

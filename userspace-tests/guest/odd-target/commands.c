@@ -16,6 +16,7 @@ static int n_held;
 
 static uint32_t luns_size = 8;
 static int tmf_code, abort_code = -1, luns = 1;
+static char vendor[9] = "SRP     ";
 static bool answers_here, tmf_drop, tmf_keep, no_receives;
 
 /* Credits that come back with an answer; the only channel that this is for, or -1; or seconds for one. */
@@ -70,13 +71,14 @@ static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t 
 	else if (lba + blocks > DISK / BLOCK)
 		sense = 0x52100;
 	else switch (cdb[0]) {
-	case 0x00: case 0x35: case 0x91:
+	case 0x00: case 0x1b: case 0x35: case 0x91:
 		break;
 	case 0x12:
 		if (!(cdb[1] & 1)) {
 			b[0] = lun < luns ? 0 : 0x7f;
 			b[2] = 6, b[3] = 2, b[4] = 31, b[7] = 2;
-			memcpy(b + 8, "SRP     test target     0   ", 28);
+			memcpy(b + 8, vendor, 8);
+			memcpy(b + 16, "test target     0   ", 20);
 			unused = reply(c, iu, b, 36);
 		} else if (cdb[2] == 0x00) {
 			b[3] = 2, b[5] = 0x80;
@@ -271,8 +273,15 @@ bool commands_told(const char *word, const char *a, const char *b, const char *r
 	if (!strcmp(word, "on") && *b) {
 		check(add_rule(a, b, rest), "a rule");
 	} else if (!strcmp(word, "answer")) {
-		for (int i = 0; i < n_held; i++)
-			respond(answering(held[i].channel, held[i].iu), get(held[i].iu + 8, 8), GOOD, 0, 0);
+		for (int i = 0; i < n_held; i++) {
+			struct channel *c = answering(held[i].channel, held[i].iu);
+			uint64_t tag = get(held[i].iu + 8, 8);
+
+			if (!strcmp(a, "data"))
+				carry_out(c, held[i].iu, 1, tag);
+			else
+				respond(c, tag, GOOD, 0, 0);
+		}
 		n_held = 0;
 	} else if (!strcmp(word, "tmf") && *a) {
 		tmf_drop = !strcmp(a, "drop");
@@ -290,6 +299,8 @@ bool commands_told(const char *word, const char *a, const char *b, const char *r
 		granted_at = time(NULL);
 	} else if (!strcmp(word, "receive") && !strcmp(a, "off")) {
 		no_receives = true;
+	} else if (!strcmp(word, "vendor") && *a) {
+		snprintf(vendor, sizeof(vendor), "%-8s", a);
 	} else if (!strcmp(word, "luns") && *a) {
 		luns = atoi(a);
 		luns_size = *b ? strtoul(b, NULL, 16) : 8ul * luns;

@@ -15,7 +15,8 @@
  *                            CONDITION, this sense, and so many bytes of what the disk has (`check:BYTES:HEX`; no
  *                            sense without HEX); the last two do not say how much data there is. It is instead of
  *                            what there was for this code, of which nothing is left with `normal`
- * answer                     the commands that are held are answered as if they were done, in their order
+ * answer [data]              the commands that are held are answered as if they were done, in their order; with `data`
+ *                            they are carried out
  * tmf CODE|drop [keep]       task management requests get this response code (0 at first), or no answer; with
  *                            `keep` the commands that they end stay held
  * abort CODE                 those that abort one command get another one; -1 for none
@@ -30,6 +31,7 @@
  * grant all|none [CHANNEL]   answers return their credits, or not; on this channel only, or on all
  * grant every SECONDS        answers do not, but the first channel gets one in so many seconds
  * receive off                what arrives from now on finds no buffer, after those that are posted
+ * vendor NAME                in the INQUIRY data, instead of SRP
  * luns N [SIZE]              LUNs 0 to N - 1, in a list that says it has SIZE bytes (hexadecimal)
  * answers here|there         answers go where the commands came from, or through the port for answers if there is
  *                            somebody (at first)
