@@ -160,10 +160,10 @@ help:
 	@echo 'make bench-path what the initiator alone executes for an I/O, by layer'
 	@echo 'make bench-scale how both grow with sessions, LUNs, targets and channels'
 	@echo 'make papers     what the papers measured, with our code'
-	@echo 'make demo       a guest with the stock kernel: target, login, verified I/O on /dev/srp0'
+	@echo 'make demo       a guest with the stock kernel (KERNEL=stock|rt): target, login, verified I/O on /dev/srp0'
 	@echo 'make demo-wss   the same with a storage system of five nodes, whose caches answer (docs/fabric.md)'
 	@echo 'make demo-xorset  the same with a set of five nodes, of which any two may be lost (docs/fabric.md)'
-	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|test)'
+	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|rt|test)'
 	@echo 'make clean      removes build/; kernels and tools stay in the cache'
 
 endif

@@ -1,16 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make demo: the stock kernel, our module, a target, /dev/srp0, verified I/O. make demo-wss, make demo-xorset: the storage
-# system, or the redundant set, in user space in the place of the target.
+# make demo: one of Debian's kernels (KERNEL, `stock` unless given), our module, a target, /dev/srp0, verified I/O.
+# make demo-wss, make demo-xorset: the storage system, or the redundant set, in user space in the place of the target.
+# DRIVER=c: with the kernel's own C driver.
 . "$(dirname "$0")/lib.sh"
 pick_series
-"$top/ci/module.sh" stock "$built/stock" >&2
+kernel=${KERNEL:-stock}
+log=demo${1:+-$1}
+[ "$kernel" = stock ] || log+=-$kernel
+module=()
+if [ "${DRIVER-}" != c ]; then
+	"$top/ci/module.sh" "$kernel" "$built/$kernel" >&2
+	module=(--module "$built/$kernel/rust/ib_srp.ko")
+fi
 case ${1-} in
 wss | xorset)
 	tools=$("$top/ci/tools.sh")
 	test=$(basename "$top"/userspace-tests/guest/*-$1.sh)
-	"$top/ci/vm.sh" stock --log demo-$1 --timeout 1000 --memory 2048 --module "$built/stock/rust/ib_srp.ko" --file "$tools/$1" -- \
+	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 --memory 2048 "${module[@]}" --file "$tools/$1" -- \
 		bash "/srp/tests/$test" rxe
 	;;
-*) "$top/ci/vm.sh" stock --log demo --timeout 1000 --module "$built/stock/rust/ib_srp.ko" -- bash /srp/tests/demo.sh ;;
+*) "$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" -- bash /srp/tests/demo.sh ;;
 esac

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|test|kasan|kunit: prints a folder with `vmlinuz`, `release` and
+# initramfs.sh stock|rt|test|kasan|kunit: prints a folder with `vmlinuz`, `release` and
 # `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
 # What changes from run to run (our module, the tests) is in a second archive
 # that vm.py appends.
 . "$(dirname "$0")/lib.sh"
 
-# Of the stock kernel's 4,000 modules these, and what they depend on. The test
+# Of the 4,000 modules of Debian's kernels these, and what they depend on. The test
 # kernel has only what we use, so all of its modules go in.
 wanted=(
 	virtio_blk virtio-rng ext4 configfs dm_delay
@@ -18,12 +18,12 @@ wanted=(
 
 pack() {
 	in_root "$root" "$modules:/in/lib/modules:ro" "${vmlinuz%/*}:/vmlinuz:ro" "$top/ci:/ci:ro" "$1:/out" -- bash -euo pipefail -c '
-		release=$1 kind=$2 image=$3
+		release=$1 flavour=$2 image=$3
 		shift 3
 		t=/tmp/t m=lib/modules/$release
 		mkdir -p /tmp/all/lib $t/{bin,proc,sys,dev,new,payload} $t/$m
 		cp -r /in/lib/modules /tmp/all/lib/modules
-		if [ "$kind" = stock ]; then
+		if [ -n "$flavour" ]; then
 			depmod -b /tmp/all "$release"
 			# Checksums that ext4 and rdma_rxe ask for by their name, where they are modules.
 			sums=$(cd /tmp/all/$m && find . -name "crc32*_generic.ko*" -printf "%f\n" | sed "s/[.]ko.*//")
@@ -47,15 +47,16 @@ pack() {
 		cp /ci/guest/init $t/init
 		(cd $t && find . | sort | cpio -o -H newc --quiet -R 0:0) > /out/initramfs.cpio
 		cp "/vmlinuz/$image" /out/vmlinuz
-		echo "$release" > /out/release' pack "$release" "$kind" "${vmlinuz##*/}" "${wanted[@]}"
+		echo "$release" > /out/release' pack "$release" "$flavour" "${vmlinuz##*/}" "${wanted[@]}"
 }
 
 root=$("$top/ci/root.sh")
 pick_series
-linux=$("$top/ci/linux.sh")
 kind=${1-}
+flavour=$(flavour "$kind") || flavour=
 case $kind in
-stock)
+stock|rt)
+	linux=$("$top/ci/linux.sh" "$kind")
 	release=$(cat "$linux/release")
 	modules=$linux/image/usr/lib/modules
 	vmlinuz=$modules/$release/vmlinuz
@@ -68,6 +69,6 @@ test|kasan|kunit)
 	vmlinuz=$tree/vmlinux
 	[ $kind != test ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|test|kasan|kunit" ;;
+*) die "usage: initramfs.sh stock|rt|test|kasan|kunit" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

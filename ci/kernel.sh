@@ -1,15 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|test|kasan|kunit: prints the build folder of a kernel that modules can
-# be built against. `stock` is Debian's own kernel, its Rust metadata made again
-# from its source and .config; `test`, `kasan` and `kunit` are ours (see fragments),
+# kernel.sh stock|rt|test|kasan|kunit: prints the build folder of a kernel that modules can
+# be built against. `stock` is Debian's own kernel and `rt` its flavour with PREEMPT_RT, the Rust metadata made again
+# from the source and .config; `test`, `kasan` and `kunit` are ours (see fragments),
 # with their modules installed under modules/, and patches/ applied: repairs of soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
 pick_series
-linux=$("$top/ci/linux.sh")
+debian=stock
+! flavour "${1-}" >/dev/null || debian=$1
+linux=$("$top/ci/linux.sh" "$debian")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
@@ -17,14 +19,14 @@ patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio driv
 
 # The headers package has the .config and Module.symvers of the running kernel,
 # but not what rustc needs of the kernel crate; modules_prepare makes it.
-stock() {
+prepared() {
 	local headers=$linux/image/usr/src/linux-headers-$release
 	cp "$headers/.config" "$headers/Module.symvers" "$1"
 	in_root "$root" "$linux/source:/linux:ro" "$1:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" olddefconfig
-		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' stock "$release" "$jobs"
+		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' prepared "$release" "$jobs"
 }
 
 # Of *.config.
@@ -69,9 +71,9 @@ ours() {
 options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/ci/patches/*.patch; } | sha256sum; }
 
 case ${1-} in
-stock) step kernel-stock "1 $linux" stock ;;
+stock|rt) step "kernel-$1" "1 $linux" prepared ;;
 test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
 kunit) step kernel-kunit "1 $(make_flags kunit) $linux $(options kunit)" ours kunit vmlinux ;;
-*) die "usage: kernel.sh stock|test|kasan|kunit" ;;
+*) die "usage: kernel.sh stock|rt|test|kasan|kunit" ;;
 esac

@@ -108,6 +108,15 @@ bootstrap() {
 		--aptopt='Acquire::Retries "3"' "$@"
 }
 
+# flavour KERNEL: that of Debian's packages, if KERNEL is Debian's and not ours.
+flavour() {
+	case $1 in
+	stock) echo amd64 ;;
+	rt) echo rt-amd64 ;;
+	*) return 1 ;;
+	esac
+}
+
 # What make wants to know for a kernel, and for the modules of it.
 make_flags() {
 	case $1 in

@@ -1,35 +1,54 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with Debian's kernel packages of one series (SERIES; `next` is that of `series.sh next`),
-# unpacked: source/ (linux-source), image/ (headers, and but for `next` the stock kernel and its modules), and
-# `release`, the stock kernel's release.
+# linux.sh [stock|rt]: prints the folder with Debian's packages of one kernel (`stock` unless given) of one series
+# (SERIES; `next` is that of `series.sh next`), unpacked: source/ (linux-source, which all flavours share), image/
+# (headers, and except for `next` the kernel and its modules), and `release`, the kernel's release.
 . "$(dirname "$0")/lib.sh"
 
+kernel=${1:-stock}
+flavour=$(flavour "$kernel") || die "usage: linux.sh [stock|rt]"
 root=$("$top/ci/root.sh")
 pick_series
 
+# fetch SERIES FLAVOUR RELEASE [SOURCE-PACKAGE=VERSION] FOLDER
 fetch() {
 	in_root "$root" "${*: -1}:/out" -- bash -euc "$apt_sources"'
 		use_sources "$1"
-		series=$2 release=$3 version=$4
+		flavour=$2 release=$3
 		cd /out
 		apt-get $apt update -qq
-		want=("linux-source-$series=$version")
+		want=("${@:4:$#-4}")
 		kinds="image binary modules headers"
 		[ "$1" != next ] || kinds=headers
 		for p in $kinds; do
 			! apt-cache $apt show "linux-$p-$release" >/dev/null 2>&1 || want+=("linux-$p-$release")
 		done
-		common=linux-headers-${release%-amd64}-common
+		common=linux-headers-${release%-"$flavour"}-common
 		! apt-cache $apt show "$common" >/dev/null 2>&1 || want+=("$common")
 		apt-get $apt download "${want[@]}"
-		mkdir image source
+		mkdir image
 		for d in *.deb; do dpkg-deb -x "$d" image; done
-		tar -xf image/usr/src/linux-source-*.tar.xz -C source --strip-components=1
+		if [ -e image/usr/src/linux-source-*.tar.xz ]; then
+			mkdir source
+			tar -xf image/usr/src/linux-source-*.tar.xz -C source --strip-components=1
+		fi
 		rm -rf ./*.deb image/usr/src/linux-source-*
 		echo "$release" > release' fetch "$@"
 }
 
+# flavoured STOCK RELEASE FOLDER: another flavour than that of the folder STOCK.
+flavoured() {
+	fetch "$SERIES" "$flavour" "$2" "$3"
+	[ -e "$3/image/usr/src/linux-headers-$2/.config" ] || die "Debian has no flavour $flavour of Linux $SERIES"
+	ln -s "$1/source" "$3/source"
+}
+
+if [ "$kernel" != stock ]; then
+	stock=$("$0")
+	release=$(cat "$stock/release")
+	step "linux-$flavour" "1 $stock" flavoured "$stock" "${release%-"$(flavour stock)"}-$flavour"
+	exit
+fi
 if [ "$SERIES" = next ]; then
 	packages=$("$top/ci/series.sh" next)
 	[ -n "$packages" ] || die "unstable and experimental have no newer kernel than trixie-backports"
@@ -38,4 +57,4 @@ else
 		die "trixie-backports has no kernel series $SERIES; it has $("$top/ci/series.sh" | cut -d' ' -f1 | paste -sd' ')"
 fi
 read -r series release version <<<"$packages"
-step linux "4 $SERIES $packages $root" fetch "$SERIES" "$series" "$release" "$version"
+step linux "4 $SERIES $packages $root" fetch "$SERIES" "$flavour" "$release" "linux-source-$series=$version"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make test: all stages, each counted; the last line is the sum.
-# STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest.
+# STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest;
+# NAME@rt is one on that kernel of Debian's in the place of `stock`.
 # The other series of trixie-backports are built, linted, and pass KUnit and the demo, Debian's own the demo. LONG=1
 # (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
 # QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an
@@ -62,17 +63,21 @@ if [ -z "$stages" ]; then
 	# A kernel without Rust.
 	stable=$("$top/ci/series.sh" stable)
 	stages+=" demo@${stable%% *}"
+	# One with PREEMPT_RT.
+	stages+=" demo@rt"
 fi
 
 # look NAME: what the table says of a stage.
 look() {
-	series=$SERIES
-	local rows=$table
-	[ "$1" = "${1%@*}" ] || series=${1#*@}
+	series=$SERIES kernel=stock
+	local rows=$table on=${1#"${1%@*}"}
+	on=${on#@}
+	if [ -n "$on" ] && flavour "$on" >/dev/null; then kernel=$on; elif [ -n "$on" ]; then series=$on; fi
 	[ "$series" = "$SERIES" ] || rows=$quick$table
 	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$rows") || die "no stage $1"
 	command=${command//SERIES/$series}
 	[ "$kernels" != - ] || kernels=
+	kernels=${kernels//stock/$kernel}
 	[ "${1%@*}" != guests ] || [ -z "${LONG-}" ] || kernels+=,test
 }
 
@@ -119,16 +124,16 @@ cpu_now() {
 # The demo must end with its own line.
 stage() {
 	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS cpu before last p=0 f=0 s=0
-	local series lane quiet kernels command
+	local series kernel lane quiet kernels command
 	look "$name"
 	say "$name: $command"
 	cpu_now
 	before=$cpu
 	local -a words; read -ra words <<<"$command"
 	if [ "$lane" = last ]; then
-		SERIES=$series "${words[@]}" 2>&1 </dev/null | tee "$log" || status=$?
+		SERIES=$series KERNEL=$kernel "${words[@]}" 2>&1 </dev/null | tee "$log" || status=$?
 	else
-		SERIES=$series "${words[@]}" >"$log" 2>&1 </dev/null || status=$?
+		SERIES=$series KERNEL=$kernel "${words[@]}" >"$log" 2>&1 </dev/null || status=$?
 	fi
 	cpu_now
 	last=$(grep -v '^[[:space:]]*$' "$log" | tail -n 1 || true)
