@@ -37,7 +37,8 @@ use crate::{
     rdma::{
         mr::{
             Segment, //
-        }, //
+        },
+        qp::PollContext, //
     }, //
 };
 use kernel::{
@@ -118,7 +119,7 @@ fn registrations(soft: &Soft) -> Result {
         piece_size: PAGE_SIZE,
         reach: PAGE_SIZE,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
-        polled: false,
+        ours: PollContext::Interrupt,
     };
     let mut link = Link::with(soft, &shape)?;
     for bytes in [1024, 2048, 4096] {
@@ -184,7 +185,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
         piece_size,
         reach: piece_size,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
-        polled: false,
+        ours: PollContext::Interrupt,
     };
     let mut link = Link::with(soft, &shape)?;
     let mut len = 512usize;
@@ -263,7 +264,7 @@ fn transfers(soft: &Soft) -> Result {
         piece_size: PAGE_SIZE,
         reach: PAGE_SIZE,
         context: bindings::ib_poll_context_IB_POLL_DIRECT,
-        polled: false,
+        ours: PollContext::Interrupt,
     };
     let mut link = Link::with(soft, &shape)?;
     for (name, how, direction) in [
@@ -316,7 +317,7 @@ fn latency(soft: &Soft) -> Result {
             piece_size: PAGE_SIZE,
             reach: PAGE_SIZE,
             context,
-            polled: false,
+            ours: PollContext::Interrupt,
         };
         let mut link = Link::with(soft, &shape)?;
         let (mut sum, mut least, mut most) = (0, u64::MAX, 0);

@@ -7,6 +7,7 @@
 use super::pd::Pd;
 use crate::{
     bindings,
+    compat,
     sync::GracePeriod, //
 };
 use core::ptr::NonNull;
@@ -20,18 +21,47 @@ use kernel::{
     }, //
 };
 
-/// A completion queue. ib_core takes its completions in a softirq on the CPU of its interrupt; or it is polled, and has
-/// no interrupts.
+/// What takes the completions of a queue, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum PollContext {
+    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU run one after the other. With
+    /// PREEMPT_RT they may not; then it is as [`Self::Workqueue`].
+    Interrupt,
+    /// A work item on the CPU of the interrupt, which may be preempted.
+    Workqueue,
+    /// [`Qp::poll`](super::qp::Qp::poll). There are no interrupts.
+    Direct,
+}
+
+impl PollContext {
+    fn as_raw(self) -> bindings::ib_poll_context {
+        match self {
+            Self::Interrupt if compat::SERIAL_SOFTIRQS => bindings::ib_poll_context_IB_POLL_SOFTIRQ,
+            Self::Interrupt | Self::Workqueue => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
+            Self::Direct => bindings::ib_poll_context_IB_POLL_DIRECT,
+        }
+    }
+}
+
+/// What ib_core runs for the interrupts of a queue.
+enum Handler {
+    Softirq(*mut bindings::irq_poll),
+    Work(*mut bindings::work_struct),
+}
+
+/// A completion queue.
 ///
 /// # Invariants
 ///
-/// `cq` is a completion queue of the device of `pd`, which has a softirq unless it is `polled`. The softirq is
-/// disabled from the moment on that `stopped` has a grace period.
+/// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in a
+/// softirq, if those of a CPU run one after the other, or in its work item, where they are one after the
+/// other; or where it is polled. Softirq or work item are disabled from the moment on that `stopped` has a
+/// grace period.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
-    polled: bool,
-    /// The softirq does not begin any more since this began.
+    context: bindings::ib_poll_context,
+    /// Neither softirq nor work item begins any more since this began.
     #[pin]
     stopped: Mutex<Option<GracePeriod>>,
     // Dropped after the queue.
@@ -44,37 +74,33 @@ unsafe impl Send for Cq {}
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// A queue with room for `entries` completions, whose callbacks find `context` in it. May sleep.
+    /// A queue with room for `entries` completions, whose callbacks find `private` in it. May sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the device has no such vector, which not all drivers look at, otherwise what the device driver says.
     pub(super) fn new(
         pd: &Arc<Pd>,
-        context: *mut c_void,
+        private: *mut c_void,
         entries: i32,
         vector: u32,
-        polled: bool,
+        context: PollContext,
     ) -> impl PinInit<Self, Error> {
         let pd = pd.clone();
+        let context = context.as_raw();
         let alloc = move |pd: &Pd| {
             if vector >= pd.device().limits().num_comp_vectors {
                 return Err(EINVAL);
             }
-            let how = if polled {
-                bindings::ib_poll_context_IB_POLL_DIRECT
-            } else {
-                bindings::ib_poll_context_IB_POLL_SOFTIRQ
-            };
-            // SAFETY: The device is registered. The context is only handed on.
+            // SAFETY: The device is registered. The private pointer is only handed on.
             let cq = from_err_ptr(unsafe {
                 bindings::__ib_alloc_cq(
                     pd.device().as_raw(),
-                    context,
+                    private,
                     entries,
                     // CAST: A device has some thousands at most.
                     vector as i32,
-                    how,
+                    context,
                     super::CALLER.as_char_ptr(),
                 )
             })?;
@@ -83,7 +109,7 @@ impl Cq {
         // INVARIANT: It was made of this domain's device just now.
         try_pin_init!(Self {
             cq: alloc(&pd)?,
-            polled,
+            context,
             stopped <- new_mutex!(None, "Cq::stopped"),
             pd,
         }? Error)
@@ -93,14 +119,20 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a softirq that is under way, and has none begin any more, for ever. There must be no queue pair.
-    /// The end of the queue waits for the grace period, which is the same each time, so that many have one together.
-    /// Sleeps.
+    /// Waits for a softirq or work item that is under way, and has none begin any more, for ever. The end of the
+    /// queue waits for the grace period, which is the same each time, so that many have one together. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
-            if let Some(iop) = self.iop() {
-                // SAFETY: The queue has it and is valid. It is disabled once, under the lock.
-                unsafe { bindings::irq_poll_disable(iop) };
+            match self.handler() {
+                Some(Handler::Softirq(iop)) => {
+                    // SAFETY: The queue has it and is valid. It is disabled once, under the lock.
+                    unsafe { bindings::irq_poll_disable(iop) };
+                }
+                Some(Handler::Work(work)) => {
+                    // SAFETY: The queue has it and is valid.
+                    unsafe { bindings::disable_work_sync(work) };
+                }
+                None => {}
             }
             GracePeriod::begin()
         })
@@ -111,10 +143,22 @@ impl Cq {
         self.stopped.lock().is_some()
     }
 
-    /// The softirq, if there is one.
-    fn iop(&self) -> Option<*mut bindings::irq_poll> {
-        // SAFETY: By the type invariant the queue is valid, and one with a softirq has this of the two.
-        (!self.polled).then(|| unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.iop }.cast())
+    /// What the interrupts of the queue begin, if it has interrupts.
+    fn handler(&self) -> Option<Handler> {
+        let cq = self.as_raw();
+        match self.context {
+            bindings::ib_poll_context_IB_POLL_SOFTIRQ => {
+                // SAFETY: By the type invariant the queue is valid, and has this of the two.
+                let iop = unsafe { &raw mut (*cq).__bindgen_anon_1.iop };
+                Some(Handler::Softirq(iop.cast()))
+            }
+            bindings::ib_poll_context_IB_POLL_WORKQUEUE => {
+                // SAFETY: By the type invariant the queue is valid, and has this of the two.
+                let work = unsafe { &raw mut (*cq).__bindgen_anon_1.work };
+                Some(Handler::Work(work.cast()))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -124,12 +168,13 @@ impl PinnedDrop for Cq {
         // `ib_poll_handler()` says that it is done and then asks for the next interrupt. `ib_free_cq()` waits for
         // the first of the two only.
         self.stop().wait();
-        if let Some(iop) = self.iop() {
+        if let Some(Handler::Softirq(iop)) = self.handler() {
             // `ib_free_cq()` disables it once more, which waits until it is enabled.
             // SAFETY: By the type invariant it is disabled.
             unsafe { bindings::irq_poll_enable(iop) };
         }
-        // SAFETY: By the type invariant it is valid. Queue pairs that use it hold it, and its softirq has ended.
+        // SAFETY: By the type invariant it is valid. Queue pairs that use it hold it, and its softirq or
+        // work item has ended.
         unsafe { bindings::ib_free_cq(self.as_raw()) };
     }
 }

@@ -2,7 +2,7 @@
 
 //! Queue pairs whose completions are callbacks.
 //!
-//! A [`Qp`] has one completion queue, polled in softirq context on the CPU of its interrupt, or by those
+//! A [`Qp`] has one completion queue, which is polled on the CPU of its interrupt, or by those
 //! who wait, one after the other; so its callbacks never run at the same time as each other.
 //!
 //! Requests are made with a [`Live`], the queue pair in an RCU read-side section: from memory and regions that the [`Qp`]
@@ -22,7 +22,7 @@
 //!         dma::{Chunk, Pool},
 //!         mr::{Handle, Regions},
 //!         pd::Pd,
-//!         qp::{Failure, Handler, Memory, Qp, Sizes},
+//!         qp::{Failure, Handler, Memory, PollContext, Qp, Sizes},
 //!         wc::Flags,
 //!     },
 //! };
@@ -67,7 +67,7 @@
 //!         send_sge: 1,
 //!         receive: 16,
 //!         vector: 0,
-//!         polled: false,
+//!         context: PollContext::Interrupt,
 //!         handles: 16,
 //!     };
 //!     let memory = Memory {
@@ -106,6 +106,8 @@ pub use sizes::{
     Memory,
     Sizes, //
 };
+
+pub use super::cq::PollContext;
 
 use super::{
     cq::Cq,
@@ -187,7 +189,7 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
-/// - The callbacks run in the softirq of `cq`, one after the other, or if it is polled with `poll_lock` held, by which it is
+/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `poll_lock` held, by which it is
 ///   `polled_cq`, or null.
 /// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If completions may be left, `cq` is
 ///   stopped, and another one by the next [`Self::connect`]: what comes after that is of the new connection.
@@ -465,7 +467,7 @@ fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<
         .and_then(|n| i32::try_from(n).ok())
         .ok_or(EINVAL)?;
     KBox::pin_init(
-        Cq::new(pd, context, entries, sizes.vector, sizes.polled),
+        Cq::new(pd, context, entries, sizes.vector, sizes.context),
         GFP_KERNEL,
     )
 }
@@ -489,7 +491,7 @@ impl<H: Handler> Qp<H> {
         Ok(cq.as_raw())
     }
 
-    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq a grace period later.
+    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq or work item a grace period later.
     /// Called with `connected` locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {

@@ -52,6 +52,7 @@ use crate::{
         pd::Pd,
         qp::{
             self,
+            PollContext,
             Qp, //
         }, //
     },
@@ -160,11 +161,14 @@ impl Channel {
         answers: Option<Answers>,
     ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
-        let (sizes, receives, polled) = match &answers {
+        let (sizes, receives, context) = match &answers {
             None => (
                 geometry.sizes,
                 geometry.sizes.receives(),
-                geometry.is_polled(u32::from(index)),
+                match geometry.is_polled(u32::from(index)) {
+                    true => PollContext::Direct,
+                    false => PollContext::Interrupt,
+                },
             ),
             Some(_) => (
                 Sizes {
@@ -172,7 +176,7 @@ impl Channel {
                     ..geometry.sizes
                 },
                 geometry.answer_receives(),
-                false,
+                PollContext::Interrupt,
             ),
         };
         let depth = sizes.depth as usize;
@@ -226,7 +230,7 @@ impl Channel {
             send_sge: if geometry.immediate > 0 { 2 } else { 1 },
             receive: receives,
             vector: geometry.vector(u32::from(index)),
-            polled,
+            context,
             handles: depth,
         };
         let memory = qp::Memory {

@@ -23,8 +23,9 @@ pub enum Failure {
     Post(Error),
 }
 
-/// What a [`Qp`] is for. It takes the completions, in softirq context; if the queue pair is polled, where
-/// [`Qp::poll`] is called, with softirqs off, or the connection ended. They come one at a time.
+/// What a [`Qp`] is for. It takes the completions, in a softirq or a task, as its
+/// [`PollContext`](super::PollContext) says; if the queue pair is polled, where [`Qp::poll`] is called,
+/// with softirqs off, or the connection ended. They come one at a time, and must not sleep.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. It is gone when the function returns.
     fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);

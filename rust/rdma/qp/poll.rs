@@ -4,6 +4,7 @@
 
 use super::{
     Handler,
+    PollContext,
     Qp, //
 };
 use crate::bindings;
@@ -81,7 +82,7 @@ impl Drop for PollGuard<'_> {
 impl<H: Handler> Qp<H> {
     /// There are no interrupts.
     pub fn is_polled(&self) -> bool {
-        self.sizes.polled
+        self.sizes.context == PollContext::Direct
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0

@@ -2,6 +2,7 @@
 
 //! What a queue pair is made of.
 
+use super::PollContext;
 use crate::rdma::{
     dma::{
         Chunk,
@@ -28,8 +29,8 @@ pub struct Sizes {
     pub receive: u32,
     /// Completion vector, below [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
     pub vector: u32,
-    /// There are no interrupts: completions are taken by [`Qp::poll`](super::Qp::poll).
-    pub polled: bool,
+    /// What takes the completions.
+    pub context: PollContext,
     /// Memory handles.
     pub handles: usize,
 }

@@ -35,6 +35,7 @@ use crate::{
             Failure,
             Handler,
             Memory,
+            PollContext,
             Qp,
             Sizes, //
         },
@@ -127,7 +128,7 @@ const SIZES: Sizes = Sizes {
     send_sge: 2,
     receive: 1,
     vector: 0,
-    polled: false,
+    context: PollContext::Interrupt,
     handles: 1,
 };
 

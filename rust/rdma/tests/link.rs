@@ -37,6 +37,7 @@ use crate::{
             Failure,
             Handler,
             Memory,
+            PollContext,
             Qp,
             Sizes, //
         },
@@ -77,8 +78,8 @@ pub(in crate::rdma) struct Shape {
     /// Bytes of each piece that the peer may write.
     pub(in crate::rdma) reach: usize,
     pub(in crate::rdma) context: bindings::ib_poll_context,
-    /// There are no interrupts on our side.
-    pub(in crate::rdma) polled: bool,
+    /// Where ours run.
+    pub(in crate::rdma) ours: PollContext,
 }
 pub(in crate::rdma) const SHAPE: Shape = Shape {
     handles: HANDLES,
@@ -88,7 +89,7 @@ pub(in crate::rdma) const SHAPE: Shape = Shape {
     piece_size: PIECE_SIZE,
     reach: PIECE_SIZE,
     context: bindings::ib_poll_context_IB_POLL_DIRECT,
-    polled: false,
+    ours: PollContext::Interrupt,
 };
 /// Entries of the send queue.
 pub(in crate::rdma) const SENDS: u32 = 32;
@@ -293,7 +294,11 @@ pub(in crate::rdma) struct Link {
 impl Link {
     /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
     pub(in crate::rdma) fn new(soft: &Soft) -> Result<Self> {
-        Self::with(soft, &SHAPE)
+        let shape = Shape {
+            ours: soft.ours,
+            ..SHAPE
+        };
+        Self::with(soft, &shape)
     }
 
     pub(in crate::rdma) fn with(soft: &Soft, shape: &Shape) -> Result<Self> {
@@ -333,7 +338,7 @@ impl Link {
             send_sge: 2,
             receive: RECEIVES,
             vector: 0,
-            polled: shape.polled,
+            context: shape.ours,
             handles: shape.handles,
         };
         let memory = Memory {

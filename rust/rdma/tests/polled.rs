@@ -20,7 +20,10 @@ use super::{
 use crate::{
     dma::DataDirection,
     rdma::{
-        qp::Qp, //
+        qp::{
+            PollContext,
+            Qp, //
+        }, //
     },
     sync::race::race, //
 };
@@ -44,7 +47,7 @@ use kernel::{
 };
 
 const POLLED: Shape = Shape {
-    polled: true,
+    ours: PollContext::Direct,
     ..SHAPE
 };
 

@@ -21,7 +21,10 @@ use crate::{
     bindings,
     dma::DataDirection,
     errno::ENOTCONN,
-    rdma::qp::Qp,
+    rdma::qp::{
+        PollContext,
+        Qp, //
+    },
     sync::race::race, //
 };
 use core::ptr::null_mut;
@@ -196,7 +199,7 @@ impl Drop for Refusing {
 }
 
 const POLLED: Shape = Shape {
-    polled: true,
+    ours: PollContext::Direct,
     ..SHAPE
 };
 

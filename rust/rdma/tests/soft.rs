@@ -7,9 +7,12 @@ use super::check_eq;
 use crate::{
     bindings, compat,
     net::Namespace,
-    rdma::device::{
-        Device,
-        Registered, //
+    rdma::{
+        device::{
+            Device,
+            Registered, //
+        },
+        qp::PollContext, //
     },
 };
 use core::net::Ipv4Addr;
@@ -36,6 +39,34 @@ pub(crate) enum Kind {
     Siw,
 }
 
+/// Where a test runs.
+#[cfg(SRP_KUNIT)]
+pub(crate) struct Place {
+    kind: Kind,
+    ours: PollContext,
+}
+
+#[cfg(SRP_KUNIT)]
+impl From<Kind> for Place {
+    fn from(kind: Kind) -> Self {
+        Self {
+            kind,
+            ours: PollContext::Interrupt,
+        }
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+impl Kind {
+    /// On such a device, with our completions in a work item.
+    pub(crate) fn in_work(self) -> Place {
+        Place {
+            kind: self,
+            ours: PollContext::Workqueue,
+        }
+    }
+}
+
 /// How many objects of each type that can be tracked a device has.
 type Resources = [u32; 5];
 
@@ -44,6 +75,8 @@ pub(crate) struct Soft {
     pub(crate) device: Registered,
     pub(crate) kind: Kind,
     pub(crate) address: Ipv4Addr,
+    /// What takes our completions.
+    pub(in crate::rdma) ours: PollContext,
 }
 
 impl Soft {
@@ -76,6 +109,7 @@ impl Soft {
             return Some(Self {
                 device: device.ok()?,
                 kind,
+                ours: PollContext::Interrupt,
                 address: Ipv4Addr::from_bits(u32::from_be(address)),
             });
         }
@@ -116,17 +150,19 @@ fn skip(why: &CStr) {
     }
 }
 
-/// Runs a test on a device of the given kind, or skips it if there is none. Fails if the test leaves
+/// Runs a test where it is to run, or skips it if there is no such device. Fails if the test leaves
 /// anything on the device.
 #[cfg(SRP_KUNIT)]
-pub(crate) fn on(kind: Kind, test: fn(&Soft) -> Result) -> Result {
-    let Some(soft) = Soft::find(kind) else {
+pub(crate) fn on(place: impl Into<Place>, test: fn(&Soft) -> Result) -> Result {
+    let Place { kind, ours } = place.into();
+    let Some(mut soft) = Soft::find(kind) else {
         skip(match kind {
             Kind::Rxe => c"no rxe device",
             Kind::Siw => c"no siw device",
         });
         return Ok(());
     };
+    soft.ours = ours;
     let before = soft.resources();
     test(&soft).inspect_err(|e| pr_err!("the test ends with error {}\n", e.to_errno()))?;
     check_eq!(soft.resources(), before);

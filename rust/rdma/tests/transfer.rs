@@ -549,4 +549,7 @@ suites!(
     // siw answers reads without a look at the access.
     srp_qp_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [write_grant_cannot_be_read];
     srp_qp_siw siw crate::rdma::tests::soft::Kind::Siw, [];
+    // As with PREEMPT_RT.
+    srp_qp_work_rxe work_rxe crate::rdma::tests::soft::Kind::Rxe.in_work(), [];
+    srp_qp_work_siw work_siw crate::rdma::tests::soft::Kind::Siw.in_work(), [];
 );

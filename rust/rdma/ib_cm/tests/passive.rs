@@ -22,6 +22,7 @@ use crate::{
             Failure,
             Handler,
             Memory,
+            PollContext,
             Qp,
             Sizes, //
         },
@@ -88,7 +89,7 @@ impl Ear {
             send_sge: 1,
             receive: MESSAGES,
             vector: 0,
-            polled: false,
+            context: PollContext::Interrupt,
             handles: 0,
         };
         let memory = Memory {
