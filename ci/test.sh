@@ -42,7 +42,7 @@ node          qemu     -      stock    ci/node.sh
 next          tools    -      -        ci/next.sh
 bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh
 demo          last     -      stock    ci/demo.sh
-guests        last     -      stock,kasan ci/guests.sh
+guests        last     -      stock,rt,kasan ci/guests.sh
 "
 # Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
 on_others="stock clippy kunit demo" quick="

@@ -3,7 +3,6 @@
 #ifndef SRP_HELPERS_H
 #define SRP_HELPERS_H
 
-#include <linux/bottom_half.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
@@ -24,10 +23,6 @@
 #include <rdma/ib_sa.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
-
-/* linux/bottom_half.h */
-void srp_helper_local_bh_disable(void);
-void srp_helper_local_bh_enable(void);
 
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c);
@@ -69,6 +64,10 @@ void srp_helper_clear_notify_signal(void);
 bool srp_helper_task_work_pending(struct task_struct *task);
 
 /* linux/spinlock.h */
+void srp_helper_spin_lock_bh(spinlock_t *lock);
+bool srp_helper_spin_trylock_bh(spinlock_t *lock);
+bool srp_helper_spin_is_locked(spinlock_t *lock);
+void srp_helper_spin_unlock_bh(spinlock_t *lock);
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock);
 bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags);

@@ -2,8 +2,9 @@
 
 //! What differs between the kernels that the module is built for.
 //!
-//! `Kbuild` asks the tree of the kernel what it has (`srp_has`), and says it as `SRP_HAS_...`; its configuration says
-//! the rest. Only this file looks at that; whatever the kernel is, it has the same names.
+//! `Kbuild` asks the tree of the kernel what it has (`srp_has`), and says it as `SRP_HAS_...`. The
+//! kernel's configuration says the rest. Only this file looks at both; whatever the kernel is, it has the
+//! same names.
 
 use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
@@ -29,9 +30,13 @@ pub fn count(n: impl TryInto<u32>) -> u32 {
 /// has those of the reader's namespace only.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 
-/// The softirqs of a CPU run one after the other. With PREEMPT_RT two tasks of one CPU may be in softirqs at a time.
+/// The softirqs of a CPU run one after the other. With PREEMPT_RT two tasks of one CPU may be in
+/// softirqs at a time.
 pub const SERIAL_SOFTIRQS: bool =
     cfg!(any(not(CONFIG_PREEMPT_RT), CONFIG_PREEMPT_RT_NEEDS_BH_LOCK));
+
+/// The owner of a spinlock can be preempted, and has the priority of those that wait for it.
+pub const PREEMPTIBLE_SPINLOCKS: bool = cfg!(CONFIG_PREEMPT_RT);
 
 /// Loads before this come before those after it, for other CPUs. Any context.
 ///

@@ -2,17 +2,6 @@
 /* Inline functions and macros as functions that Rust can call. No logic here. */
 #include "srp_helpers.h"
 
-/* linux/bottom_half.h */
-void srp_helper_local_bh_disable(void)
-{
-	local_bh_disable();
-}
-
-void srp_helper_local_bh_enable(void)
-{
-	local_bh_enable();
-}
-
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c)
 {
@@ -122,6 +111,26 @@ void srp_helper_clear_notify_signal(void)
 bool srp_helper_task_work_pending(struct task_struct *task)
 {
 	return task_work_pending(task);
+}
+
+void srp_helper_spin_lock_bh(spinlock_t *lock)
+{
+	spin_lock_bh(lock);
+}
+
+bool srp_helper_spin_trylock_bh(spinlock_t *lock)
+{
+	return spin_trylock_bh(lock);
+}
+
+bool srp_helper_spin_is_locked(spinlock_t *lock)
+{
+	return spin_is_locked(lock);
+}
+
+void srp_helper_spin_unlock_bh(spinlock_t *lock)
+{
+	spin_unlock_bh(lock);
 }
 
 unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)

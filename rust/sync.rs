@@ -2,6 +2,7 @@
 
 //! Synchronisation primitives that the kernel crate does not have.
 
+pub mod bh_lock;
 pub mod completion;
 pub mod grace_period;
 pub mod interrupt;
@@ -15,6 +16,11 @@ pub mod wait_queue;
 pub use crate::compat::{
     smp_rmb,
     smp_wmb, //
+};
+pub use bh_lock::{
+    new_spinlock_bh,
+    SpinLockBh,
+    SpinLockBhGuard, //
 };
 pub use completion::Completion;
 pub use grace_period::{

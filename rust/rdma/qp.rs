@@ -211,6 +211,7 @@ pub struct Qp<H: Handler> {
     flushed: WaitQueue,
     sizes: Sizes,
     /// For a polled completion queue.
+    #[pin]
     poll_lock: PollLock,
     polled_cq: Atomic<*mut bindings::ib_cq>,
     /// It will not be connected any more.
@@ -288,7 +289,7 @@ impl<H: Handler> Qp<H> {
                 connected <- new_mutex!(None, "Qp::connected"),
                 flushed <- WaitQueue::new(),
                 sizes,
-                poll_lock: PollLock::new(),
+                poll_lock <- PollLock::new(),
                 polled_cq: Atomic::new(null_mut()),
                 finished: Atomic::new(false),
                 returned: UnsafeCell::new(Returned {

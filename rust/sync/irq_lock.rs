@@ -59,6 +59,9 @@ pub use new_spinlock_irq;
 ///
 /// It is the kernel crate's where that has one. It may be taken in any context but NMI, and its owner must not sleep. Nested
 /// guards are to be dropped in the reverse order: where it is not, each restores the interrupt state that it found.
+///
+/// With PREEMPT_RT interrupts stay enabled, and the owner can be preempted. Interrupt handlers are
+/// threads there, and may take it. It may not be taken with interrupts disabled or a raw spinlock held.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
 /// The guard of a [`SpinLockIrq`].
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
     use crate::{
         bindings,
-        compat::IRQ_GUARDS_IN_ANY_ORDER, //
+        compat, //
     };
     use kernel::{
         prelude::*,
@@ -97,7 +100,8 @@ mod tests {
         let sum = *a;
         drop(a);
 
-        assert!(held && nested && after_inner);
+        let disables = !compat::PREEMPTIBLE_SPINLOCKS;
+        assert_eq!((held, nested, after_inner), (disables, disables, disables));
         assert!(!irqs_disabled());
         assert_eq!(sum, 3);
         Ok(())
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn guards_go_in_any_order() -> Result {
-        if !IRQ_GUARDS_IN_ANY_ORDER {
+        if !compat::IRQ_GUARDS_IN_ANY_ORDER {
             return Ok(());
         }
         let first = Arc::pin_init(new_spinlock_irq!((), "srp_test_first"), GFP_KERNEL)?;
@@ -120,7 +124,7 @@ mod tests {
         // SAFETY: A test runs with interrupts enabled, and holds nothing now.
         unsafe { bindings::srp_helper_local_irq_enable() };
 
-        assert!(held);
+        assert_eq!(held, !compat::PREEMPTIBLE_SPINLOCKS);
         assert!(!off);
         Ok(())
     }

@@ -7,75 +7,85 @@ use super::{
     PollContext,
     Qp, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    compat,
+    sync::{
+        new_spinlock_bh,
+        SpinLockBh,
+        SpinLockBhGuard, //
+    }, //
+};
 use kernel::{
     ffi::c_int,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Relaxed,
-        Release, //
-    },
+    prelude::*,
+    sync::atomic::Relaxed,
     time::{
         delay::fsleep,
         Delta, //
-    },
-    types::NotThreadSafe, //
+    }, //
 };
 
 /// Completions that are taken in one poll.
 const BUDGET: c_int = 64;
 
 /// Whoever has it polls the completion queue, and runs its callbacks.
-pub(super) struct PollLock(Atomic<bool>);
-
-/// The lock is held until this is dropped.
-pub(super) struct PollGuard<'a>(&'a PollLock);
-
-/// Softirqs, and other tasks, do not run on this CPU until this is dropped.
-struct NoSoftirq(NotThreadSafe);
-
-impl NoSoftirq {
-    fn new() -> Self {
-        // SAFETY: It is enabled again by drop, on the same CPU.
-        unsafe { bindings::srp_helper_local_bh_disable() };
-        Self(NotThreadSafe)
-    }
+#[pin_data]
+pub(super) struct PollLock {
+    /// A task that sleeps has it.
+    #[pin]
+    asleep: SpinLockBh<bool>,
 }
 
-impl Drop for NoSoftirq {
-    fn drop(&mut self) {
-        // SAFETY: `new` has disabled it.
-        unsafe { bindings::srp_helper_local_bh_enable() };
-    }
-}
+/// One poll. Softirqs, and without PREEMPT_RT other tasks, do not run on this CPU until this is
+/// dropped.
+struct PollGuard<'a>(SpinLockBhGuard<'a, bool>);
+
+/// The lock is held until this is dropped, by a task that may sleep.
+pub(super) struct SleepGuard<'a>(&'a PollLock);
 
 impl PollLock {
-    pub(super) fn new() -> Self {
-        Self(Atomic::new(false))
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            asleep <- new_spinlock_bh!(false, "Qp::poll_lock"),
+        })
     }
 
+    /// [`None`] at once while a task that sleeps has it, and without PREEMPT_RT while any task has. With
+    /// PREEMPT_RT it waits for the owner, which may be preempted, and has the priority of the caller
+    /// meanwhile.
     fn try_lock(&self) -> Option<PollGuard<'_>> {
-        self.0
-            .cmpxchg(false, true, Acquire)
-            .is_ok()
-            .then(|| PollGuard(self))
+        let asleep = if compat::PREEMPTIBLE_SPINLOCKS {
+            self.asleep.lock()
+        } else {
+            self.asleep.try_lock()?
+        };
+        (!*asleep).then_some(PollGuard(asleep))
     }
 
-    /// Waits for the lock. Sleeps.
-    pub(super) fn lock(&self) -> PollGuard<'_> {
+    /// Waits for one poll. Sleeps.
+    fn wait(&self) -> PollGuard<'_> {
         loop {
-            if let Some(guard) = self.try_lock() {
-                return guard;
+            let asleep = self.asleep.lock();
+            if !*asleep {
+                return PollGuard(asleep);
             }
+            drop(asleep);
             fsleep(Delta::from_micros(100));
         }
     }
+
+    /// Waits for the lock. Sleeps.
+    pub(super) fn lock(&self) -> SleepGuard<'_> {
+        let PollGuard(mut asleep) = self.wait();
+        *asleep = true;
+        SleepGuard(self)
+    }
 }
 
-impl Drop for PollGuard<'_> {
+impl Drop for SleepGuard<'_> {
     fn drop(&mut self) {
-        self.0 .0.store(false, Release);
+        *self.0.asleep.lock() = false;
     }
 }
 
@@ -86,19 +96,14 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
-    /// at once for any other, and while another one polls it.
+    /// at once for any other, and while it is drained. While another task polls it, returns 0 at once
+    /// without PREEMPT_RT, and waits for that task with it.
     ///
-    /// Context: process or softirq. Does not sleep.
+    /// Context: process or softirq. Does not sleep, except for spinlocks with PREEMPT_RT.
     pub fn poll(&self) -> u32 {
         if !self.is_polled() {
             return 0;
         }
-        // A load first does not take the cache line from the one who has the lock.
-        if self.poll_lock.0.load(Relaxed) {
-            return 0;
-        }
-        // As a softirq: nobody takes this CPU away from the one who has the lock.
-        let _here = NoSoftirq::new();
         let Some(guard) = self.poll_lock.try_lock() else {
             return 0;
         };
