@@ -151,14 +151,13 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
             Release, //
         },
         Arc,
         Mutex, //
     }, //
 };
-use poll::PollLock;
+use poll::PolledCq;
 use reach::Reach;
 
 /// Receives are given back to the device in chains of this many.
@@ -189,8 +188,8 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
-/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `poll_lock` held, by which it is
-///   `polled_cq`, or null.
+/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `polled` locked, which
+///   has it, or null.
 /// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If completions may be left, `cq` is
 ///   stopped, and another one by the next [`Self::connect`]: what comes after that is of the new connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
@@ -212,8 +211,7 @@ pub struct Qp<H: Handler> {
     sizes: Sizes,
     /// For a polled completion queue.
     #[pin]
-    poll_lock: PollLock,
-    polled_cq: Atomic<*mut bindings::ib_cq>,
+    polled: PolledCq,
     /// It will not be connected any more.
     finished: Atomic<bool>,
     /// Only used by the callback of a receive, which runs once at a time.
@@ -289,8 +287,7 @@ impl<H: Handler> Qp<H> {
                 connected <- new_mutex!(None, "Qp::connected"),
                 flushed <- WaitQueue::new(),
                 sizes,
-                poll_lock <- PollLock::new(),
-                polled_cq: Atomic::new(null_mut()),
+                polled <- PolledCq::new(),
                 finished: Atomic::new(false),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
@@ -485,20 +482,19 @@ impl<H: Handler> Qp<H> {
             )?;
         }
         if self.is_polled() {
-            let _guard = self.poll_lock.lock();
-            // INVARIANT: It is this one, with the lock.
-            self.polled_cq.store(cq.as_raw(), Relaxed);
+            // INVARIANT: It is this one.
+            self.polled.set(cq.as_raw());
         }
         Ok(cq.as_raw())
     }
 
-    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq or work item a grace period later.
+    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq or work item a grace period
+    /// later.
     /// Called with `connected` locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {
-            let _guard = self.poll_lock.lock();
-            // INVARIANT: With the lock.
-            self.polled_cq.store(null_mut(), Relaxed);
+            // INVARIANT: There is none.
+            self.polled.set(null_mut());
         }
         self.cq.lock().stop()
     }

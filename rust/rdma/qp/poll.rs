@@ -16,76 +16,42 @@ use crate::{
         SpinLockBhGuard, //
     }, //
 };
+use core::ptr::null_mut;
 use kernel::{
     ffi::c_int,
-    prelude::*,
-    sync::atomic::Relaxed,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    prelude::*, //
 };
 
 /// Completions that are taken in one poll.
 const BUDGET: c_int = 64;
 
-/// Whoever has it polls the completion queue, and runs its callbacks.
+/// The completion queue that is polled, by the one that has it locked; null while there is none. Softirqs, and without
+/// PREEMPT_RT other tasks, do not run on this CPU meanwhile.
 #[pin_data]
-pub(super) struct PollLock {
-    /// A task that sleeps has it.
+pub(super) struct PolledCq {
     #[pin]
-    asleep: SpinLockBh<bool>,
+    cq: SpinLockBh<*mut bindings::ib_cq>,
 }
 
-/// One poll. Softirqs, and without PREEMPT_RT other tasks, do not run on this CPU until this is
-/// dropped.
-struct PollGuard<'a>(SpinLockBhGuard<'a, bool>);
-
-/// The lock is held until this is dropped, by a task that may sleep.
-pub(super) struct SleepGuard<'a>(&'a PollLock);
-
-impl PollLock {
+impl PolledCq {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            asleep <- new_spinlock_bh!(false, "Qp::poll_lock"),
+            cq <- new_spinlock_bh!(null_mut(), "Qp::polled"),
         })
     }
 
-    /// [`None`] at once while a task that sleeps has it, and without PREEMPT_RT while any task has. With
-    /// PREEMPT_RT it waits for the owner, which may be preempted, and has the priority of the caller
-    /// meanwhile.
-    fn try_lock(&self) -> Option<PollGuard<'_>> {
-        let asleep = if compat::PREEMPTIBLE_SPINLOCKS {
-            self.asleep.lock()
-        } else {
-            self.asleep.try_lock()?
-        };
-        (!*asleep).then_some(PollGuard(asleep))
+    /// Waits for a poll that is under way; the next one is of this queue.
+    pub(super) fn set(&self, cq: *mut bindings::ib_cq) {
+        *self.cq.lock() = cq;
     }
 
-    /// Waits for one poll. Sleeps.
-    fn wait(&self) -> PollGuard<'_> {
-        loop {
-            let asleep = self.asleep.lock();
-            if !*asleep {
-                return PollGuard(asleep);
-            }
-            drop(asleep);
-            fsleep(Delta::from_micros(100));
+    /// [`None`] at once while it is polled, without PREEMPT_RT. With PREEMPT_RT it waits for the owner, which may be
+    /// preempted, and has the priority of the caller meanwhile.
+    fn try_lock(&self) -> Option<SpinLockBhGuard<'_, *mut bindings::ib_cq>> {
+        match compat::PREEMPTIBLE_SPINLOCKS {
+            true => Some(self.cq.lock()),
+            false => self.cq.try_lock(),
         }
-    }
-
-    /// Waits for the lock. Sleeps.
-    pub(super) fn lock(&self) -> SleepGuard<'_> {
-        let PollGuard(mut asleep) = self.wait();
-        *asleep = true;
-        SleepGuard(self)
-    }
-}
-
-impl Drop for SleepGuard<'_> {
-    fn drop(&mut self) {
-        *self.0.asleep.lock() = false;
     }
 }
 
@@ -104,19 +70,14 @@ impl<H: Handler> Qp<H> {
         if !self.is_polled() {
             return 0;
         }
-        let Some(guard) = self.poll_lock.try_lock() else {
+        let Some(cq) = self.polled.try_lock() else {
             return 0;
         };
-        self.process(&guard)
-    }
-
-    fn process(&self, _: &PollGuard<'_>) -> u32 {
-        let cq = self.polled_cq.load(Relaxed);
         if cq.is_null() {
             return 0;
         }
-        // SAFETY: By the invariant of `Qp` it is valid as long as the lock is held, and nobody else polls it.
-        let count = unsafe { bindings::ib_process_cq_direct(cq, BUDGET) };
+        // SAFETY: By the invariant of `Qp` it is valid as long as it is locked, and nothing else polls it.
+        let count = unsafe { bindings::ib_process_cq_direct(*cq, BUDGET) };
         u32::try_from(count).unwrap_or(0)
     }
 }
