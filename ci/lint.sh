@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|pages: checks of the source, with the
-# toolchain root's tools. SRC is another source tree than this one.
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|pages: checks of the source,
+# with the toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
@@ -99,13 +99,19 @@ cycles() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/cycl
 # Whatever the driver says in the log is explained.
 reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/reasons.py /srp; }
 
+# What a kernel says when something is wrong is found by all that read its log.
+reports() {
+	local linux; linux=$("$top/ci/linux.sh")
+	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" "$linux/source:/linux:ro" -- python3 /srp/ci/reports.py /linux
+}
+
 # What the pages for developers name is in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
 case ${1-} in
-doc|unsafe|cycles|abi|reasons|pages) "$1" ;;
+doc|unsafe|cycles|abi|reasons|reports|pages) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|pages" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|pages" ;;
 esac

@@ -38,8 +38,8 @@ def card(number, ports):
 class Peer:
     """Runs tests/NAME.sh once it is started. Its disk, /dev/vdb, outlives it."""
 
-    def __init__(self, guest, name, report, child):
-        self.report, self.child = report, child
+    def __init__(self, guest, name, child):
+        self.is_report, self.child = guest.is_report, child
         self.reports = []
         ports = free_ports(2)
         guest.args.qemu += card(0, ports)
@@ -64,7 +64,7 @@ class Peer:
             self.log.write(line)
             self.log.flush()
             text = line.decode(errors="replace").rstrip("\r\n")
-            if self.report.search(text):
+            if self.is_report(text):
                 self.reports.append(f"the other guest: {text}")
 
     def order(self, what):

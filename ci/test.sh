@@ -27,6 +27,7 @@ unsafe        tools    -      -        ci/lint.sh unsafe
 cycles        tools    -      -        ci/lint.sh cycles
 abi           tools    -      -        ci/lint.sh abi
 reasons       tools    -      -        ci/lint.sh reasons
+reports       tools    -      -        ci/lint.sh reports
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
 fabric        tools    -      -        userspace-tests/fabric/run test

@@ -21,20 +21,8 @@ import tempfile
 import time
 
 import peer
+from reports import reader
 
-# What the kernel says when something is wrong. A line that a program in the
-# guest printed has no time stamp and does not count.
-REPORT = re.compile(
-    r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?("
-    r"BUG: |kernel BUG at|WARNING: |Oops|Kernel panic|general protection fault|"
-    r"[Uu]nable to handle|possible (?:recursive|circular|irq)|lockdep: |"
-    r"inconsistent lock state|lock order inversion|held lock freed|bad unlock balance|"
-    r"suspicious RCU usage|INFO: trying to register|DEBUG_LOCKS_WARN|"
-    r"sleeping function called|scheduling while atomic|"
-    r"blocked for more than|soft lockup|hard LOCKUP|INFO: rcu_\w+ .*stall|self-detected stall|"
-    r"KASAN|KFENCE|UBSAN|ODEBUG|refcount_t: |list_(?:add|del) corruption|Bad page state|"
-    r"panicked at|unregister_netdevice: waiting)"
-)
 PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
 # The kernel has come to user space, which takes some seconds.
 INIT = re.compile(r"Run /init as init process")
@@ -111,6 +99,7 @@ class Guest:
         with open(f"{kernel}/vmlinuz", "rb") as f:
             self.uml = f.read(4) == b"\x7fELF"
         self.peer = None
+        self.is_report = reader()
         # A panic is what is wanted.
         self.to_crash = False
         # The deadline has ended it, on a machine that gave it too little.
@@ -275,7 +264,7 @@ class Guest:
                             end = min(end, time.monotonic() + 10)
                         else:
                             yield m[1], m[2]
-                    elif REPORT.search(text) and not over and not self.to_crash:
+                    elif self.is_report(text) and not over and not self.to_crash:
                         if booted:
                             early.append(text)
                         else:
@@ -433,7 +422,7 @@ def main():
     guest = Guest(a, "/kernel")
     # A parameter of the kernel, so that a group of tests can have it.
     if m := re.search(r"\bpeer=(\S+)", a.append):
-        guest.peer = peer.Peer(guest, m[1], REPORT, with_parent)
+        guest.peer = peer.Peer(guest, m[1], with_parent)
     try:
         if a.shell:
             return run_shell(guest)

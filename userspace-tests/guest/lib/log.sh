@@ -2,46 +2,21 @@
 # The kernel log since a test began.
 
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
-log_since() { dmesg | awk -v m="$marker" 'f {print} index($0, m) {f = 1}'; }
+# Without the mark, which the log has lost then, all of it.
+log_since() {
+	dmesg | awk -v m="$marker" '{line[n++] = $0} index($0, m) {n = 0} END {for (i = 0; i < n; i++) print line[i]}'
+}
 
-# Lines that no test may cause: extended regular expressions, and all of them as one.
-kernel_reports=(
-	'BUG:'
-	'WARNING:'
-	'Oops'
-	'general protection fault'
-	'Unable to handle'
-	'possible recursive locking'
-	'circular locking'
-	'inconsistent lock state'
-	'suspicious RCU'
-	'bad unlock balance'
-	'held lock freed'
-	'sleeping function called'
-	'scheduling while atomic'
-	'list_(add|del) corruption'
-	'ODEBUG'
-	'refcount_t'
-	'KASAN'
-	'UBSAN'
-	'blocked for more than'
-	'soft lockup'
-	'hard LOCKUP'
-	'self-detected stall'
-	'detected stalls'
-	'kernel panic'
-	'panicked at'
-	'rust_kernel: panic'
-	'workqueue lockup'
-	'unreferenced object'
-	'DEBUG_LOCKS_WARN_ON'
-)
-printf -v reports '|%s' "${kernel_reports[@]}"
-reports=${reports:1}
+# kernel_reports: of the lines that it reads those that no test may cause, as `kernel-reports` has them.
+reports= harmless=
+while read -r line; do
+	case $line in ''|'#'*) ;; '! '*) harmless+="|${line#! }" ;; *) reports+="|$line" ;; esac
+done <"$here/lib/kernel-reports"
+kernel_reports() { grep -E -- "${reports:1}" | grep -Ev -- "${harmless:1}"; }
 
 no_reports() {
 	local found
-	found=$(log_since | grep -E "$reports" | grep -v 'guest-test' | head -n 5)
+	found=$(log_since | kernel_reports | head -n 5)
 	[ -z "$found" ] || fail "kernel report: $found"
 }
 

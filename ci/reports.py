@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Reads the log of a kernel for what tells that something is wrong (userspace-tests/guest/lib/kernel-reports).
+
+reports.py LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample of a report in
+userspace-tests/kernel-lines.tsv is what a format in the source of Linux makes, and is found. No ordinary line is."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "userspace-tests"
+# A line that a program in the guest printed has no time stamp and does not count.
+STAMP = r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?"
+# A conversion of printk(), and what C writes for other characters.
+CONVERSION = re.compile(r"%%|%[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:hh?|ll?|z|t)?(?:p[A-Za-z]*|[a-zA-Z])|\\.|[^%\\]+")
+# Both forms that a line has on the console.
+STAMPS = ("[    1.234567] ", "[  123.456789][  T1234] ")
+
+
+def lines_of(path):
+    """All but the comments."""
+    return [line for line in (TESTS / path).read_text().splitlines() if line and not line.startswith("#")]
+
+
+def patterns():
+    """What is a report, and what is none although it looks like one."""
+    lines = lines_of("guest/lib/kernel-reports")
+    return [p for p in lines if not p.startswith("! ")], [p[2:] for p in lines if p.startswith("! ")]
+
+
+def reader():
+    """A function that says whether a line of the console is a report."""
+    bad, harmless = ("|".join(p) for p in patterns())
+    bad, harmless = re.compile(f"{STAMP}(?:{bad})"), re.compile(harmless)
+    return lambda line: bad.search(line) is not None and not harmless.search(line)
+
+
+def made_by(form):
+    """What a format of printk() makes, as a regular expression."""
+    escapes = {"%%": "%", "\\n": "", '\\"': '"'}
+
+    def one(part):
+        return re.escape(escapes.get(part, part)) if part in escapes or part[0] not in "%\\" else ".*"
+
+    return "".join(map(one, CONVERSION.findall(form)))
+
+
+def found_in_guest(lines):
+    """What lib/log.sh finds among them."""
+    command = ["bash", "-euc", 'here=$1; . "$1/lib/log.sh"; kernel_reports', "_", str(TESTS / "guest")]
+    p = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True)
+    if p.stderr:
+        sys.exit(f"lib/log.sh: {p.stderr}")
+    return set(p.stdout.splitlines())
+
+
+def check(linux):
+    is_report, bad = reader(), []
+    rows = [line.split("\t") for line in lines_of("kernel-lines.tsv")]
+    samples, ordinary = [r for r in rows if len(r) == 3], [r[0] for r in rows if len(r) == 1]
+    wanted = {stamp + row[-1]: len(row) == 3 for row in rows for stamp in STAMPS}
+    in_guest = found_in_guest(wanted)
+    for text, report in wanted.items():
+        for name, found in ("ci/reports.py", is_report(text)), ("lib/log.sh", text in in_guest):
+            if found != report:
+                bad.append(f"{name}: {'no report' if report else 'a report'}: {text}")
+    for file, form, line in samples:
+        if file != "-" and form not in (linux / file).read_text(errors="replace"):
+            bad.append(f"{file} has no format {form!r}")
+        if not re.search(made_by(form), line):
+            bad.append(f"{form!r} does not make: {line}")
+        if is_report(line):
+            bad.append(f"ci/reports.py: a report without a time stamp: {line}")
+    reports, harmless = patterns()
+    fits = [[p for p in reports if re.search(p, line)] for _, _, line in samples]
+    bad += [f"kernel-reports: no sample needs {p!r}" for p in reports if [p] not in fits]
+    bad += [f"kernel-reports: no line needs {p!r}" for p in harmless if not any(re.search(p, o) for o in ordinary)]
+    print("\n".join(bad) or f"reports: {len(samples)} samples found by both readers, {len(ordinary)} other lines by none")
+    return 1 if bad or not samples or not ordinary else 0
+
+
+if __name__ == "__main__":
+    sys.exit(check(pathlib.Path(sys.argv[1])))
