@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|pages: checks of the source,
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages: checks of the source,
 # with the toolchain root's tools. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
@@ -105,13 +105,21 @@ reports() {
 	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" "$linux/source:/linux:ro" -- python3 /srp/ci/reports.py /linux
 }
 
+# Nothing in a test waits for ever.
+bounds() {
+	local found
+	found=$(cd "$src/userspace-tests" && awk -f "$top/ci/bounds.awk" guest/*.sh guest/lib/*.sh bench/*.sh node/*)
+	[ -z "$found" ] || { echo "$found"; return 1; }
+	echo "bounds: each wait of a test has one"
+}
+
 # What the pages for developers name is in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
 case ${1-} in
-doc|unsafe|cycles|abi|reasons|reports|pages) "$1" ;;
+doc|unsafe|cycles|abi|reasons|reports|bounds|pages) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|pages" ;;
+*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages" ;;
 esac

@@ -28,6 +28,7 @@ cycles        tools    -      -        ci/lint.sh cycles
 abi           tools    -      -        ci/lint.sh abi
 reasons       tools    -      -        ci/lint.sh reasons
 reports       tools    -      -        ci/lint.sh reports
+bounds        tools    -      -        ci/lint.sh bounds
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
 fabric        tools    -      -        userspace-tests/fabric/run test

@@ -70,6 +70,15 @@ def wait(what, condition, seconds=60, each=0.05):
     return got
 
 
+def output_of(p, what, text=None, seconds=600):
+    """What this process says until it ends, which it must."""
+    try:
+        return p.communicate(text, timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        p.kill()
+        sys.exit(f"not within {seconds} s: the end of {what}")
+
+
 def free_memory():
     """Bytes that nobody uses, when that does not change any more, but for what each CPU has in hand."""
     last, few = None, 4 * os.cpu_count()
@@ -298,7 +307,7 @@ class Bench:
         ns, after = time.monotonic_ns() - began, self.done(disks)
         requests, sectors = (a - b for a, b in zip(after, before))
         seq = self.marks.end()
-        output = p.communicate()[0]
+        output = output_of(p, f"fio {w['name']}")
         jobs = json.loads(output[output.index("{") :])["jobs"] if p.returncode == 0 else []
         if not jobs or any(j["error"] for j in jobs):
             sys.exit(f"fio {w['name']} with {variant} failed:\n{output}")
@@ -322,7 +331,7 @@ class Bench:
         self.probes(True)
         before = self.sectors(disks)
         p, text = self.fio(w, disks, {"io_size": each * size(w["bs"])})
-        p.communicate(text)
+        output_of(p, f"fio {w['name']}", text)
         if p.returncode:
             sys.exit(f"fio {w['name']} with {variant} failed while it was traced")
         ios = (self.sectors(disks) - before) * 512 / size(w["bs"])

@@ -71,7 +71,7 @@ def logout(host):
 
 def fio(line, text=None):
     """What it says of its jobs."""
-    out = subprocess.run(line, input=text, capture_output=True, text=True)
+    out = subprocess.run(line, input=text, capture_output=True, text=True, timeout=3600)
     if out.returncode:
         sys.exit(out.stdout + out.stderr)
     return json.loads(out.stdout[out.stdout.index("{") :])["jobs"]

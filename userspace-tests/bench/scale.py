@@ -215,7 +215,7 @@ class Scale(measure.Bench):
         time.sleep(BUSY)
         ns, after = time.monotonic_ns() - began, self.done(disks)
         self.put("scale", **key, what="busy", ns=ns, seq=self.marks.end(), ios=after[0] - before[0])
-        output = p.communicate()[0]
+        output = measure.output_of(p, "fio")
         if p.returncode:
             raise SystemExit(f"fio failed:\n{output}")
 

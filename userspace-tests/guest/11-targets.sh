@@ -34,7 +34,7 @@ fio=$!
 sleep 1
 logout ${hs[1]}
 logout ${hs[2]}
-wait $fio || { cat $tmp/fio; fail "I/O on targets 0 and 3 while 1 and 2 went away"; }
+reap 60 "fio" $fio || { cat $tmp/fio; fail "I/O on targets 0 and 3 while 1 and 2 went away"; }
 logout ${hs[3]}
 logout ${hs[0]}
 clean

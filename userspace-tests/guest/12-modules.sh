@@ -27,7 +27,7 @@ for i in 1 2 3 4 5; do
 	sleep 0.2
 done
 kill -0 $fio || fail "fio ended early"
-wait $fio || { cat $tmp/fio; fail "I/O failed while rmmod was refused"; }
+reap 60 "fio" $fio || { cat $tmp/fio; fail "I/O failed while rmmod was refused"; }
 udevadm settle -t 10
 within 20 "rmmod with the disk closed, logged in" unload_srp
 [ ! -d /sys/module/ib_srp ] || fail "the module is still there"

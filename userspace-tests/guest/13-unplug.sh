@@ -59,7 +59,7 @@ for ((i = 1; i <= n; i++)); do
 	fi
 	t=${EPOCHREALTIME/./}
 	device_goes 0 || fail "the device does not go, round $i"
-	[ "$what" != login ] || { within 30 "end of the login after the device went, round $i" ended $writer; wait $writer 2>/dev/null; }
+	[ "$what" != login ] || reap 30 "the login after the device went, round $i" $writer 2>/dev/null
 	within 30 "hosts gone, round $i" no_hosts
 	clock
 	in_time "round $i, $what: the end of all" $t $now 10000000

@@ -61,7 +61,7 @@ for i in 1 2 3 4 5; do
 	reset $tmp/other &
 	other=$!
 	reset $tmp/err || fail "sg_reset -d beside another: $(cat $tmp/err)"
-	wait $other || fail "sg_reset -d beside another: $(cat $tmp/other)"
+	reap 60 "sg_reset -d beside another" $other || fail "sg_reset -d beside another: $(cat $tmp/other)"
 done
 io_ends $fio 90 "LUN resets"
 told ended task=0x08

@@ -15,7 +15,8 @@ theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 
 # ask WHAT...: the answers of the driver that is loaded, in $tmp/$who.
 ask() {
-	python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" || { show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
+	timeout 300 python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" ||
+		{ show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
 }
 # The answers, to write the table from.
 show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$tmp/$d"; echo "=== end"; done; }

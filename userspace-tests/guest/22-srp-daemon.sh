@@ -28,7 +28,7 @@ conf=/etc/srp_daemon.conf
 echo "d dgid=$gid1" >$tmp/rules
 [ -e $conf ] || touch $conf
 mount --bind $tmp/rules $conf || fail "cannot have other rules"
-undo() { while umount $conf 2>/dev/null; do :; done; }
+undo() { local n; for n in 1 2 3 4 5; do umount $conf 2>/dev/null || break; done; }
 
 # The second target is not there yet.
 is_target() { timeout 20 saquery PortInfoRecord "$1" 2>/dev/null | grep -q IsDeviceManagement; }
@@ -147,7 +147,7 @@ daemon=$!
 within 30 "a login by ${command[*]}" or_ended $daemon sessions 1
 disk "$host" 0 >$tmp/disk
 kill $daemon
-wait $daemon || fail "the end of ${command[*]}: status $?"
+reap 20 "${command[*]}" $daemon || fail "the end of ${command[*]}: status $?"
 equal "what ${command[*]} wrote" "$(head -n 1 $tmp/out)" "$only,initiator_ext=${gid0:16}"
 logout "$host"
 
@@ -235,6 +235,6 @@ at_port vfab1 pkey 3 0x8003
 only_looks "another partition"
 sessions 2 || fail "sessions at last: $list"
 kill $daemon
-wait $daemon
+reap 20 "srp_daemon" $daemon
 subnet_manager_ends vfab1
 ok "srp_daemon logs in once to all that it finds"

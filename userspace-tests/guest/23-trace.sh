@@ -77,7 +77,7 @@ io --rw=randwrite --bs=64k --iodepth=8 --time_based --runtime=4 &
 fio=$!
 sleep 1
 timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
-wait $fio || fail "I/O during a host reset"
+reap 60 "I/O during a host reset" $fio || fail "I/O during a host reset"
 told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
 
 # Memory for a connection that is made anew is asked for without I/O: it could be this very disk that has to be written to.

@@ -66,8 +66,8 @@ for what in d H d H; do
 	sleep 1
 	timeout 60 sg_reset -$what $dev >$tmp/err 2>&1 || fail "sg_reset -$what: $(cat $tmp/err)"
 done
-wait $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
-wait $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/fio)"
+reap 90 "polled I/O through resets" $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
+reap 90 "I/O beside it" $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/fio)"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 
 say "aborts under polled I/O"
@@ -82,7 +82,7 @@ sleep 1
 echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"
 sleep 3
 echo 0 >$sd/every_nth; echo 0 >$sd/opts
-wait $fio || fail "polled I/O through aborts: $(grep -iE 'err|verify' $tmp/g)"
+reap 90 "polled I/O through aborts" $fio || fail "polled I/O through aborts: $(grep -iE 'err|verify' $tmp/g)"
 logged 'abort|reset'
 dev=$first
 
@@ -93,7 +93,7 @@ for n in 1 2 3; do
 	fio=$!
 	under_way
 	pkill -KILL -f -- --name=e
-	wait $fio 2>/dev/null
+	reap 60 "a killed fio" $fio 2>/dev/null
 	quiet $dev
 done
 

@@ -22,6 +22,6 @@ within 3 "the files of a login gone" test ! -e $folder/id_ext
 [ -e $folder/state ] || fail "the host has gone with a command in flight"
 let_go disk
 within 20 "$host removed" gone "$host"
-wait $reader || fail "the last read: $(<$tmp/dd)"
+reap 20 "the last read" $reader || fail "the last read: $(<$tmp/dd)"
 clean
 ok "$kind"

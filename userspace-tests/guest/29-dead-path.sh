@@ -67,6 +67,6 @@ for load in idle busy; do
 	within 30 "running" running
 done
 kill -INT $fio
-wait $fio
+reap 60 "fio" $fio
 grep -q 'err= 0' $tmp/fio || fail "fio: $(grep -i err= $tmp/fio)"
 ok "$kind"

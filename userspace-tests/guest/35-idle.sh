@@ -30,7 +30,7 @@ clock
 bound "detected" $t0 $now 3 $retrying
 heal 0
 clock; t0=$now
-wait $dd || fail "the first command: $(cat $tmp/dd)"
+reap 60 "the first command" $dd || fail "the first command: $(cat $tmp/dd)"
 clock
 bound "the first command" $t0 $now 10
 state running || fail "the state is $now_state"

@@ -34,18 +34,24 @@ credits() { cat /sys/class/scsi_host/$host/req_lim; }
 any_credits() { [ "$(credits)" -gt 0 ]; }
 have_credits() { [ "$(credits)" = "$1" ]; }
 
-# How many commands the target can be given at once: in `depth`.
+# How many commands the target can be given at once: in `depth`. It does not change any more for a second.
+full() {
+	local last=$depth
+	sleep 1
+	read -r depth _ </sys/block/${dev#/dev/}/inflight
+	[ $depth -gt 0 ] && [ $depth = $last ]
+}
 burst() {
-	local p last=-1
+	local p
+	quiet $dev
 	hold disk
 	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
 	p=$!
 	depth=0
-	until [ $depth -gt 0 ] && [ $depth = $last ]; do
-		last=$depth
-		sleep 1
-		read -r depth _ </sys/block/${dev#/dev/}/inflight
-	done
+	# fio may take its time to start; a command has 30 s.
+	within 60 "the first command of a burst" or_ended $p not nothing_in_flight $dev
+	within 20 "all commands of a burst" or_ended $p full
+	! ended $p || fail "fio has ended in a burst: $(<$tmp/fio)"
 	let_go disk
 	io_ends $p 60 "a burst"
 }
@@ -75,12 +81,13 @@ for i in 1 2 3; do
 	timeout 60 taskset -c 0 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H that runs late: $(cat $tmp/reset)"
 	within 30 "running" in_state $host running
 	kill $hog 2>/dev/null || true
-	wait $hog || true
+	reap 10 "the hog" $hog || true
 done
 
 # Verified I/O, one run after the other until $tmp/stop is there.
 (
-	while [ ! -e $tmp/stop ]; do
+	last=$((SECONDS + seconds + 60))
+	while [ ! -e $tmp/stop ] && [ $SECONDS -lt $last ]; do
 		verify_io 120 $dev --iodepth=16 --rw=randwrite --bs=4k --size=2m >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
 		echo >>$tmp/runs
 	done
@@ -88,7 +95,8 @@ done
 writer=$!
 
 # Each round must end with the driver's own line.
-dmesg --follow | grep --line-buffered -E 'ib_srp.* (reconnected, |reconnect succeeded)' >$tmp/said &
+timeout $((seconds + 200)) dmesg --follow |
+	grep --line-buffered -E 'ib_srp.* (reconnected, |reconnect succeeded)' >$tmp/said &
 follower=$!
 sleep 1
 said=$(wc -l <$tmp/said)
@@ -117,8 +125,7 @@ done
 took=$((seconds + SECONDS - end))
 clock; until=$now
 touch $tmp/stop
-within 130 "end of the verified I/O" ended $writer
-wait $writer || { head -n 30 $tmp/bad; fail "I/O error after $done reconnects"; }
+reap 130 "the verified I/O" $writer || { head -n 30 $tmp/bad; fail "I/O error after $done reconnects"; }
 within 5 "a log line for each of $done reconnects" all_said
 kill $follower
 say "$done reconnects in $took s, the slowest took $slowest ms, $(wc -l <$tmp/runs) runs of fio"

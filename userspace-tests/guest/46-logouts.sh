@@ -24,7 +24,7 @@ for reason in "0 no reason" "1 inactive channel" "4 new login"; do
 		hears "another login" 'login multi=0' 5
 		within 5 "running" running
 	fi
-	wait $fio || fail "I/O errors"
+	reap 110 "fio" $fio || fail "I/O errors"
 	told ended
 	no_reports
 done

@@ -58,7 +58,7 @@ for back in 5 5 1; do
 	kill -0 $reader 2>/dev/null || fail "a read without a credit: $(<$tmp/dd)"
 done
 tell send credits $((before - 1))
-wait $reader || fail "the read: $(<$tmp/dd)"
+reap 60 "the read" $reader || fail "the read: $(<$tmp/dd)"
 within 5 "the request limit as it was" limit_is $before
 verified 2
 

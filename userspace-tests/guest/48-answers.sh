@@ -53,7 +53,7 @@ for code in 2 4 5 200; do
 	hears "a reset of the unit" 'task channel=0 function=08' 10
 	# No word of it is believed, so there is another connection.
 	hears "another login" 'login multi=0' 30
-	wait $writer || exit 1
+	reap 60 "the write" $writer || exit 1
 	told ended lost="reset by the error handler"
 	within 5 "running" running
 	say "code $code was not taken for success"
@@ -75,7 +75,7 @@ hears "an abort" 'task channel=0 function=01' 10
 hears "the reset of the unit" 'task channel=0 function=08' 10
 hears "the test" 'command channel=0 opcode=00 .*held' 10
 tell answer
-wait $writer || fail "the write: $(<$tmp/dd)"
+reap 60 "the write" $writer || fail "the write: $(<$tmp/dd)"
 block read
 told ended task=0x08
 stayed "a late answer"
@@ -94,7 +94,7 @@ for what in -d -t -b -H; do
 	timeout 30 sg_reset $what $dev >$tmp/err 2>&1 || fail "sg_reset $what: $(<$tmp/err)"
 	if [ $what = -d ]; then has_said 'function=08'; else has_said 'login multi=0'; fi || fail "sg_reset $what: $(tail -n 5 $tmp/odd)"
 	running || fail "not running after sg_reset $what"
-	wait $fio || exit 1
+	reap 110 "fio" $fio || exit 1
 done
 mark_said
 for what in -t -b; do
@@ -115,7 +115,7 @@ hears "an abort" 'task channel=0 function=01' 10
 clock; t=$now
 tell disconnect
 hears "another login" 'login multi=0' 3
-wait $writer || exit 1
+reap 60 "the write" $writer || exit 1
 clock
 in_time "the write after the end of the connection" $t $now 4000000
 t=$(((now - t) / 1000))

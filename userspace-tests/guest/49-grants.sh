@@ -39,7 +39,7 @@ within 5 "one channel" channels 1
 sleep 2
 tell login ok
 within 25 "$all channels again" channels $all
-wait $fio || exit 1
+reap 110 "fio" $fio || exit 1
 
 # Tries that are refused: the first at once, then one each second; in the long set so many that the pauses grow.
 rounds 4 15

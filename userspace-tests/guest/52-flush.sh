@@ -25,8 +25,7 @@ enter() {
 	truncate -s 0 $tmp/disk.stable && truncate -s 16M $tmp/disk.stable || fail "cannot empty the file"
 	journal $dev
 	alive 1
-	kill -TERM $journal
-	wait $journal || fail "what was read is wrong: $(<$tmp/journal.out)"
+	journal_ends
 	quiet $dev
 }
 log_out() { echo 1 >$rport/delete || fail "cannot log out"; }
@@ -52,7 +51,7 @@ leave() {
 }
 # again HOW: the device is there again.
 again() {
-	wait $leaving
+	reap 60 "$1" $leaving || fail "$1"
 	[ $1 = log_out ] || { within 30 "the device gone" test ! -e "$(add_target 0)"; pair_device 0; }
 }
 leave log_out 15

@@ -46,7 +46,7 @@ read -r waits <$counters/credit_waits
 read -r busy <$counters/busy
 [ $waits -gt 0 ] && [ $busy -ge $waits ] || fail "credit_waits is $waits, busy $busy"
 is "zero_req_lim" $counters/../zero_req_lim $waits
-wait $reader || fail "the reads: $(<$tmp/dd)"
+reap 100 "the reads" $reader || fail "the reads: $(<$tmp/dd)"
 block write
 block read
 
@@ -56,7 +56,7 @@ mark
 tell grant every 10
 t=$SECONDS
 reads 36
-wait $reader || fail "the reads: $(<$tmp/dd), $(times 'command channel=0') commands"
+reap 120 "36 reads" $reader || fail "the reads: $(<$tmp/dd), $(times 'command channel=0') commands"
 [ $((SECONDS - t)) -ge 40 ] || fail "36 reads took $((SECONDS - t)) s only"
 stayed "one credit in 10 s"
 say "one credit in 10 s: 36 reads in $((SECONDS - t)) s"
@@ -80,8 +80,8 @@ sleep 2
 echo "grant all" >&$telling
 sent=$(times 'command channel=1')
 starves "a polled channel beside one in use"
-wait $reader || fail "polled reads: $(grep -iE err $tmp/polled)"
-wait $fio || exit 1
+reap 150 "polled reads" $reader || fail "polled reads: $(grep -iE err $tmp/polled)"
+reap 110 "fio" $fio || exit 1
 [ $sent -lt 40 ] || fail "$sent polled commands with 32 credits"
 block read
 logout $host
@@ -96,7 +96,7 @@ if [ -n "${LONG-}" ]; then
 	sleep 25
 	tell grant all
 	tell disconnect
-	wait $reader || fail "the reads: $(<$tmp/dd)"
+	reap 100 "the reads" $reader || fail "the reads: $(<$tmp/dd)"
 	sleep 15
 	equal "logins" $(times 'login multi=0') 1
 	running || fail "not running"
@@ -108,7 +108,7 @@ if [ -n "${LONG-}" ]; then
 	sleep 2
 	clock; t=$now
 	logout $host 30
-	! wait $reader || fail "reads after the log-out"
+	! reap 20 "the reads" $reader || fail "reads after the log-out"
 	clock; in_time "the log-out" $t $now 21000000
 	clean
 fi

@@ -38,7 +38,7 @@ block read
 verified 2 --numjobs=2 --offset_increment=4m --size=1m &
 fio=$!
 for ((i = 0; i < 20; i++)); do tell answers here; tell answers there; done
-wait $fio || exit 1
+reap 110 "fio" $fio || exit 1
 stayed "two who answer"
 block write
 
@@ -69,7 +69,7 @@ hears "the read" 'command channel=[01] opcode=28 .*held' 10
 mark
 tell on 28 normal
 tell disconnect answers
-wait $reader || exit 1
+reap 60 "the read" $reader || exit 1
 logged 'the answer channel to .* is lost'
 within 15 "the answer channel" answering 1
 verified 2 --numjobs=2 --offset_increment=4m --size=1m

@@ -53,8 +53,8 @@ refused() {
 pairs() { rdma resource show | awk '{for (i = 1; i < NF; i++) if ($i == "qp") n += $(i + 1)} END {print n + 0}'; }
 no_pairs() { [ $(pairs) -le $none ]; }
 peak() {
-	local n most=0
-	while [ -e $tmp/watch ]; do
+	local n most=0 end=$((SECONDS + 600))
+	while [ -e $tmp/watch ] && [ $SECONDS -lt $end ]; do
 		n=$(pairs)
 		[ $n -le $most ] || { most=$n; echo $most >$tmp/peak; }
 		sleep 0.3
@@ -89,7 +89,7 @@ turn() {
 	for ((i = 1; i <= n; i++)); do
 		write_login 0 "$(login_string 0 ,initiator_ext=$(printf %x $((i + 3))),ch_count=$ch)" >$tmp/login.$i &
 	done
-	wait $(jobs -p | grep -vx $watchdog)
+	reap 300 "$n logins" $(jobs -p | grep -vx $watchdog)
 	clock; took login
 	for ((i = 1; i <= n; i++)); do
 		[ ! -s $tmp/login.$i ] || refused $t "login $i of $n at once: $(cat $tmp/login.$i)"
@@ -102,7 +102,7 @@ turn() {
 	off_and_on "its port was off"
 	took storm
 	rm $tmp/watch
-	wait $!
+	reap 60 "a look at the queue pairs" $!
 	peak=$(cat $tmp/peak)
 
 	gauge_off

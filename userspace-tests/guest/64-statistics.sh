@@ -132,13 +132,13 @@ dd=$!
 aborted() { [ "$(<$counters/aborts)" -gt 0 ]; }
 within 30 "an abort" aborted
 let_go disk
-wait $dd || fail "a read that was aborted: $(<$tmp/did)"
+reap 60 "a read that was aborted" $dd || fail "a read that was aborted: $(<$tmp/did)"
 quiet $dev
 equal "violations" $(<$counters/violations) 0
 
 # The files go while they are read.
 logout "$host"
-wait $reader || fail "the reader: $(tail -n 3 $tmp/reader)"
+reap 60 "the reader" $reader || fail "the reader: $(tail -n 3 $tmp/reader)"
 rounds=$(tail -n 1 $tmp/reader)
 [ $rounds -ge 20 ] || fail "the files were read $rounds times"
 say "read $rounds times while connections came and went"

@@ -97,7 +97,7 @@ works show $host
 says "made by            srpctl"
 dd if=/dev/zero of=$disk bs=64k count=200 oflag=direct status=none & io=$!
 works watch --count 1
-wait $io
+reap 60 "dd" $io || fail "a write beside watch"
 says "$host "
 says "dynamic "
 works stats --format prometheus

@@ -48,8 +48,8 @@ reads --rw=randread --bs=4k --iodepth=8 --size=64m --io_size=96k
 sleep 1
 tail -n +$(($(wc -l <$tmp/slow1) + 1)) $tmp/slow >$tmp/slow2
 kill -INT $lat $slow
-wait $lat || fail "srplat: $(cat $tmp/lat)"
-wait $slow || fail "srpslow: $(cat $tmp/slow)"
+reap 30 "srplat" $lat || fail "srplat: $(cat $tmp/lat)"
+reap 30 "srpslow" $slow || fail "srpslow: $(cat $tmp/slow)"
 python3 - $tmp/lat $tmp/slow1 $tmp/slow2 <<'END' >$tmp/said 2>&1 || fail "$(cat $tmp/said $tmp/lat $tmp/slow)"
 import re, sys
 lat, slow1, slow2 = (open(f).read() for f in sys.argv[1:])

@@ -35,8 +35,7 @@ serve() {
 }
 stop_serving() {
 	kill $serving
-	within 15 "the end of the target" ended $serving
-	wait $serving || fail "the target ended with status $?: $(<$tmp/odd)"
+	reap 15 "the target" $serving || fail "the target ended with status $?: $(<$tmp/odd)"
 	serving=
 	says '^ended' || fail "the target did not say that it ended: $(<$tmp/odd)"
 	! says 'session ended|panicked' || fail "the target: $(<$tmp/odd)"

@@ -129,8 +129,7 @@ ends() {
 	local h
 	for h; do
 		kill ${serving[$h]}
-		within 15 "the end of $h" ended ${serving[$h]}
-		wait ${serving[$h]} || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+		reap 15 "$h" ${serving[$h]} || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
 		unset "serving[$h]"
 		says $h '^ended' || fail "$h did not say that it ended: $(tail -n 5 $tmp/$h)"
 		! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
@@ -145,8 +144,7 @@ say "$(grep lines $tmp/ce1), $(grep lines $tmp/ce2)"
 again() { : >$tmp/$1; role $1; }
 # fails HOST TEXT: it ends by itself, and says why.
 fails() {
-	within 40 "the end of $1" ended ${serving[$1]}
-	! wait ${serving[$1]} || fail "$1 ended as if nothing had been"
+	! reap 40 "$1" ${serving[$1]} || fail "$1 ended as if nothing had been"
 	unset "serving[$1]"
 	says $1 "$2" || fail "$1 did not say '$2': $(tail -n 5 $tmp/$1)"
 }

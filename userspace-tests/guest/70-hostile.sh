@@ -40,7 +40,7 @@ for n in 1 2 3; do
 	within 20 "the first transfers" grep -q begins $tmp/hostile
 	sleep 1.$n
 	kill -KILL $endless
-	wait $endless 2>/dev/null
+	reap 20 "a killed srp-hostile" $endless 2>/dev/null
 done
 run logins
 [ $status = 0 ] || fail "srp-hostile ended with status $status"

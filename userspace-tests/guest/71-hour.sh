@@ -29,7 +29,7 @@ start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --ver
 fio=$!
 within $((seconds + 120)) "the end of fio" or_ended $journal ended $fio
 kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
-wait $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors"; }
+reap 1 "fio" $fio || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors"; }
 clock
 [ $((now - t0)) -ge ${seconds}000000 ] || fail "fio ended after $(ms $((now - t0)))"
 errors $t0

@@ -99,8 +99,7 @@ say "n1 and n4 have died: no error, all data right; $(map)"
 # A file of another size is not let in, and says which option is wrong.
 new_file 4 20
 role n4
-within 60 "the end of n4" ended ${serving[n4]}
-! wait ${serving[n4]} || fail "n4 ended with status 0"
+! reap 60 "n4" ${serving[n4]} || fail "n4 ended with status 0"
 unset "serving[n4]"
 says n4 'file, which has --stripes 20 and not '$stripes || fail "n4: $(tail -n 5 $tmp/n4)"
 out "u* o* u* u* o*" || fail "the map has changed: $(map)"
@@ -131,7 +130,7 @@ fi
 # All nodes die at once with I/O under way, and start.
 begin_io
 for h in n0 n1 n2 n3 n4; do kill -KILL ${serving[$h]}; done
-for h in n0 n1 n2 n3 n4; do wait ${serving[$h]} 2>/dev/null; role $h; done
+for h in n0 n1 n2 n3 n4; do reap 20 "$h" ${serving[$h]} 2>/dev/null; role $h; done
 io_ends $fio 200 "after all nodes died"
 within 200 "all nodes" whole
 same "after all nodes died"
@@ -157,8 +156,7 @@ quiet $second
 dd if=/dev/urandom of=$tmp/more bs=256k count=4 status=none
 dd if=$tmp/more of=$second bs=256k seek=$((80 * rounds)) oflag=direct status=none || fail "a write by the second client"
 kill -CONT ${serving[client]}
-within 20 "the end of the first client" ended ${serving[client]}
-! wait ${serving[client]} || fail "the client that slept ended with status 0"
+! reap 20 "the first client" ${serving[client]} || fail "the client that slept ended with status 0"
 unset "serving[client]"
 says client 'the key of the client may be' || fail "the client that slept: $(tail -n 5 $tmp/client)"
 logged 'connection lost'

@@ -24,8 +24,7 @@ starts() {
 }
 # ends PID DEVICE WORD: the process ends well, with that word.
 ends() {
-	within 20 "the end of the process at $2" ended "$1"
-	wait "$1" || fail "the process at $2: $(cat $tmp/$2)"
+	reap 20 "the process at $2" "$1" || fail "the process at $2: $(cat $tmp/$2)"
 	equal "what the process at $2 says" "$(tail -n 1 $tmp/$2)" "$3"
 }
 # No object of a process, and no page that one has pinned.
@@ -52,7 +51,7 @@ for command in "ibv_rc_pingpong -n 500" "ibv_rc_pingpong -n 500 -e -s 65536" "ib
 	server=$!
 	within 10 "a server of $command" or_ended $server listens
 	tool $command -d vfab1 127.0.0.1
-	wait $server || fail "$command, the server: $(cat $tmp/server)"
+	reap 60 "a server of $command" $server || fail "$command, the server: $(cat $tmp/server)"
 	[[ $said == *"500 iters in "* ]] || fail "$command: $said"
 done
 within 10 "nothing left of ping-pongs" nothing_left
@@ -69,7 +68,7 @@ for ((n = 0; n < rounds; n++)); do
 	! nothing_left || fail "processes have nothing"
 	sleep 0.0$((n % 10))
 	kill -KILL $first $pid
-	wait $first $pid 2>/dev/null
+	reap 20 "killed processes" $first $pid 2>/dev/null
 	within 10 "nothing left of killed processes" nothing_left
 done
 

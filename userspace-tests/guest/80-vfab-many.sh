@@ -46,7 +46,7 @@ log_in_all() {
 		{ printf %s "$to_write" >$to || say "login $i failed"; } &
 		tries+=($!)
 	done
-	wait "${tries[@]}"
+	reap 200 "$sessions logins" "${tries[@]}"
 	within 120 "$sessions disks" there
 	clock
 	note "$sessions logins: $(ms $((now - t0)))"
@@ -117,7 +117,7 @@ for which in $drivers; do
 	again 10 10
 
 	kill -TERM $many
-	wait $many || fail "what was read is wrong: $(<$tmp/many.out)"
+	reap 60 "many.py" $many || fail "what was read is wrong: $(<$tmp/many.out)"
 	many=
 	read -r total <$tmp/many.out
 	say "$(driver): $total$summary"

@@ -120,7 +120,7 @@ one() {
 	[ $state != aborting ] || echo 1 >/sys/block/${dev#/dev/}/device/timeout
 	begin_io $way $kib
 	case "$state $word" in
-	"free die") wait $io || fail "$(<$tmp/dd) before $what" ;;
+	"free die") reap 60 "the I/O before $what" $io || fail "$(<$tmp/dd) before $what" ;;
 	"posted die" | aborting* | failed*) within 10 "command of $what" told_of send ;;
 	"invalidating swallow") within 10 "invalidation of $what" told_of invalidate ;;
 	esac
@@ -136,7 +136,7 @@ one() {
 	esac
 	[[ $order != *flushed-send ]] || fault vfab1 loss 1 0
 	[ $held = - ] || let_go disk
-	[ $state = free ] || wait $io || fail "$(<$tmp/dd) with $what"
+	[ $state = free ] || reap 60 "the I/O with $what" $io || fail "$(<$tmp/dd) with $what"
 	within 60 "connection after $what" running
 	if [ $word != die ]; then
 		faulted vfab1 $word

@@ -382,7 +382,10 @@ def log_since(mark):
 def steady(path):
     """Waits until nobody uses the disk: no command is out."""
     last, since = read(path), time.time()
+    end = since + 60
     while time.time() < since + 1:
+        if time.time() > end:
+            sys.exit(f"not within 60 s: no command is out ({path})")
         now = read(path)
         if now != last:
             last, since = now, time.time()

@@ -144,7 +144,7 @@ class Login:
 def sweep(step, do, undo):
     """The writer's own allocations, by /proc/self/fail-nth."""
     outcomes = Counter()
-    n = 1
+    n, since = 1, time.monotonic()
     nth = os.open("/proc/self/fail-nth", os.O_RDWR)
     while True:
         os.pwrite(nth, b"%d" % n, 0)
@@ -154,7 +154,10 @@ def sweep(step, do, undo):
         undo(result)
         # The last session was still there: once more.
         if result == errno.EEXIST:
+            if time.monotonic() > since + 20:
+                sys.exit(f"the last session is there still, before allocation {n}")
             continue
+        since = time.monotonic()
         if left > 0:
             if result != 0:
                 sys.exit(f"nothing failed, but the result is {os.strerror(result)}")

@@ -236,13 +236,20 @@ stood() {
 	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
 }
 
+# journal_ends: what it read was right, and each of its commands has ended.
+journal_ends() {
+	kill -TERM $journal
+	# It gives its commands 40 s.
+	reap 60 "the journal" $journal ||
+		fail "what was read is wrong: $(cat $tmp/journal.out $tmp/journal.err; grep wrong $tmp/journal.events | head)"
+	[[ $(<$tmp/journal.out) == *" stuck=0" ]] ||
+		fail "commands were lost or completed twice: some do not end: $(<$tmp/journal.out)"
+}
 # settle [NAME]: ends the journal and compares with the back end. Everything that was read was right;
 # nothing that was acknowledged is lost.
 settle() {
-	kill -TERM $journal
-	wait $journal || fail "what was read is wrong: $(cat $tmp/journal.out $tmp/journal.err; grep wrong $tmp/journal.events | head)"
+	journal_ends
 	read -r total <$tmp/journal.out
-	[[ $total == *" stuck=0" ]] || fail "commands were lost or completed twice: some do not end: $total"
 	[[ $total != *"writes=0 "* ]] || fail "nothing was written: $total"
 	checked=$(python3 "$here/journal.py" check "${backdev[${1:-disk}]}" $tmp/journal 2>$tmp/check) ||
 		fail "the back end is wrong: $checked $(head -n 5 $tmp/check)"
@@ -257,7 +264,7 @@ verify() {
 }
 verified() {
 	kill -INT $fio
-	wait $fio
+	reap 60 "fio" $fio
 	# Interrupted, fio ends with 128; what it found is in its report.
 	grep -q 'err= 0' $tmp/fio || { cat $tmp/fio; fail "fio has errors"; }
 }

@@ -69,7 +69,7 @@ start_etcd() {
 # etcd_of HOST: where it reaches etcd.
 etcd_of() { if [ $kind = siw ]; then echo 127.0.0.1:2379; else echo 10.0.${number[$1]}.1:2379; fi; }
 
-die() { kill -KILL ${serving[$1]}; wait ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
+die() { kill -KILL ${serving[$1]}; reap 20 "$1" ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
 
 # Bytes of each link in KiB: `sent` is what the host sends.
 declare -A sent=() got=()

@@ -27,15 +27,19 @@ end() {
 # fio has an error like any other for it.
 bad_data() { grep -aqsE 'verify failed|verify: bad|err=84' $tmp/fio* $tmp/bad; }
 
+# where: the lines of the test and its functions where the function is called that asks.
+where() { local i; for i in 1 2 3 4; do caller $i; done 2>/dev/null | tr '\n' ' '; }
+
 fail() {
 	! declare -F excuse >/dev/null || excuse
 	say "FAILED: $*"
 	! bad_data || say "FAILED: data is wrong, says fio"
-	say "at: $(for i in 0 1 2 3; do caller $i; done 2>/dev/null | tr '\n' ' ')"
+	say "at: $(where)"
 	context >&$console
 	end 1
 }
 
+processes() { ps -eo pid,ppid,stat,etimes,wchan:24,args 2>/dev/null | awk '$1 != 2 && $2 != 2' | tail -n 40; }
 # What one wants to see after a failure.
 context() {
 	echo "--- ib_srp: refcnt $(cat /sys/module/ib_srp/refcnt 2>/dev/null || echo 'not loaded')"
@@ -49,6 +53,7 @@ context() {
 		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}; done
 	done
 	echo "--- tasks in D state:"; ps -eo pid,stat,wchan:32,args 2>/dev/null | awk '$2 ~ /^D/' | head -n 10
+	echo "--- processes:"; processes
 	echo "--- kernel log since the test began:"; log_since | grep -Ev "$chatter" | tail -n 60
 	echo "---"
 }
@@ -75,7 +80,7 @@ begin() {
 	mark
 	tmp=$(mktemp -d /dev/shm/srp.XXXXXX)
 	trap finish EXIT
-	trap deadline TERM
+	trap 'deadline "$BASH_COMMAND"' TERM
 	trap 'exit 75' USR1
 	trap 'exit 1' USR2
 	(
@@ -86,6 +91,8 @@ begin() {
 		kill -TERM $$
 		# What it has made goes first, else the next test fails, too.
 		sleep 120
+		say "FAILED: it waits for a command since its deadline"
+		processes >&$console
 		kill -KILL $$
 	) &
 	watchdog=$!
@@ -100,6 +107,8 @@ deadline() {
 	echo w >/proc/sysrq-trigger
 	clock
 	without_cpu $test_begun $now
+	# A trap knows the function, but not its line.
+	say "at the deadline: $1; at: $(where)"
 	context >&$console
 	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
 	say "FAILED: deadline ($(ms $stolen) without CPU)"

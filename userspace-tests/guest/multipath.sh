@@ -37,7 +37,7 @@ multipathd_off() {
 	udevadm settle -t 20
 	within 20 "multipath -f" multipath -f $map
 	multipathd shutdown >/dev/null
-	wait $multipathd 2>/dev/null
+	reap 20 "multipathd" $multipathd 2>/dev/null
 }
 
 # map_of_two: the map of two paths, which is to come, in `map`.

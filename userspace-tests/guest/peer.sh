@@ -28,4 +28,5 @@ for kind in rxe siw; do
 done
 say "identifier $(service_guid)"
 echo ready >/dev/udp/10.0.0.2/9
-sleep infinity
+# For longer than the first guest may take.
+sleep 7200

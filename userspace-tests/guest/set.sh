@@ -49,8 +49,7 @@ end_set() {
 	local h
 	for h in client n0 n1 n2 n3 n4 etcd; do
 		kill ${serving[$h]}
-		within 20 "the end of $h" ended ${serving[$h]}
-		wait ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
+		reap 20 "$h" ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
 		unset "serving[$h]"
 		! says $h 'panicked' || fail "$h: $(grep -A 3 panicked $tmp/$h)"
 	done

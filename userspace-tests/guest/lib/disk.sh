@@ -32,6 +32,5 @@ start_io() { fio "${fio_options[@]}" --filename="$1" --output=$tmp/fio "${@:2}" 
 start_verify_io() { start_io "$1" "${fio_verify[@]}" "${@:2}"; }
 # io_ends PID SECONDS WHAT: it does so in time, and without an error.
 io_ends() {
-	within "$2" "end of fio: $3" ended "$1"
-	wait "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }
+	reap "$2" "fio: $3" "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }
 }

@@ -111,5 +111,8 @@ unfabric() {
 	[ $kind != vfab ] || return 0
 	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done
 	[ -z "$paired" ] || [ $kind = siw ] || ip netns delete $ns
-	[ -z "$paired" ] || [ $kind != siw ] || { ip -6 rule add pref 0 lookup local; for d in 10 100; do while ip -6 rule del pref $d; do :; done; done; }
+	[ -n "$paired" ] && [ $kind = siw ] || return 0
+	ip -6 rule add pref 0 lookup local
+	ip -6 rule del pref 100
+	for ((d = 0; d < 2 * paired; d++)); do ip -6 rule del pref 10; done
 }

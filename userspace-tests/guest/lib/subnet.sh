@@ -90,7 +90,7 @@ subnet_manager() {
 # subnet_manager_ends DEVICE
 subnet_manager_ends() {
 	kill "${manager[$1]}" 2>/dev/null
-	wait "${manager[$1]}"
+	reap 60 "opensm at $1" "${manager[$1]}"
 	unset "manager[$1]"
 }
 # manager_is DEVICE STATE: for `within`.

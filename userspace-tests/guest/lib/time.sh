@@ -72,5 +72,14 @@ not() { ! "$@"; }
 ended() { ! kill -0 "$1" 2>/dev/null; }
 # or_ended PID COMMAND...: COMMAND succeeds, or it never will, as the process has ended.
 or_ended() { "${@:2}" || ended "$1"; }
+all_ended() { local p; for p; do ended "$p" || return; done; }
+# reap SECONDS WHAT PID...: waits for the end of these processes of this shell; the status is that of the last that
+# failed.
+reap() {
+	local p status=0
+	within "$1" "end of $2" all_ended "${@:3}"
+	for p in "${@:3}"; do wait "$p" || status=$?; done
+	return $status
+}
 # more_lines FILE N: FILE has more than N lines.
 more_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; }

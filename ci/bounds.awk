@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+# Prints what may wait for ever in the shell scripts of tests: a `wait`, for which there is `reap`, a loop without a count,
+# a list or a look at the time, a command that never ends; and a test without a deadline. lib/time.sh has `within` and
+# `reap`, lib.sh the deadline.
+
+function bad(what) { print FILENAME ":" FNR ": " what ": " $0 }
+function close_loop() { if (loop != "" && !bounded) print loop; loop = "" }
+function close_file() {
+	close_loop()
+	if (test != "" && !deadline) print test ": no `begin` with a deadline"
+}
+
+BEGIN { command = "(^|[;&|{(!]|then|do|else)[ \t]*" }
+FNR == 1 {
+	close_file()
+	deadline = 0
+	test = FILENAME ~ /\/[0-9][0-9]-[^\/]*$/ ? FILENAME : ""
+}
+END { close_file() }
+
+/^begin [0-9]/ { deadline = 1 }
+/^[ \t]*#/ || FILENAME ~ /lib\/time\.sh$/ { next }
+{
+	code = $0
+	gsub(/"([^"\\]|\\.)*"/, "", code)
+	gsub(/\047[^\047]*\047/, "", code)
+}
+loop != "" {
+	if (code ~ /SECONDS|\$now/) bounded = 1
+	match($0, /^[ \t]*/)
+	if (RLENGTH <= indent && code ~ /^[ \t]*done/) close_loop()
+}
+code ~ command "wait([ \t;)]|$)" && FILENAME !~ /guest\/lib\.sh$/ { bad("`wait` in the place of `reap`") }
+code ~ command "(while|until) [^-=]" {
+	if (code ~ /(while|until) (IFS=[^ ]* )?read |\$#|SECONDS|\$now/ || $0 ~ /while \[ "\$1" != /) next
+	if (code ~ /[; \t]done/) {
+		bad("a loop without a bound")
+		next
+	}
+	close_loop()
+	match($0, /^[ \t]*/)
+	indent = RLENGTH
+	bounded = 0
+	loop = FILENAME ":" FNR ": a loop without a bound: " $0
+}
+code ~ /for \(\([^;]*;[ \t]*;/ { bad("a loop without a bound") }
+code ~ /tail (-[a-zA-Z] )*-[fF]|--follow|sleep inf/ && code !~ /timeout / { bad("it never ends") }
