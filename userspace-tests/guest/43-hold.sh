@@ -71,7 +71,7 @@ timeout 60 sg_reset -d $dev >$tmp/reset 2>&1 &
 reset=$!
 sleep 2
 pass
-within 60 "end of sg_reset -d" ended $reset
+reap 60 "sg_reset -d" $reset || fail "sg_reset -d: $(<$tmp/reset)"
 io_ok 120 "LUN reset while commands are held"
 say "LUN reset while commands are held: $hit, I/O went on"
 
