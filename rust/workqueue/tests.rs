@@ -193,10 +193,12 @@ mod cases {
             let (some, others) = done.split_at(round % 5);
             crew.each(some, others, |item| {
                 begun.add(1, Relaxed);
-                while begun.load(Relaxed) < 4 {
+                for _ in 0..20_000 {
+                    if begun.load(Relaxed) == 4 {
+                        return item.add(1, Relaxed);
+                    }
                     fsleep(Delta::from_millis(1));
                 }
-                item.add(1, Relaxed);
             });
             assert!(done.iter().all(|item| item.load(Relaxed) == 1));
         }

@@ -147,7 +147,8 @@ fn turns_are_taken(soft: &Soft) -> Result {
 }
 
 fn look_until_shut(contest: &Contest) {
-    while !contest.qp.is_shut_down() {
+    let begin = Instant::<Monotonic>::now();
+    while !contest.qp.is_shut_down() && begin.elapsed().as_millis() < 20_000 {
         contest.qp.poll();
         fsleep(Delta::from_micros(20));
     }
@@ -167,6 +168,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
         link.grant(2, List::scattered(3)?, DataDirection::FromDevice)?;
         check!(link.invalidate(2)?);
         race(&contest, &[look_until_shut, shut, look_until_shut])?;
+        check!(link.qp.is_shut_down());
         check!(link.take(2).is_ok());
         link.qp.disconnect();
         link.again(soft)?;

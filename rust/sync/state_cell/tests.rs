@@ -16,6 +16,9 @@ use kernel::{
 /// What each of two racing contexts does so many times.
 const ROUNDS: u64 = 100_000;
 
+/// How often one looks for a word that the other is to leave: for minutes.
+const LOOKS: u64 = 1 << 32;
+
 /// Data with an invariant: both numbers are the same when nobody owns it.
 #[derive(Default)]
 struct Pair(u64, u64);
@@ -85,7 +88,9 @@ impl Race {
                 self.own(&mut pair);
                 pair.release(word + 1);
             }
-            self.wait_past(word);
+            if !self.wait_past(word) {
+                return;
+            }
         }
     }
 
@@ -95,23 +100,28 @@ impl Race {
             if self.cell.transition(word, word + 1) {
                 self.moved.fetch_add(1, Relaxed);
             }
-            self.wait_past(word);
+            if !self.wait_past(word) {
+                return;
+            }
         }
     }
 
-    fn wait_past(&self, word: u64) {
+    /// Whether the word becomes a later one, and never an earlier one.
+    fn wait_past(&self, word: u64) -> bool {
         let mut last = word;
-        while last <= word {
+        for _ in 0..LOOKS {
             let (now, _) = self.cell.load();
             if now < last {
-                self.wrong.fetch_add(1, Relaxed);
-                return;
+                break;
+            }
+            if now > word {
+                return true;
             }
             last = now;
-            if now <= word {
-                self.miss();
-            }
+            self.miss();
         }
+        self.wrong.fetch_add(1, Relaxed);
+        false
     }
 
     fn result(&self) -> Option<(u64, u64)> {
