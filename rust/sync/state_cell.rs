@@ -74,7 +74,7 @@ unsafe impl<T: Send> Sync for StateCell<T> {}
 
 impl<T> StateCell<T> {
     /// Creates a cell that nobody holds. Bit 63 of `word` is ignored.
-    pub const fn new(word: u64, data: T) -> Self {
+    pub fn new(word: u64, data: T) -> Self {
         // INVARIANT: `OWNED` is clear and there is no guard.
         Self {
             word: Atomic::new(word & !OWNED),
