@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Initialisers, of what may move here.
+
+use core::{cell::UnsafeCell, convert::Infallible, mem::MaybeUninit};
+
+/// Makes a `T`.
+pub trait PinInit<T, E = Infallible>: Sized {
+    /// Makes it.
+    fn make(self) -> Result<T, E>;
+}
+
+/// One by a function.
+pub struct By<F>(pub F);
+
+impl<T, E, F: FnOnce() -> Result<T, E>> PinInit<T, E> for By<F> {
+    fn make(self) -> Result<T, E> {
+        self.0()
+    }
+}
+
+/// `pin_init!`.
+#[macro_export]
+macro_rules! pin_init {
+    ($type:tt { $($field:ident <- $init:expr),* $(,)? }) => {
+        $crate::init::By(|| Ok($type { $($field: $crate::init::PinInit::make($init)?),* }))
+    };
+}
+
+/// An object of C.
+pub struct Opaque<T>(UnsafeCell<MaybeUninit<T>>);
+
+impl<T> Opaque<T> {
+    /// Not initialised.
+    pub fn uninit() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
+    }
+
+    /// Initialised by a function of C.
+    pub fn ffi_init(init: impl FnOnce(*mut T)) -> impl PinInit<Self> {
+        By(|| {
+            let this = Self::uninit();
+            init(this.get());
+            Ok(this)
+        })
+    }
+
+    /// The object.
+    pub fn get(&self) -> *mut T {
+        self.0.get().cast()
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RCU as its guarantee: of a read-side section and a grace period, either the section sees all
+//! that came before the grace period began, or all of it comes before what follows the end of the
+//! grace period. Sections order nothing among each other.
+
+use crate::site::{self, Kind};
+use loom::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Release},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    panic::Location,
+    rc::Rc,
+};
+
+/// Of one execution. What is not atomic is read and changed with the operation on the atomic beside
+/// it, which is the point where loom may have another thread go on.
+pub(crate) struct State {
+    /// Grace periods that have begun. A section reads the last one.
+    begun: AtomicUsize,
+    /// Sections that have ended. A grace period reads the last one.
+    ended: AtomicUsize,
+    last: Cell<usize>,
+    running: RefCell<BTreeSet<usize>>,
+    polled: RefCell<Vec<BTreeSet<usize>>>,
+}
+
+thread_local! {
+    // Loom's threads of one execution are all on one thread.
+    static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn reset() {
+    let state = State {
+        begun: AtomicUsize::new(0),
+        ended: AtomicUsize::new(0),
+        last: Cell::new(0),
+        running: RefCell::default(),
+        polled: RefCell::default(),
+    };
+    STATE.set(Some(Rc::new(state)));
+}
+
+pub(crate) fn forget() {
+    STATE.set(None);
+}
+
+fn state() -> Rc<State> {
+    STATE.with_borrow(|s| s.clone().expect("in a model"))
+}
+
+/// `kernel::sync::rcu::Guard`.
+pub struct Guard(Option<usize>, crate::types::NotThreadSafe);
+
+/// Begins a section.
+#[track_caller]
+pub fn read_lock() -> Guard {
+    if site::order(Location::caller(), "read_lock", Kind::Barrier) == Kind::Nothing {
+        return Guard(None, crate::types::NotThreadSafe);
+    }
+    let state = state();
+    state.begun.fetch_add(0, Acquire);
+    let number = state.last.get();
+    state.last.set(number + 1);
+    state.running.borrow_mut().insert(number);
+    Guard(Some(number), crate::types::NotThreadSafe)
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            let state = state();
+            state.ended.fetch_add(1, Release);
+            state.running.borrow_mut().remove(&number);
+        }
+    }
+}
+
+/// Begins a grace period, and returns its number.
+pub fn begin() -> usize {
+    let state = state();
+    state.begun.fetch_add(1, Release);
+    let running = state.running.borrow().clone();
+    let mut polled = state.polled.borrow_mut();
+    polled.push(running);
+    polled.len() - 1
+}
+
+/// Waits for the end of this grace period.
+pub fn wait(number: usize) {
+    let state = state();
+    let before = state.polled.borrow()[number].clone();
+    loop {
+        state.ended.fetch_add(0, Acquire);
+        if state.running.borrow().is_disjoint(&before) {
+            return;
+        }
+        loom::thread::yield_now();
+    }
+}
+
+/// `synchronize_rcu()`.
+#[track_caller]
+pub fn synchronize() {
+    if site::order(Location::caller(), "synchronize_rcu", Kind::Barrier) == Kind::Barrier {
+        wait(begin());
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver's files that have atomic protocols, as they are, and what stands in for the rest.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unused_imports,
+    clippy::new_ret_no_self,
+    clippy::wrong_self_convention
+)]
+
+// What the driver's files mean by `core`.
+extern crate srp_loom_core as core;
+
+/// Runs `test` in every interleaving with at most so many preemptions.
+pub fn model(name: &str, preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    kernel::model::model(name, preemptions, move || {
+        test();
+        bindings::forget();
+    });
+}
+
+pub mod bindings;
+mod rest;
+pub mod scsi;
+pub mod stand;
+
+pub use rest::{clock, compat, errno, params, random, ratelimit, topology, trace, workqueue};
+
+#[path = "../../../../rust/dma.rs"]
+pub mod dma;
+
+#[path = "../../../../rust/sync"]
+pub mod sync {
+    pub mod completion;
+    pub mod grace_period;
+    pub mod noio;
+    pub mod state_cell;
+    pub mod wait_queue;
+
+    pub use completion::Completion;
+    pub use grace_period::{synchronize_rcu, GracePeriod};
+    pub use kernel::atomic::{smp_rmb, smp_wmb};
+    pub use noio::NoIo;
+    pub use state_cell::StateCell;
+    pub use wait_queue::WaitQueue;
+}
+
+#[path = "../../../../rust/rdma"]
+pub mod rdma {
+    pub mod mr;
+    pub mod pd;
+
+    // Beside this file.
+    #[path = "../../userspace-tests/host/loom/src/rdma/device.rs"]
+    pub mod device;
+    #[path = "../../userspace-tests/host/loom/src/rdma/memory.rs"]
+    pub mod dma;
+    #[path = "../../userspace-tests/host/loom/src/rdma/qp.rs"]
+    pub mod qp;
+    #[path = "../../userspace-tests/host/loom/src/rdma/test.rs"]
+    pub mod test;
+
+    pub use device::{cm, device_event, wc, CALLER};
+}
+
+#[path = "../../../../rust/srp"]
+pub mod srp {
+    pub mod bounce;
+    pub mod channel;
+    pub mod channels;
+    pub mod error;
+    pub mod geometry;
+    pub mod logic;
+    pub mod mapping;
+    pub mod owner;
+    pub mod port;
+    pub mod proto;
+    pub mod slot;
+    pub mod status;
+
+    pub use crate::rest::{ktime, log, statistics};
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair with its device, which a thread of the test is.
+//!
+//! What comes before a doorbell comes before what the device does then: its completions, and the
+//! callbacks of these. It is so for a device in hardware by the barriers of the doorbell and of the
+//! completion queue, for one in software by locks.
+
+#[path = "../../../../../rust/rdma/qp/handler.rs"]
+mod handler;
+#[path = "../../../../../rust/rdma/qp/poll.rs"]
+mod poll;
+#[path = "../../../../../rust/rdma/qp/sizes.rs"]
+mod sizes;
+
+pub use handler::{Failure, Handler};
+pub use sizes::{Memory, Sizes};
+
+use super::{
+    dma::{Chunk, SharedChunk},
+    mr::{Bound, Handle, Regions},
+    pd::Pd,
+    wc::Flags,
+};
+use crate::{bindings, dma::ScatterList, errno::ENOTCONN};
+use core::{cell::RefCell, marker::PhantomData, ops::Deref};
+use kernel::{
+    prelude::*,
+    sync::{rcu, Arc},
+};
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use poll::PollLock;
+use std::collections::VecDeque;
+
+pub const RECEIVE_BATCH: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
+pub struct QpEvent(u32);
+
+impl core::fmt::Display for QpEvent {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "event {}", self.0)
+    }
+}
+
+/// A work request.
+pub enum Request {
+    /// A message, and the memory that the peer may reach from now on: what is registered before it.
+    Send(Vec<u8>, Vec<*mut bindings::ib_mr>),
+    /// The invalidation of a handle, whose memory the peer may reach until then.
+    Invalidate(usize, *mut bindings::ib_mr),
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    /// What the peer may reach.
+    registered: Vec<*mut bindings::ib_mr>,
+    connected: bool,
+    error: bool,
+    busy: bool,
+    /// The grace period since which no section finds it.
+    retired: Option<usize>,
+    destroyed: bool,
+}
+
+/// The completion queue.
+pub(super) struct Cq(*mut bindings::ib_cq);
+
+impl Cq {
+    fn is_polled(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    fn as_raw(&self) -> *mut bindings::ib_cq {
+        self.0
+    }
+}
+
+pub struct Qp<H: Handler> {
+    handler: H,
+    regions: Arc<Regions>,
+    pd: Arc<Pd>,
+    cq: Cq,
+    poll_lock: PollLock,
+    /// Each operation on the queue is one on this.
+    bell: AtomicUsize,
+    queue: RefCell<Queue>,
+}
+
+// SAFETY: All threads of an execution are on one thread.
+unsafe impl<H: Handler> Send for Qp<H> {}
+// SAFETY: As above.
+unsafe impl<H: Handler> Sync for Qp<H> {}
+
+impl<H: Handler> Qp<H> {
+    pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
+        let cq = match sizes.polled {
+            true => Box::into_raw(Box::new(bindings::ib_cq::new())),
+            false => core::ptr::null_mut(),
+        };
+        let this = Self {
+            handler,
+            regions: memory.regions,
+            pd: pd.clone(),
+            cq: Cq(cq),
+            poll_lock: PollLock::new(),
+            bell: AtomicUsize::new(0),
+            queue: RefCell::default(),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    fn at<R>(&self, order: Ordering, f: impl FnOnce(&mut Queue) -> R) -> R {
+        self.bell.fetch_add(1, order);
+        f(&mut self.queue.borrow_mut())
+    }
+
+    /// As the driver's.
+    pub fn renew_regions(&self) -> Result {
+        self.regions.bind()?;
+        self.regions.unbind();
+        Ok(())
+    }
+
+    /// As the driver's, without a link.
+    pub fn connect(&self) -> Result {
+        self.regions.bind()?;
+        if let Err(e) = self.pd.begin() {
+            self.regions.unbind();
+            return Err(e);
+        }
+        self.at(Ordering::AcqRel, |queue| {
+            *queue = Queue {
+                connected: true,
+                ..Queue::default()
+            }
+        });
+        Ok(())
+    }
+
+    pub fn live<'a>(&'a self, _: &'a rcu::Guard) -> Result<Live<'a>> {
+        if !self.at(Ordering::Acquire, |queue| queue.connected) {
+            return Err(ENOTCONN);
+        }
+        Ok(Live {
+            post: self,
+            regions: &self.regions,
+            section: PhantomData,
+        })
+    }
+
+    pub fn invalidate(&self, handle: usize) -> Result<bool> {
+        self.live(&rcu::read_lock())?.invalidate(handle)
+    }
+
+    pub fn hang_up(&self) {}
+
+    /// No request completes any more, and no callback runs.
+    pub fn shutdown(&self) {
+        if !self.at(Ordering::AcqRel, |queue| {
+            queue.requests.clear();
+            !std::mem::replace(&mut queue.error, true) && queue.connected
+        }) {
+            return;
+        }
+        while self.at(Ordering::Acquire, |queue| queue.busy) {
+            loom::thread::yield_now();
+        }
+        for mr in self.at(Ordering::Acquire, |queue| {
+            std::mem::take(&mut queue.registered)
+        }) {
+            // SAFETY: A region lives until the queue pair is gone.
+            unsafe { bindings::remote_write(mr) };
+        }
+        // As the driver's.
+        self.regions.set_dead();
+        self.pd.drained();
+    }
+
+    /// As the driver's.
+    pub fn retire(&self) {
+        if self.at(Ordering::AcqRel, |queue| {
+            std::mem::take(&mut queue.connected)
+        }) {
+            let period = rcu::begin();
+            self.at(Ordering::AcqRel, |queue| queue.retired = Some(period));
+        }
+    }
+
+    /// As the driver's.
+    pub fn disconnect(&self) {
+        self.retire();
+        if let Some(period) = self.at(Ordering::AcqRel, |queue| queue.retired.take()) {
+            rcu::wait(period);
+            self.at(Ordering::AcqRel, |queue| queue.destroyed = true);
+            self.regions.unbind();
+        }
+    }
+
+    pub fn finish(&self) {
+        self.disconnect();
+    }
+
+    /// The next request, for the device; [`Self::completed`] follows.
+    pub fn take(&self) -> Option<Request> {
+        self.at(Ordering::Acquire, |queue| {
+            let request = queue.requests.pop_front();
+            queue.busy = request.is_some();
+            request
+        })
+    }
+
+    /// Its callback has returned.
+    pub fn completed(&self) {
+        self.at(Ordering::Release, |queue| queue.busy = false);
+    }
+
+    /// The device is in error or drained.
+    pub fn is_over(&self) -> bool {
+        self.queue.borrow().error
+    }
+
+    /// What the device does with a request: a target that answers each command, and its data
+    /// before.
+    pub fn carry_out(&self, request: Request) {
+        match request {
+            Request::Send(message, regions) => {
+                self.reach(regions);
+                H::received(self, &response(&message, 1), Flags(0));
+            }
+            Request::Invalidate(handle, mr) => {
+                // SAFETY: A region lives until the queue pair is gone.
+                unsafe { bindings::remote_write(mr) };
+                self.at(Ordering::Acquire, |queue| {
+                    queue.registered.retain(|&other| other != mr)
+                });
+                self.regions.invalidated(handle);
+                H::invalidated(self, handle);
+            }
+        }
+    }
+
+    /// What the device does with a command that the target does not answer.
+    pub fn carry_out_only(&self, request: Request) {
+        if let Request::Send(_, regions) = request {
+            self.reach(regions);
+        }
+    }
+
+    fn reach(&self, regions: Vec<*mut bindings::ib_mr>) {
+        for mr in regions {
+            self.at(Ordering::Acquire, |queue| queue.registered.push(mr));
+            // SAFETY: A region lives until the queue pair is gone.
+            unsafe { bindings::remote_write(mr) };
+        }
+    }
+
+    /// The regions.
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+}
+
+/// The response to a command, or to a task management request, which gives so many credits: all
+/// went well.
+pub fn response(message: &[u8], credits: u32) -> Vec<u8> {
+    const TSK_MGMT: u8 = 1;
+    let mut rsp = vec![0; 36];
+    rsp[0] = 0xc1;
+    if message[0] == TSK_MGMT {
+        // It has response data, which is 0.
+        rsp[18] = 1;
+        rsp[35] = 4;
+        rsp.extend([0; 4]);
+    }
+    rsp[4..8].copy_from_slice(&credits.to_be_bytes());
+    rsp[8..16].copy_from_slice(&message[8..16]);
+    rsp
+}
+
+impl<H: Handler> Deref for Qp<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.handler
+    }
+}
+
+/// What can be posted on.
+trait Post {
+    fn post(&self, request: Request);
+    /// Posts nothing.
+    fn look(&self);
+}
+
+impl<H: Handler> Post for Qp<H> {
+    fn look(&self) {
+        let destroyed = self.at(Ordering::Acquire, |queue| queue.destroyed);
+        assert!(!destroyed, "a queue pair that is gone is posted on");
+    }
+
+    fn post(&self, request: Request) {
+        self.at(Ordering::Release, |queue| {
+            assert!(!queue.destroyed, "a queue pair that is gone is posted on");
+            // What is posted later is flushed.
+            if !queue.error {
+                queue.requests.push_back(request);
+            }
+        });
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    post: &'a dyn Post,
+    regions: &'a Regions,
+    section: PhantomData<&'a rcu::Guard>,
+}
+
+impl<'a> Live<'a> {
+    pub fn register_fixed(&self) -> Result {
+        self.post.look();
+        Ok(())
+    }
+
+    pub fn send(&self, chunk: &mut Chunk, len: usize) -> Result<SendWr<'a>> {
+        Ok(SendWr {
+            live: *self,
+            message: chunk.bytes_mut()[..len].to_vec(),
+            regions: Vec::new(),
+        })
+    }
+
+    pub fn invalidate(&self, handle: usize) -> Result<bool> {
+        let Some((region, _)) = self.regions.reachable_of(handle) else {
+            return Ok(false);
+        };
+        let bound = Bound {
+            regions: self.regions,
+        };
+        self.post
+            .post(Request::Invalidate(handle, region.mr(bound)));
+        Ok(true)
+    }
+}
+
+#[must_use]
+pub struct SendWr<'a> {
+    live: Live<'a>,
+    message: Vec<u8>,
+    regions: Vec<*mut bindings::ib_mr>,
+}
+
+impl SendWr<'_> {
+    pub fn with(self, _: &mut SharedChunk, _: usize) -> Result<Self> {
+        Ok(self)
+    }
+
+    pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
+        let bound = Bound {
+            regions: self.live.regions,
+        };
+        if let Some(register) = handle.register(bound)? {
+            self.regions.push(register.first.mr(bound));
+        }
+        Ok(self)
+    }
+
+    pub fn post(self, _signaled: bool) -> Result {
+        self.live
+            .post
+            .post(Request::Send(self.message, self.regions));
+        Ok(())
+    }
+
+    pub fn post_control(self) -> Result {
+        self.post(true)
+    }
+
+    pub fn post_last(self) -> Result {
+        self.post(true)
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What no protocol is about.
+
+/// Time stands still.
+pub mod clock {
+    pub fn monotonic_ns() -> i64 {
+        0
+    }
+}
+
+pub mod compat {
+    pub mod dma_direction {
+        pub const BIDIRECTIONAL: u32 = 0;
+        pub const TO_DEVICE: u32 = 1;
+        pub const FROM_DEVICE: u32 = 2;
+        pub const NONE: u32 = 3;
+    }
+
+    pub mod queue_status {
+        pub type Status = i32;
+        pub const DEVICE_BUSY: Status = 0x1056;
+        pub const HOST_BUSY: Status = 0x1055;
+    }
+}
+
+pub mod errno {
+    use kernel::error::Error;
+
+    pub const EPROTO: Error = Error::from_errno(-71);
+    pub const EOPNOTSUPP: Error = Error::from_errno(-95);
+    pub const ECONNRESET: Error = Error::from_errno(-104);
+    pub const ENOTCONN: Error = Error::from_errno(-107);
+    pub const EHOSTUNREACH: Error = Error::from_errno(-113);
+}
+
+pub mod params {
+    pub fn use_imm_data() -> bool {
+        true
+    }
+
+    pub fn max_imm_data() -> u32 {
+        512
+    }
+
+    pub fn static_read_max() -> u32 {
+        0
+    }
+
+    pub fn poll_queues() -> u32 {
+        0
+    }
+}
+
+pub mod random {
+    pub fn random_u16() -> u16 {
+        0x5a
+    }
+
+    pub fn random_u32() -> u32 {
+        0x5a5a
+    }
+
+    pub fn random_u64() -> u64 {
+        0x5a5a_5a5a
+    }
+}
+
+pub mod ratelimit {
+    pub struct RateLimit;
+
+    impl RateLimit {
+        pub const fn new() -> Self {
+            Self
+        }
+
+        pub fn allow(&self) -> bool {
+            true
+        }
+    }
+}
+
+pub mod topology {
+    pub fn num_online_nodes() -> u32 {
+        1
+    }
+
+    pub fn num_online_cpus() -> u32 {
+        2
+    }
+}
+
+pub mod workqueue {
+    /// One thread that does it all.
+    pub struct Crew;
+
+    impl Crew {
+        pub fn each<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
+            items.iter().chain(others).for_each(run);
+        }
+    }
+}
+
+/// No event has a listener.
+pub mod trace {
+    macro_rules! trace {
+        ($event:ident($($argument:expr),* $(,)?)) => {
+            if $crate::trace::OFF {
+                let _ = ($($argument,)*);
+            }
+        };
+    }
+    pub(crate) use trace;
+
+    pub const OFF: bool = false;
+
+    macro_rules! events {
+        ($($event:ident($($argument:ident),*);)*) => {$(
+            pub mod $event {
+                pub fn is_on() -> bool {
+                    false
+                }
+
+                #[allow(clippy::too_many_arguments)]
+                pub fn log($($argument: impl Sized),*) {
+                    let _ = ($($argument,)*);
+                }
+            }
+        )*};
+    }
+
+    events! {
+        send(host, channel, tag, lun, queue, hw_tag, high, low, len, direction, way, segments);
+        response(host, channel, tag, result);
+        invalidate(host, channel, tag);
+        done(host, channel, tag, result);
+    }
+}
+
+/// Nothing reads it.
+pub mod log {
+    macro_rules! session_log_ratelimited {
+        ($level:ident, $session:expr, $($text:tt)+) => {{
+            let _ = &$session;
+            let _ = format_args!($($text)+);
+        }};
+    }
+    pub(crate) use session_log_ratelimited;
+}
+
+pub mod ktime {
+    pub use crate::srp::logic::ktime::Ktime;
+
+    pub fn ktime_get() -> Ktime {
+        Ktime::from_ns(crate::clock::monotonic_ns())
+    }
+}
+
+/// Counters that decide nothing: loom does not see them.
+pub mod statistics {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    pub struct Count(AtomicU64);
+
+    impl Count {
+        pub const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
+
+        pub fn get(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+
+        pub fn increment(&self) {
+            self.add_alone(1);
+        }
+
+        pub fn add_alone(&self, n: u64) {
+            self.0.fetch_add(n, Relaxed);
+        }
+    }
+
+    pub struct Statistics;
+
+    impl Statistics {
+        pub const fn new() -> Self {
+            Self
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The midlayer, as a test.
+
+use crate::{
+    bindings,
+    dma::{DataDirection, DeviceBytes, DeviceBytesMut, ScatterList},
+};
+use std::sync::{
+    atomic::{AtomicU32, Ordering::Relaxed},
+    Arc,
+};
+
+#[path = "../../../../rust/scsi/error.rs"]
+pub mod error;
+
+pub use error::{Busy, ScsiResult};
+
+pub const SG_MAX_SEGMENTS: u32 = 2048;
+
+pub struct Limits {
+    pub nr_hw_queues: u16,
+    pub polled_queues: u16,
+    pub queue_depth: u16,
+    pub cmd_per_lun: u16,
+    pub max_id: u32,
+    pub max_lun: u64,
+    pub max_cmd_len: u16,
+    pub sg_tablesize: u16,
+    pub max_sectors: u32,
+    pub max_segment_size: u32,
+    pub virt_boundary_mask: usize,
+    pub dma_boundary: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub hw_queue: u16,
+    pub index: u16,
+}
+
+/// A `struct scsi_cmnd`, which the test has as long as the driver.
+pub struct Cmnd {
+    pub tag: Tag,
+    pub lun: u64,
+    pub direction: DataDirection,
+    pub list: bindings::scatterlist,
+    /// How often the driver has ended it.
+    pub ended: AtomicU32,
+    /// How it was ended.
+    pub result: AtomicU32,
+}
+
+impl Cmnd {
+    /// A read.
+    pub fn read(index: u16) -> Arc<Self> {
+        Self::new(index, DataDirection::FromDevice)
+    }
+
+    /// A write, as short as what may be sent with the message.
+    pub fn write(index: u16) -> Arc<Self> {
+        Self::new(index, DataDirection::ToDevice)
+    }
+
+    /// A command without data.
+    pub fn none(index: u16) -> Arc<Self> {
+        Self::new(index, DataDirection::None)
+    }
+
+    fn new(index: u16, direction: DataDirection) -> Arc<Self> {
+        Arc::new(Self {
+            tag: Tag { hw_queue: 0, index },
+            lun: 0,
+            direction,
+            list: bindings::scatterlist::new(512),
+            ended: AtomicU32::new(0),
+            result: AtomicU32::new(0),
+        })
+    }
+
+    /// How often the driver has ended it.
+    pub fn ended(&self) -> u32 {
+        self.ended.load(Relaxed)
+    }
+}
+
+/// A command that the driver has.
+pub struct Command(pub Arc<Cmnd>);
+
+impl Command {
+    pub fn tag(&self) -> Tag {
+        self.0.tag
+    }
+
+    pub fn is_failfast(&self) -> bool {
+        false
+    }
+
+    pub fn is_failfast_driver(&self) -> bool {
+        false
+    }
+
+    pub fn is_block_read(&self) -> bool {
+        true
+    }
+
+    pub fn is_first_try(&self) -> bool {
+        true
+    }
+
+    pub fn len_up_to(&self, _: u64) -> u32 {
+        0
+    }
+
+    pub fn cdb(&self) -> &[u8] {
+        &[0x28, 0, 0, 0, 0, 0, 0, 0, 8, 0]
+    }
+
+    pub fn lun(&self) -> u64 {
+        self.0.lun
+    }
+
+    pub fn direction(&self) -> DataDirection {
+        self.0.direction
+    }
+
+    pub fn data_len(&self) -> u32 {
+        match self.0.direction {
+            DataDirection::None => 0,
+            _ => self.0.list.length,
+        }
+    }
+
+    pub fn segments(&self) -> u32 {
+        1
+    }
+
+    pub fn copy_from_buffer(&self, _: DeviceBytesMut<'_>) {}
+
+    pub fn copy_to_buffer(&self, src: DeviceBytes<'_>) -> usize {
+        src.len()
+    }
+
+    pub fn set_resid(&self, _: u32) {}
+
+    pub fn set_sense(&self, _: &[u8]) {}
+
+    /// The midlayer uses the command and its memory from now on.
+    pub fn done(self, result: ScsiResult) {
+        self.0.list.memory.get();
+        self.0.result.store(result.number(), Relaxed);
+        self.0.ended.fetch_add(1, Relaxed);
+        std::mem::forget(self);
+    }
+
+    /// The midlayer has it back.
+    pub fn release(self) {
+        self.0.list.memory.get();
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        panic!("a command is lost");
+    }
+}
+
+// SAFETY: The list is part of the command.
+unsafe impl ScatterList for Command {
+    fn list(&self) -> *mut bindings::scatterlist {
+        (&raw const self.0.list).cast_mut()
+    }
+
+    fn count(&self) -> u32 {
+        1
+    }
+
+    fn len(&self) -> u32 {
+        self.data_len()
+    }
+}
+
+pub struct Rejected {
+    pub cmd: Command,
+    pub why: Busy,
+}

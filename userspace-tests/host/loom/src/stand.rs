@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session of one channel with one slot, for tests.
+
+use crate::{
+    bindings,
+    rdma::{
+        device::{Device, Registered, DEVICE},
+        pd::Pd,
+    },
+    scsi::{Cmnd, Command, ScsiResult},
+    srp::{
+        channel::{Channel, Connection},
+        channels::Channels,
+        error::Lost,
+        geometry::Geometry,
+        logic::recovery::{Link, State},
+        logic::session::Life,
+        logic::view::View,
+        owner::Owner,
+        port::Port,
+        proto::{
+            ids::{Lun, PortId},
+            login::Granted,
+            options::{Defaults, Options},
+        },
+        status::Status,
+    },
+    workqueue::Crew,
+};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A protection domain.
+pub fn pd() -> Arc<Pd> {
+    let device: &Device = &DEVICE;
+    let device: Registered = device.hold().unwrap();
+    Pd::new(device).unwrap()
+}
+
+/// Counts what its connections tell it.
+#[derive(Default)]
+pub struct Told {
+    pub failed: AtomicU32,
+}
+
+impl Owner for Told {
+    fn fail(self: ArcBorrow<'_, Self>, _: Lost) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    fn strike(&self, _: &Lost) {}
+
+    fn answers_lost(&self, _: usize, _: Option<&Lost>) {}
+
+    fn credit_missing(self: ArcBorrow<'_, Self>) {}
+
+    fn units_changed(self: ArcBorrow<'_, Self>) {}
+}
+
+/// A session.
+pub struct Stand {
+    pub status: Arc<Status>,
+    pub told: Arc<Told>,
+    pub channels: Channels,
+}
+
+fn view(lost: bool) -> View {
+    let mut state = State::new();
+    state.life = Life::Live;
+    state.link = match lost {
+        true => Link::Lost,
+        false => Link::Up,
+    };
+    state.view()
+}
+
+impl Stand {
+    /// One that is not logged in.
+    pub fn new() -> std::sync::Arc<Self> {
+        let text = b"id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dest=192.0.2.1:5000,\
+            queue_size=1,ch_count=1,cmd_sg_entries=1";
+        let options = Options::parse(text, &Defaults::default()).unwrap();
+        let geometry = Geometry::new(&options, DEVICE.limits()).unwrap();
+        let port = Port::new(&DEVICE, 1).unwrap();
+        let status = Status::new(port, PortId([0; 16]), geometry, view(false)).unwrap();
+        let told = Arc::new(Told::default(), GFP_KERNEL).unwrap();
+        let owner: Arc<dyn Owner> = told.clone();
+        let pd = pd();
+        let channel = Channel::new(&status, &owner, 0, &pd).unwrap();
+        let mut channels = Channels::default();
+        channels.push(channel).unwrap();
+        std::sync::Arc::new(Self {
+            status,
+            told,
+            channels,
+        })
+    }
+
+    /// One that is logged in, and may send so many commands.
+    pub fn logged_in(commands: u32) -> std::sync::Arc<Self> {
+        let this = Self::new();
+        this.connect();
+        this.open(commands).unwrap();
+        this
+    }
+
+    pub fn channel(&self) -> &Arc<Connection> {
+        self.channels.first().unwrap()
+    }
+
+    /// A connection is made.
+    pub fn connect(&self) {
+        self.channel().renew();
+        self.channel().connect().unwrap();
+    }
+
+    /// The login is done: one credit more than that is for task management.
+    pub fn open(&self, commands: u32) -> Result {
+        self.channel().open(&Granted {
+            req_lim: commands + 1,
+            max_it_iu_len: 512,
+            descriptors: 1,
+            immediate: 512,
+            max_ti_iu_len: 512,
+        })
+    }
+
+    /// Commands are sent from now on, or not.
+    pub fn set_lost(&self, lost: bool) {
+        self.status.set_view(view(lost));
+    }
+
+    /// The connection is lost, and ended.
+    pub fn end(&self) {
+        self.set_lost(true);
+        self.channels.end(&Crew);
+    }
+
+    /// Sends a command as the midlayer does, in a section of RCU; whether it was taken.
+    pub fn queue(&self, cmd: &std::sync::Arc<Cmnd>) -> bool {
+        let command = Command(cmd.clone());
+        let tag = command.tag();
+        let Some(connection) = self.channels.for_hw_queue(0) else {
+            command.release();
+            return false;
+        };
+        match connection.queue(command, tag) {
+            Ok(()) => true,
+            Err(rejected) => {
+                rejected.cmd.release();
+                false
+            }
+        }
+    }
+
+    /// The device says that the connection is of no more use.
+    pub fn fail(&self) {
+        self.channel().fail(Lost::HostReset);
+    }
+
+    /// Aborts a command as the error handler does, in a thread that nothing else runs in.
+    pub fn abort(&self, cmd: &Cmnd) -> bool {
+        self.channels.abort(cmd.tag, Lun::from_int(cmd.lun))
+    }
+
+    /// The target gets a command, and does not answer it.
+    pub fn not_answered(&self) {
+        let request = self.channel().take().expect("a command");
+        self.channel().carry_out_only(request);
+        self.channel().completed();
+    }
+
+    /// The device and the target carry out so many requests at most, until the connection ends.
+    pub fn device(&self, requests: usize) {
+        for _ in 0..requests {
+            let request = loop {
+                match self.channel().take() {
+                    Some(request) => break request,
+                    None if self.channel().is_over() => return,
+                    None => loom::thread::yield_now(),
+                }
+            };
+            self.channel().carry_out(request);
+            self.channel().completed();
+        }
+    }
+}
+
+/// The result of a command that was lost and is tried again.
+pub fn is_reset(cmd: &Cmnd) -> bool {
+    cmd.result.load(Relaxed) == ScsiResult::DID_RESET.number()
+}
+
+/// The waits of this execution have no end in time.
+pub fn be_patient(patient: bool) {
+    bindings::be_patient(patient);
+}

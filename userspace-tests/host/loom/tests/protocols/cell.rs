@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `StateCell`: the word hands the data over.
+
+use loom::thread;
+use srp_loom::{model, sync::StateCell};
+use std::sync::Arc;
+
+const FREE: u64 = 0;
+const SENT: u64 = 1;
+
+/// Of three that want the data one has it at a time, and sees what the last one left; whichever way
+/// that has given it back.
+#[test]
+fn cell_hands_over() {
+    model("cell_hands_over", 3, || {
+        let cell = Arc::new(StateCell::new(FREE, 0u32));
+        let take = |cell: &StateCell<u32>, release: bool| {
+            if let Some(mut data) = cell.acquire(FREE, FREE) {
+                *data += 1;
+                if release {
+                    data.release(FREE);
+                }
+            }
+        };
+        let others = [true, false].map(|release| {
+            let cell = cell.clone();
+            thread::spawn(move || take(&cell, release))
+        });
+        take(&cell, true);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        let data = cell.acquire(FREE, FREE).expect("free");
+        assert!((1..=3).contains(&*data));
+    });
+}
+
+/// A dropped guard hands over as one that is released.
+#[test]
+fn cell_hands_over_by_drop() {
+    model("cell_hands_over_by_drop", 3, || {
+        let cell = Arc::new(StateCell::new(FREE, 0u32));
+        let other = {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                *cell.acquire(FREE, SENT).expect("free") = 7;
+            })
+        };
+        if let Some(data) = cell.acquire(SENT, FREE) {
+            assert_eq!(*data, 7);
+        }
+        other.join().unwrap();
+    });
+}
+
+/// A transition in between does not cut the data off from its next holder, and fails while it is
+/// taken.
+#[test]
+fn cell_transition() {
+    model("cell_transition", 3, || {
+        let cell = Arc::new(StateCell::new(FREE, 0u32));
+        let writer = {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                let mut data = cell.acquire(FREE, FREE).expect("free");
+                *data = 7;
+                data.release(SENT);
+            })
+        };
+        let mover = {
+            let cell = cell.clone();
+            thread::spawn(move || cell.transition(SENT, 2))
+        };
+        if let Some(data) = cell.acquire(2, 3) {
+            assert_eq!(*data, 7);
+        }
+        writer.join().unwrap();
+        if mover.join().unwrap() {
+            assert!(matches!(cell.load(), (2 | 3, false)));
+        } else {
+            assert_eq!(cell.load(), (SENT, false));
+        }
+    });
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A channel: commands on their way, the error handler, and the end of a connection, at once.
+
+pub use srp_loom::stand::pd;
+
+use loom::thread;
+use srp_loom::{
+    model,
+    scsi::Cmnd,
+    stand::{is_reset, Stand},
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A read, whose data is registered, and another command in the same slot as soon as that is free.
+#[test]
+fn channel_answers() {
+    model("channel_answers", 2, || {
+        let stand = Stand::logged_in(1);
+        let device = {
+            let stand = stand.clone();
+            // The message and the invalidation of each command that was taken.
+            thread::spawn(move || stand.device(3))
+        };
+        let first = Cmnd::read(0);
+        assert!(stand.queue(&first));
+        let second = Cmnd::none(0);
+        // Refused while the slot or the credit is not back.
+        while !stand.queue(&second) {
+            thread::yield_now();
+        }
+        device.join().unwrap();
+        assert_eq!((first.ended(), second.ended()), (1, 1));
+        assert_eq!(stand.channel().credits(), 2);
+        assert_eq!(stand.told.failed.load(Relaxed), 0);
+    });
+}
+
+/// The connection is lost while a command is being sent and another one may have been answered:
+/// each that was taken ends once, no memory goes back that the peer reaches, and the slot is free.
+#[test]
+fn channel_lost() {
+    model("channel_lost", 2, || {
+        let stand = Stand::logged_in(1);
+        let device = {
+            let stand = stand.clone();
+            thread::spawn(move || stand.device(2))
+        };
+        let sender = {
+            let stand = stand.clone();
+            thread::spawn(move || {
+                let cmd = Cmnd::read(0);
+                (stand.queue(&cmd), cmd)
+            })
+        };
+        stand.end();
+        let (taken, cmd) = sender.join().unwrap();
+        device.join().unwrap();
+        assert_eq!(cmd.ended(), u32::from(taken));
+        assert!(!stand.channel().has_any_out());
+        assert!(!taken || !stand.channel().is_open());
+        assert_eq!(stand.channel().regions().reachable(), 0);
+        let _ = is_reset(&cmd);
+        // The next connection begins with all regions anew, and takes commands.
+        stand.connect();
+        stand.set_lost(false);
+        stand.open(1).unwrap();
+        let next = Cmnd::read(0);
+        assert!(stand.queue(&next));
+        stand.end();
+        assert!(is_reset(&next));
+    });
+}
+
+/// A login that ends while the connection fails: the session hears of it, from one of the two.
+#[test]
+fn channel_open_fails() {
+    model("channel_open_fails", 3, || {
+        let stand = Stand::new();
+        stand.connect();
+        let fails = {
+            let stand = stand.clone();
+            thread::spawn(move || stand.fail())
+        };
+        let opened = stand.open(1).is_ok();
+        fails.join().unwrap();
+        // Without a channel that is open the login has failed by itself.
+        if stand.channel().is_open() {
+            assert!(stand.told.failed.load(Relaxed) > 0);
+        }
+        assert!(!opened || stand.told.failed.load(Relaxed) > 0);
+        stand.end();
+    });
+}
+
+/// The same while the connection is ended: the queue pair is there as long as the login uses it,
+/// and no slot is left.
+#[test]
+fn channel_open_lost() {
+    model("channel_open_lost", 3, || {
+        let stand = Stand::new();
+        stand.connect();
+        let login = {
+            let stand = stand.clone();
+            thread::spawn(move || stand.open(1).is_ok())
+        };
+        stand.end();
+        login.join().unwrap();
+        assert!(!stand.channel().has_any_out());
+    });
+}
+
+/// A sender that finds a channel open finds what the target has granted.
+#[test]
+fn channel_open_grants() {
+    model("channel_open_grants", 3, || {
+        let stand = Stand::new();
+        stand.connect();
+        let sender = {
+            let stand = stand.clone();
+            thread::spawn(move || {
+                let cmd = Cmnd::write(0);
+                (stand.channel().is_open() && stand.queue(&cmd), cmd)
+            })
+        };
+        stand.open(1).unwrap();
+        let (taken, cmd) = sender.join().unwrap();
+        if taken {
+            stand.device(1);
+            assert_eq!(cmd.ended(), 1);
+            assert_eq!(stand.channel().counts().immediate(), 1);
+        }
+        stand.end();
+    });
+}
+
+/// A sender that finds the session live again finds what the target has granted then, even if the
+/// channel was not open before.
+#[test]
+fn channel_live_grants() {
+    model("channel_live_grants", 3, || {
+        let stand = Stand::new();
+        stand.set_lost(true);
+        stand.connect();
+        let sender = {
+            let stand = stand.clone();
+            thread::spawn(move || {
+                let cmd = Cmnd::write(0);
+                (stand.queue(&cmd), cmd)
+            })
+        };
+        stand.open(1).unwrap();
+        stand.set_lost(false);
+        let (taken, cmd) = sender.join().unwrap();
+        if taken {
+            stand.device(1);
+            assert_eq!(cmd.ended(), 1);
+            assert_eq!(stand.channel().counts().immediate(), 1);
+        }
+        stand.end();
+    });
+}
+
+/// The error handler aborts a command whose response is on its way.
+#[test]
+fn channel_abort() {
+    model("channel_abort", 2, || {
+        let stand = Stand::logged_in(1);
+        let cmd = Cmnd::read(0);
+        assert!(stand.queue(&cmd));
+        let device = {
+            let stand = stand.clone();
+            thread::spawn(move || {
+                // The command or not, the abort, and the invalidation.
+                stand.device(3);
+            })
+        };
+        assert!(stand.abort(&cmd));
+        stand.end();
+        device.join().unwrap();
+        assert_eq!(cmd.ended(), 1);
+        assert_eq!(stand.told.failed.load(Relaxed), 0);
+    });
+}
+
+/// The same while the connection is lost.
+#[test]
+fn channel_abort_lost() {
+    model("channel_abort_lost", 2, || {
+        let stand = Stand::logged_in(1);
+        let cmd = Cmnd::read(0);
+        assert!(stand.queue(&cmd));
+        let handler = {
+            let (stand, cmd) = (stand.clone(), cmd.clone());
+            thread::spawn(move || stand.abort(&cmd))
+        };
+        stand.end();
+        handler.join().unwrap();
+        assert_eq!(cmd.ended(), 1);
+        assert!(!stand.channel().has_any_out());
+    });
+}
+
+/// The same when the abort was answered.
+#[test]
+fn channel_abort_answered_lost() {
+    model("channel_abort_answered_lost", 2, || {
+        let stand = Stand::logged_in(1);
+        let cmd = Cmnd::read(0);
+        assert!(stand.queue(&cmd));
+        stand.not_answered();
+        let handler = {
+            let (stand, cmd) = (stand.clone(), cmd.clone());
+            thread::spawn(move || stand.abort(&cmd))
+        };
+        stand.device(1);
+        stand.end();
+        handler.join().unwrap();
+        assert_eq!(cmd.ended(), 1);
+        assert!(!stand.channel().has_any_out());
+    });
+}
+
+/// The error handler waits for a slot that becomes free at that moment. It looks again each 50 ms.
+#[test]
+fn channel_waits() {
+    model("channel_waits", 3, || waits(false));
+}
+
+/// Without that it could wait for ever: the count of waiters orders nothing.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn channel_waits_in_slices() {
+    model("channel_waits_in_slices", 3, || waits(true));
+}
+
+fn waits(patient: bool) {
+    srp_loom::stand::be_patient(patient);
+    let stand = Stand::logged_in(1);
+    let cmd = Cmnd::read(0);
+    assert!(stand.queue(&cmd));
+    stand.device(1);
+    let device = {
+        let stand = stand.clone();
+        thread::spawn(move || stand.device(1))
+    };
+    assert!(stand.channel().wait_unit(Default::default()));
+    device.join().unwrap();
+    assert_eq!(cmd.ended(), 1);
+}
+
+/// Credits are neither lost nor made, and a channel is not taken for one that starves while its
+/// command has ended.
+#[test]
+fn channel_credits() {
+    model("channel_credits", 3, || {
+        let stand = Stand::logged_in(1);
+        let cmd = Cmnd::none(0);
+        assert!(stand.queue(&cmd));
+        let device = {
+            let stand = stand.clone();
+            thread::spawn(move || stand.device(1))
+        };
+        let taken = stand.channel().take_credit(0);
+        device.join().unwrap();
+        assert_eq!(stand.channel().credits(), 2 - i32::from(taken));
+    });
+}

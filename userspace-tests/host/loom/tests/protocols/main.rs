@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The atomic protocols of the driver, in every interleaving within a bound.
+//!
+//! What is tested is the driver's own files; see `docs/testing.md` for what stands in for the rest.
+//! A test names its bound, which is that of the fast set; `LOOM_MAX_PREEMPTIONS` is another one for
+//! all.
+
+mod cell;
+mod channel;
+mod poll;
+mod regions;
+mod slot;
+mod wait_queue;

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a peer may reach: it goes back when no peer can reach it, and regions are made anew
+//! when no queue pair has them.
+//!
+//! A device that writes where it must not is an access that nothing orders, which loom reports.
+
+use crate::channel::pd;
+use kernel::{error::code::EBUSY, sync::Arc};
+use loom::thread;
+use srp_loom::{
+    bindings,
+    dma::DataDirection,
+    model,
+    rdma::{
+        device::DEVICE,
+        mr::{Handle, Regions},
+        pd::Pd,
+        test,
+    },
+    scsi::{Cmnd, Command, ScsiResult},
+};
+
+/// The regions of a queue pair, and a handle with a command whose memory is reachable through them.
+struct Lent {
+    regions: Arc<Regions>,
+    handle: Handle<Command>,
+    mr: Mr,
+}
+
+/// The region as the device has it.
+#[derive(Clone, Copy)]
+struct Mr(*mut bindings::ib_mr);
+
+// SAFETY: All threads of an execution are on one thread.
+unsafe impl Send for Mr {}
+
+impl Mr {
+    /// The peer writes to its memory.
+    fn write(self) {
+        // SAFETY: The object stays until the end of the execution.
+        unsafe { bindings::remote_write(self.0) };
+    }
+
+    /// The peer reads from it, which it may on two queue pairs at once.
+    fn read(self) {
+        // SAFETY: The object stays until the end of the execution.
+        unsafe { bindings::remote_read(self.0) };
+    }
+
+    /// The handle reads what goes into a message.
+    fn look_at(self) {
+        // SAFETY: The object stays until the end of the execution.
+        unsafe { bindings::look_at(self.0) };
+    }
+
+    /// The device has no such key any more.
+    fn is_forgotten(self) {
+        // SAFETY: The object stays until the end of the execution.
+        unsafe { bindings::assert_forgotten(self.0) };
+    }
+}
+
+fn bound(pd: &Arc<Pd>) -> (Arc<Regions>, Handle<Command>) {
+    let (regions, handles) = Regions::new(pd, &DEVICE.limits(), 1, 1).unwrap();
+    test::bind(&regions).unwrap();
+    pd_begin(pd).unwrap();
+    (regions, handles.into_iter().next().expect("one"))
+}
+
+fn pd_begin(pd: &Pd) -> kernel::error::Result {
+    test::begin(pd)
+}
+
+fn lend(pd: &Arc<Pd>) -> Lent {
+    let (regions, mut handle) = bound(pd);
+    map(&mut handle);
+    test::expose(&mut handle);
+    let mr = Mr(test::region(&regions));
+    Lent {
+        regions,
+        handle,
+        mr,
+    }
+}
+
+fn map(handle: &mut Handle<Command>) {
+    assert!(handle.attach(Command(Cmnd::read(0))).is_ok());
+    handle.map(DataDirection::FromDevice, 0).unwrap();
+}
+
+/// Has the memory back, if it may.
+fn take_back(handle: &mut Handle<Command>) -> bool {
+    match handle.detach() {
+        Ok(command) => {
+            command.expect("attached").done(ScsiResult::DID_OK);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// As the driver drains a queue pair.
+fn drain(pd: &Pd, regions: &Regions) {
+    test::set_dead(regions);
+    test::drained(pd);
+}
+
+/// What a test leaves: nothing is reachable when all are drained.
+fn end(mut handle: Handle<Command>) {
+    if handle.get().is_some() {
+        assert!(take_back(&mut handle));
+    }
+}
+
+/// The memory goes back after its invalidation.
+#[test]
+fn regions_invalidated() {
+    model("regions_invalidated", 3, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            mr,
+        } = lend(&pd);
+        let device = {
+            let (pd, regions) = (pd.clone(), regions.clone());
+            thread::spawn(move || {
+                mr.write();
+                test::invalidated(&regions, 0);
+                drain(&pd, &regions);
+            })
+        };
+        if take_back(&mut handle) {
+            // It can be lent again, which the peer knows by a new message.
+            map(&mut handle);
+        }
+        device.join().unwrap();
+        end(handle);
+    });
+}
+
+/// Without an invalidation it goes back when all queue pairs of the domain are drained, as a key is
+/// good on each.
+#[test]
+fn regions_drained() {
+    model("regions_drained", 2, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            mr,
+        } = lend(&pd);
+        let (others, _) = bound(&pd);
+        let drains = [regions, others].map(|regions| {
+            let pd = pd.clone();
+            thread::spawn(move || {
+                mr.read();
+                drain(&pd, &regions);
+            })
+        });
+        take_back(&mut handle);
+        drains.into_iter().for_each(|t| t.join().unwrap());
+        end(handle);
+    });
+}
+
+/// A queue pair that comes while another one goes, whose key a peer has: it does not come, or the
+/// memory stays lent.
+#[test]
+fn regions_stale() {
+    model("regions_stale", 3, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            mr,
+        } = lend(&pd);
+        let goes = {
+            let pd = pd.clone();
+            thread::spawn(move || drain(&pd, &regions))
+        };
+        let comes = {
+            let pd = pd.clone();
+            thread::spawn(move || {
+                let comes = pd_begin(&pd).is_ok();
+                if comes {
+                    mr.write();
+                    test::drained(&pd);
+                }
+                comes
+            })
+        };
+        take_back(&mut handle);
+        goes.join().unwrap();
+        comes.join().unwrap();
+        end(handle);
+    });
+}
+
+/// A queue pair comes when the regions of one that has gone are made anew: the device has forgotten
+/// the keys by then.
+#[test]
+fn regions_renewed() {
+    model("regions_renewed", 3, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            mr,
+        } = lend(&pd);
+        drain(&pd, &regions);
+        test::unbind(&regions);
+        assert!(take_back(&mut handle));
+        let renews = {
+            let regions = regions.clone();
+            thread::spawn(move || {
+                test::bind(&regions).unwrap();
+                test::unbind(&regions);
+            })
+        };
+        if pd_begin(&pd).is_ok() {
+            mr.is_forgotten();
+            test::drained(&pd);
+        }
+        renews.join().unwrap();
+        assert!(pd_begin(&pd).is_ok());
+        test::drained(&pd);
+        end(handle);
+    });
+}
+
+/// One queue pair at a time has the regions.
+#[test]
+fn regions_bound_once() {
+    model("regions_bound_once", 3, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            ..
+        } = lend(&pd);
+        drain(&pd, &regions);
+        test::unbind(&regions);
+        assert!(take_back(&mut handle));
+        // Some are to be made anew each time.
+        let bind = |regions: &Regions, handle: Option<&mut Handle<Command>>| {
+            if test::bind(regions).is_ok() {
+                if let Some(handle) = handle {
+                    map(handle);
+                    test::expose(handle);
+                    assert!(take_back_dead(regions, handle));
+                }
+                test::unbind(regions);
+            }
+        };
+        let other = {
+            let regions = regions.clone();
+            thread::spawn(move || bind(&regions, None))
+        };
+        bind(&regions, Some(&mut handle));
+        other.join().unwrap();
+        end(handle);
+    });
+}
+
+fn take_back_dead(regions: &Regions, handle: &mut Handle<Command>) -> bool {
+    test::set_dead(regions);
+    take_back(handle)
+}
+
+/// As above, where the second of two regions is still in use, so that neither gets them.
+#[test]
+fn regions_not_bound() {
+    model("regions_not_bound", 3, || {
+        let pd = pd();
+        let (regions, handles) = Regions::new(&pd, &DEVICE.limits(), 2, 1).unwrap();
+        test::bind(&regions).unwrap();
+        pd_begin(&pd).unwrap();
+        let mut handles: Vec<Handle<Command>> = handles.into_iter().collect();
+        for handle in &mut handles {
+            map(handle);
+            test::expose(handle);
+        }
+        drain(&pd, &regions);
+        test::unbind(&regions);
+        assert!(take_back(&mut handles[0]));
+        let bind = |regions: &Regions| assert_eq!(test::bind(regions), Err(EBUSY));
+        let other = {
+            let regions = regions.clone();
+            thread::spawn(move || bind(&regions))
+        };
+        bind(&regions);
+        other.join().unwrap();
+        handles.into_iter().for_each(end);
+    });
+}
+
+/// A region is made anew when the last command is no more described by it, and the next command is
+/// by the new one.
+#[test]
+fn regions_mapped() {
+    model("regions_mapped", 3, || {
+        let pd = pd();
+        let Lent {
+            regions,
+            mut handle,
+            mr,
+        } = lend(&pd);
+        drain(&pd, &regions);
+        test::unbind(&regions);
+        let renews = {
+            let regions = regions.clone();
+            thread::spawn(move || {
+                if test::bind(&regions).is_ok() {
+                    test::unbind(&regions);
+                }
+            })
+        };
+        mr.look_at();
+        assert!(take_back(&mut handle));
+        assert!(handle.attach(Command(Cmnd::read(0))).is_ok());
+        // Refused while the region is that of the last connection.
+        let _ = handle.map(DataDirection::FromDevice, 0);
+        renews.join().unwrap();
+        end(handle);
+    });
+}
+
+/// A thread that finds that a region is reachable finds that it is mapped, and leaves it.
+#[test]
+fn regions_exposed() {
+    model("regions_exposed", 3, || {
+        let pd = pd();
+        let (regions, mut handle) = bound(&pd);
+        drain(&pd, &regions);
+        test::unbind(&regions);
+        let renews = {
+            let regions = regions.clone();
+            thread::spawn(move || {
+                if test::bind(&regions).is_ok() {
+                    test::unbind(&regions);
+                }
+            })
+        };
+        map(&mut handle);
+        test::expose(&mut handle);
+        renews.join().unwrap();
+        end(handle);
+    });
+}

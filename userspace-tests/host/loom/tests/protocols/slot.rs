@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A slot: what others read of its command beside its word.
+
+use crate::channel::pd;
+use loom::thread;
+use srp_loom::{
+    model,
+    rdma::{device::DEVICE, dma::Chunk, mr::Regions},
+    scsi::{Command, Tag},
+    srp::{
+        logic::slot::{Event, State},
+        proto::ids::Lun,
+        slot::{Cell, Slot},
+    },
+};
+use std::sync::Arc;
+
+fn cell() -> Arc<Cell> {
+    let (_, handles) = Regions::new::<Command>(&pd(), &DEVICE.limits(), 1, 1).unwrap();
+    let handle = handles.into_iter().next().expect("one");
+    Arc::new(Cell::new(Slot::new(0, Chunk::new(64), handle, None)))
+}
+
+fn tag(index: u16) -> Tag {
+    Tag { hw_queue: 0, index }
+}
+
+fn lun(number: u8) -> Lun {
+    Lun([0, number, 0, 0, 0, 0, 0, 0])
+}
+
+/// Two commands, one after the other.
+fn two_commands(cell: &Cell) {
+    for number in 1..3u8 {
+        let slot = cell
+            .claim(0, lun(number), tag(number.into()))
+            .expect("free");
+        slot.release_after(Event::Post);
+        if number == 1 {
+            let slot = cell.take(Event::Answer).expect("posted");
+            slot.release_after(Event::Finish);
+        }
+    }
+}
+
+/// A search by blk-mq's tag never takes another command for the one with the tag.
+#[test]
+fn slot_of_tag() {
+    model("slot_of_tag", 3, || {
+        let cell = cell();
+        let sender = {
+            let cell = cell.clone();
+            thread::spawn(move || two_commands(&cell))
+        };
+        if let Some(word) = cell.of_tag(tag(1)) {
+            // It may be over by now, but no other one has been sent by then.
+            assert_eq!(word.generation() as u16, 1);
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// The same by its unit: when the command of another unit has been sent, the slot is not one of the
+/// first.
+#[test]
+fn slot_for_unit() {
+    model("slot_for_unit", 3, || {
+        let cell = cell();
+        let sender = {
+            let cell = cell.clone();
+            thread::spawn(move || two_commands(&cell))
+        };
+        if let Some(word) = cell.for_unit(lun(1)) {
+            let sent = !matches!(word.state(), State::Free | State::Building);
+            assert!(!sent || word.generation() as u16 == 1);
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// A response that finds the command taken back finds that it was recalled.
+#[test]
+fn slot_recalled() {
+    model("slot_recalled", 3, || {
+        let cell = cell();
+        let slot = cell.claim(0, lun(1), tag(1)).expect("free");
+        let posted = slot.word().with_state(State::Posted);
+        slot.release_after(Event::Post);
+        let handler = {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                if cell.abort(posted) {
+                    cell.recall(posted.generation());
+                    let aborting = posted.with_state(State::Aborting);
+                    if let Some(slot) = cell.take_from(aborting, Event::Answer) {
+                        slot.release_after(Event::Finish);
+                    }
+                }
+            })
+        };
+        let states = [State::Posted, State::Aborting];
+        match states
+            .iter()
+            .find_map(|&s| cell.take_from(posted.with_state(s), Event::Answer))
+        {
+            Some(slot) => slot.release_after(Event::Finish),
+            None => assert!(cell.is_recalled(posted.generation())),
+        }
+        handler.join().unwrap();
+        assert_eq!(cell.word().state(), State::Free);
+    });
+}
