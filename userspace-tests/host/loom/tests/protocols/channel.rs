@@ -221,6 +221,28 @@ fn channel_abort_answered_lost() {
     });
 }
 
+/// A test of the connection, and the log-out, while it is ended: none is posted on a queue pair that
+/// is gone.
+#[test]
+fn channel_asks_lost() {
+    model("channel_asks_lost", 3, || asks_lost(false));
+    model("channel_logs_out_lost", 3, || asks_lost(true));
+}
+
+fn asks_lost(log_out: bool) {
+    let stand = Stand::logged_in(1);
+    let asks = {
+        let stand = stand.clone();
+        thread::spawn(move || match log_out {
+            true => stand.channel().begin_log_out(),
+            false => drop(stand.channel().probe.send(stand.channel())),
+        })
+    };
+    stand.end();
+    asks.join().unwrap();
+    assert!(!stand.channel().probe.is_out());
+}
+
 /// The error handler waits for a slot that becomes free at that moment. It looks again each 50 ms.
 #[test]
 fn channel_waits() {
