@@ -221,8 +221,8 @@ fn channel_abort_answered_lost() {
     });
 }
 
-/// A test of the connection, and the log-out, while it is ended: none is posted on a queue pair that
-/// is gone.
+/// A test of the connection, and the log-out, while it is ended: none is posted on a queue pair
+/// that is gone.
 #[test]
 fn channel_asks_lost() {
     model("channel_asks_lost", 3, || asks_lost(false));
