@@ -29,6 +29,8 @@ extern unsigned int srp_vfab_dma_bits;
 extern unsigned int srp_vfab_direct;
 extern unsigned int srp_vfab_gaps;
 extern bool srp_vfab_static_lids;
+/* Names of personalities, the first for vfab0; null where none is given. */
+extern char *srp_vfab_personality[8];
 
 /* linux/dma-direct.h, linux/mm.h */
 void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len);
@@ -56,6 +58,7 @@ void srp_vfab_umem_release(struct ib_umem *umem);
 struct ib_device *srp_vfab_alloc_device(size_t size);
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent);
 void srp_vfab_wait_for_work(struct ib_cq *cq);
+void srp_vfab_drain(struct ib_qp *qp, bool recv, bool dead);
 
 /* linux/workqueue.h */
 struct workqueue_struct *srp_vfab_alloc_workqueue(void);

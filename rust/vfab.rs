@@ -21,6 +21,7 @@ pub mod memory;
 pub mod mkey;
 pub mod mr;
 pub mod params;
+pub mod personality;
 pub mod port;
 pub mod qp;
 pub mod switch;

@@ -146,6 +146,35 @@ void srp_vfab_wait_for_work(struct ib_cq *cq)
 		flush_work(&cq->work);
 }
 
+struct srp_vfab_marker {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
+static void srp_vfab_marker_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	complete(&container_of(wc->wr_cqe, struct srp_vfab_marker, cqe)->done);
+}
+
+/* Moves a queue pair to the error state, posts a last request and waits for its completion: as ib_drain_sq() and
+ * ib_drain_rq() do for a device that leaves that to them. One that is dead flushes whatever the first says. */
+void srp_vfab_drain(struct ib_qp *qp, bool recv, bool dead)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_cq *cq = recv ? qp->recv_cq : qp->send_cq;
+	struct srp_vfab_marker marker = { .cqe.done = srp_vfab_marker_done };
+	struct ib_rdma_wr send = { .wr = { .wr_cqe = &marker.cqe, .opcode = IB_WR_RDMA_WRITE } };
+	struct ib_recv_wr receive = { .wr_cqe = &marker.cqe };
+
+	init_completion(&marker.done);
+	if ((ib_modify_qp(qp, &attr, IB_QP_STATE) && !dead) ||
+	    (recv ? ib_post_recv(qp, &receive, NULL) : ib_post_send(qp, &send.wr, NULL)))
+		return;
+	while (!wait_for_completion_timeout(&marker.done, HZ / 10))
+		if (cq->poll_ctx == IB_POLL_DIRECT)
+			ib_process_cq_direct(cq, -1);
+}
+
 /* linux/workqueue.h */
 struct workqueue_struct *srp_vfab_alloc_workqueue(void)
 {

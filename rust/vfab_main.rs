@@ -51,7 +51,7 @@ impl Drop for All {
 
 /// The module. Its fields go in their order.
 pub struct Module {
-    _control: Pin<KBox<File<Arc<Devices>>>>,
+    _files: [Pin<KBox<File<Arc<Devices>>>>; 2],
     _all: All,
     _running: Running,
 }
@@ -60,9 +60,9 @@ impl kernel::Module for Module {
     fn init(_: &'static ThisModule) -> Result<Self> {
         let (devices, running) = Devices::new(Params::get()?)?;
         let all = All(devices);
-        let control = Devices::file(&all.0)?;
+        let files = Devices::files(&all.0)?;
         Ok(Self {
-            _control: control,
+            _files: files,
             _all: all,
             _running: running,
         })

@@ -11,6 +11,12 @@ use super::{
     },
     manager,
     params::Params,
+    personality::{
+        After,
+        Personality,
+        Reset,
+        PERSONALITIES, //
+    },
     qp::net::{
         Net,
         Running, //
@@ -33,6 +39,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     uaccess::UserSliceReader, //
 };
 
@@ -48,7 +58,16 @@ struct Device {
     _regions: Control,
     _dir: Dir,
     _registration: Registration<Hca>,
-    _attached: Attached,
+    hca: Attached,
+}
+
+impl Device {
+    /// Its driver takes it away.
+    fn leaves(&self) {
+        if let Some(outage) = self.hca.manner().begin_removal() {
+            self.hca.goes(outage);
+        }
+    }
 }
 
 /// All adapters.
@@ -58,7 +77,14 @@ pub struct Devices {
     dir: Dir,
     net: Arc<Net>,
     #[pin]
-    all: Mutex<KVec<Option<Device>>>,
+    all: Mutex<KVec<Place>>,
+}
+
+/// A place for an adapter.
+struct Place {
+    device: Option<Device>,
+    /// What it is like, or was.
+    personality: &'static Personality,
 }
 
 impl Devices {
@@ -82,14 +108,17 @@ impl Devices {
             }),
             GFP_KERNEL,
         )?;
-        for number in 0..params.devices {
-            let device = this.device(number)?;
-            this.all.lock().push(Some(device), GFP_KERNEL)?;
+        for (number, personality) in (0..params.devices).zip(params.personalities) {
+            let place = Place {
+                device: Some(this.device(number, personality)?),
+                personality,
+            };
+            this.all.lock().push(place, GFP_KERNEL)?;
         }
         Ok((this, running))
     }
 
-    fn device(&self, number: u8) -> Result<Device> {
+    fn device(&self, number: u8, personality: &'static Personality) -> Result<Device> {
         let Params {
             ports,
             dma_bits,
@@ -108,6 +137,7 @@ impl Devices {
             ports,
             static_lids,
             gaps & 1 << number != 0,
+            personality,
             dma,
             self.net.clone(),
         )?;
@@ -149,65 +179,150 @@ impl Devices {
             _regions: regions,
             _dir: dir,
             _registration: registration,
-            _attached: hca,
+            hca,
         })
     }
 
-    /// The file that has adapters come and go.
+    /// The file that has adapters come and go, and the one that has what they can be like.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn file(this: &Arc<Self>) -> Result<Pin<KBox<File<Arc<Self>>>>> {
-        let file = this
+    pub fn files(this: &Arc<Self>) -> Result<[Pin<KBox<File<Arc<Self>>>>; 2]> {
+        let devices = this
             .dir
             .read_write_callback_file(c"devices", this.clone(), &show, &change);
-        KBox::pin_init(file, GFP_KERNEL)
+        let devices = KBox::pin_init(devices, GFP_KERNEL)?;
+        let personalities =
+            this.dir
+                .read_callback_file(c"personalities", this.clone(), &show_personalities);
+        Ok([devices, KBox::pin_init(personalities, GFP_KERNEL)?])
     }
 
     /// Takes all away.
     pub fn clear(&self) {
         let all = core::mem::take(&mut *self.all.lock());
+        for Place { device, .. } in &all {
+            if let Some(device) = device {
+                device.leaves();
+            }
+        }
         drop(all);
+    }
+
+    /// An adapter goes as its driver is unbound, and loses its power.
+    fn remove(&self, number: u8) -> Result {
+        let device = self.taken(number)?;
+        device.leaves();
+        self.without(number, device);
+        Ok(())
+    }
+
+    /// Takes an adapter out of its place.
+    fn taken(&self, number: u8) -> Result<Device> {
+        let mut all = self.all.lock();
+        let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
+        place.device.take().ok_or(EEXIST)
+    }
+
+    /// Ends the registration of an adapter that was taken out.
+    fn without(&self, number: u8, device: Device) {
+        let unplugged = device.hca.is_unplugged();
+        drop(device);
+        // Unless it was added again meanwhile.
+        let all = self.all.lock();
+        if all
+            .get(usize::from(number))
+            .is_some_and(|place| place.device.is_none())
+        {
+            let fabric = &self.net.fabric;
+            fabric.power(number, false);
+            for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
+                fabric.plug(id, true);
+            }
+        }
+    }
+
+    /// An adapter comes, with this personality or the one that it had.
+    fn add(&self, number: u8, personality: Option<&'static Personality>) -> Result {
+        let mut all = self.all.lock();
+        let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
+        if place.device.is_some() {
+            return Err(EEXIST);
+        }
+        let personality = personality.unwrap_or(place.personality);
+        place.device = Some(self.device(number, personality)?);
+        place.personality = personality;
+        self.net.fabric.power(number, true);
+        drop(all);
+        if self.params.static_lids {
+            manager::activate(&self.net.fabric)?;
+        }
+        Ok(())
+    }
+
+    /// An adapter is reset, as its personality has it.
+    fn reset(&self, number: u8) -> Result {
+        let all = self.all.lock();
+        let place = all.get(usize::from(number)).ok_or(ENODEV)?;
+        let hca = (*place.device.as_ref().ok_or(ENODEV)?.hca).clone();
+        drop(all);
+        let Reset { pause, after, .. } = hca.manner().personality.reset;
+        hca.goes(hca.manner().begin_reset());
+        sleep(pause);
+        match after {
+            After::Another(away) => {
+                drop(hca);
+                let device = self.taken(number)?;
+                self.without(number, device);
+                sleep(away);
+                self.add(number, None)
+            }
+            After::Nothing => Ok(()),
+        }
     }
 }
 
+fn sleep(ms: u32) {
+    fsleep(Delta::from_millis(ms.into()));
+}
+
 fn show(devices: &Arc<Devices>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (n, device) in devices.all.lock().iter().enumerate() {
-        let state = if device.is_some() { "there" } else { "removed" };
-        writeln!(f, "{n} {state}")?;
+    for (n, place) in devices.all.lock().iter().enumerate() {
+        let state = if place.device.is_some() {
+            "there"
+        } else {
+            "removed"
+        };
+        writeln!(f, "{n} {state} {}", place.personality.name)?;
     }
     Ok(())
 }
 
-/// `remove N`, `add N`: it goes in an orderly way and loses its power then.
+fn show_personalities(_: &Arc<Devices>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for personality in PERSONALITIES {
+        let regions = &personality.regions;
+        let gaps = u8::from(regions.gaps);
+        writeln!(
+            f,
+            "{} pages {} gaps {gaps}",
+            personality.name, regions.pages
+        )?;
+    }
+    Ok(())
+}
+
+/// `remove N`, `add N [PERSONALITY]`, `reset N`.
 fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
     control::line(reader, |text| {
         let mut words = text.split_ascii_whitespace();
         let what = words.next().ok_or(EINVAL)?;
         let number: u8 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
-        let mut all = devices.all.lock();
-        let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
-        match (what, place.is_some()) {
-            ("remove", true) => {
-                let device = place.take();
-                drop(all);
-                drop(device);
-                // Unless it was added again meanwhile.
-                let all = devices.all.lock();
-                if all.get(usize::from(number)).is_some_and(Option::is_none) {
-                    devices.net.fabric.power(number, false);
-                }
-            }
-            ("add", false) => {
-                *place = Some(devices.device(number)?);
-                devices.net.fabric.power(number, true);
-                drop(all);
-                if devices.params.static_lids {
-                    manager::activate(&devices.net.fabric)?;
-                }
-            }
-            ("remove" | "add", _) => return Err(EEXIST),
+        match (what, words.next()) {
+            ("remove", None) => devices.remove(number)?,
+            ("add", None) => devices.add(number, None)?,
+            ("add", Some(name)) => devices.add(number, Some(Personality::named(name)?))?,
+            ("reset", None) => devices.reset(number)?,
             _ => return Err(EINVAL),
         }
         devices.net.attend();

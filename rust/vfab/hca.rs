@@ -20,6 +20,15 @@ use super::{
         LOCAL_DMA_LKEY, //
     },
     mr::Mr,
+    personality::{
+        answered,
+        Flushed,
+        Manner,
+        Outage,
+        Personality,
+        Told,
+        Variant, //
+    },
     port::{
         GUIDS,
         PKEYS, //
@@ -51,10 +60,12 @@ use crate::{
             PdName,
             PortAttr,
             QpAttr,
-            Sizes, //
+            Sizes,
+            State, //
         },
         dma::DmaDevice,
         event::{
+            self,
             CqTarget,
             DeviceTarget,
             QpTarget, //
@@ -86,23 +97,17 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     }, //
 };
 
-/// Most requests of a queue.
-const MAX_WR: u32 = 16384;
-/// Most pieces of a request.
-const MAX_SGE: u32 = 32;
-/// Most completions of a queue.
-const MAX_CQE: u32 = 1 << 18;
 /// Regions, with number 0, which is none.
 const MAX_MR: u32 = 1 << 16;
-/// Most pages of a region.
-const MAX_PAGES: u32 = 512;
-/// Most reads of a peer at once.
-const MAX_READS: u32 = 16;
 
 /// A host channel adapter.
 #[pin_data]
@@ -111,6 +116,7 @@ pub struct Hca {
     ports: u8,
     is_static: bool,
     gaps: bool,
+    manner: Arc<Manner>,
     net: Arc<Net>,
     ends: KVec<Arc<End>>,
     qps: Arc<Qps>,
@@ -120,10 +126,15 @@ pub struct Hca {
     /// The region that was made last. Held while something is made.
     #[pin]
     making: Mutex<u32>,
+    /// Counts the regions that were made.
+    variants: Atomic<u32>,
+    /// An outage has ended the links of its ports.
+    unplugged: Atomic<bool>,
 }
 
 impl Hca {
-    /// Adapter `number` of these wires, whose regions may be of pieces if `gaps` says so. May sleep.
+    /// Adapter `number` of these wires, with this personality; its regions may be of pieces if that
+    /// or `gaps` says so. May sleep.
     ///
     /// # Errors
     ///
@@ -133,6 +144,7 @@ impl Hca {
         ports: u8,
         is_static: bool,
         gaps: bool,
+        personality: &'static Personality,
         dma: DmaDevice,
         net: Arc<Net>,
     ) -> Result<Attached> {
@@ -148,12 +160,15 @@ impl Hca {
         let memory = Memory::new(dma, Table::new(MAX_MR as usize)?);
         let memory = Arc::new(memory, GFP_KERNEL)?;
         let faults = Arc::new(Faults::none(), GFP_KERNEL)?;
+        let manner = Arc::new(Manner::new(personality), GFP_KERNEL)?;
+        let gaps = gaps || personality.regions.gaps;
         let this = Arc::pin_init(
             pin_init!(Self {
                 number,
                 ports,
                 is_static,
                 gaps,
+                manner,
                 net,
                 ends,
                 qps,
@@ -161,6 +176,8 @@ impl Hca {
                 faults,
                 target,
                 making <- new_mutex!(0, "vfab::Hca::making"),
+                variants: Atomic::new(1),
+                unplugged: Atomic::new(false),
             }),
             GFP_KERNEL,
         )?;
@@ -183,6 +200,11 @@ impl Hca {
     /// What goes wrong.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// What it is like.
+    pub fn manner(&self) -> &Manner {
+        &self.manner
     }
 
     /// Its queue pairs.
@@ -213,6 +235,47 @@ impl Hca {
     /// Its ports.
     pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
         self.ends.iter().map(|end| end.id)
+    }
+
+    /// It does nothing any more, as `outage` says. May sleep.
+    pub fn goes(&self, outage: &Outage) {
+        if outage.stops {
+            self.qps
+                .each(|qp| qp.stops(outage.flushed == Flushed::AtOnce));
+        }
+        for told in outage.told {
+            match told {
+                Told::DeviceFatal => self.target.dispatch(event::Kind::DEVICE_FATAL, 1),
+                Told::PortErr => {
+                    self.unplugged.store(true, Relaxed);
+                    self.plug(false);
+                }
+                Told::QpFatal => self.qps.each(|qp| qp.tells_fatal()),
+            }
+        }
+    }
+
+    /// It is well again after an outage. May sleep.
+    #[cfg(SRP_KUNIT)]
+    pub fn is_back(&self) {
+        self.manner.end();
+        if self.is_unplugged() {
+            self.unplugged.store(false, Relaxed);
+            self.plug(true);
+        }
+    }
+
+    /// Whether an outage has ended the links of its ports.
+    pub fn is_unplugged(&self) -> bool {
+        self.unplugged.load(Relaxed)
+    }
+
+    /// Puts the cables of all ports in, or takes them out.
+    fn plug(&self, plugged: bool) {
+        for id in self.ids() {
+            self.fabric().plug(id, plugged);
+        }
+        self.net.attend();
     }
 
     fn id(&self, port: u32) -> Result<PortId> {
@@ -275,20 +338,16 @@ unsafe impl Provider for Hca {
     }
 
     fn device_attr(&self) -> DeviceAttr {
+        let most = self.manner.personality.device_attr();
         DeviceAttr {
             sys_image_guid: Fabric::guid(self.number),
             max_qp: MAX_QPS - 2,
-            max_qp_wr: MAX_WR,
-            max_sge: MAX_SGE,
-            max_cq: 1 << 16,
-            max_cqe: MAX_CQE,
-            max_mr: MAX_MR - 1,
-            max_pages: MAX_PAGES,
+            max_mr: most.max_mr.min(MAX_MR - 1),
             gaps: self.gaps,
-            max_reads: MAX_READS,
             // CAST: It is 16.
             max_pkeys: PKEYS as u16,
             max_members: MAX_MEMBERS,
+            ..most
         }
     }
 
@@ -350,7 +409,8 @@ unsafe impl Provider for Hca {
     }
 
     fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Cq>> {
-        if cqe == 0 || cqe > MAX_CQE {
+        answered(self.manner.verbs().create)?;
+        if cqe == 0 || cqe > self.manner.personality.limits.cqe {
             return Err(EINVAL);
         }
         Cq::new(cqe, handle)
@@ -383,11 +443,12 @@ unsafe impl Provider for Hca {
     }
 
     fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Qp>, u32)> {
-        let sizes = init.sizes;
-        if sizes.send > MAX_WR
-            || sizes.recv > MAX_WR
-            || sizes.send_sge > MAX_SGE
-            || sizes.recv_sge > MAX_SGE
+        answered(this.manner.verbs().create)?;
+        let (sizes, most) = (init.sizes, &this.manner.personality.limits);
+        if sizes.send > most.qp_wr
+            || sizes.recv > most.qp_wr
+            || sizes.send_sge > most.send_sge
+            || sizes.recv_sge > most.recv_sge
         {
             return Err(EINVAL);
         }
@@ -414,6 +475,7 @@ unsafe impl Provider for Hca {
                 recv_cq: init.recv_cq,
                 memory: &this.memory,
                 faults: &this.faults,
+                manner: &this.manner,
                 end: end.clone(),
             },
         )?;
@@ -430,6 +492,13 @@ unsafe impl Provider for Hca {
     }
 
     fn modify_qp(&self, qp: &Arc<Qp>, attr: &QpAttr, mask: Mask) -> Result {
+        if mask.state() && attr.state == State::Err {
+            let stopped = self.manner.stop();
+            qp.was_told_to_stop(self.manner.flushed(), stopped.is_ok());
+            stopped?;
+        } else {
+            answered(self.manner.verbs().modify)?;
+        }
         let end = if mask.port() {
             Some(self.end(attr.port_num)?.clone())
         } else {
@@ -443,6 +512,10 @@ unsafe impl Provider for Hca {
 
     fn query_qp(qp: &Qp) -> (QpAttr, Sizes) {
         (qp.attr(), qp.sizes())
+    }
+
+    fn draining(qp: &Qp, on: bool) -> bool {
+        qp.set_draining(on)
     }
 
     fn destroy_qp(&self, qp: &Arc<Qp>) -> Result {
@@ -487,8 +560,15 @@ unsafe impl Provider for Hca {
     }
 
     fn create_mr(&self, pd: PdName, region: Region, rights: u32) -> Result<(Arc<Mr>, u32)> {
-        if matches!(region, Region::Pages(n) | Region::Pieces(n) if n == 0 || n > MAX_PAGES) {
-            return Err(EINVAL);
+        answered(self.manner.verbs().create)?;
+        let regions = &self.manner.personality.regions;
+        if let Region::Pages(n) | Region::Pieces(n) = region {
+            if regions.pages == 0 {
+                return Err(EOPNOTSUPP);
+            }
+            if n == 0 || n > regions.pages {
+                return Err(EINVAL);
+            }
         }
         if matches!(region, Region::Pieces(_)) && !self.gaps {
             return Err(EOPNOTSUPP);
@@ -497,11 +577,18 @@ unsafe impl Provider for Hca {
             return Err(EINVAL);
         }
         let mut last = self.making.lock();
-        let index = (1..MAX_MR)
-            .map(|n| (*last + n) % MAX_MR)
+        let numbers = self.manner.personality.limits.mr.min(MAX_MR - 1) + 1;
+        let index = (1..numbers)
+            .map(|n| (*last + n) % numbers)
             .find(|n| *n != 0 && !self.memory.mrs.has(*n as usize))
             .ok_or(ENOMEM)?;
-        let mr = Arc::new(Mr::new(index, pd, region, rights)?, GFP_KERNEL)?;
+        let variant = match regions.variant {
+            Variant::Zero => 0,
+            // CAST: The lowest eight bits.
+            Variant::Changing => self.variants.fetch_add(1, Relaxed) as u8,
+        };
+        let mr = Mr::new(index, variant, pd, region, rights, regions.iova)?;
+        let mr = Arc::new(mr, GFP_KERNEL)?;
         self.memory.mrs.set(index as usize, mr.clone())?;
         *last = index;
         let key = mr.first_key();
@@ -523,7 +610,9 @@ unsafe impl Provider for Hca {
         mr.pages()
     }
 
-    fn destroy_mr(&self, mr: &Arc<Mr>) {
+    fn destroy_mr(&self, mr: &Arc<Mr>) -> Result {
+        answered(self.manner.verbs().dereg)?;
         drop(self.memory.mrs.take(mr.index() as usize));
+        Ok(())
     }
 }

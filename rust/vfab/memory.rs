@@ -278,6 +278,12 @@ impl Memory {
         Ok(())
     }
 
+    /// Whether this key is that of a free region of this domain, of those that requests register,
+    /// and all bits of it fit.
+    pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
+        self.mrs.get(Mr::index_of(key))?.is_free(pd, key)
+    }
+
     /// Makes a free region valid.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! A region of all memory, or of a process, is valid as long as it exists. Others are valid or free: REG_MR makes a free one valid, with eight bits of its key as the request says; LOCAL_INV, or
 //! a SEND_WITH_INV of the peer, makes a valid one free, and waits until nobody accesses its memory.
 
+use super::personality::Iova;
 use crate::rdma::provider::{
     attr::PdName,
     pages::{
@@ -35,6 +36,8 @@ const VARIANT: u32 = 0xff;
 enum Behind {
     All,
     Pages(Pages),
+    /// As above, with an address in the first page.
+    Offset(Pages),
     Process(Umem),
 }
 
@@ -43,6 +46,8 @@ pub struct Mr {
     index: u32,
     pd: PdName,
     behind: Behind,
+    /// The eight bits of its first key.
+    first: u8,
     /// [`VALID`], rights, and the eight bits.
     state: Atomic<u64>,
 }
@@ -52,15 +57,30 @@ pub struct Mr {
 pub struct Bad;
 
 impl Mr {
-    /// A region with number `index`.
+    /// A region with number `index`, and these eight bits of its first key; its address may be
+    /// `iova`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(index: u32, pd: PdName, region: Region, access: u32) -> Result<Self> {
+    pub fn new(
+        index: u32,
+        variant: u8,
+        pd: PdName,
+        region: Region,
+        access: u32,
+        iova: Iova,
+    ) -> Result<Self> {
         let (behind, valid) = match region {
             Region::All => (Behind::All, VALID),
-            Region::Pages(most) => (Behind::Pages(Pages::new(Shape::Pages, most as usize)?), 0),
+            Region::Pages(most) => {
+                let pages = Pages::new(Shape::Pages, most as usize)?;
+                let behind = match iova {
+                    Iova::Any => Behind::Pages(pages),
+                    Iova::FirstPage => Behind::Offset(pages),
+                };
+                (behind, 0)
+            }
             Region::Pieces(most) => (Behind::Pages(Pages::new(Shape::Pieces, most as usize)?), 0),
             Region::Process(memory) => (Behind::Process(memory), VALID),
         };
@@ -68,7 +88,8 @@ impl Mr {
             index,
             pd,
             behind,
-            state: Atomic::new(valid | u64::from(access) << 8),
+            first: variant,
+            state: Atomic::new(valid | u64::from(access) << 8 | u64::from(variant)),
         })
     }
 
@@ -85,13 +106,13 @@ impl Mr {
 
     /// Its key as long as nobody gives it another one.
     pub fn first_key(&self) -> u32 {
-        self.index << 8
+        self.index << 8 | u32::from(self.first)
     }
 
     /// The pages or pieces that are described and registered, if it is such a region.
     pub fn pages(&self) -> Option<&Pages> {
         match &self.behind {
-            Behind::Pages(pages) => Some(pages),
+            Behind::Pages(pages) | Behind::Offset(pages) => Some(pages),
             _ => None,
         }
     }
@@ -114,12 +135,20 @@ impl Mr {
         unsafe { pages.turn(iova) };
         // SAFETY: As above.
         let list = unsafe { pages.current() };
-        if list.len == 0 {
+        if list.len == 0 || matches!(self.behind, Behind::Offset(_)) && !list.is_offset() {
             return Err(Bad);
         }
         let state = VALID | u64::from(access) << 8 | u64::from(key & VARIANT);
         self.state.store(state, Release);
         Ok(list.count())
+    }
+
+    /// Whether it is one of this domain that requests register, and free, and whether this was its
+    /// key.
+    pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
+        let state = self.state.load(Acquire);
+        let free = pd == self.pd && self.pages().is_some() && state & VALID == 0;
+        free.then_some(state as u32 & VARIANT == key & VARIANT)
     }
 
     /// Makes it free. Accesses that have begun are not over yet.
@@ -167,7 +196,7 @@ impl Mr {
         let list = match &self.behind {
             Behind::All => return Ok(Place::Memory(addr)),
             // SAFETY: The region is valid and in use by the one who has it from the table, who ends that before it is invalidated.
-            Behind::Pages(pages) => unsafe { pages.current() },
+            Behind::Pages(pages) | Behind::Offset(pages) => unsafe { pages.current() },
             Behind::Process(memory) => memory.list(),
         };
         let at = addr.checked_sub(list.iova).ok_or(Bad)?;

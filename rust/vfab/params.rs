@@ -2,6 +2,10 @@
 
 //! The parameters of the module.
 
+use super::personality::{
+    Personality,
+    DEFAULT, //
+};
 use crate::rdma::provider::params;
 use kernel::prelude::*;
 
@@ -11,7 +15,7 @@ const MAX_DEVICES: u32 = 8;
 const MAX_PORTS: u32 = 2;
 
 /// How many of what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Params {
     /// Adapters.
     pub devices: u8,
@@ -25,6 +29,8 @@ pub struct Params {
     pub gaps: u32,
     /// Whether the ports are active from the start.
     pub static_lids: bool,
+    /// What each adapter is like.
+    pub personalities: [&'static Personality; MAX_DEVICES as usize],
 }
 
 impl Params {
@@ -47,6 +53,16 @@ impl Params {
             pr_err!("dma_bits is {dma_bits}, not 32 to 64\n");
             return Err(EINVAL);
         }
+        let mut personalities = [&DEFAULT; MAX_DEVICES as usize];
+        for (n, place) in personalities.iter_mut().enumerate() {
+            if let Some(name) = params::personality(n) {
+                *place = name
+                    .to_str()
+                    .map_err(|_| EINVAL)
+                    .and_then(Personality::named)
+                    .inspect_err(|_| pr_err!("personality {n} is none that there is\n"))?;
+            }
+        }
         Ok(Self {
             // CAST: They are at most 8.
             devices: devices as u8,
@@ -56,6 +72,7 @@ impl Params {
             direct,
             gaps,
             static_lids,
+            personalities,
         })
     }
 }

@@ -11,6 +11,7 @@
 //! [`Groups`](groups::Groups) is held there while a datagram is copied to the members of a group.
 
 pub mod datagram;
+mod flush;
 pub mod groups;
 pub mod net;
 mod peer;
@@ -34,6 +35,7 @@ use super::{
         SEND, //
     },
     memory::Memory,
+    personality::Manner,
 };
 use crate::{
     new_spinlock_irq,
@@ -96,6 +98,7 @@ pub struct Qp {
     sizes: Sizes,
     memory: Arc<Memory>,
     faults: Arc<Faults>,
+    manner: Arc<Manner>,
     net: Arc<Net>,
     /// Its port, which may change until it is connected.
     #[pin]
@@ -107,6 +110,10 @@ pub struct Qp {
     state: Atomic<u32>,
     /// Counts the times that it was connected or reset.
     epoch: Atomic<u32>,
+    /// The device does nothing any more: nothing is flushed before it is moved to the error state.
+    frozen: Atomic<bool>,
+    /// The device drains it, by requests that it takes when it takes no others.
+    draining: Atomic<bool>,
     /// Events that a work item is to tell: a bit for each of [`TOLD`].
     events: Atomic<u32>,
     #[pin]
@@ -156,6 +163,8 @@ pub struct New<'a> {
     pub memory: &'a Arc<Memory>,
     /// What goes wrong.
     pub faults: &'a Arc<Faults>,
+    /// What its adapter is like.
+    pub manner: &'a Arc<Manner>,
     /// Its port at first.
     pub end: Arc<End>,
 }
@@ -176,6 +185,7 @@ impl Qp {
             sizes,
             memory,
             faults,
+            manner,
             end,
             ..
         } = new;
@@ -189,12 +199,15 @@ impl Qp {
                 sizes,
                 memory: memory.clone(),
                 faults: faults.clone(),
+                manner: manner.clone(),
                 net,
                 end <- new_spinlock_irq!(end, "vfab::Qp::end"),
                 sq <- new_spinlock_irq!(sq, "vfab::Qp::sq"),
                 rq <- new_spinlock_irq!(rq, "vfab::Qp::rq"),
                 state: Atomic::new(State::Reset as u32),
                 epoch: Atomic::new(0),
+                frozen: Atomic::new(false),
+                draining: Atomic::new(false),
                 events: Atomic::new(0),
                 timer <- Timer::new(),
                 changing <- new_mutex!((), "vfab::Qp::changing"),
@@ -294,7 +307,8 @@ impl Qp {
         let was = end.map(|end| core::mem::replace(&mut *self.end.lock(), end));
         drop(was);
         if to == State::Reset {
-            self.reset();
+            self.frozen.store(false, Relaxed);
+            self.reset(true);
             return Ok(());
         }
         let mut sq = self.sq.lock();
@@ -321,8 +335,9 @@ impl Qp {
         Ok(())
     }
 
-    /// Back to the beginning, without a completion for what was posted. May sleep.
-    fn reset(self: &Arc<Self>) {
+    /// Back to the beginning, without a completion for what was posted; with `purges` those that
+    /// there are go, too. May sleep.
+    fn reset(self: &Arc<Self>, purges: bool) {
         let peer = {
             let mut sq = self.sq.lock();
             let mut rq = self.rq.lock();
@@ -334,8 +349,10 @@ impl Qp {
         };
         drop(peer);
         self.timer.cancel();
-        for cq in self.queues().into_iter().flatten() {
-            cq.purge(self.name);
+        if purges {
+            for cq in self.queues().into_iter().flatten() {
+                cq.purge(self.name);
+            }
         }
     }
 
@@ -356,7 +373,7 @@ impl Qp {
 
     /// It is over: nothing of it is left anywhere. May sleep.
     pub fn destroy(self: &Arc<Self>) {
-        self.reset();
+        self.reset(self.kind != Kind::Rc || self.manner.personality.purges);
         let send = {
             let mut sq = self.sq.lock();
             core::mem::replace(&mut *sq, Requester::none())
@@ -419,8 +436,7 @@ impl WorkItem for Qp {
     fn run(this: Arc<Self>) {
         let what = this.events.xchg(0, Full);
         if what & FLUSH != 0 {
-            let mut sq = this.sq.lock();
-            this.progress(&mut sq);
+            this.flush();
         }
         if what & OVERRUN != 0 {
             pr_info!("{this}: no room for a completion\n");
@@ -438,8 +454,13 @@ impl WorkItem for Qp {
 
 impl Expire for Qp {
     fn expired(self: Arc<Self>) {
-        let mut sq = self.sq.lock();
-        sq.waiting = false;
-        self.progress(&mut sq);
+        {
+            let mut sq = self.sq.lock();
+            sq.waiting = false;
+            if self.state() != State::Err || self.flushes_simply() {
+                return self.progress(&mut sq);
+            }
+        }
+        self.flush_some();
     }
 }

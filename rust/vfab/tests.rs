@@ -13,6 +13,7 @@ use super::{
         Hca, //
     },
     manager,
+    personality::DEFAULT,
     qp::net::{
         Net,
         Running, //
@@ -88,7 +89,7 @@ impl Rig {
         manager::activate(&net.fabric)?;
         let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
             let dma = DmaDevice::new(c"ib_vfab_test", n.into(), 64)?;
-            let hca = Hca::attached(n, 1, true, n == 1, dma, net.clone())?;
+            let hca = Hca::attached(n, 1, true, n == 1, &DEFAULT, dma, net.clone())?;
             let guid = Fabric::guid(n);
             let registration = Registration::new(hca.clone(), name, guid, 1, hca.dma())?;
             Ok((hca, registration))

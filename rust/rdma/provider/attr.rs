@@ -4,6 +4,7 @@
 
 use crate::{
     bindings,
+    compat,
     errno::EOPNOTSUPP, //
 };
 use kernel::prelude::*;
@@ -43,27 +44,67 @@ pub mod access {
     pub const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
 }
 
+/// The driver that a device says it is of: `enum rdma_driver_id`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Driver(pub(super) bindings::rdma_driver_id);
+
+#[allow(missing_docs)]
+impl Driver {
+    pub const MLX5: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_MLX5);
+    pub const MLX4: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_MLX4);
+    pub const IRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_IRDMA);
+    pub const BNXT_RE: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_BNXT_RE);
+    pub const HNS: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_HNS);
+    pub const ERDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_ERDMA);
+    pub const MANA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_MANA);
+    pub const IONIC: Self = Self(compat::RDMA_DRIVER_IONIC);
+    pub const QEDR: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_QEDR);
+    pub const CXGB4: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_CXGB4);
+    pub const OCRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_OCRDMA);
+    pub const VMW_PVRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_VMW_PVRDMA);
+    pub const RXE: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_RXE);
+    /// By this and version 1 of the interface rdma-core's `ipathverbs` takes the device, and does
+    /// everything by commands of ib_uverbs.
+    pub const QIB: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_QIB);
+}
+
 /// What a device can do.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct DeviceAttr {
+    /// The driver that it is of.
+    pub driver: Driver,
+    /// Most completion vectors. There is one for each CPU at most.
+    pub max_vectors: u32,
+    /// Whether it drains queue pairs itself, by requests that it takes when it takes no others.
+    pub drains: bool,
     /// GUID of the system.
     pub sys_image_guid: u64,
     /// Most queue pairs, completion queues, regions.
     pub max_qp: u32,
     /// Most requests of a queue.
     pub max_qp_wr: u32,
-    /// Most pieces of a request.
-    pub max_sge: u32,
+    /// Most pieces of a request of a send queue.
+    pub send_sge: u32,
+    /// Most pieces of a receive request.
+    pub recv_sge: u32,
+    /// Most pieces of a request that reads the peer's memory.
+    pub read_sge: u32,
     /// Most completion queues.
     pub max_cq: u32,
     /// Most completions of a queue.
     pub max_cqe: u32,
     /// Most regions.
     pub max_mr: u32,
-    /// Most pages, or pieces, of a region.
+    /// Most pages, or pieces, of a region that requests register; 0 if there are no such regions.
     pub max_pages: u32,
+    /// A bit for each size of a page.
+    pub page_sizes: u64,
+    /// Most bytes of a region.
+    pub max_mr_size: u64,
     /// Whether a region may be of pieces of any size.
     pub gaps: bool,
+    /// Whether all memory has a key without a region for it.
+    pub local_dma_lkey: bool,
     /// Most reads of the peer's memory at once.
     pub max_reads: u32,
     /// Entries of the table of partitions.

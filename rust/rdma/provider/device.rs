@@ -40,7 +40,8 @@ unsafe impl<P: Provider> Send for Registration<P> {}
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with so many ports, and an interrupt for each CPU, whose memory is mapped for `dma`. May sleep.
+    /// Registers a device with so many ports, and an interrupt for each CPU if it can have so many, whose memory is mapped
+    /// for `dma`. May sleep.
     ///
     /// # Errors
     ///
@@ -67,12 +68,19 @@ impl<P: Provider> Registration<P> {
         device.phys_port_cnt = ports;
         // SAFETY: No precondition.
         let vectors = unsafe { bindings::srp_helper_num_online_cpus() };
-        // CAST: The count of CPUs.
-        device.num_comp_vectors = vectors as i32;
+        let attr = provider.device_attr();
+        // CAST: The count of CPUs, or less.
+        device.num_comp_vectors = vectors.min(attr.max_vectors) as i32;
         device.local_dma_lkey = P::LOCAL_DMA_LKEY;
         device.uverbs_cmd_mask |= COMMANDS;
         // SAFETY: The functions fit the objects, whose sizes are in it.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::OPS) };
+        if attr.drains {
+            // SAFETY: As above.
+            unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::DRAIN) };
+        }
+        // SAFETY: It is valid, and nobody else knows it.
+        unsafe { (*raw.as_ptr()).ops.driver_id = attr.driver.0 };
         // The device's parent is what its memory is mapped for, as with hardware.
         // SAFETY: As above; the union's other field is for another view of the same.
         unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };

@@ -73,8 +73,6 @@ pub(super) struct Ops<P>(PhantomData<P>);
 impl<P: Provider> Ops<P> {
     pub(super) const OPS: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
         owner: THIS_MODULE.as_ptr(),
-        // By these two rdma-core's `ipathverbs` takes the device, and does everything by commands of ib_uverbs.
-        driver_id: bindings::rdma_driver_id_RDMA_DRIVER_QIB,
         uverbs_abi_ver: 1,
         query_device: Some(Self::query_device),
         query_port: Some(Self::query_port),
@@ -116,6 +114,13 @@ impl<P: Provider> Ops<P> {
         size_ib_ah: size_of::<AhObject>(),
         size_ib_cq: size_of::<CqObject<P::Cq>>(),
         size_ib_qp: size_of::<QpObject<P::Qp>>(),
+        ..pin_init::zeroed()
+    };
+
+    /// Those more of a device that drains queue pairs itself.
+    pub(super) const DRAIN: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
+        drain_sq: Some(Self::drain_sq),
+        drain_rq: Some(Self::drain_rq),
         ..pin_init::zeroed()
     };
 
@@ -379,6 +384,35 @@ impl<P: Provider> Ops<P> {
             unsafe { bindings::srp_vfab_wait_for_work(cq) };
         }
         0
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn drain_sq(raw: *mut bindings::ib_qp) {
+        // SAFETY: `ib_core` grants it.
+        unsafe { Self::drain(raw, false) };
+    }
+
+    /// # Safety
+    ///
+    /// `ib_core` calls it.
+    unsafe extern "C" fn drain_rq(raw: *mut bindings::ib_qp) {
+        // SAFETY: `ib_core` grants it.
+        unsafe { Self::drain(raw, true) };
+    }
+
+    /// # Safety
+    ///
+    /// As for `drain_sq`.
+    unsafe fn drain(raw: *mut bindings::ib_qp, recv: bool) {
+        // SAFETY: By this function's contract.
+        if let Some(qp) = unsafe { qp::<P::Qp>(raw) } {
+            let dead = P::draining(qp, true);
+            // SAFETY: By this function's contract.
+            unsafe { bindings::srp_vfab_drain(raw, recv, dead) };
+            P::draining(qp, false);
+        }
     }
 
     /// # Safety

@@ -131,6 +131,12 @@ impl List {
         Some((self.parts.get(n)? + within, left))
     }
 
+    /// Whether the address of its first byte is one in its first page.
+    pub fn is_offset(&self) -> bool {
+        let first = self.parts.first().copied().unwrap_or(0);
+        self.iova.wrapping_sub(first) >> self.shift == 0
+    }
+
     /// How many pages or pieces it has.
     pub fn count(&self) -> usize {
         self.parts.len()

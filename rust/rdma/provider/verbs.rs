@@ -176,7 +176,13 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     fn modify_qp(&self, qp: &Arc<Self::Qp>, attr: &QpAttr, mask: Mask) -> Result;
     /// What it is like.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
-    /// It is gone after this: no completion, no access to memory, nothing of it in a completion queue.
+    /// It is drained by the device itself from now on, or not any more ([`DeviceAttr::drains`]).
+    /// Returns whether the device does nothing any more, so that it does not matter if the queue
+    /// pair cannot be moved to the error state.
+    fn draining(_qp: &Self::Qp, _on: bool) -> bool {
+        false
+    }
+    /// It is gone after this: no access to memory, and no further completion.
     ///
     /// # Errors
     ///
@@ -223,5 +229,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// What is described, if it is one of [`Region::Pages`] or [`Region::Pieces`].
     fn pages(mr: &Self::Mr) -> Option<&Pages>;
     /// It is gone after this, and nobody accesses its memory.
-    fn destroy_mr(&self, mr: &Arc<Self::Mr>);
+    ///
+    /// # Errors
+    ///
+    /// Those of a device that has failed: it is not gone then.
+    fn destroy_mr(&self, mr: &Arc<Self::Mr>) -> Result;
 }

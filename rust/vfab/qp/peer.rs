@@ -117,8 +117,9 @@ impl Qp {
             }),
             Ack::NotReady(code) => {
                 // 7 is for ever.
-                if sq.attr.rnr_retry != 7 {
-                    if sq.rnr_retries == 0 {
+                let tries = self.manner.personality.connections.rnr_retries;
+                if sq.attr.rnr_retry != 7 || !tries {
+                    if sq.rnr_retries == 0 || !tries {
                         return Done::Over(Status::RNR_RETRY_EXC_ERR);
                     }
                     sq.rnr_retries -= 1;

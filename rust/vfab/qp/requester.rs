@@ -19,12 +19,14 @@ use super::{
             REG_MR, //
         },
         mr::Mr,
+        personality::FreeKeys,
     },
     peer::Peer,
     places::Places,
     responder::Task,
     New,
     Qp,
+    FLUSH,
     OVERRUN, //
 };
 use crate::rdma::provider::{
@@ -119,6 +121,8 @@ pub(super) struct Requester {
     pub(super) retries: u32,
     pub(super) rnr_retries: u32,
     pub(super) peer: Option<Peer>,
+    /// The request that was flushed last was one of this queue.
+    pub(super) sent_last: bool,
 }
 
 /// How a request went.
@@ -181,13 +185,20 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             peer: None,
+            sent_last: false,
         }
+    }
+
+    /// Whether a request is not over.
+    pub(super) fn is_pending(&self) -> bool {
+        self.next != self.head
     }
 
     /// Forgets what was posted.
     pub(super) fn reset(&mut self) {
         self.next = self.head;
         self.waiting = false;
+        self.sent_last = false;
         if let Some(freed) = &self.freed {
             freed.set(self.head);
         }
@@ -309,8 +320,11 @@ impl Qp {
         datagrams: Option<&Datagrams>,
     ) -> Result<(), Refused<SendWr<'a, Mr>>> {
         let mut sq = self.sq.lock();
-        if self.state() < State::Rts {
-            return Err((first, EINVAL));
+        let state = self.state();
+        if state != State::Rts {
+            if let Err(e) = self.may_post(state, State::Rts) {
+                return Err((first, e));
+            }
         }
         let mut result = Ok(());
         let mut next = Some(first);
@@ -353,6 +367,7 @@ impl Qp {
             let state = self.state();
             let faults = self.faults();
             let done = match state {
+                State::Err if !self.flushes_simply() => return self.later(FLUSH),
                 State::Err | State::Sqe => Done::Over(Status::WR_FLUSH_ERR),
                 State::Rts if !sq.waiting => self.execute(sq, &wqe, faults),
                 _ => Done::Stay,
@@ -364,14 +379,8 @@ impl Qp {
                     self.timer.start(self.clone(), ns);
                     return;
                 }
-                Done::Over(mut status) => {
-                    sq.next = sq.next.wrapping_add(1);
-                    if let Some(other) = faults.and_then(|f| other_status(f, &wqe.op, status)) {
-                        status = other;
-                    }
-                    if status != Status::SUCCESS || wqe.signaled {
-                        self.complete(sq, &wqe, status, faults);
-                    }
+                Done::Over(status) => {
+                    let status = self.over(sq, &wqe, status, faults);
                     if status != Status::SUCCESS && state == State::Rts {
                         pr_info!(
                             "{}: a request of {} bytes failed: {status:?}\n",
@@ -383,6 +392,31 @@ impl Qp {
                 }
             }
         }
+    }
+
+    /// The request that is next has ended so. Returns how its completion says that it did.
+    #[inline]
+    fn over(
+        self: &Arc<Self>,
+        sq: &mut Requester,
+        wqe: &Wqe,
+        mut status: Status,
+        faults: Option<&Faults>,
+    ) -> Status {
+        sq.next = sq.next.wrapping_add(1);
+        if let Some(other) = faults.and_then(|f| other_status(f, &wqe.op, status)) {
+            status = other;
+        }
+        if status != Status::SUCCESS || wqe.signaled {
+            self.complete(sq, wqe, status, faults);
+        }
+        status
+    }
+
+    /// Completes the request that is next as flushed.
+    pub(super) fn flush_send(self: &Arc<Self>, sq: &mut Requester) {
+        let wqe = *sq.wqes.get(sq.next);
+        self.over(sq, &wqe, Status::WR_FLUSH_ERR, self.faults());
     }
 
     /// A request has failed, and with it what is behind it; of datagrams, the send queue only.
@@ -452,6 +486,7 @@ impl Qp {
             }
             Op::Invalidate { key } => Done::Over(match self.memory.invalidate(self.pd, key) {
                 Ok(()) => Status::SUCCESS,
+                Err(_) if self.may_be_free(key) => Status::SUCCESS,
                 Err(_) => Status::MW_BIND_ERR,
             }),
             Op::Datagram { imm } => {
@@ -463,6 +498,16 @@ impl Qp {
                 Done::Over(Status::LOC_QP_OP_ERR)
             }
             Op::Request(ref task) => self.request(sq, wqe, task, faults),
+        }
+    }
+
+    /// A region with this key may be invalidated when it is not registered, and is not.
+    #[cold]
+    fn may_be_free(&self, key: u32) -> bool {
+        match self.manner.personality.regions.free_keys {
+            FreeKeys::None => false,
+            FreeKeys::Same => self.memory.is_free(self.pd, key) == Some(true),
+            FreeKeys::Any => self.memory.is_free(self.pd, key).is_some(),
         }
     }
 

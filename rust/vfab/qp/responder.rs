@@ -227,8 +227,11 @@ impl Qp {
     #[inline]
     pub fn post_recv<'a>(self: &Arc<Self>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
         let mut rq = self.rq.lock();
-        if self.state() == State::Reset {
-            return Err((first, EINVAL));
+        let state = self.state();
+        if !(State::Init..=State::Sqe).contains(&state) {
+            if let Err(e) = self.may_post(state, State::Init) {
+                return Err((first, e));
+            }
         }
         let mut result = Ok(());
         let mut next = Some(first);
@@ -252,11 +255,29 @@ impl Qp {
         result
     }
 
-    /// Completes all receive requests as flushed.
+    /// Completes all receive requests as flushed, or has that done.
     pub(super) fn flush_receives(self: &Arc<Self>, rq: &mut Responder) {
+        if !self.flushes_simply() {
+            return self.later(super::FLUSH);
+        }
         while rq.next != rq.head {
-            let wc = self.received(rq, Opcode::RECV, Status::WR_FLUSH_ERR);
-            self.complete_receive(rq, &wc, false);
+            self.flush_receive(rq);
+        }
+    }
+
+    /// Completes the receive request that is next as flushed.
+    pub(super) fn flush_receive(self: &Arc<Self>, rq: &mut Responder) {
+        let wc = self.received(rq, Opcode::RECV, Status::WR_FLUSH_ERR);
+        self.complete_receive(rq, &wc, false);
+    }
+
+    /// There is no receive request for a message.
+    #[cold]
+    fn not_ready(&self, rq: &Responder) -> Ack {
+        if self.manner.personality.connections.rnr_retries {
+            Ack::NotReady(rq.attr.min_rnr_timer)
+        } else {
+            Ack::Nak(Nak::Operation)
         }
     }
 
@@ -345,7 +366,7 @@ impl Qp {
         inv: Option<u32>,
     ) -> Ack {
         let Some(room) = rq.room() else {
-            return Ack::NotReady(rq.attr.min_rnr_timer);
+            return self.not_ready(rq);
         };
         if packet.len > room {
             let wc = self.received(rq, Opcode::RECV, Status::LOC_LEN_ERR);
@@ -394,7 +415,7 @@ impl Qp {
             return Ack::Nak(Nak::Access);
         }
         if imm.is_some() && rq.room().is_none() {
-            return Ack::NotReady(rq.attr.min_rnr_timer);
+            return self.not_ready(rq);
         }
         if packet.len > 0 {
             let piece = [Sge::new(addr, key, packet.len)];

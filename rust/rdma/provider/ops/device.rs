@@ -41,24 +41,28 @@ impl<P: Provider> Ops<P> {
         let attr = unsafe { &mut *attr };
         attr.fw_ver = 1 << 32;
         attr.sys_image_guid = ours.sys_image_guid.to_be();
-        attr.max_mr_size = u64::MAX;
-        // Pages of 4 KiB to 2 GiB.
-        attr.page_size_cap = 0xffff_f000;
+        attr.max_mr_size = ours.max_mr_size;
+        attr.page_size_cap = ours.page_sizes;
         attr.max_qp = number(ours.max_qp);
         attr.max_qp_wr = number(ours.max_qp_wr);
         // CAST: A set of bits.
-        attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS
-            | bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
+        attr.device_cap_flags = (bindings::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID
             | bindings::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT
             | bindings::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN)
             as u64;
-        attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
+        if ours.max_pages > 0 {
+            attr.device_cap_flags |=
+                bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        }
+        if ours.local_dma_lkey {
+            attr.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY);
+        }
         if ours.gaps {
             attr.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
         }
-        attr.max_send_sge = number(ours.max_sge);
-        attr.max_recv_sge = number(ours.max_sge);
-        attr.max_sge_rd = number(ours.max_sge);
+        attr.max_send_sge = number(ours.send_sge);
+        attr.max_recv_sge = number(ours.recv_sge);
+        attr.max_sge_rd = number(ours.read_sge);
         attr.max_cq = number(ours.max_cq);
         attr.max_cqe = number(ours.max_cqe);
         attr.max_mr = number(ours.max_mr);
@@ -66,7 +70,7 @@ impl<P: Provider> Ops<P> {
         attr.max_ah = number(1 << 16);
         attr.max_qp_rd_atom = number(ours.max_reads);
         attr.max_qp_init_rd_atom = number(ours.max_reads);
-        attr.max_res_rd_atom = number(ours.max_reads * ours.max_qp);
+        attr.max_res_rd_atom = number(ours.max_reads.saturating_mul(ours.max_qp));
         attr.max_fast_reg_page_list_len = number(ours.max_pages);
         attr.max_pkeys = ours.max_pkeys;
         attr.max_mcast_grp = number(ours.max_members);

@@ -150,7 +150,13 @@ impl<P: Provider> Ops<P> {
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: It came from `KBox::into_raw`.
         let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P::Mr>>()) };
-        provider.destroy_mr(&object.mr);
-        0
+        match provider.destroy_mr(&object.mr) {
+            Ok(()) => 0,
+            Err(e) => {
+                // It is not gone.
+                let _ = KBox::into_raw(object);
+                e.to_errno()
+            }
+        }
     }
 }

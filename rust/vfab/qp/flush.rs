@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How the requests of a connection in error are flushed: in the call that makes the error, or as
+//! the adapter's [`Flush`] says, by a work item and a timer.
+
+use super::{
+    super::personality::{
+        answered,
+        Flush,
+        Flushed,
+        Order, //
+    },
+    Kind,
+    Qp,
+    State,
+    FLUSH, //
+};
+use crate::rdma::provider::event;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+impl Qp {
+    /// It flushes in the call that makes the error.
+    pub(super) fn flushes_simply(&self) -> bool {
+        self.kind != Kind::Rc
+            || self.manner.personality.flush == Flush::SIMPLE && !self.frozen.load(Relaxed)
+    }
+
+    /// A request may be posted in this state, which is not one in which the queue works: it is
+    /// flushed.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is before the state `least`, otherwise what a device says that does nothing
+    /// any more.
+    #[cold]
+    pub(super) fn may_post(&self, state: State, least: State) -> Result {
+        if state < least {
+            return Err(EINVAL);
+        }
+        if state == State::Err && !self.draining.load(Relaxed) {
+            answered(self.manner.verbs().post)?;
+        }
+        Ok(())
+    }
+
+    /// The device drains it from now on, or not any more. Returns whether the device does nothing
+    /// any more.
+    pub fn set_draining(&self, on: bool) -> bool {
+        self.draining.store(on, Relaxed);
+        self.manner.is_dead()
+    }
+
+    /// A user has tried to move it to the error state, or is about to, while `flushed` says what
+    /// the device does about that.
+    pub fn was_told_to_stop(self: &Arc<Self>, flushed: Flushed, success: bool) {
+        let thaws = match flushed {
+            Flushed::AtOnce | Flushed::WhenTried => true,
+            Flushed::WhenStopped => success,
+            Flushed::Never => false,
+        };
+        if thaws && self.frozen.xchg(false, Full) {
+            self.later(FLUSH);
+        }
+    }
+
+    /// Its device does nothing any more. What was posted is flushed, or stays until the queue pair
+    /// is moved to the error state. Any context without its locks.
+    pub fn stops(self: &Arc<Self>, flushes: bool) {
+        if self.kind == Kind::Rc && self.state() != State::Reset {
+            self.frozen.store(!flushes, Relaxed);
+            self.break_send();
+            self.later(FLUSH);
+        }
+    }
+
+    /// Tells that it has an error. Any context.
+    pub fn tells_fatal(self: &Arc<Self>) {
+        if self.kind == Kind::Rc && self.state() != State::Reset {
+            self.later(super::bit(event::Kind::QP_FATAL));
+        }
+    }
+
+    /// Begins to flush what was posted. Sleeps.
+    pub(super) fn flush(self: &Arc<Self>) {
+        if self.flushes_simply() {
+            let mut sq = self.sq.lock();
+            return self.progress(&mut sq);
+        }
+        // It is not connected again meanwhile.
+        let _changing = self.changing.lock();
+        if self.state() == State::Err {
+            // One for a retry comes too late.
+            self.timer.cancel();
+            match self.manner.personality.flush.pause {
+                0 => self.flush_some(),
+                ns => self.timer.start(self.clone(), ns),
+            }
+        }
+    }
+
+    /// Flushes as many as come at a time, and sees to the rest. Any context without its locks.
+    pub(super) fn flush_some(self: &Arc<Self>) {
+        let Flush {
+            order,
+            pause,
+            at_once,
+        } = self.manner.personality.flush;
+        let mut sq = self.sq.lock();
+        for _ in 0..at_once {
+            if self.state() != State::Err || self.frozen.load(Relaxed) {
+                return;
+            }
+            let send = sq.is_pending();
+            let mut rq = self.rq.lock();
+            let receive = rq.room().is_some();
+            let receive_first = match order {
+                Order::ReceivesFirst => true,
+                Order::SendsFirst => false,
+                Order::Interleaved => sq.sent_last,
+            };
+            if receive && (receive_first || !send) {
+                sq.sent_last = false;
+                self.flush_receive(&mut rq);
+            } else if send {
+                // Where there is no room for its completion, the receive queue is locked.
+                drop(rq);
+                sq.sent_last = true;
+                self.flush_send(&mut sq);
+            } else {
+                return;
+            }
+        }
+        match pause {
+            0 => self.later(FLUSH),
+            ns => self.timer.start(self.clone(), ns),
+        }
+    }
+}
