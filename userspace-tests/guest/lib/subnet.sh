@@ -5,12 +5,16 @@ declare -A manager=()
 
 # adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
 # DMA_BITS is the width of their addresses, but for the target's, as ib_srpt sends what was in its memory when it mapped it.
-# The memory regions of those in the mask GAPS may have gaps.
+# The memory regions of those in the mask GAPS may have gaps. Those of initiators have the personality PERSONALITY.
 adapters() {
+	local i like=
+	if [ -n "${PERSONALITY-}" ]; then
+		for ((i = 0; i < 8; i++)); do if [ $i -lt $targets ]; then like+=,default; else like+=,$PERSONALITY; fi; done
+	fi
 	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
 	command -v opensm >/dev/null || skip "opensm is not in this guest"
 	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
-	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} ${GAPS:+gaps=$GAPS} "$@" || fail "insmod ib_vfab $*"
+	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} ${GAPS:+gaps=$GAPS} ${like:+personality=${like:1}} "$@" || fail "insmod ib_vfab $*"
 	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
 	udevadm settle -t 20
 }

@@ -1,0 +1,114 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# The initiator's adapter is like each that ib_vfab can imitate: a login, lists of pieces at any place, data of many sizes, one of two
+# channels is lost, the device is reset under I/O and comes back, and goes under I/O. No data is wrong, what was acknowledged is
+# there, and all ends in time. PERSONALITIES says which; otherwise the fast set has three of them.
+. "$(dirname "$0")/lib.sh"
+. "$here/faults.sh"
+
+[ "$kind" = vfab ] || skip "vfab only"
+begin 900 3400
+PERSONALITY='' fabric 1
+back_null disk 64
+target 0
+lun 0 0 disk
+vfab=/sys/kernel/debug/ib_vfab
+names=${PERSONALITIES-}
+names=${names//,/ }
+if [ -z "$names" ]; then
+	names="mlx5 irdma ionic"
+	[ -z "${LONG-}" ] || names=$(awk '{print $1}' $vfab/personalities)
+fi
+
+# like NAME: adapter 1 is there, and like that.
+like() {
+	grep -q "^1 there $1\$" $vfab/devices || {
+		! grep -q "^1 there" $vfab/devices || adapter remove 1
+		adapter add 1 $1
+	}
+	grep -q "^1 there $1\$" $vfab/devices || fail "adapter 1 is not like $1: $(<$vfab/devices)"
+	within 60 "ACTIVE ports of $1" all_active vfab0 vfab1
+	within 10 "class device of $1" test -e "$(add_target 0)"
+}
+# The target holds a connection until it has noticed that it is gone, and refuses another one from the same queue pair.
+entered() { error=$(write_login 0 "$(login_string 0 ,ch_count=2)"); [ "$error" != "Connection reset by peer" ]; }
+enter() {
+	within 60 "the target lets $p go" entered
+	equal "a login of $p" "$error" ""
+	find_hosts
+	host=${list% }
+	dev=$(disk "$host" 0)
+	port=/sys/class/srp_remote_ports/port-${host#host}:1
+	echo 1 >$port/reconnect_delay || fail "reconnect_delay"
+	udevadm settle -t 20
+}
+running() { [ "$(cat $port/state)" = running ]; }
+# data WHEN: what is written is read back, in requests of all sizes.
+data() {
+	verify_io 120 $dev --iodepth=16 --rw=randwrite --bsrange=512-256k --size=12m ||
+		{ tail -n 20 $tmp/fio; fail "$p: I/O $1"; }
+}
+# goes VERB: adapter 1 is reset or removed under I/O. Everything of it ends.
+goes() {
+	journal $dev --rport ${port##*/}
+	sleep 0.$((RANDOM % 10))
+	clock; t0=$now
+	adapter $1 1
+	# One that is reset may stay and do nothing, until it is removed.
+	if [ -e /sys/class/scsi_host/$host ]; then
+		within 20 "loss of the session, $p" lost
+		adapter remove 1
+	fi
+	within 30 "end of the host of $p" no_hosts
+	clock
+	took=$(ms $((now - t0)))
+	within 10 "nothing of ours, $p" nothing_ours
+	settle
+}
+lost() { ! running; }
+more_connections() { [ $(log_since | grep -cE 'reconnected|reconnect succeeded') -gt $connections ]; }
+
+passed=0
+for p in $names; do
+	note "personality $p"
+	like $p
+	read -r _ _ pages _ gaps < <(grep "^$p " $vfab/personalities)
+	if [ $pages = 0 ]; then
+		equal "a login where requests cannot register regions" "$(write_login 0 "$(login_string 0)")" "Operation not supported"
+		logged 'the RDMA device has no fast memory registration'
+		passed=$((passed + 1))
+		continue
+	fi
+	enter
+	is "boundary of $p" /sys/block/${dev#/dev/}/queue/virt_boundary_mask $((gaps ? 0 : 4095))
+	said=$(timeout 100 python3 $here/odd-io.py $dev 3 $RANDOM 2>&1) || fail "$p: $said"
+	data "after the login"
+	say "$p: $said"
+
+	# One of two channels.
+	qpn=$(awk '{print $1; exit}' $vfab/vfab1/qps)
+	connections=$(log_since | grep -cE 'reconnected|reconnect succeeded')
+	start_verify_io $dev --iodepth=8 --rw=randwrite --bsrange=4k-128k --size=24m --loops=2
+	io=$!
+	sleep 0.3
+	at_port vfab1 die $qpn
+	within 40 "another connection of $p" more_connections
+	io_ends $io 120 "$p: a lost channel"
+	within 20 "$p: running" running
+	data "after a lost channel"
+
+	goes reset
+	reset=$took
+	like $p
+	enter
+	data "after a reset"
+	goes remove
+	like $p
+	enter
+	data "after a removal"
+	logout "$host"
+	say "$p: passed, reset in $reset, removal in $took"
+	passed=$((passed + 1))
+done
+dev=
+ok "$passed personalities"
