@@ -20,7 +20,7 @@ MODULE = $(out)/rust/ib_srp.ko
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb host one lint rust-analyzer clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -99,8 +99,21 @@ dkms: dkms-source install-tools
 deb:
 	@ci/deb.sh
 
+# With this machine's own cargo: neither root nor Debian.
+host:
+	@cargo test -q --manifest-path userspace-tests/host/Cargo.toml --target-dir $(here)/build/host -p srp-host --lib --tests
+
+one:
+	@ci/one.sh
+
+lint:
+	@ci/lint.sh all
+
 clippy fmt fmt-check doc:
 	@ci/lint.sh $@
+
+rust-analyzer:
+	@ci/rust-analyzer.sh
 
 kunit:
 	@ci/kunit.sh
@@ -140,30 +153,42 @@ clean:
 	rm -rf build
 
 help:
-	@echo 'make [modules]  ib_srp.ko, in build/; KDIR=DIR for another kernel than the running one,'
-	@echo '                KDIR=stock for the newest Debian 13 backports kernel, or that of SERIES'
-	@echo '                (7.2, say; 6.12 is Debian 13 itself), KDIR=test for the test kernel'
-	@echo 'make kdir       prepares a tree for KDIR where the kernel package ships no Rust metadata'
-	@echo 'make install    the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
-	@echo 'make dkms       instead: the tools, and the source, which dkms builds for each new kernel'
-	@echo 'make srpctl     the program srpctl, with cargo; make install then installs it, too'
-	@echo 'make deb        the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
-	@echo 'make clippy     lints; no warning is allowed'
-	@echo 'make fmt        formats the Rust files (fmt-check: only looks)'
-	@echo 'make doc        documentation of the crate, private items included, in build/doc'
-	@echo 'make kunit      the KUnit suites, in a guest with the KASAN kernel'
-	@echo 'make test       the fast set of all tests, counted; the last line is the sum'
-	@echo 'make test-long  the same with all rounds, and the tests that take long'
-	@echo 'make bench      this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
-	@echo '                what has a bound; MODE=wall on this machine: see ci/bench.sh)'
-	@echo 'make bench-peers both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
-	@echo 'make bench-path what the initiator alone executes for an I/O, by layer'
-	@echo 'make bench-scale how both grow with sessions, LUNs, targets and channels'
-	@echo 'make papers     what the papers measured, with our code'
-	@echo 'make demo       a guest with the stock kernel (KERNEL=stock|rt): target, login, verified I/O on /dev/srp0'
-	@echo 'make demo-wss   the same with a storage system of five nodes, whose caches answer (docs/fabric.md)'
-	@echo 'make demo-xorset  the same with a set of five nodes, of which any two may be lost (docs/fabric.md)'
-	@echo 'make shell      a guest with target and initiator set up, to play in (KERNEL=stock|rt|test)'
-	@echo 'make clean      removes build/; kernels and tools stay in the cache'
+	@echo 'Build'
+	@echo '  make                ib_srp.ko, in build/. KDIR=DIR: for another kernel than the running one.'
+	@echo '                      KDIR=stock: for the newest Debian 13 backports kernel, or that of SERIES (7.2;'
+	@echo '                      6.12 is Debian 13 itself). KDIR=test: for the test kernel.'
+	@echo '  make kdir           prepares a tree for KDIR where the kernel package ships no Rust metadata'
+	@echo '  make srpctl         the program srpctl, with cargo'
+	@echo '  make deb            the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
+	@echo '  make clean          removes build/; kernels and tools stay in the cache'
+	@echo
+	@echo 'Install'
+	@echo '  make install        the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
+	@echo '  make dkms           the tools, and the source, which dkms builds for each new kernel'
+	@echo
+	@echo 'Try'
+	@echo '  make demo           a guest with the stock kernel: target, login, verified I/O on /dev/srp0 (KERNEL=rt)'
+	@echo '  make demo-wss       the same with a storage system of five nodes (docs/fabric.md)'
+	@echo '  make demo-xorset    the same with a set of five nodes, of which any two may be lost'
+	@echo '  make shell          a guest with a target and a login, and a prompt (KERNEL=stock|rt|test)'
+	@echo
+	@echo 'Change (CONTRIBUTING.md)'
+	@echo '  make host           the host tests, with the cargo of this machine; no root'
+	@echo '  make one            one guest test: TEST=09-channels KIND=rxe'
+	@echo '  make kunit          the KUnit suites, in a guest with the KASAN kernel (ONLY=srp_slot: one suite)'
+	@echo '  make lint           all checks of the source (make clippy: that alone)'
+	@echo '  make fmt            formats the Rust files (fmt-check: only looks)'
+	@echo '  make doc            rustdoc of the crate, private items included, in build/doc'
+	@echo '  make rust-analyzer  rust-project.json for an editor'
+	@echo
+	@echo 'Test and measure'
+	@echo '  make test           the fast set of all tests, counted; the last line is the sum'
+	@echo '  make test-long      the same with all rounds, and the tests that take long'
+	@echo '  make bench          this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
+	@echo '                      what has a bound; MODE=wall on this machine: see ci/bench.sh)'
+	@echo '  make bench-peers    both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
+	@echo '  make bench-path     what the initiator alone executes for an I/O, by layer'
+	@echo '  make bench-scale    how both grow with sessions, LUNs, targets and channels'
+	@echo '  make papers         what the papers measured, with our code'
 
 endif

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guests.sh [GROUP...]: runs the groups of userspace-tests/guest/groups (all of
-# them) with our module, GUESTS at a time, and counts. DRIVER=c runs them with
+# guests.sh [GROUP|TEST:KIND...]: runs the groups of userspace-tests/guest/groups (all of
+# them) with our module, GUESTS at a time, and counts. A test such as 09-channels:rxe runs
+# alone, in a guest as that of the first group that has it. DRIVER=c runs them with
 # the kernel's own C driver, to test the tests. LONG=1 runs the long set: the
 # groups of that set too, and every test sees LONG and does more rounds.
 . "$(dirname "$0")/lib.sh"
@@ -50,13 +51,27 @@ pick() {
 	done
 }
 
+# alone TEST:KIND LINE: the group LINE with that test only.
+alone() {
+	local w words line
+	read -ra words <<<"$2"
+	line="one-${1/:/-}"
+	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-*:* ]] || line+=" $w"; done
+	echo "$line $1"
+}
+
 mapfile -t lines < <(grep -v '^ *\(#\|$\)' "$tests/groups" | pick)
 if [ $# -gt 0 ]; then
 	chosen=()
 	for g; do
 		found=
-		for l in "${lines[@]}"; do [ "${l%% *}" != "$g" ] || { chosen+=("$l"); found=1; }; done
-		[ -n "$found" ] || die "no group $g in this set of $tests/groups (LONG=1 is the long one)"
+		for l in "${lines[@]}"; do
+			case $g in
+			"${l%% *}") chosen+=("$l") found=1 ;;
+			*:*) [ -n "$found" ] || [[ " $l " != *" $g "* ]] || { chosen+=("$(alone "$g" "$l")"); found=1; } ;;
+			esac
+		done
+		[ -n "$found" ] || die "$g is neither a group nor a test of one in this set of $tests/groups (LONG=1 is the long one)"
 	done
 	lines=("${chosen[@]}")
 else

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages: checks of the source,
-# with the toolchain root's tools. SRC is another source tree than this one.
+# with the toolchain root's tools. `all` is each of them except `doc`. SRC is another source tree than this one.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
@@ -21,14 +21,11 @@ clippy() {
 	[ $bad = 0 ] && echo "clippy: no warning for Linux $SERIES"
 }
 
-# The kernel's own format, which files outside of it would not find.
+# By rustfmt.toml.
 fmt() {
-	local root linux
-	root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh")
-	in_root "$root" "$linux/source:/linux:ro" "$src:/srp" -- bash -euc '
+	in_root "$("$top/ci/root.sh")" "$src:/srp" -- bash -euc '
 		cd /srp
-		find rust userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 |
-			xargs -0 rustfmt --color never --edition 2021 --config-path /linux/.rustfmt.toml "$@"' fmt "$@"
+		find rust userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --color never "$@"' fmt "$@"
 }
 
 # rustdoc with the flags that the kernel gave rustc for the module. The examples are compiled, as crates that use the
@@ -116,10 +113,16 @@ bounds() {
 # What the pages for developers name is in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
+all() {
+	local check bad=0
+	for check in fmt-check unsafe cycles abi reasons reports bounds pages clippy; do "$0" $check || bad=1; done
+	[ $bad = 0 ]
+}
+
 case ${1-} in
-doc|unsafe|cycles|abi|reasons|reports|bounds|pages) "$1" ;;
+all|doc|unsafe|cycles|abi|reasons|reports|bounds|pages) "$1" ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages" ;;
+*) die "usage: lint.sh all|clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages" ;;
 esac
