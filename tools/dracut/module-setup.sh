@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # dracut.modules(7): the targets of /etc/srp/targets.d that have `initramfs = true`, and what logs in to them.
 
-marked() { grep -lsE '^[[:blank:]]*initramfs[[:blank:]]*=[[:blank:]]*true' "${dracutsysrootdir-}"/etc/srp/targets.d/*.conf; }
+marked() { srpctl targets --root "${dracutsysrootdir:-/}"; }
 
 check() {
 	require_binaries srpctl flock || return 1

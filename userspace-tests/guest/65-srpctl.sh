@@ -147,8 +147,21 @@ works connect $here_is --dest $dest --save disk-1
 grep -qx 'device = "rxe10"' /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
 srpctl connect $here_is --dest $dest --save disk-1
 [ $status = 2 ] && says "there is a target disk-1 already" || fail "--save again: status $status: $said"
+[ "$(stat -c %a /etc/srp/targets.d/disk-1.conf)" = 644 ] || fail "the file: $(ls -l /etc/srp/targets.d)"
 works list
 says " disk-1 "
+# A full disk is known before the login, and leaves nothing.
+mkdir /etc/srp/full
+mount -t tmpfs -o size=4k full /etc/srp/full && dd if=/dev/zero of=/etc/srp/full/all bs=4k count=1 2>/dev/null || fail "no full disk"
+mount --move /etc/srp/full /etc/srp/targets.d || fail "no full targets.d"
+find_hosts
+before=$list
+srpctl connect $here_is --dest $dest --initiator-ext 9 --save disk-2
+[ $status = 1 ] && says "disk-2.conf: No space left on device" || fail "--save on a full disk: status $status: $said"
+find_hosts
+[ "$list" = "$before" ] && [ "$(ls -A /etc/srp/targets.d)" = all ] || fail "it left something: hosts $list, $(ls -A /etc/srp/targets.d)"
+umount /etc/srp/targets.d
+rmdir /etc/srp/full
 echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf
 works disconnect disk-1
 says "logged out"

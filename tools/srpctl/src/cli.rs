@@ -47,6 +47,12 @@ pub enum Command {
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
     Generate(Generate),
+    /// Have systemd log in at boot; for srp-generator
+    #[command(hide = true)]
+    Generator(Generator),
+    /// Print the files of the targets that the initramfs logs in to; for its hooks
+    #[command(hide = true)]
+    Targets(Targets),
 }
 
 /// `srpctl connect`.
@@ -147,6 +153,25 @@ pub enum Format {
 pub struct Generate {
     /// The folder, which must be there
     pub folder: PathBuf,
+}
+
+/// `srpctl generator`: the folders of systemd.generator(7).
+#[derive(Debug, Args)]
+pub struct Generator {
+    /// For units
+    pub normal: PathBuf,
+    /// For units that come before those of the administrator
+    pub early: PathBuf,
+    /// For units that come after those of packages
+    pub late: PathBuf,
+}
+
+/// `srpctl targets`.
+#[derive(Debug, Args)]
+pub struct Targets {
+    /// The root of the system whose initramfs is made
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub root: PathBuf,
 }
 
 /// The one option that may be given more than once.

@@ -5,6 +5,7 @@
 use crate::{
     cli::Connect,
     disk,
+    draft::Draft,
     error::{Error, Result},
     kernel_log::KernelLog,
     out::say,
@@ -12,12 +13,12 @@ use crate::{
     port::{self, Port},
     session::Session,
     sysfs::Sysfs,
-    target::{self, Target},
+    target::Target,
     timeouts::Timeouts,
     unit,
 };
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io::{ErrorKind, Write},
     process::Command,
     thread::sleep,
@@ -40,15 +41,10 @@ struct Login {
 pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     let mut target = Target::of(sysfs, args)?;
     target.check()?;
-    if let Some(name) = &args.save {
-        let path = Target::path(sysfs, name)?;
-        if path.exists() {
-            return Err(Error::Usage(format!(
-                "there is a target {name} already: {}",
-                path.display()
-            )));
-        }
-    }
+    let draft = match &args.save {
+        Some(name) => Some((name, Draft::new(sysfs, name, &target)?)),
+        None => None,
+    };
     load(sysfs)?;
     let timeouts = match target.timeouts.is_empty() {
         true => None,
@@ -75,10 +71,13 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     if let Some(timeouts) = timeouts {
         timeouts.set(sysfs, session)?;
     }
-    if let Some(name) = &args.save {
+    if let Some((name, draft)) = draft {
         target.device = Some(login.port.device.clone());
         target.port = Some(login.port.number);
-        save(sysfs, name, &target)?;
+        draft.keep(name, &target)?;
+        // The service is to know that it is logged in.
+        unit::reload()?;
+        unit::systemctl(&["start", "--no-block"], name)?;
     }
     let verb = if login.new {
         "logged in"
@@ -202,22 +201,6 @@ fn settle() {
     let _ = Command::new("udevadm")
         .args(["settle", "--timeout=30"])
         .status();
-}
-
-/// Keeps the target for the next boot, and lets the service know that it is logged in.
-fn save(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
-    let path = Target::path(sysfs, name)?;
-    let folder = sysfs.path(target::FOLDER);
-    fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .map_err(|e| Error::io(&path, e))?;
-    file.write_all(target.to_file().as_bytes())
-        .map_err(|e| Error::io(&path, e))?;
-    unit::reload()?;
-    unit::systemctl(&["start", "--no-block"], name)
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 
 #![forbid(unsafe_code)]
 
+mod boot;
 mod cli;
 mod connect;
 mod disconnect;
 mod discover;
 mod disk;
+mod draft;
 mod error;
 mod generate;
 mod kernel_log;
@@ -53,6 +55,8 @@ fn main() -> ExitCode {
         Command::Stats(args) => stats::run(&sysfs, &args),
         Command::Discover => discover::run(&sysfs),
         Command::Generate(args) => generate::run(&args),
+        Command::Generator(args) => boot::generator(&sysfs, &args),
+        Command::Targets(args) => boot::targets(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

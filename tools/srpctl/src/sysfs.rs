@@ -17,7 +17,6 @@ impl Sysfs {
     }
 
     /// Those below a folder.
-    #[cfg(test)]
     pub fn below(folder: &Path) -> Self {
         Self(folder.to_path_buf())
     }

@@ -18,6 +18,9 @@ use toml::{Spanned, Value};
 /// Where the files are.
 pub const FOLDER: &str = "/etc/srp/targets.d";
 
+/// The longest name: that of a unit, `srp-connect@NAME.service`, has at most 255 characters (UNIT_NAME_MAX of systemd).
+const NAME_MAX: usize = 255 - "srp-connect@.service".len();
+
 /// Whether it can be the value of one option in a login string.
 fn is_value(text: &str) -> bool {
     !text.contains([',', '\n', '\0'])
@@ -84,6 +87,12 @@ impl Target {
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
             return Err(Error::Usage(format!(
                 "'{name}' cannot be the name of a target: letters, digits, '-', '_', '.' and ':' only"
+            )));
+        }
+        if name.len() > NAME_MAX {
+            return Err(Error::Usage(format!(
+                "the name of a target has at most {NAME_MAX} characters, as its unit has it in its own: this has {}",
+                name.len()
             )));
         }
         if session::host(name).is_some() {
@@ -382,5 +391,8 @@ mod tests {
             assert!(Target::path(&sysfs, name).is_err(), "{name}");
         }
         assert!(Target::path(&sysfs, "disk-1.a").is_ok());
+        assert!(Target::path(&sysfs, &"d".repeat(235)).is_ok());
+        let error = Target::path(&sysfs, &"d".repeat(236)).unwrap_err();
+        assert!(error.to_string().contains("at most 235"), "{error}");
     }
 }

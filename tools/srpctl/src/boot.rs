@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What logs in at boot: `srpctl generator` for systemd, `srpctl targets` for the hooks of the initramfs.
+
+use crate::{
+    cli::{Generator, Targets},
+    error::{Error, Result},
+    out::say,
+    sysfs::{self, Sysfs},
+    target::{Target, FOLDER},
+};
+use std::{fs, io::ErrorKind, os::unix::fs::symlink};
+
+/// The unit that logs in to a target.
+const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
+
+/// The names of all files of targets.d, each with what the file says.
+fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
+    let all = sysfs.entries(FOLDER).into_iter();
+    all.filter(|path| path.extension().is_some_and(|end| end == "conf"))
+        .filter(|path| !sysfs::name(path).starts_with('.'))
+        .map(|path| {
+            let name = sysfs::name(path.with_extension(""));
+            let target = Target::named(sysfs, &name);
+            (name, target)
+        })
+        .collect()
+}
+
+/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file. The initramfs logs in to the target
+/// of the root file system, which no unit logs out of. A file that is wrong has a unit, which fails and says why.
+pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
+    let wants = args.normal.join("multi-user.target.wants");
+    for (name, target) in files(sysfs) {
+        match target {
+            Ok(target) if target.initramfs => continue,
+            Ok(_) => {}
+            Err(error) if Target::path(sysfs, &name).is_err() => {
+                eprintln!("srpctl: {FOLDER}/{name}.conf is left out: {error}");
+                continue;
+            }
+            Err(error) => eprintln!("srpctl: {error}"),
+        }
+        fs::create_dir_all(&wants).map_err(|e| Error::io(&wants, e))?;
+        let link = wants.join(format!("srp-connect@{name}.service"));
+        match symlink(UNIT, &link) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&link, e)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Prints the files of the targets that the initramfs logs in to. One that is wrong is named on the error output.
+pub fn targets(args: &Targets) -> Result {
+    let sysfs = Sysfs::below(&args.root);
+    for (name, target) in files(&sysfs) {
+        match target {
+            Ok(target) if target.initramfs => say!("{FOLDER}/{name}.conf"),
+            Ok(_) => {}
+            Err(error) => eprintln!("srpctl: {error}"),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"192.0.2.1:5555\"\n";
+
+    #[test]
+    fn each_file_but_that_of_the_root_has_a_unit() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/srp/targets.d");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in [
+            ("disk1.conf", GOOD.to_string()),
+            ("root.conf", format!("{GOOD}initramfs  =  true # here\n")),
+            ("wrong.conf", format!("{GOOD}queue_sise = 1\n")),
+            // TOML, in which this is no key.
+            (
+                "text.conf",
+                format!("{GOOD}# \"\"\"\n#\ninitramfs = false\n"),
+            ),
+            ("a b.conf", GOOD.to_string()),
+            (".half.conf", GOOD.to_string()),
+            ("old.conf~", GOOD.to_string()),
+        ] {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let sysfs = Sysfs::below(root.path());
+        let normal = root.path().join("units");
+        // Twice: systemd clears the folder, a test by hand does not.
+        for _ in 0..2 {
+            generator(
+                &sysfs,
+                &Generator {
+                    normal: normal.clone(),
+                    early: normal.clone(),
+                    late: normal.clone(),
+                },
+            )
+            .unwrap();
+        }
+        let below = Sysfs::below(&normal);
+        let links: Vec<_> = below
+            .entries("/multi-user.target.wants")
+            .iter()
+            .map(|link| sysfs::name(link))
+            .collect();
+        assert_eq!(
+            links,
+            [
+                "srp-connect@disk1.service",
+                "srp-connect@text.service",
+                "srp-connect@wrong.service"
+            ]
+        );
+        let marked: Vec<_> = files(&sysfs)
+            .into_iter()
+            .filter(|(_, target)| target.as_ref().is_ok_and(|target| target.initramfs))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(marked, ["root"]);
+    }
+}

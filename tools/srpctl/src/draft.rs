@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A file of targets.d that is being written.
+
+use crate::{
+    error::{Error, Result},
+    sysfs::Sysfs,
+    target::{self, Target},
+};
+use std::{
+    fs::{self, File, Permissions},
+    io::ErrorKind,
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+use tempfile::{Builder, NamedTempFile};
+
+/// What is in a temporary file until [`Draft::keep`] gives it its name: after a crash or a power cut the name has all of it
+/// or does not exist. Dropped without that, it leaves nothing.
+pub struct Draft {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Writes `target` to a temporary file, so that a full disk is known before the login.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if there is a target of that name, [`Error::Io`] if it cannot be written.
+    pub fn new(sysfs: &Sysfs, name: &str, target: &Target) -> Result<Self> {
+        let path = Target::path(sysfs, name)?;
+        if path.exists() {
+            return Err(taken(name, &path));
+        }
+        let folder = sysfs.path(target::FOLDER);
+        fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
+        // No name that anything takes for a target's.
+        let file = Builder::new()
+            .prefix(&format!(".{name}."))
+            .suffix(".new")
+            .tempfile_in(&folder)
+            .map_err(|e| Error::io(&path, e))?;
+        let draft = Self { file, path };
+        draft.write(target)?;
+        Ok(draft)
+    }
+
+    fn write(&self, target: &Target) -> Result {
+        let write = || {
+            let text = target.to_file();
+            let file = self.file.as_file();
+            // Whatever the umask is.
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all_at(text.as_bytes(), 0)?;
+            file.set_len(text.len() as u64)?;
+            file.sync_all()
+        };
+        write().map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Gives the file its name, with what `target` is now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if another one has that name meanwhile, which stays as it is; [`Error::Io`] otherwise.
+    pub fn keep(self, name: &str, target: &Target) -> Result {
+        self.write(target)?;
+        let Self { file, path } = self;
+        file.persist_noclobber(&path)
+            .map_err(|e| match e.error.kind() {
+                ErrorKind::AlreadyExists => taken(name, &path),
+                _ => Error::io(&path, e.error),
+            })?;
+        // The name, too, is to be there after a power cut.
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|e| Error::io(folder, e))
+    }
+}
+
+fn taken(name: &str, path: &Path) -> Error {
+    Error::Usage(format!(
+        "there is a target {name} already: {}",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn has_its_name_when_it_is_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let folder = sysfs.path(target::FOLDER);
+        let mut target = Target {
+            options: vec![("id_ext", "1".into())],
+            ..Target::default()
+        };
+        let draft = Draft::new(&sysfs, "disk1", &target).unwrap();
+        let [name] = &names(&folder)[..] else {
+            panic!("not one file");
+        };
+        assert!(name.starts_with(".disk1.") && !name.ends_with(".conf"));
+        // Dropped, it leaves nothing.
+        drop(draft);
+        assert!(names(&folder).is_empty());
+
+        let draft = Draft::new(&sysfs, "disk1", &target).unwrap();
+        target.options.clear();
+        target.device = Some("mlx5_0".into());
+        draft.keep("disk1", &target).unwrap();
+        assert_eq!(names(&folder), ["disk1.conf"]);
+        let path = folder.join("disk1.conf");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "device = \"mlx5_0\"\n");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o644
+        );
+    }
+
+    #[test]
+    fn another_one_stays_as_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let target = Target::default();
+        let draft = Draft::new(&sysfs, "disk1", &target).unwrap();
+        let path = Target::path(&sysfs, "disk1").unwrap();
+        fs::write(&path, "# of another\n").unwrap();
+        assert_eq!(draft.keep("disk1", &target).unwrap_err().status(), 2);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "# of another\n");
+        assert_eq!(names(path.parent().unwrap()), ["disk1.conf"]);
+        assert_eq!(
+            Draft::new(&sysfs, "disk1", &target)
+                .err()
+                .map(|e| e.status()),
+            Some(2)
+        );
+    }
+}
