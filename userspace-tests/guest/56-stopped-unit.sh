@@ -57,8 +57,8 @@ for way in block sgio; do
 	echo 1 >$(restarts) || fail "allow_restart"
 	withhold $way
 	recovered
-	wait $other || fail "the read beside one that was held: $(<$tmp/dd2)"
-	wait $withheld || [ $way = sgio ] || fail "the read that was held: $(<$tmp/dd1)"
+	reap 60 "the read beside one that was held" $other || fail "the read beside one that was held: $(<$tmp/dd2)"
+	reap 60 "the read that was held" $withheld || [ $way = sgio ] || fail "the read that was held: $(<$tmp/dd1)"
 	stayed "a unit that asks to be started"
 	tell abort -1
 	logout $host

@@ -40,10 +40,9 @@ within 30 "I/O on $dev" not nothing_in_flight $dev
 from=${EPOCHREALTIME/./}
 polled realtime chrt -f 50 -- --iodepth=1 --thinktime=3000 --thinktime_blocks=1 --runtime=$seconds &
 realtime=$!
-within $((seconds + 40)) "the end of the reads of the real-time thread" ended $realtime
-wait $realtime || fail "fio of the real-time thread: $(cat $tmp/realtime)"
+reap $((seconds + 40)) "the reads of the real-time thread" $realtime || fail "fio of the real-time thread: $(cat $tmp/realtime)"
 to=${EPOCHREALTIME/./}
-wait $other || fail "fio: $(cat $tmp/other)"
+reap 60 "the other reads" $other || fail "fio: $(cat $tmp/other)"
 read -r reads median longest < <(python3 -c '
 import json, sys
 text = open(sys.argv[1]).read()

@@ -50,7 +50,7 @@ log_in_all() {
 		{ printf %s "$to_write" >$to || say "login $i failed"; } &
 		tries+=($!)
 	done
-	wait "${tries[@]}"
+	reap 120 "$sessions logins" "${tries[@]}" || true
 	within 120 "$sessions disks" there
 	[ ! -e $tmp/data ] || dd if=${devices[0]} bs=1M count=1 skip=$mark_at iflag=direct status=none | cmp - $tmp/data ||
 		fail "data is wrong: what was written before the adapter went is not there"
@@ -62,7 +62,7 @@ log_in_all() {
 }
 io_ends() {
 	kill -TERM $many
-	wait $many || fail "data is wrong: $(<$tmp/many.out)"
+	reap 60 "many.py" $many || fail "data is wrong: $(<$tmp/many.out)"
 	many=
 	read -r total <$tmp/many.out
 	[[ $total == *" wrong=0 stuck=0" ]] || fail "$act: $total"
