@@ -13,7 +13,10 @@ use super::{
         Hca, //
     },
     manager,
-    personality::DEFAULT,
+    personality::{
+        Personality,
+        DEFAULT, //
+    },
     qp::net::{
         Net,
         Running, //
@@ -59,6 +62,7 @@ use kernel::{
 mod cables;
 mod groups;
 mod messages;
+mod personalities;
 mod pieces;
 mod process;
 mod queues;
@@ -85,11 +89,31 @@ impl Rig {
     }
 
     fn made(kind: bindings::ib_qp_type, size: u32, user: MakeUser) -> Result<Self> {
+        Self::like(&DEFAULT, 2, kind, size, user)
+    }
+
+    /// Of adapters with this personality; a bit of `gaps` for each whose regions may be of pieces
+    /// whatever that says.
+    fn like(
+        personality: &'static Personality,
+        gaps: u8,
+        kind: bindings::ib_qp_type,
+        size: u32,
+        user: MakeUser,
+    ) -> Result<Self> {
         let net = Net::run(Fabric::new(2, 1)?)?;
         manager::activate(&net.fabric)?;
         let adapter = |n: u8, name: &CStr| -> Result<(Attached, Registration<Hca>)> {
             let dma = DmaDevice::new(c"ib_vfab_test", n.into(), 64)?;
-            let hca = Hca::attached(n, 1, true, n == 1, &DEFAULT, dma, net.clone())?;
+            let hca = Hca::attached(
+                n,
+                1,
+                true,
+                gaps & 1 << n != 0,
+                personality,
+                dma,
+                net.clone(),
+            )?;
             let guid = Fabric::guid(n);
             let registration = Registration::new(hca.clone(), name, guid, 1, hca.dma())?;
             Ok((hca, registration))

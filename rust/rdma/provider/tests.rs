@@ -4,12 +4,17 @@
 
 mod connect;
 mod groups;
+mod limits;
 mod wr;
 
 pub(crate) use self::{
     connect::{
         How,
         USUAL, //
+    },
+    limits::{
+        refusals,
+        Seen, //
     },
     wr::Request, //
 };
@@ -187,6 +192,8 @@ impl User {
                 c"vfab".as_char_ptr(),
             )
         })?;
+        // SAFETY: The device is registered.
+        let most = unsafe { (*device).attrs.max_recv_sge };
         let mut init = bindings::ib_qp_init_attr {
             event_handler: Some(qp_event),
             qp_context: context,
@@ -196,7 +203,8 @@ impl User {
                 max_send_wr: DEPTH,
                 max_recv_wr: DEPTH,
                 max_send_sge: 3,
-                max_recv_sge: 3,
+                // Some devices take one only.
+                max_recv_sge: most.try_into().unwrap_or(1).min(3),
                 ..Default::default()
             },
             sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
@@ -305,6 +313,18 @@ impl User {
         // SAFETY: By the type invariant; nobody uses it any more.
         unsafe { bindings::ib_dereg_mr_user(old, null_mut()) };
         Ok(())
+    }
+
+    /// Takes its region away, which is not in use, unless the device refuses that.
+    pub(crate) fn deregister(&self) -> Result {
+        // SAFETY: By the type invariant: it stays valid if this fails, as it is to do.
+        to_result(unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) })
+    }
+
+    /// Has its region be registered for this address.
+    pub(crate) fn set_iova(&mut self, iova: u64) {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.mr).iova = iova };
     }
 
     /// Describes pieces of its memory (offset and length) for its region. Returns how many are in it.

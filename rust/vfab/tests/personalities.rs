@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Personalities: an adapter with each says what its table says, flushes in that order, and ends
+//! so.
+
+use super::*;
+use crate::{
+    rdma::provider::{
+        tests::{
+            refusals,
+            Seen, //
+        },
+        Provider, //
+    },
+    vfab::personality::{
+        Flush,
+        Flushed,
+        FreeKeys,
+        Iova,
+        Order as FlushOrder,
+        Told,
+        PERSONALITIES, //
+    }, //
+};
+use kernel::time::delay::fsleep;
+
+/// Retries after 0.3 s, so that a request to a peer that is not there waits.
+const SLOW: How = How {
+    timeout: 16,
+    retries: 7,
+    ..USUAL
+};
+const RC: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_RC;
+/// Requests of each queue.
+const N: u64 = 3;
+
+/// Those on which a user can make a region, each with adapters of its own.
+fn each(mut with: impl FnMut(&'static Personality, &mut Rig) -> Result) -> Result {
+    for personality in PERSONALITIES.iter().filter(|p| p.regions.pages > 0) {
+        let mut rig = Rig::like(personality, 0, RC, 64, User::new)?;
+        with(personality, &mut rig).inspect_err(|_| pr_err!("{} fails\n", personality.name))?;
+    }
+    Ok(())
+}
+
+/// Has `a` post requests of both queues, none of which can end: receives are 0 to 2, sends 10 to
+/// 12.
+fn wait_for_nothing(rig: &mut Rig) -> Result {
+    rig.net.fabric.plug(FIRST, true);
+    manager::activate(&rig.net.fabric)?;
+    rig.again(&SLOW)?;
+    rig.net.fabric.plug(FIRST, false);
+    let lkey = rig.a.lkey();
+    for n in 0..N {
+        rig.a.recv(n, &[(0, 64, lkey)])?;
+        rig.a.post(10 + n, Request::Send, &[(0, 64, lkey)])?;
+    }
+    Ok(())
+}
+
+fn ids(order: FlushOrder) -> [u64; 6] {
+    match order {
+        FlushOrder::ReceivesFirst => [0, 1, 2, 10, 11, 12],
+        FlushOrder::SendsFirst => [10, 11, 12, 0, 1, 2],
+        FlushOrder::Interleaved => [10, 0, 11, 1, 12, 2],
+    }
+}
+
+/// What was posted is flushed in its order.
+fn flushed(rig: &Rig, order: FlushOrder) -> Result {
+    for id in ids(order) {
+        let wc = rig.a.wait()?;
+        check_eq!((wc.id, wc.status), (id, Status::WR_FLUSH_ERR));
+    }
+    check!(rig.a.poll().is_none());
+    Ok(())
+}
+
+/// It says what its table says, and takes no more.
+fn limits(personality: &Personality, rig: &Rig) -> Result {
+    let seen = Seen::of(&rig.registrations[0]);
+    let (limits, regions) = (personality.limits, personality.regions);
+    // There may be fewer CPUs.
+    let vectors = seen.vectors;
+    check!((1..=limits.vectors).contains(&vectors));
+    let wanted = Seen {
+        driver: personality.driver,
+        qp_wr: limits.qp_wr,
+        send_sge: limits.send_sge,
+        recv_sge: limits.recv_sge,
+        read_sge: limits.read_sge,
+        cqe: limits.cqe,
+        pages: regions.pages,
+        page_sizes: regions.page_sizes,
+        gaps: regions.gaps,
+        local_dma_lkey: regions.local_dma_lkey,
+        vectors,
+        drains: personality.drains,
+        registers: true,
+    };
+    check_eq!(seen, wanted);
+    let refused = refusals(&rig.registrations[0], &rig.a, &seen);
+    check_eq!(refused, [Some(EINVAL); 5]);
+    Ok(())
+}
+
+/// Data goes both ways.
+fn data(rig: &mut Rig) -> Result {
+    rig.again(&USUAL)?;
+    exchange(rig, 1, 64)?;
+    let (addr, key, len) = rig.lend(ALL)?;
+    let lkey = rig.a.lkey();
+    pattern(&mut rig.a.bytes()[..len], 5);
+    rig.a
+        .post(2, Request::Write(addr, key), &[(0, len, lkey)])?;
+    check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+    for n in 0..len {
+        let (sent, there) = (rig.a.bytes()[n], rig.b.bytes()[PAGE_SIZE + 100 + n]);
+        check_eq!((n, there), (n, sent));
+    }
+    Ok(())
+}
+
+/// A message for which there is no receive request.
+fn without_a_receive_request(personality: &Personality, rig: &mut Rig) -> Result {
+    rig.again(&How {
+        rnr_retries: 1,
+        ..USUAL
+    })?;
+    let lkey = rig.a.lkey();
+    rig.a.post(1, Request::Send, &[(0, 64, lkey)])?;
+    let status = match personality.connections.rnr_retries {
+        true => Status::RNR_RETRY_EXC_ERR,
+        false => Status::REM_OP_ERR,
+    };
+    refused(rig.a.wait()?, status)
+}
+
+/// LOCAL_INV of a region that is not registered.
+fn free_regions(personality: &Personality, rig: &mut Rig) -> Result {
+    for (other, fits) in [(0, FreeKeys::Same), (1, FreeKeys::Any)] {
+        rig.again(&USUAL)?;
+        rig.a.post(1, Request::Inv(rig.a.key() ^ other), &[])?;
+        let free = personality.regions.free_keys;
+        let fine = free == FreeKeys::Any || free == fits;
+        let status = rig.a.wait()?.status;
+        check_eq!(status == Status::SUCCESS, fine);
+    }
+    Ok(())
+}
+
+/// A region at an address whose upper bits are not those of its memory.
+fn addresses(personality: &Personality, rig: &mut Rig) -> Result {
+    rig.again(&USUAL)?;
+    check_eq!(rig.a.describe(&[(100, 500)])?, 1);
+    let iova = rig.a.iova() ^ 1 << 60;
+    rig.a.set_iova(iova);
+    rig.a.post(1, Request::Reg(rig.a.key(), ALL), &[])?;
+    let status = rig.a.wait()?.status;
+    let fine = personality.regions.iova == Iova::Any;
+    check_eq!(status == Status::SUCCESS, fine);
+    if fine {
+        pattern(&mut rig.b.bytes()[..500], 3);
+        let (key, lkey) = (rig.a.key(), rig.b.lkey());
+        rig.b
+            .post(2, Request::Write(iova, key), &[(0, 500, lkey)])?;
+        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        check!(same(&rig.b.bytes()[..500], &rig.a.bytes()[100..600]));
+    }
+    Ok(())
+}
+
+/// What a reset does to requests, verbs and events.
+fn reset(personality: &Personality, rig: &mut Rig) -> Result {
+    wait_for_nothing(rig)?;
+    let hca = rig.hcas[0].clone();
+    let outage = hca.manner().begin_reset();
+    hca.goes(outage);
+    let verbs = &outage.verbs;
+    if outage.stops {
+        if outage.flushed == Flushed::AtOnce {
+            flushed(rig, personality.flush.order)?;
+        }
+        check_eq!(rig.a.recv(30, &[]).err(), verbs.post);
+        check_eq!(rig.a.post(31, Request::Send, &[]).err(), verbs.post);
+    }
+    if outage.told.contains(&Told::QpFatal) {
+        let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
+        within(|| (rig.a.events() & told != 0).then_some(()))?;
+    }
+    // It refuses so often, and succeeds then.
+    let refusals = verbs.stop.map_or(0, |_| verbs.stops.min(3));
+    for _ in 0..refusals {
+        check_eq!(rig.a.fail().err(), verbs.stop);
+    }
+    let stopped = rig.a.fail().is_ok();
+    check_eq!(stopped, verbs.stop.is_none() || verbs.stops < 3);
+    let comes = match outage.flushed {
+        // All has come, unless the last two were taken.
+        Flushed::AtOnce => verbs.post.is_none(),
+        Flushed::WhenTried => true,
+        Flushed::WhenStopped => stopped,
+        Flushed::Never => false,
+    };
+    if comes {
+        within(|| rig.a.poll())?;
+    } else {
+        fsleep(Delta::from_millis(30));
+        check!(rig.a.poll().is_none());
+    }
+    let other = rig
+        .a
+        .change_region(bindings::ib_mr_type_IB_MR_TYPE_MEM_REG);
+    check_eq!(other.err(), verbs.create);
+    if verbs.dereg.is_some() {
+        check_eq!(rig.a.deregister().err(), verbs.dereg);
+    }
+    hca.is_back();
+    Ok(())
+}
+
+/// What a removal does before the device is unregistered.
+fn removal(personality: &Personality, rig: &mut Rig) -> Result {
+    wait_for_nothing(rig)?;
+    let hca = rig.hcas[0].clone();
+    let outage = hca.manner().begin_removal().ok_or(EINVAL)?;
+    hca.goes(outage);
+    check!(hca.manner().begin_removal().is_none());
+    if outage.stops && outage.flushed == Flushed::AtOnce {
+        flushed(rig, personality.flush.order)?;
+    }
+    check_eq!(rig.a.fail().err(), outage.verbs.stop);
+    hca.is_back();
+    Ok(())
+}
+
+/// What is left of a queue pair that is gone.
+fn purge(personality: &Personality, rig: &mut Rig) -> Result {
+    rig.net.fabric.plug(FIRST, true);
+    manager::activate(&rig.net.fabric)?;
+    rig.again(&USUAL)?;
+    rig.a.post(1, Request::Write(0, 0), &[])?;
+    let hca = &rig.hcas[0];
+    let qp = hca.qps().get(rig.a.num()).ok_or(ENOENT)?;
+    hca.destroy_qp(&qp);
+    check_eq!(rig.a.poll().is_none(), personality.purges);
+    Ok(())
+}
+
+#[kunit_tests(vfab_personalities)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn names() -> Result {
+        for personality in PERSONALITIES {
+            let found = Personality::named(personality.name)?;
+            check!(core::ptr::eq(found, *personality));
+        }
+        check_eq!(Personality::named("mlx").err(), Some(EINVAL));
+        check_eq!(Personality::named("").err(), Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn verbs() -> Result {
+        each(|personality, rig| {
+            limits(personality, rig)?;
+            data(rig)?;
+            without_a_receive_request(personality, rig)?;
+            free_regions(personality, rig)?;
+            addresses(personality, rig)
+        })
+    }
+
+    #[test]
+    fn no_regions() -> Result {
+        let net = Net::run(Fabric::new(1, 1)?)?;
+        let mut found = 0;
+        for personality in PERSONALITIES.iter().filter(|p| p.regions.pages == 0) {
+            let dma = DmaDevice::new(c"ib_vfab_test", 0, 64)?;
+            let hca = Hca::attached(0, 1, true, false, personality, dma, (*net).clone())?;
+            let guid = Fabric::guid(0);
+            let device = Registration::new((*hca).clone(), c"vfabtest0", guid, 1, hca.dma())?;
+            let seen = Seen::of(&device);
+            check_eq!((seen.registers, seen.pages), (false, 0));
+            found += 1;
+        }
+        check_eq!(found, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn flushes() -> Result {
+        let mut alone = 0;
+        each(|personality, rig| {
+            let Flush {
+                order,
+                pause,
+                at_once,
+            } = personality.flush;
+            wait_for_nothing(rig)?;
+            let began = Instant::<Monotonic>::now();
+            rig.a.fail()?;
+            flushed(rig, order)?;
+            let pauses = if at_once == 1 { 6 } else { 1 };
+            check!(began.elapsed() >= Delta::from_nanos(pauses * pause as i64));
+            // What is posted then comes back, too.
+            rig.a.post(20, Request::Write(0, 0), &[])?;
+            check_eq!(rig.a.wait()?.id, 20);
+            rig.a.recv(21, &[])?;
+            check_eq!(rig.a.wait()?.id, 21);
+            // A queue pair that dies by itself flushes as one that is told to.
+            wait_for_nothing(rig)?;
+            let qp = rig.hcas[0].qps().get(rig.a.num()).ok_or(ENOENT)?;
+            qp.die();
+            drop(qp);
+            flushed(rig, order)?;
+            if at_once == 1 {
+                // Each has an interrupt.
+                wait_for_nothing(rig)?;
+                let before = rig.a.interrupts();
+                check!(!rig.a.arm(false));
+                rig.a.fail()?;
+                within(|| (rig.a.interrupts() > before).then_some(()))?;
+                check!(rig.a.poll().is_some());
+                alone += 1;
+            }
+            Ok(())
+        })?;
+        check!(alone > 0);
+        Ok(())
+    }
+
+    #[test]
+    fn ends() -> Result {
+        each(|personality, rig| {
+            reset(personality, rig)?;
+            removal(personality, rig)?;
+            purge(personality, rig)
+        })
+    }
+}
