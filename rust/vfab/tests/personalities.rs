@@ -208,9 +208,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
         fsleep(Delta::from_millis(30));
         check!(rig.a.poll().is_none());
     }
-    let other = rig
-        .a
-        .change_region(bindings::ib_mr_type_IB_MR_TYPE_MEM_REG);
+    let other = rig.a.change_region(bindings::ib_mr_type_IB_MR_TYPE_MEM_REG);
     check_eq!(other.err(), verbs.create);
     if verbs.dereg.is_some() {
         check_eq!(rig.a.deregister().err(), verbs.dereg);
