@@ -22,12 +22,14 @@ pub mod sync {
 pub mod vfab;
 
 use kernel::{
-    debugfs::File,
     prelude::*,
     sync::Arc, //
 };
 use vfab::{
-    devices::Devices,
+    devices::{
+        Devices,
+        DevicesFile, //
+    },
     params::Params,
     qp::net::Running, //
 };
@@ -51,7 +53,7 @@ impl Drop for All {
 
 /// The module. Its fields go in their order.
 pub struct Module {
-    _files: [Pin<KBox<File<Arc<Devices>>>>; 2],
+    _files: [DevicesFile; 2],
     _all: All,
     _running: Running,
 }

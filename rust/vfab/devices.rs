@@ -48,6 +48,8 @@ use kernel::{
 
 /// A file of an adapter.
 type Control = Pin<KBox<File<Arc<Hca>>>>;
+/// A file of debugfs of all adapters.
+pub type DevicesFile = Pin<KBox<File<Arc<Devices>>>>;
 
 /// An adapter, known to `ib_core`. Its fields go in their order.
 struct Device {
@@ -188,7 +190,7 @@ impl Devices {
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn files(this: &Arc<Self>) -> Result<[Pin<KBox<File<Arc<Self>>>>; 2]> {
+    pub fn files(this: &Arc<Self>) -> Result<[DevicesFile; 2]> {
         let devices = this
             .dir
             .read_write_callback_file(c"devices", this.clone(), &show, &change);

@@ -41,8 +41,8 @@ impatient
 is "START UNIT at first" $(restarts) 0
 withhold block
 recovered
-wait $withheld || fail "the read that was held: $(<$tmp/dd1)"
-! wait $other || fail "a read of a unit that has stopped is good"
+reap 60 "the read that was held" $withheld || fail "the read that was held: $(<$tmp/dd1)"
+! reap 60 "the read beside it" $other || fail "a read of a unit that has stopped is good"
 equal "START UNIT" $(times 'opcode=1b') 0
 no_reports
 tell abort -1

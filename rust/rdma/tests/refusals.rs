@@ -53,7 +53,9 @@ const ALWAYS: i32 = i32::MAX;
 
 /// The queue pair that is refused something.
 static QP: Atomic<*mut bindings::ib_qp> = Atomic::new(null_mut());
-/// How often its error state, its end and its send requests, and the end of any region, are still refused.
+/// Its domain.
+static PD: Atomic<*mut bindings::ib_pd> = Atomic::new(null_mut());
+/// How often its error state, its end and its send requests, and the end of a region of its domain, are still refused.
 static STOPS: Atomic<i32> = Atomic::new(0);
 static ENDS: Atomic<i32> = Atomic::new(0);
 static POSTS: Atomic<i32> = Atomic::new(0);
@@ -140,7 +142,9 @@ unsafe extern "C" fn post(
 ///
 /// As for the `dereg_mr` of the device.
 unsafe extern "C" fn dereg(mr: *mut bindings::ib_mr, data: *mut bindings::ib_udata) -> c_int {
-    if DEREGS.fetch_sub(1, Full) > 0 {
+    // SAFETY: By this function's contract.
+    let pd = unsafe { (*mr).pd };
+    if pd == PD.load(Acquire) && DEREGS.fetch_sub(1, Full) > 0 {
         return EIO.to_errno();
     }
     // SAFETY: It was stored in `Refusing::new`.
@@ -178,6 +182,8 @@ impl Refusing {
         ENDS.store(ends, Release);
         POSTS.store(0, Release);
         DEREGS.store(0, Release);
+        // SAFETY: The queue pair is connected.
+        PD.store(unsafe { (*qp.as_raw()).pd }, Release);
         QP.store(qp.as_raw(), Release);
         on_modify.set(Some(modify));
         on_destroy.set(Some(destroy));
@@ -195,6 +201,7 @@ impl Refusing {
 impl Drop for Refusing {
     fn drop(&mut self) {
         QP.store(null_mut(), Release);
+        PD.store(null_mut(), Release);
     }
 }
 
