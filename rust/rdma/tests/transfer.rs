@@ -302,7 +302,9 @@ fn invalidation_is_not_early(soft: &Soft) -> Result {
     for round in 0..4 {
         let early = round % 2 == 0;
         let handle = link.handles.first_mut().ok_or(EINVAL)?;
-        check!(handle.attach(List::scattered(1 + round)?).is_ok());
+        let mut list = List::scattered(1 + round)?;
+        list.fill(ours);
+        check!(handle.attach(list).is_ok());
         handle.map(DataDirection::FromDevice, random_u64())?;
         let (calls, received) = (link.qp.count(), link.peer.received());
         {
@@ -325,11 +327,10 @@ fn invalidation_is_not_early(soft: &Soft) -> Result {
         let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
         within(|| link.qp.count() > calls)?;
         link.peer.poll_until(|peer| peer.received() > received)?;
-        check!(link.take(0).is_ok());
         if round == 3 {
-            let status = link.peer.transfer(Transfer::Write, &segment)?;
-            check!(!status.is_success());
+            return refused(link, Transfer::Write, &segment);
         }
+        check!(link.take(0).is_ok());
     }
     Ok(())
 }
