@@ -309,10 +309,11 @@ thread_local! {
 }
 
 /// The object stays until the end of the execution, so that a use after this is one that loom sees.
-pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) {
+pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) -> c_int {
     (*mr).object.get();
     (*mr).list = core::ptr::null();
     GONE.with_borrow_mut(|gone| gone.push(mr));
+    0
 }
 
 /// The execution is over.

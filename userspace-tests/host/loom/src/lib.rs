@@ -22,6 +22,7 @@ pub fn model(name: &str, preemptions: usize, test: impl Fn() + Send + Sync + 'st
 }
 
 pub mod bindings;
+mod lock;
 mod rest;
 pub mod scsi;
 pub mod stand;
@@ -39,10 +40,12 @@ pub mod sync {
     pub mod state_cell;
     pub mod wait_queue;
 
+    pub(crate) use crate::lock::new_spinlock_bh;
+    pub use crate::lock::{SpinLockBh, SpinLockBhGuard};
     pub use completion::Completion;
     pub use grace_period::{synchronize_rcu, GracePeriod};
     pub use kernel::atomic::{smp_rmb, smp_wmb};
-    pub use noio::NoIo;
+    pub use noio::noio;
     pub use state_cell::StateCell;
     pub use wait_queue::WaitQueue;
 }

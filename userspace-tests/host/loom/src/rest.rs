@@ -10,6 +10,8 @@ pub mod clock {
 }
 
 pub mod compat {
+    pub const PREEMPTIBLE_SPINLOCKS: bool = false;
+
     pub mod dma_direction {
         pub const BIDIRECTIONAL: u32 = 0;
         pub const TO_DEVICE: u32 = 1;

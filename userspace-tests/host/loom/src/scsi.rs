@@ -143,7 +143,10 @@ impl Command {
 
     pub fn set_resid(&self, _: u32) {}
 
-    pub fn set_sense(&self, _: &[u8]) {}
+    pub fn with_sense(&self, status: u8, sense: &[u8]) -> ScsiResult {
+        let code = sense.first().copied().unwrap_or(0);
+        ScsiResult::status(status).with_response_code(code)
+    }
 
     /// The midlayer uses the command and its memory from now on.
     pub fn done(self, result: ScsiResult) {

@@ -30,7 +30,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{Arc, ArcBorrow},
+    sync::{rcu, Arc, ArcBorrow},
 };
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -144,11 +144,12 @@ impl Stand {
     pub fn queue(&self, cmd: &std::sync::Arc<Cmnd>) -> bool {
         let command = Command(cmd.clone());
         let tag = command.tag();
+        let posting = rcu::read_lock();
         let Some(connection) = self.channels.for_hw_queue(0) else {
             command.release();
             return false;
         };
-        match connection.queue(command, tag) {
+        match connection.queue(&posting, command, tag) {
             Ok(()) => true,
             Err(rejected) => {
                 rejected.cmd.release();

@@ -68,6 +68,14 @@ impl<T> KVec<T> {
         Ok(Self(Vec::with_capacity(count)))
     }
 
+    /// So many of this.
+    pub fn from_elem(item: T, count: usize, _: Flags) -> Result<Self, AllocError>
+    where
+        T: Clone,
+    {
+        Ok(Self(vec![item; count]))
+    }
+
     /// One more.
     pub fn push(&mut self, item: T, _: Flags) -> Result<(), AllocError> {
         self.0.push(item);

@@ -32,6 +32,14 @@ pub fn from_err_ptr<T>(ptr: *mut T) -> Result<*mut T> {
     Ok(ptr)
 }
 
+/// What a function of C returns: 0, or the negative number of an error.
+pub fn to_result(errno: core::ffi::c_int) -> Result {
+    match errno {
+        0.. => Ok(()),
+        _ => Err(Error(errno)),
+    }
+}
+
 /// `kernel::error::code`.
 #[allow(missing_docs)]
 pub mod code {

@@ -19,6 +19,12 @@ pub mod ffi {
     pub use core::ffi::*;
 }
 
+/// `kernel::page`.
+pub mod page {
+    /// Bytes of a page.
+    pub const PAGE_SIZE: usize = 4096;
+}
+
 /// `kernel::str`.
 pub mod str {
     pub use core::ffi::CStr;

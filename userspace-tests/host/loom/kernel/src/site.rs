@@ -2,8 +2,8 @@
 
 //! Where the driver's files want an order, and which of these is weakened.
 //!
-//! `WEAKEN=FILE:LINE:ORDER,...` has the operations there be of these orders, as if they were
-//! written so. With `SITES=FILE` each place that wants an order is noted there when it is first
+//! `WEAKEN=FILE:LINE:ORDER,...` has the operations there that want the next stronger order be of
+//! these orders, as if they were written so. With `SITES=FILE` each place that wants an order is noted there when it is first
 //! met.
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 };
 
 /// An order, or what a barrier or a section is without.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs)]
 pub enum Kind {
     Nothing,
@@ -33,6 +33,16 @@ impl Kind {
             "Acquire" => Self::Acquire,
             "Release" => Self::Release,
             _ => panic!("WEAKEN: no order {text}"),
+        }
+    }
+
+    /// An operation that wants the other one can be weakened to this, in one step.
+    fn is_below(self, other: Self) -> bool {
+        match other {
+            Self::Full => matches!(self, Self::Acquire | Self::Release),
+            Self::Acquire | Self::Release => self == Self::Relaxed,
+            Self::Barrier => self == Self::Nothing,
+            Self::Nothing | Self::Relaxed => false,
         }
     }
 }
@@ -56,7 +66,7 @@ fn weakened() -> &'static [(String, u32, Kind)] {
 }
 
 fn note(file: &str, line: u32, what: &str, kind: Kind) {
-    static SITES: OnceLock<Option<Mutex<(std::fs::File, HashSet<(String, u32)>)>>> =
+    static SITES: OnceLock<Option<Mutex<(std::fs::File, HashSet<(String, u32, Kind)>)>>> =
         OnceLock::new();
     let open = || {
         let name = std::env::var_os("SITES")?;
@@ -69,7 +79,7 @@ fn note(file: &str, line: u32, what: &str, kind: Kind) {
     };
     if let Some(sites) = SITES.get_or_init(open) {
         let (out, known) = &mut *sites.lock().expect("sites");
-        if known.insert((file.into(), line)) {
+        if known.insert((file.into(), line, kind)) {
             writeln!(out, "{file}\t{line}\t{what}\t{kind:?}").expect("SITES");
         }
     }
@@ -90,7 +100,9 @@ pub fn order(at: &Location<'_>, what: &str, kind: Kind) -> Kind {
         return kind;
     }
     note(file, at.line(), what, kind);
-    let here = |(name, line, _): &&(String, u32, Kind)| name == file && *line == at.line();
+    let here = |(name, line, weak): &&(String, u32, Kind)| {
+        name == file && *line == at.line() && weak.is_below(kind)
+    };
     weakened()
         .iter()
         .find(here)

@@ -4,7 +4,7 @@
 
 use crate::bindings;
 use core::ops::Deref;
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
 /// The name of the module, for the verbs.
 pub const CALLER: Caller = Caller;
@@ -94,6 +94,15 @@ impl Deref for Registered {
 
     fn deref(&self) -> &Device {
         &DEVICE
+    }
+}
+
+/// Nothing is wrong with the device.
+pub struct Health;
+
+impl Health {
+    pub fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self, GFP_KERNEL)?)
     }
 }
 

@@ -18,7 +18,7 @@ pub use sizes::{Memory, Sizes};
 
 use super::{
     dma::{Chunk, SharedChunk},
-    mr::{Bound, Handle, Regions},
+    mr::{Bound, Exposed, Handle, Regions, Register},
     pd::Pd,
     wc::Flags,
 };
@@ -29,7 +29,7 @@ use kernel::{
     sync::{rcu, Arc},
 };
 use loom::sync::atomic::{AtomicUsize, Ordering};
-use poll::PollLock;
+use poll::PolledCq;
 use std::collections::VecDeque;
 
 pub const RECEIVE_BATCH: usize = 8;
@@ -64,25 +64,19 @@ struct Queue {
     destroyed: bool,
 }
 
-/// The completion queue.
-pub(super) struct Cq(*mut bindings::ib_cq);
-
-impl Cq {
-    fn is_polled(&self) -> bool {
-        !self.0.is_null()
-    }
-
-    fn as_raw(&self) -> *mut bindings::ib_cq {
-        self.0
-    }
+/// What takes the completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollContext {
+    Interrupt,
+    Direct,
 }
 
 pub struct Qp<H: Handler> {
     handler: H,
     regions: Arc<Regions>,
     pd: Arc<Pd>,
-    cq: Cq,
-    poll_lock: PollLock,
+    sizes: Sizes,
+    polled: PolledCq,
     /// Each operation on the queue is one on this.
     bell: AtomicUsize,
     queue: RefCell<Queue>,
@@ -95,16 +89,16 @@ unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
     pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
-        let cq = match sizes.polled {
-            true => Box::into_raw(Box::new(bindings::ib_cq::new())),
-            false => core::ptr::null_mut(),
-        };
+        let polled = PolledCq::new().make()?;
+        if sizes.context == PollContext::Direct {
+            polled.set(Box::into_raw(Box::new(bindings::ib_cq::new())));
+        }
         let this = Self {
             handler,
             regions: memory.regions,
             pd: pd.clone(),
-            cq: Cq(cq),
-            poll_lock: PollLock::new(),
+            sizes,
+            polled,
             bell: AtomicUsize::new(0),
             queue: RefCell::default(),
         };
@@ -148,10 +142,6 @@ impl<H: Handler> Qp<H> {
             regions: &self.regions,
             section: PhantomData,
         })
-    }
-
-    pub fn invalidate(&self, handle: usize) -> Result<bool> {
-        self.live(&rcu::read_lock())?.invalidate(handle)
     }
 
     pub fn hang_up(&self) {}
@@ -328,20 +318,47 @@ impl<'a> Live<'a> {
         Ok(SendWr {
             live: *self,
             message: chunk.bytes_mut()[..len].to_vec(),
-            regions: Vec::new(),
+            register: None,
         })
     }
 
-    pub fn invalidate(&self, handle: usize) -> Result<bool> {
-        let Some((region, _)) = self.regions.reachable_of(handle) else {
-            return Ok(false);
-        };
-        let bound = Bound {
+    /// As the driver's.
+    pub fn invalidation<T: ScatterList>(
+        &self,
+        handle: &mut Handle<T>,
+    ) -> Result<Option<Invalidation<'a>>> {
+        let regions = handle.invalidation(self.bound())?;
+        Ok(regions.map(|regions| Invalidation {
+            live: *self,
+            regions,
+        }))
+    }
+
+    fn bound(&self) -> Bound<'a> {
+        Bound {
             regions: self.regions,
-        };
-        self.post
-            .post(Request::Invalidate(handle, region.mr(bound)));
-        Ok(true)
+        }
+    }
+
+    fn invalidate(&self, regions: &Exposed<'a>) {
+        let mr = regions.first().mr(self.bound());
+        self.post.post(Request::Invalidate(regions.handle(), mr));
+    }
+}
+
+/// As the driver's.
+#[must_use]
+pub struct Invalidation<'a> {
+    live: Live<'a>,
+    regions: Exposed<'a>,
+}
+
+impl Invalidation<'_> {
+    pub fn post(self) -> Result {
+        if self.regions.invalidate() {
+            self.live.invalidate(&self.regions);
+        }
+        Ok(())
     }
 }
 
@@ -349,7 +366,7 @@ impl<'a> Live<'a> {
 pub struct SendWr<'a> {
     live: Live<'a>,
     message: Vec<u8>,
-    regions: Vec<*mut bindings::ib_mr>,
+    register: Option<Register<'a>>,
 }
 
 impl SendWr<'_> {
@@ -358,19 +375,20 @@ impl SendWr<'_> {
     }
 
     pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
-        let bound = Bound {
-            regions: self.live.regions,
-        };
-        if let Some(register) = handle.register(bound)? {
-            self.regions.push(register.first.mr(bound));
-        }
+        self.register = handle.register(self.live.bound())?;
         Ok(self)
     }
 
     pub fn post(self, _signaled: bool) -> Result {
-        self.live
-            .post
-            .post(Request::Send(self.message, self.regions));
+        let register = self.register.as_ref();
+        let regions = register.map(|r| r.regions.first().mr(self.live.bound()));
+        let request = Request::Send(self.message, regions.into_iter().collect());
+        self.live.post.post(request);
+        if let Some(register) = register {
+            if register.regions.posted() {
+                self.live.invalidate(&register.regions);
+            }
+        }
         Ok(())
     }
 

@@ -25,14 +25,52 @@ pub fn invalidated(regions: &Regions, handle: usize) {
     regions.invalidated(handle);
 }
 
-/// The first region of the first handle, which must be reachable.
-pub fn region(regions: &Regions) -> *mut bindings::ib_mr {
-    let (region, _) = regions.reachable_of(0).expect("reachable");
-    region.mr(Bound { regions })
-}
-
 pub fn expose<T: ScatterList>(handle: &mut Handle<T>) {
     handle.expose().expect("mapped");
+}
+
+/// As [`expose`]; the first region, as a device has it.
+pub fn lend<T: ScatterList>(regions: &Regions, handle: &mut Handle<T>) -> *mut bindings::ib_mr {
+    let bound = Bound { regions };
+    let register = handle.register(bound).unwrap().expect("mapped");
+    register.regions.first().mr(bound)
+}
+
+/// As a queue pair posts a registration: the handle is handed over before. `post` posts it, and
+/// the invalidation if that has come meanwhile.
+pub fn register<T: ScatterList, R>(
+    regions: &Regions,
+    mut handle: Handle<T>,
+    hand_over: impl FnOnce(Handle<T>) -> R,
+    post: impl Fn(Posted),
+) -> R {
+    let register = handle.register(Bound { regions }).unwrap();
+    let register = register.expect("mapped");
+    let result = hand_over(handle);
+    post(Posted::Registration);
+    if register.regions.posted() {
+        post(Posted::Invalidation);
+    }
+    result
+}
+
+/// As a queue pair posts an invalidation, unless the thread that registers does so.
+pub fn invalidate<T: ScatterList>(
+    regions: &Regions,
+    handle: &mut Handle<T>,
+    post: impl Fn(Posted),
+) {
+    let exposed = handle.invalidation(Bound { regions }).unwrap();
+    if exposed.expect("reachable").invalidate() {
+        post(Posted::Invalidation);
+    }
+}
+
+/// What [`register`] and [`invalidate`] post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    Registration,
+    Invalidation,
 }
 
 pub fn begin(pd: &Pd) -> Result {

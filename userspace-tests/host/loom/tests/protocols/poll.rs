@@ -8,10 +8,10 @@ use loom::thread;
 use srp_loom::{
     dma::DataDirection,
     model,
-    rdma::{device::DEVICE, dma::Pool},
     rdma::{
+        dma::Pool,
         mr::Regions,
-        qp::{Failure, Handler, Memory, Qp, Sizes},
+        qp::{Failure, Handler, Memory, PollContext, Qp, Sizes},
         wc::Flags,
     },
     scsi::Command,
@@ -36,13 +36,13 @@ fn poll_lock() {
             Default::default(),
             Pool::new(&pd, 0, 1, DataDirection::ToDevice),
         );
-        let (regions, _) = Regions::new::<Command>(&pd, &DEVICE.limits(), 0, 1).unwrap();
+        let (regions, _) = Regions::new::<Command>(&pd, 0, 1).unwrap();
         let sizes = Sizes {
             send: 1,
             send_sge: 1,
             receive: 1,
             vector: 0,
-            polled: true,
+            context: PollContext::Direct,
             handles: 0,
         };
         let memory = Memory {

@@ -13,13 +13,13 @@ use srp_loom::{
     dma::DataDirection,
     model,
     rdma::{
-        device::DEVICE,
         mr::{Handle, Regions},
         pd::Pd,
-        test,
+        test::{self, Posted},
     },
     scsi::{Cmnd, Command, ScsiResult},
 };
+use srp_loom_core::cell::UnsafeCell;
 
 /// The regions of a queue pair, and a handle with a command whose memory is reachable through them.
 struct Lent {
@@ -62,7 +62,7 @@ impl Mr {
 }
 
 fn bound(pd: &Arc<Pd>) -> (Arc<Regions>, Handle<Command>) {
-    let (regions, handles) = Regions::new(pd, &DEVICE.limits(), 1, 1).unwrap();
+    let (regions, handles) = Regions::new(pd, 1, 1).unwrap();
     test::bind(&regions).unwrap();
     pd_begin(pd).unwrap();
     (regions, handles.into_iter().next().expect("one"))
@@ -75,8 +75,7 @@ fn pd_begin(pd: &Pd) -> kernel::error::Result {
 fn lend(pd: &Arc<Pd>) -> Lent {
     let (regions, mut handle) = bound(pd);
     map(&mut handle);
-    test::expose(&mut handle);
-    let mr = Mr(test::region(&regions));
+    let mr = Mr(test::lend(&regions, &mut handle));
     Lent {
         regions,
         handle,
@@ -111,6 +110,47 @@ fn end(mut handle: Handle<Command>) {
     if handle.get().is_some() {
         assert!(take_back(&mut handle));
     }
+}
+
+/// What is posted on a queue pair.
+struct Queue(UnsafeCell<Vec<Posted>>);
+
+// SAFETY: Loom looks at the accesses.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    fn post(&self, what: Posted) {
+        // SAFETY: As above.
+        unsafe { &mut *self.0.get() }.push(what);
+    }
+}
+
+/// The answer comes while the registration is being posted: the invalidation is posted once, and
+/// behind it.
+#[test]
+fn regions_answered() {
+    model("regions_answered", 3, || {
+        let pd = pd();
+        let (regions, mut handle) = bound(&pd);
+        map(&mut handle);
+        let queue = std::sync::Arc::new(Queue(UnsafeCell::new(Vec::new())));
+        let answer = |mut handle| {
+            let (regions, queue) = (regions.clone(), queue.clone());
+            thread::spawn(move || {
+                test::invalidate(&regions, &mut handle, |what| queue.post(what));
+                handle
+            })
+        };
+        let answered = test::register(&regions, handle, answer, |what| queue.post(what));
+        let mut handle = answered.join().unwrap();
+        // SAFETY: The other thread is over.
+        let posted = unsafe { &*queue.0.get() };
+        assert_eq!(*posted, [Posted::Registration, Posted::Invalidation]);
+        assert!(!take_back(&mut handle));
+        test::invalidated(&regions, 0);
+        assert!(take_back(&mut handle));
+        drain(&pd, &regions);
+    });
 }
 
 /// The memory goes back after its invalidation.
@@ -274,7 +314,7 @@ fn take_back_dead(regions: &Regions, handle: &mut Handle<Command>) -> bool {
 fn regions_not_bound() {
     model("regions_not_bound", 3, || {
         let pd = pd();
-        let (regions, handles) = Regions::new(&pd, &DEVICE.limits(), 2, 1).unwrap();
+        let (regions, handles) = Regions::new(&pd, 2, 1).unwrap();
         test::bind(&regions).unwrap();
         pd_begin(&pd).unwrap();
         let mut handles: Vec<Handle<Command>> = handles.into_iter().collect();

@@ -6,7 +6,7 @@ use crate::channel::pd;
 use loom::thread;
 use srp_loom::{
     model,
-    rdma::{device::DEVICE, dma::Chunk, mr::Regions},
+    rdma::{dma::Chunk, mr::Regions},
     scsi::{Command, Tag},
     srp::{
         logic::slot::{Event, State},
@@ -17,7 +17,7 @@ use srp_loom::{
 use std::sync::Arc;
 
 fn cell() -> Arc<Cell> {
-    let (_, handles) = Regions::new::<Command>(&pd(), &DEVICE.limits(), 1, 1).unwrap();
+    let (_, handles) = Regions::new::<Command>(&pd(), 1, 1).unwrap();
     let handle = handles.into_iter().next().expect("one");
     Arc::new(Cell::new(Slot::new(0, Chunk::new(64), handle, None)))
 }
