@@ -111,7 +111,7 @@ impl<T: ScatterList> Handle<T> {
     /// # Errors
     ///
     /// `EINVAL` without an object or a direction, or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
-    /// if the device cannot map the list, `E2BIG` if it needs more regions than the handle has.
+    /// if the device cannot map the list or takes nothing of it, `E2BIG` if it needs more regions than the handle has.
     ///
     /// `random` makes keys and addresses that a peer cannot guess.
     #[inline(always)]
@@ -188,9 +188,13 @@ impl<T: ScatterList> Handle<T> {
         mut filled: (u32, u64),
     ) -> Result<u32> {
         let (mut sg, mut left, mut bytes) = (list, count, 0);
-        let mut used = 1;
+        let (mut used, mut before) = (1, 0);
         loop {
             let (done, got) = filled;
+            // Not even a part of an entry: so hns says that it has no memory.
+            if done == 0 && offset == before {
+                return Err(ENOMEM);
+            }
             if got == 0 || done > left {
                 return Err(EIO);
             }
@@ -211,6 +215,7 @@ impl<T: ScatterList> Handle<T> {
                 sg = unsafe { bindings::sg_next(sg) };
             }
             let random = random.rotate_left(8 * used);
+            before = offset;
             let segment;
             (filled, segment) = self.fill(region, sg, left, &mut offset, random)?;
             *self.others.get_mut(other).ok_or(E2BIG)? = segment;

@@ -299,6 +299,36 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     Ok(())
 }
 
+/// # Safety
+///
+/// None: it touches nothing.
+unsafe extern "C" fn takes_nothing(
+    _: *mut bindings::ib_mr,
+    _: *mut bindings::scatterlist,
+    _: c_int,
+    _: *mut c_uint,
+) -> c_int {
+    0
+}
+
+/// A device without memory for its page list.
+fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
+    let mut handle = handle(soft, 2)?;
+    check!(handle.attach(List::scattered(2)?).is_ok());
+    // SAFETY: The device is registered.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
+    // SAFETY: No other test uses the device meanwhile.
+    let mut map_mr_sg = unsafe { Operation::new(place) };
+    map_mr_sg.set(Some(takes_nothing));
+    let without = handle.map(DataDirection::FromDevice, random_u64());
+    drop(map_mr_sg);
+    check_eq!(without.err(), Some(ENOMEM));
+    check!(handle.map(DataDirection::FromDevice, random_u64()).is_ok());
+    covers(&handle)?;
+    check!(handle.detach()?.is_some());
+    Ok(())
+}
+
 /// The address of a region for a list that begins within a page, with the device of this driver, and that of the
 /// page.
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
@@ -418,6 +448,7 @@ macro_rules! suites {
                 limits_are_exact,
                 long_entries_are_split,
                 nothing_is_refused,
+                a_device_that_takes_nothing_lacks_memory,
                 regions_are_checked,
                 each_use_has_its_own_key,
                 access_is_what_the_direction_needs,
