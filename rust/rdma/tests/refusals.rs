@@ -163,7 +163,7 @@ struct Refusing {
 
 impl Refusing {
     /// Refuses the error state and the end so many times.
-    fn new(soft: &Soft, qp: &Qp<Record>, stops: i32, ends: i32) -> Result<Self> {
+    fn new(soft: &Soft, link: &Link, stops: i32, ends: i32) -> Result<Self> {
         // SAFETY: The device is registered.
         let ops = unsafe { &raw mut (*soft.device.as_raw()).ops };
         // SAFETY: The device is registered, and nobody else changes its operations meanwhile.
@@ -182,9 +182,8 @@ impl Refusing {
         ENDS.store(ends, Release);
         POSTS.store(0, Release);
         DEREGS.store(0, Release);
-        // SAFETY: The queue pair is connected.
-        PD.store(unsafe { (*qp.as_raw()).pd }, Release);
-        QP.store(qp.as_raw(), Release);
+        PD.store(link.pd.as_raw(), Release);
+        QP.store(link.qp.as_raw(), Release);
         on_modify.set(Some(modify));
         on_destroy.set(Some(destroy));
         on_post.set(Some(post));
@@ -250,7 +249,7 @@ fn ends(link: &mut Link) -> Result<i64> {
 fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
-        let refusing = Refusing::new(soft, &link.qp, 2, 0)?;
+        let refusing = Refusing::new(soft, &link, 2, 0)?;
         check!(ends(&mut link)? >= 1_000);
         check_eq!(ENDS.load(Acquire), 0);
         drop(refusing);
@@ -263,7 +262,7 @@ fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
 fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
-        let refusing = Refusing::new(soft, &link.qp, 0, 0)?;
+        let refusing = Refusing::new(soft, &link, 0, 0)?;
         POSTS.store(2, Release);
         check!(ends(&mut link)? >= 2_000);
         check!(POSTS.load(Acquire) < 0);
@@ -284,7 +283,7 @@ fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
     ] {
         let mut link = exposed(soft, shape)?;
         link.pd.health().fail();
-        let refusing = Refusing::new(soft, &link.qp, stops, 0)?;
+        let refusing = Refusing::new(soft, &link, stops, 0)?;
         POSTS.store(posts, Release);
         ends(&mut link)?;
         // Asked once.
@@ -301,7 +300,7 @@ fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
 /// One that is in order, as far as is known, has a second.
 fn one_that_does_not_stop_is_destroyed(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
-    let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+    let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
     check!(ends(&mut link)? >= 1_000);
     check_eq!(STOPS.load(Acquire), ALWAYS - 3);
     check_eq!(ENDS.load(Acquire), -1);
@@ -319,7 +318,7 @@ fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
         link.peer.poll_until(|peer| peer.sent() >= 5)?;
         // Ours has them by then, too.
         fsleep(Delta::from_millis(30));
-        let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+        let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
         link.qp.shutdown();
         check_eq!(ENDS.load(Acquire), -1);
         drop(refusing);
@@ -352,7 +351,7 @@ fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     for (ends, deregs) in [(5, 0), (0, 5), (3, 3)] {
         let mut link = exposed(soft, &SHAPE)?;
         link.pd.health().fail();
-        let refusing = Refusing::new(soft, &link.qp, ALWAYS, ends)?;
+        let refusing = Refusing::new(soft, &link, ALWAYS, ends)?;
         DEREGS.store(deregs, Release);
         EARLY.store(false, Release);
         let qp: Arc<_> = link.qp.clone();
@@ -373,7 +372,7 @@ fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let health = link.pd.health();
     health.go();
-    let refusing = Refusing::new(soft, &link.qp, ALWAYS, 0)?;
+    let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
     DEREGS.store(ALWAYS, Release);
     check!(ends(&mut link)? < 900);
     check_eq!(ENDS.load(Acquire), -1);
@@ -389,7 +388,7 @@ fn a_region_stays_until_it_is_given_back(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     ends(&mut link)?;
     link.qp.disconnect();
-    let refusing = Refusing::new(soft, &link.qp, 0, 0)?;
+    let refusing = Refusing::new(soft, &link, 0, 0)?;
     for _ in 0..2 {
         DEREGS.store(1, Release);
         check_eq!(link.qp.renew_regions(), Err(EIO));

@@ -240,7 +240,7 @@ fn purge(personality: &Personality, rig: &mut Rig) -> Result {
     rig.a.post(1, Request::Write(0, 0), &[])?;
     let hca = &rig.hcas[0];
     let qp = hca.qps().get(rig.a.num()).ok_or(ENOENT)?;
-    hca.destroy_qp(&qp);
+    hca.destroy_qp(&qp)?;
     check_eq!(rig.a.poll().is_none(), personality.purges);
     Ok(())
 }
