@@ -27,8 +27,11 @@ with open(f"{out}/rust-project.json") as f:
     project = json.load(f)
 with open(f"{out}/rust/.srp_main.o.cmd") as f:
     options = re.findall(r"--cfg (SRP_\w+)", f.readline())
+# That script takes each file that a Kbuild names for a crate. No crate depends on one of these.
+roots = ("/srp/rust/srp_main.rs", "/srp/rust/vfab_main.rs")
+project["crates"] = [c for c in project["crates"] if not c["root_module"].startswith("/srp/") or c["root_module"] in roots]
 for crate in project["crates"]:
-    if crate["root_module"].startswith("/srp/"):
+    if crate["root_module"] in roots:
         crate["cfg"] = crate.get("cfg", []) + options
         crate.setdefault("env", {})["SRP_OBJ"] = "/out/rust"
 with open(to, "w") as f:
