@@ -443,6 +443,9 @@ unsafe impl ScatterList for Command {
 }
 
 impl Drop for Command {
+    /// Not inlined: each place that replaces a command would hold a copy of it.
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
         self.finish(ScsiResult::DID_ERROR);
     }

@@ -56,17 +56,20 @@ impl Channels {
     #[inline]
     pub fn for_hw_queue(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
         let own = self.get(usize::from(hw_queue))?;
-        if own.is_open() {
-            return Some(own);
+        match own.is_open() {
+            true => Some(own),
+            false => Some(self.instead_of(own, hw_queue)),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn instead_of<'a>(&'a self, own: &'a Arc<Connection>, hw_queue: u16) -> &'a Arc<Connection> {
         let after = self.iter().skip(usize::from(hw_queue) + 1);
-        let mut others = Iterator::chain(after, self.iter());
-        // One that nobody has to look at. Without any the own one says why.
-        Some(
-            others
-                .find(|c| c.is_open() && !c.is_polled())
-                .unwrap_or(own),
-        )
+        // One that completes commands by itself. Without any the own one says why.
+        Iterator::chain(after, self.iter())
+            .find(|c| c.is_open() && !c.is_polled())
+            .unwrap_or(own)
     }
 
     /// Aborts the command with this tag, which is for the unit. Returns whether the driver has given it up, which

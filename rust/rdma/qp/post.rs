@@ -215,7 +215,7 @@ impl<'a> Live<'a> {
         let mut chain = REGISTRATIONS;
         let first = self.registrations(&mut chain, &register, core::ptr::null());
         self.post(first)?;
-        self.registered(&register.regions)
+        self.registered(register.regions)
     }
 
     /// Writes the first `len` bytes of `chunk` to memory of the peer, as a target does. [`Handler::control_sent`] follows.
@@ -290,17 +290,18 @@ impl<'a> Live<'a> {
     ///
     /// As for [`Invalidation::post`].
     #[inline(always)]
-    fn registered(&self, regions: &Exposed<'a>) -> Result {
+    fn registered(self, regions: Exposed<'a>) -> Result {
         if regions.posted() {
             return self.invalidate_late(regions);
         }
         Ok(())
     }
 
+    /// By value: a reference would have each message built in memory.
     #[cold]
     #[inline(never)]
-    fn invalidate_late(&self, regions: &Exposed<'a>) -> Result {
-        self.invalidate(regions)
+    fn invalidate_late(self, regions: Exposed<'a>) -> Result {
+        self.invalidate(&regions)
     }
 
     /// Posts the invalidation of regions whose registration is posted.
@@ -428,7 +429,8 @@ impl<'a> SendWr<'a> {
     /// posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
-        self.post_for(signaled, self.live.reach.sent.as_raw())
+        let reach = self.live.reach;
+        self.post_for(signaled, reach.sent.as_raw())
     }
 
     /// Posts it and reports by [`Handler::control_sent`] that its memory is free again.
@@ -437,7 +439,8 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_control(self) -> Result {
-        self.post_for(true, self.live.reach.control_sent.as_raw())
+        let reach = self.live.reach;
+        self.post_for(true, reach.control_sent.as_raw())
     }
 
     /// Posts it and reports by [`Handler::last_sent`] that it has been sent.
@@ -446,11 +449,12 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_last(self) -> Result {
-        self.post_for(true, self.live.reach.last_sent.as_raw())
+        let reach = self.live.reach;
+        self.post_for(true, reach.last_sent.as_raw())
     }
 
     #[inline(always)]
-    fn post_for(&self, signaled: bool, cqe: *const bindings::ib_cqe) -> Result {
+    fn post_for(self, signaled: bool, cqe: *const bindings::ib_cqe) -> Result {
         let reach = self.live.reach;
         let mut sges = [
             reach.sge(self.message),
@@ -477,8 +481,8 @@ impl<'a> SendWr<'a> {
         }
         // By the type invariant it names only what `reach` has.
         self.live.post(first)?;
-        match &self.register {
-            Some(register) => self.live.registered(&register.regions),
+        match self.register {
+            Some(register) => self.live.registered(register.regions),
             None => Ok(()),
         }
     }
@@ -497,8 +501,8 @@ pub struct Invalidation<'a> {
 }
 
 impl Invalidation<'_> {
-    /// Posts it, or has the one who posts the registration do so, if that has not returned. [`Handler::invalidated`]
-    /// follows. Does not sleep.
+    /// Posts it, or leaves that to the post of the registration, if that has not returned. [`Handler::invalidated`] follows.
+    /// Does not sleep.
     ///
     /// A registration that is never posted, or not without an error, is not invalidated before the end of the connection.
     ///

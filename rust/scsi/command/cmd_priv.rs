@@ -30,7 +30,7 @@ const DONE_CALL: usize = 1;
 /// Beside the name of a [`Call`]: the command is one of the error handler.
 const OF_ERROR_HANDLER: usize = 2;
 
-/// How often [`CmdPriv::take`] looks whether a DONE_CALL is over, some 50 microseconds.
+/// How often a CPU looks whether a DONE_CALL is over, some 50 microseconds.
 const MAX_SPINS: u32 = 1000;
 
 /// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no other call has before
@@ -80,16 +80,8 @@ impl CmdPriv {
     /// Says that the driver has the command from now on, by `call`; `false` if it has it from an earlier use.
     #[inline(always)]
     pub(super) fn take(&self, call: &Call, of_error_handler: bool) -> bool {
-        let mut spins = 0;
-        loop {
-            match self.0.load(Acquire) {
-                FREE => break,
-                // The block layer has issued the command again before another CPU is out of the
-                // `scsi_done()` that gave it back.
-                DONE_CALL if spins < MAX_SPINS => spins += 1,
-                _ => return false,
-            }
-            cpu_relax();
+        if self.0.load(Acquire) != FREE && !self.wait_for_done_call() {
+            return false;
         }
         let flag = match of_error_handler {
             true => OF_ERROR_HANDLER,
@@ -98,6 +90,21 @@ impl CmdPriv {
         // No other CPU changes FREE, since the midlayer issues a command once at a time.
         self.0.store(call.name() | flag, Relaxed);
         true
+    }
+
+    /// Waits for the end of a DONE_CALL: the block layer has issued the command again before another CPU is out of the
+    /// `scsi_done()` that gave it back. Says whether the command is free.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_done_call(&self) -> bool {
+        for _ in 0..MAX_SPINS {
+            match self.0.load(Acquire) {
+                FREE => return true,
+                DONE_CALL => cpu_relax(),
+                _ => return false,
+            }
+        }
+        self.is_free()
     }
 
     /// Says whether the driver has the command by `call`.
