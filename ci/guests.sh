@@ -41,13 +41,23 @@ group() {
 		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
 }
 
-# SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set.
+# SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set. With NAME in that of the
+# group there is one for each name of its PERSONALITY.
 pick() {
-	local line words
+	local line words name names
 	while read -r line; do
 		read -ra words <<<"$line"
 		case ${words[2]} in */*) words[2]=$([ -n "${LONG-}" ] && echo "${words[2]#*/}" || echo "${words[2]%/*}") ;; esac
-		[ "${words[2]}" = - ] || echo "${words[*]}"
+		[ "${words[2]}" != - ] || continue
+		line=${words[*]}
+		if [[ ${words[0]} != *NAME ]]; then echo "$line"; continue; fi
+		[[ $line =~ \ PERSONALITY=([^ ]+) ]] || die "no PERSONALITY for $line"
+		names=${BASH_REMATCH[1]}
+		for name in ${names//,/ }; do
+			line="${words[*]}"
+			line=${line/NAME /$name }
+			echo "${line/PERSONALITY=$names/PERSONALITY=$name}"
+		done
 	done
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # What happens to many sessions at once: all log in; the target's port goes and comes; the machine sleeps; the network
 # loses packets; the RDMA device goes. The kernel's C driver has its turn first, in the same guest, and is what the
-# Rust driver is held against: nobody fails, nobody is slower, no more queue pairs than both ends need, nothing stays.
+# Rust driver is held against: no login or read fails, none is slower, no more queue pairs than both ends need, nothing
+# stays. With PREEMPT_RT ours runs alone.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -137,17 +138,22 @@ turn() {
 
 for shape in "${shapes[@]}"; do
 	set -- $shape
-	turn C $theirs $1 $2
 	declare -A c_times=()
-	for t in "${!times[@]}"; do c_times[$t]=${times[$t]}; done
+	# There the C driver panics under its first I/O.
+	realtime || {
+		turn C $theirs $1 $2
+		for t in "${!times[@]}"; do c_times[$t]=${times[$t]}; done
+	}
 	turn Rust $ours $1 $2
-	in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((${c_times[storm]} + 1) * 1000))
-	for t in login resume unplug; do
-		limit=$((${c_times[$t]} * 5 / 4 + 2000))
-		in_time "$1 sessions of $2: $t" ${since[$t]} ${until[$t]} $(((limit + 1) * 1000))
-	done
+	realtime || {
+		in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((${c_times[storm]} + 1) * 1000))
+		for t in login resume unplug; do
+			limit=$((${c_times[$t]} * 5 / 4 + 2000))
+			in_time "$1 sessions of $2: $t" ${since[$t]} ${until[$t]} $(((limit + 1) * 1000))
+		done
+	}
 	[ $peak -le $((none + 2 * $1 * $2)) ] || fail "$1 sessions of $2: $peak queue pairs"
 	[ $kept -le 65536 ] || fail "$1 sessions of $2: $kept KiB are gone"
 done
 load_srp
-ok "$kind: ${shapes[*]}: last read after ${times[storm]} ms, C ${c_times[storm]} ms"
+ok "$kind: ${shapes[*]}: last read after ${times[storm]} ms, C ${c_times[storm]-no} ms"

@@ -5,6 +5,7 @@
 # LONG: 64 sessions, and the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
+. "$here/many.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 begin 400 1200
@@ -14,45 +15,18 @@ subnet 3 vfab2
 back_null disk 32
 target 0
 lun 0 0 disk
-# An initiator port for each.
-gid vfab1
-for ((i = 0; i < sessions; i++)); do
-	printf -v acl '%s/acls/0x%016x%s' ${tpg[0]} $((0x100 + i)) ${gid:16}
-	mkdir $acl $acl/lun_0 && ln -s ${tpg[0]}/lun/lun_0 $acl/lun_0/l || fail "no ACL $i"
-done
+own_ports
 speed
 both_drivers
 [ -n "${LONG-}" ] || drivers=${drivers%% *}
 
 undo() { [ -z "${many-}" ] || kill -KILL $many; } 2>/dev/null
-there() {
-	local h d
-	find_hosts
-	set -- $list
-	[ $# = $sessions ] || return
-	devices=()
-	for h; do
-		has_disk $h 0 || return
-		d=(/sys/bus/scsi/devices/"${h#host}:0:0:0"/block/*)
-		devices+=(/dev/${d##*/})
-	done
-}
 log_in_all() {
-	local i s to tries=()
-	s=$(login_string 0 ,ch_count=1) to=$(add_target 0)
 	clock; t0=$now
-	for ((i = 0; i < sessions; i++)); do
-		printf -v to_write '%s,initiator_ext=%x' "$s" $((0x100 + i))
-		{ printf %s "$to_write" >$to || say "login $i failed"; } &
-		tries+=($!)
-	done
-	reap 200 "$sessions logins" "${tries[@]}"
-	within 120 "$sessions disks" there
+	log_in_each ch_count=1 200
 	clock
 	note "$sessions logins: $(ms $((now - t0)))"
 }
-# all_since TIME: each has had a success since then; sets `at`.
-all_since() { at=$(awk -v t=$1 '$2 >= t {print $1; exit}' $tmp/many); [ -n "$at" ]; }
 # asked: what our end has sent since `begins`, for each session, in hundredths.
 kinds="sa-path cm-req cm-dreq"
 # How many for each session, in an act; ib_core asks 11 times if there is no answer.

@@ -6,7 +6,7 @@
 
 begin 240
 rust_driver || skip "the C driver has no poll_queues"
-[[ $(uname -v) == *PREEMPT_RT* ]] || fail "this kernel has no PREEMPT_RT: $(uname -v)"
+realtime || fail "this kernel has no PREEMPT_RT: $(uname -v)"
 parameter=/sys/module/ib_srp/parameters/poll_queues
 cpus=/sys/devices/virtual/workqueue/cpumask
 read -r all <$cpus

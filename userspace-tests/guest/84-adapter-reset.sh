@@ -5,6 +5,7 @@
 # LONG: the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
+. "$here/many.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 begin 400 1500
@@ -14,12 +15,7 @@ subnet 2
 back_null disk 32
 target 0
 lun 0 0 disk
-# An initiator port for each.
-gid vfab1
-for ((i = 0; i < sessions; i++)); do
-	printf -v acl '%s/acls/0x%016x%s' ${tpg[0]} $((0x100 + i)) ${gid:16}
-	mkdir $acl $acl/lun_0 && ln -s ${tpg[0]}/lun/lun_0 $acl/lun_0/l || fail "no ACL $i"
-done
+own_ports
 speed
 both_drivers
 [ -n "${LONG-}" ] || drivers=${drivers%% *}
@@ -27,31 +23,10 @@ both_drivers
 mark_at=24
 
 undo() { [ -z "${many-}" ] || kill -KILL $many; dmesg -n 8; } 2>/dev/null
-there() {
-	local h d
-	find_hosts
-	set -- $list
-	[ $# = $sessions ] || return
-	devices=()
-	for h; do
-		has_disk $h 0 || return
-		d=(/sys/bus/scsi/devices/"${h#host}:0:0:0"/block/*)
-		devices+=(/dev/${d##*/})
-	done
-}
-all_since() { at=$(awk -v t=$1 '$2 >= t {print $1; exit}' $tmp/many); [ -n "$at" ]; }
 io_of_all() { clock; within ${1-60} "I/O of all" or_ended $many all_since $now; }
 # log_in_all: and I/O by all, after a look at what was written before.
 log_in_all() {
-	local i s to tries=()
-	s=$(login_string 0 ,ch_count=2) to=$(add_target 0)
-	for ((i = 0; i < sessions; i++)); do
-		printf -v to_write '%s,initiator_ext=%x' "$s" $((0x100 + i))
-		{ printf %s "$to_write" >$to || say "login $i failed"; } &
-		tries+=($!)
-	done
-	reap 120 "$sessions logins" "${tries[@]}" || true
-	within 120 "$sessions disks" there
+	log_in_each ch_count=2
 	[ ! -e $tmp/data ] || dd if=${devices[0]} bs=1M count=1 skip=$mark_at iflag=direct status=none | cmp - $tmp/data ||
 		fail "data is wrong: what was written before the adapter went is not there"
 	dd if=/dev/urandom of=$tmp/data bs=1M count=1 status=none

@@ -37,5 +37,6 @@ ours_again() {
 	is_rust= exchanged=
 	load_srp
 }
+realtime() { [[ $(uname -v) == *PREEMPT_RT* ]]; }
 driver() { if rust_driver; then echo "the Rust ib_srp"; else echo "the kernel's C ib_srp"; fi; }
 loaded() { [ -d /sys/module/"$1" ]; }

@@ -4,6 +4,7 @@
 
 pub use srp_loom::stand::pd;
 
+use crate::beside;
 use loom::thread;
 use srp_loom::{
     model,
@@ -17,11 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 fn channel_answers() {
     model("channel_answers", 2, || {
         let stand = Stand::logged_in(1);
-        let device = {
-            let stand = stand.clone();
-            // The message and the invalidation of each command that was taken.
-            thread::spawn(move || stand.device(3))
-        };
+        // The message and the invalidation of each command that was taken.
+        let device = beside(&stand, move |stand| stand.device(3));
         let first = Cmnd::read(0);
         assert!(stand.queue(&first));
         let second = Cmnd::none(0);
@@ -42,17 +40,11 @@ fn channel_answers() {
 fn channel_lost() {
     model("channel_lost", 2, || {
         let stand = Stand::logged_in(1);
-        let device = {
-            let stand = stand.clone();
-            thread::spawn(move || stand.device(2))
-        };
-        let sender = {
-            let stand = stand.clone();
-            thread::spawn(move || {
-                let cmd = Cmnd::read(0);
-                (stand.queue(&cmd), cmd)
-            })
-        };
+        let device = beside(&stand, move |stand| stand.device(2));
+        let sender = beside(&stand, move |stand| {
+            let cmd = Cmnd::read(0);
+            (stand.queue(&cmd), cmd)
+        });
         stand.end();
         let (taken, cmd) = sender.join().unwrap();
         device.join().unwrap();
@@ -78,10 +70,7 @@ fn channel_open_fails() {
     model("channel_open_fails", 3, || {
         let stand = Stand::new();
         stand.connect();
-        let fails = {
-            let stand = stand.clone();
-            thread::spawn(move || stand.fail())
-        };
+        let fails = beside(&stand, move |stand| stand.fail());
         let opened = stand.open(1).is_ok();
         fails.join().unwrap();
         // Without a channel that is open the login has failed by itself.
@@ -100,10 +89,7 @@ fn channel_open_lost() {
     model("channel_open_lost", 3, || {
         let stand = Stand::new();
         stand.connect();
-        let login = {
-            let stand = stand.clone();
-            thread::spawn(move || stand.open(1).is_ok())
-        };
+        let login = beside(&stand, move |stand| stand.open(1).is_ok());
         stand.end();
         login.join().unwrap();
         assert!(!stand.channel().has_any_out());
@@ -116,13 +102,10 @@ fn channel_open_grants() {
     model("channel_open_grants", 3, || {
         let stand = Stand::new();
         stand.connect();
-        let sender = {
-            let stand = stand.clone();
-            thread::spawn(move || {
-                let cmd = Cmnd::write(0);
-                (stand.channel().is_open() && stand.queue(&cmd), cmd)
-            })
-        };
+        let sender = beside(&stand, move |stand| {
+            let cmd = Cmnd::write(0);
+            (stand.channel().is_open() && stand.queue(&cmd), cmd)
+        });
         stand.open(1).unwrap();
         let (taken, cmd) = sender.join().unwrap();
         if taken {
@@ -142,13 +125,10 @@ fn channel_live_grants() {
         let stand = Stand::new();
         stand.set_lost(true);
         stand.connect();
-        let sender = {
-            let stand = stand.clone();
-            thread::spawn(move || {
-                let cmd = Cmnd::write(0);
-                (stand.queue(&cmd), cmd)
-            })
-        };
+        let sender = beside(&stand, move |stand| {
+            let cmd = Cmnd::write(0);
+            (stand.queue(&cmd), cmd)
+        });
         stand.open(1).unwrap();
         stand.set_lost(false);
         let (taken, cmd) = sender.join().unwrap();
@@ -168,13 +148,10 @@ fn channel_abort() {
         let stand = Stand::logged_in(1);
         let cmd = Cmnd::read(0);
         assert!(stand.queue(&cmd));
-        let device = {
-            let stand = stand.clone();
-            thread::spawn(move || {
-                // The command or not, the abort, and the invalidation.
-                stand.device(3);
-            })
-        };
+        let device = beside(&stand, move |stand| {
+            // The command or not, the abort, and the invalidation.
+            stand.device(3);
+        });
         assert!(stand.abort(&cmd));
         stand.end();
         device.join().unwrap();
@@ -231,13 +208,10 @@ fn channel_asks_lost() {
 
 fn asks_lost(log_out: bool) {
     let stand = Stand::logged_in(1);
-    let asks = {
-        let stand = stand.clone();
-        thread::spawn(move || match log_out {
-            true => stand.channel().begin_log_out(),
-            false => drop(stand.channel().probe.send(stand.channel())),
-        })
-    };
+    let asks = beside(&stand, move |stand| match log_out {
+        true => stand.channel().begin_log_out(),
+        false => drop(stand.channel().probe.send(stand.channel())),
+    });
     stand.end();
     asks.join().unwrap();
     assert!(!stand.channel().probe.is_out());
@@ -262,10 +236,7 @@ fn waits(patient: bool) {
     let cmd = Cmnd::read(0);
     assert!(stand.queue(&cmd));
     stand.device(1);
-    let device = {
-        let stand = stand.clone();
-        thread::spawn(move || stand.device(1))
-    };
+    let device = beside(&stand, move |stand| stand.device(1));
     assert!(stand.channel().wait_unit(Default::default()));
     device.join().unwrap();
     assert_eq!(cmd.ended(), 1);
@@ -279,10 +250,7 @@ fn channel_credits() {
         let stand = Stand::logged_in(1);
         let cmd = Cmnd::none(0);
         assert!(stand.queue(&cmd));
-        let device = {
-            let stand = stand.clone();
-            thread::spawn(move || stand.device(1))
-        };
+        let device = beside(&stand, move |stand| stand.device(1));
         let taken = stand.channel().take_credit(0);
         device.join().unwrap();
         assert_eq!(stand.channel().credits(), 2 - i32::from(taken));

@@ -12,3 +12,14 @@ mod poll;
 mod regions;
 mod slot;
 mod wait_queue;
+
+use loom::thread;
+
+/// A thread that has what the test shares.
+fn beside<S: Clone + 'static, T: 'static>(
+    shared: &S,
+    run: impl FnOnce(S) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = shared.clone();
+    thread::spawn(move || run(shared))
+}

@@ -5,7 +5,7 @@
 //!
 //! A device that writes where it must not is an access that nothing orders, which loom reports.
 
-use crate::channel::pd;
+use crate::{beside, channel::pd};
 use kernel::{error::code::EBUSY, sync::Arc};
 use loom::thread;
 use srp_loom::{
@@ -20,13 +20,6 @@ use srp_loom::{
     scsi::{Cmnd, Command, ScsiResult},
 };
 use srp_loom_core::cell::UnsafeCell;
-
-/// The regions of a queue pair, and a handle with a command whose memory is reachable through them.
-struct Lent {
-    regions: Arc<Regions>,
-    handle: Handle<Command>,
-    mr: Mr,
-}
 
 /// The region as the device has it.
 #[derive(Clone, Copy)]
@@ -72,15 +65,12 @@ fn pd_begin(pd: &Pd) -> kernel::error::Result {
     test::begin(pd)
 }
 
-fn lend(pd: &Arc<Pd>) -> Lent {
+/// The regions of a queue pair, and a handle with a command whose memory is reachable through them.
+fn lend(pd: &Arc<Pd>) -> (Arc<Regions>, Handle<Command>, Mr) {
     let (regions, mut handle) = bound(pd);
     map(&mut handle);
     let mr = Mr(test::lend(&regions, &mut handle));
-    Lent {
-        regions,
-        handle,
-        mr,
-    }
+    (regions, handle, mr)
 }
 
 fn map(handle: &mut Handle<Command>) {
@@ -158,11 +148,7 @@ fn regions_answered() {
 fn regions_invalidated() {
     model("regions_invalidated", 3, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            mr,
-        } = lend(&pd);
+        let (regions, mut handle, mr) = lend(&pd);
         let device = {
             let (pd, regions) = (pd.clone(), regions.clone());
             thread::spawn(move || {
@@ -186,11 +172,7 @@ fn regions_invalidated() {
 fn regions_drained() {
     model("regions_drained", 2, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            mr,
-        } = lend(&pd);
+        let (regions, mut handle, mr) = lend(&pd);
         let (others, _) = bound(&pd);
         let drains = [regions, others].map(|regions| {
             let pd = pd.clone();
@@ -211,26 +193,16 @@ fn regions_drained() {
 fn regions_stale() {
     model("regions_stale", 3, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            mr,
-        } = lend(&pd);
-        let goes = {
-            let pd = pd.clone();
-            thread::spawn(move || drain(&pd, &regions))
-        };
-        let comes = {
-            let pd = pd.clone();
-            thread::spawn(move || {
-                let comes = pd_begin(&pd).is_ok();
-                if comes {
-                    mr.write();
-                    test::drained(&pd);
-                }
-                comes
-            })
-        };
+        let (regions, mut handle, mr) = lend(&pd);
+        let goes = beside(&pd, move |pd| drain(&pd, &regions));
+        let comes = beside(&pd, move |pd| {
+            let comes = pd_begin(&pd).is_ok();
+            if comes {
+                mr.write();
+                test::drained(&pd);
+            }
+            comes
+        });
         take_back(&mut handle);
         goes.join().unwrap();
         comes.join().unwrap();
@@ -244,21 +216,14 @@ fn regions_stale() {
 fn regions_renewed() {
     model("regions_renewed", 3, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            mr,
-        } = lend(&pd);
+        let (regions, mut handle, mr) = lend(&pd);
         drain(&pd, &regions);
         test::unbind(&regions);
         assert!(take_back(&mut handle));
-        let renews = {
-            let regions = regions.clone();
-            thread::spawn(move || {
-                test::bind(&regions).unwrap();
-                test::unbind(&regions);
-            })
-        };
+        let renews = beside(&regions, move |regions| {
+            test::bind(&regions).unwrap();
+            test::unbind(&regions);
+        });
         if pd_begin(&pd).is_ok() {
             mr.is_forgotten();
             test::drained(&pd);
@@ -275,11 +240,7 @@ fn regions_renewed() {
 fn regions_bound_once() {
     model("regions_bound_once", 3, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            ..
-        } = lend(&pd);
+        let (regions, mut handle, _) = lend(&pd);
         drain(&pd, &regions);
         test::unbind(&regions);
         assert!(take_back(&mut handle));
@@ -294,10 +255,7 @@ fn regions_bound_once() {
                 test::unbind(regions);
             }
         };
-        let other = {
-            let regions = regions.clone();
-            thread::spawn(move || bind(&regions, None))
-        };
+        let other = beside(&regions, move |regions| bind(&regions, None));
         bind(&regions, Some(&mut handle));
         other.join().unwrap();
         end(handle);
@@ -326,10 +284,7 @@ fn regions_not_bound() {
         test::unbind(&regions);
         assert!(take_back(&mut handles[0]));
         let bind = |regions: &Regions| assert_eq!(test::bind(regions), Err(EBUSY));
-        let other = {
-            let regions = regions.clone();
-            thread::spawn(move || bind(&regions))
-        };
+        let other = beside(&regions, move |regions| bind(&regions));
         bind(&regions);
         other.join().unwrap();
         handles.into_iter().for_each(end);
@@ -342,21 +297,14 @@ fn regions_not_bound() {
 fn regions_mapped() {
     model("regions_mapped", 3, || {
         let pd = pd();
-        let Lent {
-            regions,
-            mut handle,
-            mr,
-        } = lend(&pd);
+        let (regions, mut handle, mr) = lend(&pd);
         drain(&pd, &regions);
         test::unbind(&regions);
-        let renews = {
-            let regions = regions.clone();
-            thread::spawn(move || {
-                if test::bind(&regions).is_ok() {
-                    test::unbind(&regions);
-                }
-            })
-        };
+        let renews = beside(&regions, move |regions| {
+            if test::bind(&regions).is_ok() {
+                test::unbind(&regions);
+            }
+        });
         mr.look_at();
         assert!(take_back(&mut handle));
         assert!(handle.attach(Command(Cmnd::read(0))).is_ok());
@@ -375,14 +323,11 @@ fn regions_exposed() {
         let (regions, mut handle) = bound(&pd);
         drain(&pd, &regions);
         test::unbind(&regions);
-        let renews = {
-            let regions = regions.clone();
-            thread::spawn(move || {
-                if test::bind(&regions).is_ok() {
-                    test::unbind(&regions);
-                }
-            })
-        };
+        let renews = beside(&regions, move |regions| {
+            if test::bind(&regions).is_ok() {
+                test::unbind(&regions);
+            }
+        });
         map(&mut handle);
         test::expose(&mut handle);
         renews.join().unwrap();
