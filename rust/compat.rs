@@ -3,8 +3,8 @@
 //! What differs between the kernels that the module is built for.
 //!
 //! `Kbuild` asks the tree of the kernel what it has (`srp_has`), and says it as `SRP_HAS_...`. The
-//! kernel's configuration says the rest. Only this file looks at both; whatever the kernel is, it has the
-//! same names.
+//! kernel's configuration says the rest. Only this file looks at both; whatever the kernel is, it
+//! has the same names.
 
 use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
@@ -60,11 +60,12 @@ pub fn smp_wmb() {
     barrier::smp_wmb();
 }
 
-/// What is behind a spinlock that is held with interrupts disabled: the kernel's own counts what has disabled them.
+/// What is behind a spinlock that is held with interrupts disabled: the kernel's own counts what
+/// has disabled them.
 #[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
 pub use kernel::sync::lock::spinlock::SpinLockIrqBackend;
-/// What is behind a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and `spin_unlock_irqrestore`, so
-/// that each guard puts back what it has found.
+/// What is behind a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and
+/// `spin_unlock_irqrestore`, so that each guard puts back what it has found.
 #[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
 pub struct SpinLockIrqBackend;
 

@@ -65,9 +65,10 @@ impl DataDirection {
 ///
 /// # Safety
 ///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same at each call; list and
-/// memory must stay valid and in place until the object is dropped or given away, or for ever if it is forgotten. There must be
-/// no reference to the memory, not even by a shared object, as a device may change it at any time.
+/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same at
+/// each call; list and memory must stay valid and in place until the object is dropped or given
+/// away, or for ever if it is forgotten. There must be no reference to the memory, not even by a
+/// shared object, as a device may change it at any time.
 ///
 /// So it owns its memory. A handle that is forgotten leaves it to the device:
 ///

@@ -74,7 +74,8 @@ impl Namespace {
     /// Returns the network namespace of the current task. Process context.
     ///
     /// It stays usable, with its devices, as long as a reference is held; connections in it hold
-    /// one too. [`None`] in a task that is on its way out and has given up its namespaces, which may yet release files.
+    /// one too. [`None`] in a task that is on its way out and has given up its namespaces, which
+    /// may yet release files.
     pub fn current() -> Option<ARef<Self>> {
         // SAFETY: It looks at the current task's `nsproxy`, which only the task itself changes.
         let net: *mut Self = unsafe { bindings::srp_helper_current_net() }.cast();

@@ -2,7 +2,8 @@
 
 //! A host channel adapter without hardware, for tests.
 //!
-//! [`vfab`] is the device, whose only unsafe code is what it promises to [`rdma::provider`]: what it needs of `ib_core`.
+//! [`vfab`] is the device, whose only unsafe code is what it promises to [`rdma::provider`]: what
+//! it needs of `ib_core`.
 
 #![crate_name = "ib_vfab"]
 

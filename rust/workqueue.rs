@@ -268,8 +268,8 @@ impl Handle {
 ///
 /// # Safety
 ///
-/// The [`Work`] that [`HasWork`] names is a field by itself, and not a part of a [`kernel::workqueue::DelayedWork`]: its timer
-/// would be left, and waited for without a pause.
+/// The [`Work`] that [`HasWork`] names is a field by itself, and not a part of a
+/// [`kernel::workqueue::DelayedWork`]: its timer would be left, and waited for without a pause.
 pub unsafe trait Cancel<const ID: u64 = 0>: HasWork<Self, ID> + Sized {}
 
 /// Takes `item` back from the queue that it waits in, and waits until it is not running; sleeps.
@@ -282,7 +282,8 @@ pub unsafe trait Cancel<const ID: u64 = 0>: HasWork<Self, ID> + Sized {}
 ///
 /// ```compile_fail,E0277
 /// # use ib_srp::workqueue::cancel_sync;
-/// # use kernel::{prelude::*, sync::Arc, workqueue::{impl_has_delayed_work, DelayedWork, WorkItem}};
+/// # use kernel::workqueue::{impl_has_delayed_work, DelayedWork, WorkItem};
+/// # use kernel::{prelude::*, sync::Arc};
 /// #[pin_data]
 /// struct Late {
 ///     #[pin]

@@ -99,8 +99,9 @@ pub trait Client: Send + Sync + 'static {
 /// The address of the one registration of this module, or 0.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// A registered client. Dropping it removes the client from every device and waits for that, and until the module has
-/// no guard of a device and no identifier of `rdma_cm`: for ever, if one was forgotten.
+/// A registered client. Dropping it removes the client from every device and waits for that, and
+/// until the module has no guard of a device and no identifier of `rdma_cm`: for ever, if one was
+/// forgotten.
 ///
 /// # Invariants
 ///

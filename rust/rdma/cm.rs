@@ -161,7 +161,8 @@ pub trait EventHandler: Send + Sync + 'static {
     /// An event arrived.
     ///
     /// Called from a work queue of the connection manager, one event of an id at a time. May
-    /// sleep, but must not call its own id, which would wait for it, nor drop the last reference to it.
+    /// sleep, but must not call its own id, which would wait for it, nor drop the last reference to
+    /// it.
     fn event(&self, event: Event<'_>);
 }
 
@@ -181,12 +182,13 @@ pub struct ConnectParam<'a> {
 ///
 /// # Invariants
 ///
-/// `id` is a valid identifier whose context is `*handler`. The functions of the connection manager that must not run beside
-/// each other are called with `calls` locked.
+/// `id` is a valid identifier whose context is `*handler`. The functions of the connection manager
+/// that must not run beside each other are called with `calls` locked.
 #[pin_data(PinnedDrop)]
 pub struct Id<E: EventHandler> {
     id: NonNull<bindings::rdma_cm_id>,
-    /// Outside of the connection manager's `handler_mutex`, which its functions take and its callbacks hold.
+    /// Outside of the connection manager's `handler_mutex`, which its functions take and its
+    /// callbacks hold.
     #[pin]
     calls: Mutex<Calls>,
     handler: Arc<E>,
@@ -199,7 +201,8 @@ struct Calls {
     has_qp: bool,
 }
 
-/// No event of an [`Id`] comes while it exists, nor does any of the connection manager's threads change the identifier.
+/// No event of an [`Id`] comes while it exists, nor does any of the connection manager's threads
+/// change the identifier.
 ///
 /// # Invariants
 ///
@@ -231,8 +234,8 @@ impl Drop for NoEvents<'_> {
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: The connection manager locks its callbacks against its functions, and leaves it to the caller not to call these
-// beside each other, which `calls` sees to.
+// SAFETY: The connection manager locks its callbacks against its functions, and leaves it to the
+// caller not to call these beside each other, which `calls` sees to.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -364,7 +367,8 @@ impl<E: EventHandler> Id<E> {
         have == device.as_raw() && number == port
     }
 
-    /// The address of our end and its port, for an identifier whose address was resolved. May sleep.
+    /// The address of our end and its port, for an identifier whose address was resolved. May
+    /// sleep.
     pub fn src_addr(&self) -> Option<SocketAddr> {
         let calls = self.calls.lock();
         let _no_events = NoEvents::new(self, &calls);
@@ -373,9 +377,9 @@ impl<E: EventHandler> Id<E> {
         SocketAddr::from_raw(raw)
     }
 
-    /// Begins to connect the queue pair of this identifier. Ends with an event. Sleeps; on iWARP until the peer has
-    /// answered, or the task is [interrupted](crate::sync::Interrupt). Everything else that is done with the identifier waits
-    /// for that.
+    /// Begins to connect the queue pair of this identifier. Ends with an event. Sleeps; on iWARP
+    /// until the peer has answered, or the task is [interrupted](crate::sync::Interrupt).
+    /// Everything else that is done with the identifier waits for that.
     ///
     /// # Errors
     ///
@@ -398,8 +402,9 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `rdma_create_qp()` makes the queue pair as it is told. The connection manager uses it as long as it is in `qp`: in
-// `rdma_connect()` and for events with the handler's lock, in `rdma_disconnect()` with `using_qp`.
+// SAFETY: `rdma_create_qp()` makes the queue pair as it is told. The connection manager uses it as
+// long as it is in `qp`: in `rdma_connect()` and for events with the handler's lock, in
+// `rdma_disconnect()` with `using_qp`.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,

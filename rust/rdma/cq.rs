@@ -24,8 +24,8 @@ use kernel::{
 /// What takes the completions of a queue, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PollContext {
-    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU run one after the other. With
-    /// PREEMPT_RT they may not; then it is as [`Self::Workqueue`].
+    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU run one after the other.
+    /// With PREEMPT_RT they may not; then it is as [`Self::Workqueue`].
     Interrupt,
     /// A work item on the CPU of the interrupt, which may be preempted.
     Workqueue,
@@ -53,10 +53,10 @@ enum Handler {
 ///
 /// # Invariants
 ///
-/// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in a
-/// softirq, if those of a CPU run one after the other, or in its work item, where they are one after the
-/// other; or where it is polled. Softirq or work item are disabled from the moment on that `stopped` has a
-/// grace period.
+/// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in
+/// a softirq, if those of a CPU run one after the other, or in its work item, where they are one
+/// after the other; or where it is polled. Softirq or work item are disabled from the moment on
+/// that `stopped` has a grace period.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
@@ -74,7 +74,8 @@ unsafe impl Send for Cq {}
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// A queue with room for `entries` completions, whose callbacks find `private` in it. May sleep.
+    /// A queue with room for `entries` completions, whose callbacks find `private` in it. May
+    /// sleep.
     ///
     /// # Errors
     ///
@@ -119,8 +120,9 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a softirq or work item that is under way, and has none begin any more, for ever. The end of the
-    /// queue waits for the grace period, which is the same each time, so that many have one together. Sleeps.
+    /// Waits for a softirq or work item that is under way, and has none begin any more, for ever.
+    /// The end of the queue waits for the grace period, which is the same each time, so that many
+    /// have one together. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
             match self.handler() {
@@ -173,8 +175,8 @@ impl PinnedDrop for Cq {
             // SAFETY: By the type invariant it is disabled.
             unsafe { bindings::irq_poll_enable(iop) };
         }
-        // SAFETY: By the type invariant it is valid. Queue pairs that use it hold it, and its softirq or
-        // work item has ended.
+        // SAFETY: By the type invariant it is valid. Queue pairs that use it hold it, and its
+        // softirq or work item has ended.
         unsafe { bindings::ib_free_cq(self.as_raw()) };
     }
 }

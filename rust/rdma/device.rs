@@ -281,8 +281,9 @@ impl Device {
     }
 }
 
-/// What is known of a device by those who share this: it may have failed, or be about to go, for good. It is not asked often
-/// then for what it refuses, and what cannot be had of one that goes is not waited for.
+/// What is known of a device by those who share this: it may have failed, or be about to go, for
+/// good. It is not asked often then for what it refuses, and what cannot be had of one that goes is
+/// not waited for.
 pub struct Health {
     failed: Atomic<bool>,
     going: Atomic<bool>,
@@ -309,7 +310,8 @@ impl Health {
         self.failed.store(true, Release);
     }
 
-    /// It is being removed, by its driver: see [`Client::remove`](super::client::Client::remove). Any context.
+    /// It is being removed, by its driver: see [`Client::remove`](super::client::Client::remove).
+    /// Any context.
     pub fn go(&self) {
         self.going.store(true, Release);
         self.fail();
@@ -325,7 +327,8 @@ impl Health {
         self.going.load(Acquire)
     }
 
-    /// This is asked for the first time: of what many queue pairs of the device would say the log has one line.
+    /// This is asked for the first time: of what many queue pairs of the device would say the log
+    /// has one line.
     pub(super) fn is_news(&self) -> bool {
         !self.told.xchg(true, Full)
     }

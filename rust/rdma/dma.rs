@@ -20,18 +20,20 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The size that a pool allocates and maps at once, if neither a chunk nor a page is larger: what the page
-/// allocator gives without much ado.
+/// The size that a pool allocates and maps at once, if neither a chunk nor a page is larger: what
+/// the page allocator gives without much ado.
 const BLOCK: usize = 32 << 10;
 /// The largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
-/// Chunks start on a cache line of their own; where a line is longer for DMA that is not coherent, on one of that.
+/// Chunks start on a cache line of their own; where a line is longer for DMA that is not coherent,
+/// on one of that.
 const ALIGN: usize = 64;
 
-/// How many chunks of so many bytes a block has, and how long a block of `n` chunks is, with pages of this size.
+/// How many chunks of so many bytes a block has, and how long a block of `n` chunks is, with pages
+/// of this size.
 ///
-/// In a shared pool a chunk may be for a memory region: as the device sees it, it begins with a page if its size is that of
-/// pages. swiotlb sees to that for blocks of a page or more.
+/// In a shared pool a chunk may be for a memory region: as the device sees it, it begins with a
+/// page if its size is that of pages. swiotlb sees to that for blocks of a page or more.
 #[derive(Clone, Copy)]
 struct Cut {
     stride: usize,
@@ -379,7 +381,8 @@ impl SharedChunk {
 mod tests {
     use super::*;
 
-    /// Chunks of so many bytes on a machine with such pages: how many make a block, and how long the last one is that has one.
+    /// Chunks of so many bytes on a machine with such pages: how many make a block, and how long
+    /// the last one is that has one.
     fn cut(stride: usize, page: usize, shared: bool) -> (usize, usize) {
         let cut = Cut {
             stride,

@@ -410,8 +410,9 @@ impl<E: EventHandler> Id<E> {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` without a queue pair, `EINVAL` the second time, if the private data is too long or the path is one of
-    /// another device, otherwise what the connection manager says of the path.
+    /// `ENOTCONN` without a queue pair, `EINVAL` the second time, if the private data is too long
+    /// or the path is one of another device, otherwise what the connection manager says of the
+    /// path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
         let mut queue = self.queue.lock();
         let Queue::Made(qp, _) = *queue else {
@@ -516,8 +517,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told. It is used with the lock of `queue`, as long as it is
-// there.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told. It is used with the lock of
+// `queue`, as long as it is there.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,

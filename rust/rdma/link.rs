@@ -28,7 +28,8 @@ pub(super) const AGAIN: Delta = Delta::from_millis(500);
 /// # Safety
 ///
 /// What [`Link::create_qp`] returns is a queue pair of the domain and with the queues that it was
-/// given, which the caller has to destroy. The identifier uses it until [`Link::release_qp`] returns, and no longer.
+/// given, which the caller has to destroy. The identifier uses it until [`Link::release_qp`]
+/// returns, and no longer.
 pub unsafe trait Link: Send + Sync + 'static {
     /// Creates the queue pair, ready to receive requests to post. Once in the life of the identifier.
     ///
@@ -41,16 +42,16 @@ pub unsafe trait Link: Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair. That is not destroyed before
-    /// [`Link::release_qp`] has returned.
+    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair. That is
+    /// not destroyed before [`Link::release_qp`] has returned.
     unsafe fn create_qp(
         &self,
         pd: &Pd,
         attr: &mut bindings::ib_qp_init_attr,
     ) -> Result<NonNull<bindings::ib_qp>>;
 
-    /// Takes the queue pair away from the identifier, if it has one, and waits until nothing uses it there. Events of the
-    /// connection may still come. Sleeps.
+    /// Takes the queue pair away from the identifier, if it has one, and waits until nothing uses
+    /// it there. Events of the connection may still come. Sleeps.
     fn release_qp(&self);
 
     /// Tells the peer that the connection ends.
@@ -59,7 +60,8 @@ pub unsafe trait Link: Send + Sync + 'static {
     fn disconnect(&self);
 }
 
-/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing of it comes any more. Sleeps.
+/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing of it
+/// comes any more. Sleeps.
 ///
 /// # Errors
 ///

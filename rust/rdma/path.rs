@@ -65,7 +65,8 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
 /// The entry is valid and of `device`, and one of its references is this object's.
 pub(super) struct SgidAttr {
     attr: NonNull<bindings::ib_gid_attr>,
-    /// The core frees the table with the device, whatever entries are counted; what is left of one looks at it then.
+    /// The core frees the table with the device, whatever entries are counted; what is left of one
+    /// looks at it then.
     device: Registered,
 }
 
@@ -124,7 +125,8 @@ impl SgidAttr {
 
 impl Drop for SgidAttr {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours to give up, and the device goes after it.
+        // SAFETY: By the type invariant the reference is ours to give up, and the device goes after
+        // it.
         unsafe { bindings::rdma_put_gid_attr(self.as_raw()) };
     }
 }

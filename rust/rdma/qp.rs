@@ -188,10 +188,11 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
-/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `polled` locked, which
-///   has it, or null.
-/// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If completions may be left, `cq` is
-///   stopped, and another one by the next [`Self::connect`]: what comes after that is of the new connection.
+/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `polled`
+///   locked, which has it, or null.
+/// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If
+///   completions may be left, `cq` is stopped, and another one by the next [`Self::connect`]: what
+///   comes after that is of the new connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
@@ -233,8 +234,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the memory is of another domain, or not as much as the sizes say, or a size is beyond the device, otherwise
-    /// what the device driver says.
+    /// `EINVAL` if the memory is of another domain, or not as much as the sizes say, or a size is
+    /// beyond the device, otherwise what the device driver says.
     pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
         let Memory {
             receives,
@@ -319,7 +320,8 @@ impl<H: Handler> Qp<H> {
 
     /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
     ///
-    /// Regions that the last connection left in an unknown state are made anew, and so is the completion queue. May sleep.
+    /// Regions that the last connection left in an unknown state are made anew, and so is the
+    /// completion queue. May sleep.
     ///
     /// # Errors
     ///
@@ -360,7 +362,8 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair, which `end` destroys.
+        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair, which
+        // `end` destroys.
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
@@ -369,8 +372,8 @@ impl<H: Handler> Qp<H> {
                 return Err(e);
             }
         };
-        // SAFETY: The last queue pair is drained, so by the type invariant no callback of it comes, and the new one
-        // has nothing posted.
+        // SAFETY: The last queue pair is drained, so by the type invariant no callback of it comes,
+        // and the new one has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
         self.ending.store(false, Release);
         // INVARIANT: It is that of `connected`, with this completion queue.
@@ -430,8 +433,8 @@ impl<H: Handler> Qp<H> {
             }
             link.release_qp();
             if let Some(qp) = qp {
-                // SAFETY: It was taken from `connected` just now, and its identifier has let it go. By the type invariant
-                // nobody uses it a grace period after `qp` was cleared.
+                // SAFETY: It was taken from `connected` just now, and its identifier has let it go.
+                // By the type invariant nobody uses it a grace period after `qp` was cleared.
                 unsafe { destroy(self.pd.device(), qp) };
             }
             self.reach.regions.unbind();
@@ -441,12 +444,14 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// Moves the queue pair to its error state and waits until every posted request has completed. If the device does not do
-    /// that for a second, or refuses after its [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed
-    /// and its regions are given back instead; then no callback tells of requests that were out.
+    /// Moves the queue pair to its error state and waits until every posted request has completed.
+    /// If the device does not do that for a second, or refuses after its
+    /// [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed and its
+    /// regions are given back instead; then no callback tells of requests that were out.
     ///
-    /// After that nothing reaches the regions; requests posted later are flushed or refused. May sleep, without a deadline
-    /// if the device does neither. Does nothing if it is not connected or has been done.
+    /// After that nothing reaches the regions; requests posted later are flushed or refused. May
+    /// sleep, without a deadline if the device does neither. Does nothing if it is not connected or
+    /// has been done.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
         if let Some(connected) = &mut *self.connected.lock() {
@@ -455,7 +460,8 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-/// A completion queue for a queue pair of these sizes, whose callbacks find `context` in it. May sleep.
+/// A completion queue for a queue pair of these sizes, whose callbacks find `context` in it. May
+/// sleep.
 fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<Cq>>> {
     // One to drain with in each queue, of which that of the send queue is in `send`.
     let entries = sizes
@@ -488,9 +494,8 @@ impl<H: Handler> Qp<H> {
         Ok(cq.as_raw())
     }
 
-    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq or work item a grace period
-    /// later.
-    /// Called with `connected` locked. Sleeps.
+    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq
+    /// or work item a grace period later. Called with `connected` locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {
             // INVARIANT: There is none.

@@ -2,9 +2,10 @@
 
 //! What leads from C to functions of the module, and must be gone before these are.
 //!
-//! A guard of a device keeps it, and what is made with the guard has callbacks: queue pairs, completion queues, identifiers of
-//! `ib_cm`, questions to the subnet administrator. An identifier of `rdma_cm` has no guard. A safe program can forget any of
-//! them, or close a circle of references; then the module must not go.
+//! A guard of a device keeps it, and what is made with the guard has callbacks: queue pairs,
+//! completion queues, identifiers of `ib_cm`, questions to the subnet administrator. An identifier
+//! of `rdma_cm` has no guard. A safe program can forget any of them, or close a circle of
+//! references; then the module must not go.
 
 use kernel::{
     prelude::*,

@@ -21,14 +21,14 @@
 //! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
 //!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
 //!   late response does no harm; it gives it up in [`Driver::abort`](super::Driver::abort) or in a
-//!   reset, when nothing can reach the data any more. [`Command::done`] and [`Command::release`] both
-//!   do, and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the timeout
-//!   is over when the error handler looks at the command: it is an RCU read-side critical section, and
-//!   `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
+//!   reset, when nothing can reach the data any more. [`Command::done`] and [`Command::release`]
+//!   both do, and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the
+//!   timeout is over when the error handler looks at the command: it is an RCU read-side critical
+//!   section, and `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
-//!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end all
-//!   commands of the unit that have failed. So it is refused before the driver sees it while the driver
-//!   holds any [`Command`] of the unit.
+//!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
+//!   all commands of the unit that have failed. So it is refused before the driver sees it while
+//!   the driver holds any [`Command`] of the unit.
 //! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
 //!   [`CommandRef::is_reset_ioctl`].
 //!
@@ -89,15 +89,16 @@ pub struct Tag {
 /// # Invariants
 ///
 /// The pointer is that of a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and
-/// has not been completed by the driver since. Its [`CmdPriv`] is the name of a [`Call`], and this is the
-/// only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
+/// has not been completed by the driver since. Its [`CmdPriv`] is the name of a [`Call`], and this
+/// is the only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
 pub struct Command(NonNull<bindings::scsi_cmnd>);
 
 // SAFETY: A command may be completed on another CPU and in another context than it was queued in.
 unsafe impl Send for Command {}
 
 impl Command {
-    /// Takes ownership of a command, of the error handler or not; [`None`] if the driver still holds it from an earlier use.
+    /// Takes ownership of a command, of the error handler or not; [`None`] if the driver still
+    /// holds it from an earlier use.
     ///
     /// Context: as `queuecommand`.
     ///
@@ -348,11 +349,11 @@ impl Command {
         unsafe { (*self.as_raw()).resid_len = resid };
     }
 
-    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it, and returns the result that goes with it:
-    /// [`ScsiResult::status`] with this status.
+    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it, and returns the
+    /// result that goes with it: [`ScsiResult::status`] with this status.
     ///
-    /// The midlayer finds it valid after [`done`](Self::done) with that result only: the error handler may send its own
-    /// commands in the place of a failed one that has sense.
+    /// The midlayer finds it valid after [`done`](Self::done) with that result only: the error
+    /// handler may send its own commands in the place of a failed one that has sense.
     pub fn with_sense(&self, status: u8, sense: &[u8]) -> ScsiResult {
         let Some((&code, rest)) = sense.split_first() else {
             return ScsiResult::status(status);
@@ -360,8 +361,8 @@ impl Command {
         // CAST: 96.
         let len = rest.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize - 1);
 
-        // SAFETY: By the type invariant the command is alive, and it has a sense buffer of `SCSI_SENSE_BUFFERSIZE` bytes of
-        // its own, see `scsi_mq_init_request()`.
+        // SAFETY: By the type invariant the command is alive, and it has a sense buffer of
+        // `SCSI_SENSE_BUFFERSIZE` bytes of its own, see `scsi_mq_init_request()`.
         let buffer = unsafe { (*self.as_raw()).sense_buffer.add(1) };
         // SAFETY: `len` bytes are left of it.
         unsafe { core::ptr::copy_nonoverlapping(rest.as_ptr(), buffer, len) };
@@ -382,8 +383,8 @@ impl Command {
         let cmd = self.as_raw();
         let state = self.state();
 
-        // The error handler has a command when a grace period since the timeout is over. Then this either has come to its end
-        // or finds that the command has timed out.
+        // The error handler has a command when a grace period since the timeout is over. Then this
+        // either has come to its end or finds that the command has timed out.
         let _section = rcu::read_lock();
         if self.has_timed_out() {
             state.set_free();
@@ -392,7 +393,8 @@ impl Command {
         // SAFETY: By the type invariant the command is alive and owned by the driver.
         unsafe { (*cmd).result = result.as_raw() };
         if result.response_code() != 0 {
-            // SAFETY: By the type invariant the command is alive, with the sense buffer that is its own.
+            // SAFETY: By the type invariant the command is alive, with the sense buffer that is its
+            // own.
             let buffer = unsafe { (*cmd).sense_buffer };
             // SAFETY: The buffer has `SCSI_SENSE_BUFFERSIZE` bytes.
             unsafe { buffer.write(result.response_code()) };
@@ -405,7 +407,8 @@ impl Command {
         state.set_free();
     }
 
-    /// Says whether the command is the error handler's since its timeout; one that the error handler has sent is not.
+    /// Says whether the command is the error handler's since its timeout; one that the error
+    /// handler has sent is not.
     #[inline(always)]
     fn has_timed_out(&self) -> bool {
         const COMPLETE: ffi::c_ulong = 1 << bindings::SCMD_STATE_COMPLETE;
@@ -461,7 +464,8 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// Says whether the command is the one that `call` has taken, which may be given back to the midlayer.
+    /// Says whether the command is the one that `call` has taken, which may be given back to the
+    /// midlayer.
     pub(super) fn is_of(&self, call: &Call) -> bool {
         self.cmd.is_of(call)
     }

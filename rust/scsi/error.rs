@@ -60,7 +60,8 @@ impl ScsiResult {
         }
     }
 
-    /// The same, with the sense data that [`Command::with_sense`](super::Command::with_sense) has stored but for this byte.
+    /// The same, with the sense data that [`Command::with_sense`](super::Command::with_sense) has
+    /// stored but for this byte.
     pub(super) const fn with_response_code(self, response_code: u8) -> Self {
         Self {
             response_code,

@@ -90,14 +90,16 @@ struct Fake {
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
-    /// The command that was kept when the one in `held` was given back in its place, or without a look at it.
+    /// The command that was kept when the one in `held` was given back in its place, or without a
+    /// look at it.
     #[pin]
     swapped: SpinLock<Option<Command>>,
     /// Give back the command in `held`, whichever comes.
     swap: Atomic<bool>,
     /// Keep a command without a look at it.
     keep: Atomic<bool>,
-    /// The midlayer sends this command again while it is sent, and gets that use back from the first call.
+    /// The midlayer sends this command again while it is sent, and gets that use back from the
+    /// first call.
     again: Atomic<*mut bindings::scsi_cmnd>,
     /// The device says that it is a translation of ATA.
     ata: Atomic<bool>,
@@ -135,7 +137,8 @@ impl Fake {
         )
     }
 
-    /// Ends the command, has the midlayer send it again, which this driver keeps, and gives that back.
+    /// Ends the command, has the midlayer send it again, which this driver keeps, and gives that
+    /// back.
     fn send_again(&self, cmd: Command) -> Result<(), Rejected> {
         let raw = self.again.load(Relaxed);
         cmd.done(ScsiResult::DID_OK);

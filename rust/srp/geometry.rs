@@ -68,7 +68,8 @@ impl Geometry {
     /// # Errors
     ///
     /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits, or
-    /// not the answers to all of them on one channel, or if `max_sect` is less than a page of memory.
+    /// not the answers to all of them on one channel, or if `max_sect` is less than a page of
+    /// memory.
     pub fn new(options: &Options<'_>, device: device::Limits) -> Result<Self> {
         let parameters = Parameters {
             immediate: match params::use_imm_data() {

@@ -58,9 +58,9 @@ pub use new_spinlock_bh;
 
 /// A `spinlock_t` that is held with the softirqs of this CPU disabled.
 ///
-/// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. It may be taken in a task or in a
-/// softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the owner can be preempted,
-/// and has the priority of those that sleep in `lock()`.
+/// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. It may be taken in a task or
+/// in a softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the owner can
+/// be preempted, and has the priority of those that sleep in `lock()`.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 
 /// The guard of a [`SpinLockBh`].

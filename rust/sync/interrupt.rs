@@ -276,7 +276,8 @@ mod tests {
             assert!(queue.handle().enqueue(sleeper.clone()).is_ok());
             sleeper.begun.wait_timeout(10_000)?;
             if round % 2 == 0 {
-                // Lockdep knows then that the lock is taken in an interrupt, so that these must be off under it.
+                // Lockdep knows then that the lock is taken in an interrupt, so that these must be
+                // off under it.
                 let _handle = alarm.clone().start(Delta::from_millis(1));
                 alarm.rung.wait_timeout(10_000)?;
             } else {

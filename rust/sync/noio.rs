@@ -18,8 +18,8 @@
 
 use crate::bindings;
 
-/// Calls `f`, in which every allocation of this task is made as if with `GFP_NOIO`, in C code that it
-/// calls as well. Process context. Calls nest.
+/// Calls `f`, in which every allocation of this task is made as if with `GFP_NOIO`, in C code that
+/// it calls as well. Process context. Calls nest.
 ///
 /// Needed wherever a disk can wait for the result: memory that is being reclaimed by writing to
 /// that very disk would never come.

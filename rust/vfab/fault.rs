@@ -190,8 +190,9 @@ pub struct Order {
 }
 
 impl Order {
-    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status, milliseconds, seconds or the
-    /// number of an error if the kind wants that, which requests, by a word such as `send`, or all of both queues, and how often, which is once.
+    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status,
+    /// milliseconds, seconds or the number of an error if the kind wants that, which requests, by a
+    /// word such as `send`, or all of both queues, and how often, which is once.
     ///
     /// # Errors
     ///
@@ -297,7 +298,8 @@ impl Faults {
         self.hit(kind, which).map(|n| Status::numbered(n as u32))
     }
 
-    /// As [`Self::hit`], of a kind whose value is the number of an error, of a queue pair as a whole.
+    /// As [`Self::hit`], of a kind whose value is the number of an error, of a queue pair as a
+    /// whole.
     ///
     /// # Errors
     ///

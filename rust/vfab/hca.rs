@@ -324,8 +324,9 @@ impl Drop for Attached {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: The queues and queue pairs have these objects as fields, made with them. Memory is accessed by [`Pieces`] only, of
-// requests that have not completed and of regions that are in use, and destroying one waits for these.
+// SAFETY: The queues and queue pairs have these objects as fields, made with them. Memory is
+// accessed by [`Pieces`] only, of requests that have not completed and of regions that are in use,
+// and destroying one waits for these.
 unsafe impl Provider for Hca {
     type Cq = Cq;
     type Qp = Qp;

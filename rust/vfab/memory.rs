@@ -254,7 +254,8 @@ impl Memory {
     #[allow(unsafe_code)]
     #[inline]
     fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
-        // SAFETY: Only `Pieces` call this. They are of a request that has not completed, and use the region.
+        // SAFETY: Only `Pieces` call this. They are of a request that has not completed, and use
+        // the region.
         unsafe { self.dma.span(addr, len) }
     }
 

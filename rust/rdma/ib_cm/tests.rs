@@ -331,7 +331,8 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.id.release_qp();
-        // SAFETY: By the type invariant it is the identifier's, which has let it go; nothing was posted.
+        // SAFETY: By the type invariant it is the identifier's, which has let it go; nothing was
+        // posted.
         let _ = unsafe { try_destroy(self.qp) };
         // SAFETY: By the type invariant it is valid, and its queue pair is gone.
         unsafe { bindings::ib_free_cq(self.cq) };

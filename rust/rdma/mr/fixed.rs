@@ -47,8 +47,9 @@ pub struct FixedMr(Arc<Inner>);
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region, or null after a `renew` that failed. It is changed by `renew` only, with no queue pair, and none that a
-/// [`Bound`] could name. There is no queue pair before it has succeeded. `list` has the DMA addresses of memory of `pool`.
+/// `mr` is a valid region, or null after a `renew` that failed. It is changed by `renew` only, with
+/// no queue pair, and none that a [`Bound`] could name. There is no queue pair before it has
+/// succeeded. `list` has the DMA addresses of memory of `pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
     /// A queue pair may have been told to register the region.
@@ -176,7 +177,8 @@ impl Inner {
     fn give_back(&self) -> Result {
         let mr = self.mr.load(Relaxed);
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor anybody who has it from a `Bound`.
+            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor anybody who
+            // has it from a `Bound`.
             unsafe { free(mr) }?;
             self.mr.store(core::ptr::null_mut(), Relaxed);
         }

@@ -66,7 +66,8 @@ unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is one of `regions` and no other handle's, and has so many regions beside the first.
+    /// The handle of a group, which is one of `regions` and no other handle's, and has so many
+    /// regions beside the first.
     ///
     /// # Errors
     ///
@@ -111,7 +112,8 @@ impl<T: ScatterList> Handle<T> {
     /// # Errors
     ///
     /// `EINVAL` without an object or a direction, or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
-    /// if the device cannot map the list or takes nothing of it, `E2BIG` if it needs more regions than the handle has.
+    /// if the device cannot map the list or takes nothing of it, `E2BIG` if it needs more regions
+    /// than the handle has.
     ///
     /// `random` makes keys and addresses that a peer cannot guess.
     #[inline(always)]
@@ -155,8 +157,8 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes the mapped list by regions and gives each a new key and address; returns how many, and the first of what
-    /// the peer needs for them.
+    /// Describes the mapped list by regions and gives each a new key and address; returns how many,
+    /// and the first of what the peer needs for them.
     #[inline(always)]
     fn describe(
         &mut self,
@@ -302,8 +304,8 @@ impl<T: ScatterList> Handle<T> {
         }))
     }
 
-    /// What the peer may reach, to be invalidated on the queue pair of `bound`, once for each registration; none if
-    /// it can reach nothing.
+    /// What the peer may reach, to be invalidated on the queue pair of `bound`, once for each
+    /// registration; none if it can reach nothing.
     ///
     /// # Errors
     ///
@@ -334,7 +336,8 @@ impl<T: ScatterList> Handle<T> {
         if !core::ptr::eq(&*self.regions, bound.regions) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It borrows them for `'a`.
+        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It
+        // borrows them for `'a`.
         Ok(unsafe { self.own.as_ref() })
     }
 

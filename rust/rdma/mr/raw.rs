@@ -56,7 +56,8 @@ pub(super) fn say_left(pd: &Pd, why: Error) {
 ///
 /// # Safety
 ///
-/// The region is valid and not posted, and nothing else changes these fields meanwhile. The core may read them, for netlink.
+/// The region is valid and not posted, and nothing else changes these fields meanwhile. The core
+/// may read them, for netlink.
 #[inline(always)]
 pub(super) unsafe fn update_fast_reg_key(
     mr: *mut bindings::ib_mr,

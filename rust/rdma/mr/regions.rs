@@ -42,8 +42,8 @@ pub const MAX_PER_HANDLE: usize = 16;
 ///
 /// # Invariants
 ///
-/// It is valid, or null, which it is only while its [`Group`] is reachable and nobody has a [`Bound`]. It is another one only
-/// as that says.
+/// It is valid, or null, which it is only while its [`Group`] is reachable and nobody has a
+/// [`Bound`]. It is another one only as that says.
 pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
@@ -64,8 +64,8 @@ impl Region {
     unsafe fn give_back(&self) -> Result {
         let mr = self.as_raw();
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid. Its handle does not touch what is reachable, and others use it
-            // with a `Bound`.
+            // SAFETY: By the type invariant it is valid. Its handle does not touch what is
+            // reachable, and others use it with a `Bound`.
             unsafe { free(mr) }?;
             // INVARIANT: By this function's contract.
             self.0.store(null_mut(), Relaxed);
@@ -103,8 +103,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: Nobody is left who could use it. The queue pair that did, if any, held the `Regions` until it was
-        // destroyed, a grace period after the last `Bound`.
+        // SAFETY: Nobody is left who could use it. The queue pair that did, if any, held the
+        // `Regions` until it was destroyed, a grace period after the last `Bound`.
         let _ = unsafe { self.give_back() };
     }
 }
@@ -113,16 +113,18 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is given back or replaced only while `reachable` is not none, with none of it in a queue pair that a [`Bound`]
-/// could name, and replaced only with no queue pair bound, and while `mapped` is not set. Its fields are changed only by the
-/// one [`Handle`] that has the group, while `reachable` is none.
+/// A region is given back or replaced only while `reachable` is not none, with none of it in a
+/// queue pair that a [`Bound`] could name, and replaced only with no queue pair bound, and while
+/// `mapped` is not set. Its fields are changed only by the one [`Handle`] that has the group, while
+/// `reachable` is none.
 #[repr(align(64))]
 pub(in crate::rdma) struct Group {
     /// Mostly the only one that is used.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
-    /// What the peer may reach: set when the registration is made, before it is posted, and none again when the
-    /// invalidation has completed. If it is set when the queue pair is gone, the device may have them registered or not.
+    /// What the peer may reach: set when the registration is made, before it is posted, and none
+    /// again when the invalidation has completed. If it is set when the queue pair is gone, the
+    /// device may have them registered or not.
     pub(super) reachable: Exposure,
     /// The number of the handle.
     handle: u32,
@@ -187,7 +189,8 @@ unsafe impl Send for Regions {}
 unsafe impl Sync for Regions {}
 
 impl Regions {
-    /// Allocates `per_handle` regions for each of `handles` handles, as large as the device has them. May sleep.
+    /// Allocates `per_handle` regions for each of `handles` handles, as large as the device has
+    /// them. May sleep.
     ///
     /// # Errors
     ///
@@ -296,8 +299,8 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
-    /// Has the device forget the keys that a peer may have, so that there is nothing that it could reach by them. There must be
-    /// no queue pair, nor any that a [`Bound`] could name. May sleep.
+    /// Has the device forget the keys that a peer may have, so that there is nothing that it could
+    /// reach by them. There must be no queue pair, nor any that a [`Bound`] could name. May sleep.
     ///
     /// # Errors
     ///
@@ -309,8 +312,8 @@ impl Regions {
     pub(in crate::rdma) unsafe fn revoke(&self) -> Result {
         for group in &self.groups {
             for region in group.all(group.reachable.count()) {
-                // SAFETY: By this function's contract. It is reachable, and only an invalidation of that queue pair, or
-                // `renew`, which makes another one, would change that.
+                // SAFETY: By this function's contract. It is reachable, and only an invalidation of
+                // that queue pair, or `renew`, which makes another one, would change that.
                 unsafe { region.give_back() }?;
             }
         }
@@ -341,9 +344,9 @@ impl Regions {
                 return Err(EBUSY);
             }
             for region in group.all(count) {
-                // SAFETY: `reachable` is not none and `mapped` is not set; both stay so, as a handle does not map a group that
-                // is reachable. The caller has set `bound`, and the last queue pair was cleared a grace period before,
-                // so nobody has a `Bound`.
+                // SAFETY: `reachable` is not none and `mapped` is not set; both stay so, as a
+                // handle does not map a group that is reachable. The caller has set `bound`, and
+                // the last queue pair was cleared a grace period before, so nobody has a `Bound`.
                 unsafe { region.give_back() }?;
                 let new = alloc(&self.pd, self.kind, self.pages)?;
                 // INVARIANT: As above.
@@ -432,14 +435,15 @@ impl<'a> Exposed<'a> {
         self.group.handle as usize
     }
 
-    /// The registration is posted; called once. Returns whether the invalidation is to be posted now.
+    /// The registration is posted; called once. Returns whether the invalidation is to be posted
+    /// now.
     #[inline(always)]
     pub(in crate::rdma) fn posted(&self) -> bool {
         self.group.reachable.posted()
     }
 
-    /// The invalidation is to be posted; called once. Returns whether the caller does so; if not, [`Self::posted`] says it to the
-    /// one who posts the registration.
+    /// The invalidation is to be posted; called once. Returns whether the caller does so; if not,
+    /// [`Self::posted`] says it to the one who posts the registration.
     #[inline(always)]
     pub(in crate::rdma) fn invalidate(&self) -> bool {
         self.group.reachable.invalidate()

@@ -40,8 +40,8 @@ unsafe impl<P: Provider> Send for Registration<P> {}
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with so many ports, and an interrupt for each CPU if it can have so many, whose memory is mapped
-    /// for `dma`. May sleep.
+    /// Registers a device with so many ports, and an interrupt for each CPU if it can have so many,
+    /// whose memory is mapped for `dma`. May sleep.
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ impl<P: Provider> Registration<P> {
         // The device's parent is what its memory is mapped for, as with hardware.
         // SAFETY: As above; the union's other field is for another view of the same.
         unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
-        // SAFETY: The device is set up, the name is a string, and the device for DMA is kept by this.
+        // SAFETY: The device is set up, the name is a string, and the device for DMA is kept by
+        // this.
         let registered = to_result(unsafe {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
         });

@@ -367,7 +367,8 @@ impl<P: Provider> Ops<P> {
     ) -> c_int {
         // SAFETY: `ib_core` grants it.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above. It changes only here and in `create_qp`, which are not called at the same time.
+        // SAFETY: As above. It changes only here and in `create_qp`, which are not called at the
+        // same time.
         let place = unsafe { &mut (*raw.cast::<QpObject<P::Qp>>()).qp };
         if let Some(qp) = place {
             if let Err(e) = provider.destroy_qp(qp) {

@@ -189,8 +189,8 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// There is no [`turn`](Self::turn) and then memory described while the list is borrowed: the region is in use, or being
-    /// registered.
+    /// There is no [`turn`](Self::turn) and then memory described while the list is borrowed: the
+    /// region is in use, or being registered.
     #[inline]
     pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
@@ -198,11 +198,13 @@ impl Pages {
         unsafe { &*self.lists[n].get() }
     }
 
-    /// Has that count which was described last, if anything was since, as the memory that begins at `iova`.
+    /// Has that count which was described last, if anything was since, as the memory that begins at
+    /// `iova`.
     ///
     /// # Safety
     ///
-    /// No other thread describes memory for the region, reads it or does the same meanwhile: it is not valid, and being registered.
+    /// No other thread describes memory for the region, reads it or does the same meanwhile: it is
+    /// not valid, and being registered.
     pub unsafe fn turn(&self, iova: u64) {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;

@@ -34,8 +34,9 @@ pub trait Expire: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `owner` is null or stands for a reference, that of the one start that has not expired yet. As long as the timer is
-/// queued it does: what takes the reference out has taken the timer off the queue, or been called by it.
+/// `owner` is null or stands for a reference, that of the one start that has not expired yet. As
+/// long as the timer is queued it does: what takes the reference out has taken the timer off the
+/// queue, or been called by it.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
 pub struct Timer<T: Expire> {
@@ -97,12 +98,13 @@ impl<T: Expire> Timer<T> {
         };
     }
 
-    /// Has no call come any more by an earlier start, and waits for a call that runs. A start beside this may come
-    /// after it. Sleeps.
+    /// Has no call come any more by an earlier start, and waits for a call that runs. A start
+    /// beside this may come after it. Sleeps.
     pub fn cancel(&self) {
         // SAFETY: It is initialised.
         let queued = unsafe { bindings::hrtimer_cancel(self.timer.get()) } != 0;
-        // If it was not queued, the reference is that of a start that is about to queue it, or a call has taken it.
+        // If it was not queued, the reference is that of a start that is about to queue it, or a
+        // call has taken it.
         if queued {
             drop(self.owner());
         }
@@ -118,8 +120,9 @@ impl<T: Expire> Timer<T> {
 #[pinned_drop]
 impl<T: Expire> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
-        // By the type invariant it is not queued. Its function may be on its last instructions, with this the drop of
-        // the reference, or after that: neither it nor `__run_hrtimer()` looks at the timer then.
+        // By the type invariant it is not queued. Its function may be on its last instructions,
+        // with this the drop of the reference, or after that: neither it nor `__run_hrtimer()`
+        // looks at the timer then.
         // SAFETY: It is initialised.
         unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
     }

@@ -91,11 +91,12 @@ pub enum Region {
 ///
 /// # Safety
 ///
-/// - [`notify`](Self::notify), [`cq_target`](Self::cq_target), [`qp_target`](Self::qp_target) and [`target`](Self::target) give the
-///   same object each time, which belongs to that queue, queue pair or device alone. A [`Notify`] made of the handle of a
-///   queue is the one that `notify` gives, and no other is.
-/// - Memory is accessed by the addresses of posted requests until their completion can be polled, of registered regions until
-///   they are invalidated or destroyed, and by no others.
+/// - [`notify`](Self::notify), [`cq_target`](Self::cq_target), [`qp_target`](Self::qp_target) and
+///   [`target`](Self::target) give the same object each time, which belongs to that queue, queue
+///   pair or device alone. A [`Notify`] made of the handle of a queue is the one that `notify`
+///   gives, and no other is.
+/// - Memory is accessed by the addresses of posted requests until their completion can be polled,
+///   of registered regions until they are invalidated or destroyed, and by no others.
 /// - What is [gone](Self::destroy_qp) accesses nothing.
 pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// A completion queue.

@@ -2,17 +2,21 @@
 
 //! How a queue pair ends, so that nothing reaches its memory any more.
 //!
-//! It goes to its error state and is drained: a request is posted in each queue, and comes out last. A device that does not do
-//! its part is asked again. Drivers that reset a device by removing it refuse this from some moment on, for good. So after a
-//! second, or at once if the device has [failed](crate::rdma::device::Health), the next promise is taken:
+//! It goes to its error state and is drained: a request is posted in each queue, and comes out
+//! last. A device that does not do its part is asked again. Drivers that reset a device by removing
+//! it refuse this from some moment on, for good. So after a second, or at once if the device has
+//! [failed](crate::rdma::device::Health), the next promise is taken:
 //!
 //! 1. The error state, and both queues are drained.
-//! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back. Not all drivers say when the
-//!    device has not destroyed a queue pair; for regions they do. All other memory is that of [`Reach`](super::Reach).
-//! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it, or does so.
+//! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back.
+//!    Not all drivers say when the device has not destroyed a queue pair; for regions they do. All
+//!    other memory is that of [`Reach`](super::Reach).
+//! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it, or
+//!    does so.
 //!
-//! Memory is kept until one of them is given, without a deadline. Completions of a queue pair that was destroyed with requests
-//! out may name what is gone in some drivers, so its completion queue is stopped before.
+//! Memory is kept until one of them is given, without a deadline. Completions of a queue pair that
+//! was destroyed with requests out may name what is gone in some drivers, so its completion queue
+//! is stopped before.
 
 use super::{
     cqe::{
@@ -60,14 +64,16 @@ use kernel::{
     }, //
 };
 
-/// How long a request to drain with may take, in milliseconds. Then there is another one: some drivers look for what is to be
-/// flushed only when something is posted.
+/// How long a request to drain with may take, in milliseconds. Then there is another one: some
+/// drivers look for what is to be flushed only when something is posted.
 const FLUSH_MS: Msecs = 1_000;
-/// A device that is in order, as far as is known, may refuse so often. With the pauses that is a second.
+/// A device that is in order, as far as is known, may refuse so often. With the pauses that is a
+/// second.
 const REFUSALS: u32 = 3;
 /// After so long the log has it.
 const SAY: Delta = Delta::from_secs(5);
-/// What completes may post something behind the requests of the first round. Nothing does after those of the second.
+/// What completes may post something behind the requests of the first round. Nothing does after
+/// those of the second.
 pub(super) const ROUNDS: usize = 2;
 
 /// A request to drain with has come out, however it ended.
@@ -120,7 +126,8 @@ struct Progress {
 }
 
 impl<H: Handler> Qp<H> {
-    /// Has nothing reach its memory any more. Called with `connected` locked, which this is. Sleeps.
+    /// Has nothing reach its memory any more. Called with `connected` locked, which this is.
+    /// Sleeps.
     pub(super) fn drain(&self, connected: &mut Connected) {
         if self.drained.load(Acquire) {
             return;
@@ -173,8 +180,8 @@ impl<H: Handler> Qp<H> {
         self.pd.drained();
     }
 
-    /// Destroys the queue pair, if that was not done, and gives back what the peer may have a key of. There are no callbacks
-    /// any more. Called with `connected` locked, which this is. Sleeps.
+    /// Destroys the queue pair, if that was not done, and gives back what the peer may have a key
+    /// of. There are no callbacks any more. Called with `connected` locked, which this is. Sleeps.
     ///
     /// # Errors
     ///
@@ -185,18 +192,18 @@ impl<H: Handler> Qp<H> {
         hidden.wait();
         if let Some(qp) = connected.qp {
             connected.link.release_qp();
-            // SAFETY: By the type invariant of `Qp` nobody uses it a grace period after `qp` was cleared; its identifier has
-            // let it go.
+            // SAFETY: By the type invariant of `Qp` nobody uses it a grace period after `qp` was
+            // cleared; its identifier has let it go.
             unsafe { try_destroy(qp) }?;
             connected.qp = None;
         }
-        // SAFETY: By the type invariant of `Qp` nobody has something bound a grace period after `qp` was cleared, and nobody
-        // connects it while the caller has the lock.
+        // SAFETY: By the type invariant of `Qp` nobody has something bound a grace period after
+        // `qp` was cleared, and nobody connects it while the caller has the lock.
         unsafe { self.reach.regions.revoke() }
     }
 
-    /// Has nobody find the queue pair, after the grace period that this has begun once. Called with `connected` locked,
-    /// which this is.
+    /// Has nobody find the queue pair, after the grace period that this has begun once. Called with
+    /// `connected` locked, which this is.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -206,7 +213,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// What the device driver says, `ETIMEDOUT` if nothing comes out. It goes on from there the next time.
+    /// What the device driver says, `ETIMEDOUT` if nothing comes out. It goes on from there the
+    /// next time.
     fn flush(&self, qp: NonNull<bindings::ib_qp>, progress: &mut Progress) -> Result {
         if !progress.stopped {
             self.stop(qp)?;
@@ -214,7 +222,8 @@ impl<H: Handler> Qp<H> {
         }
         let mut repeated = progress.repeated;
         while let Some(flushes) = self.reach.flushes.get(progress.rounds) {
-            // A place that is missing is free when others have been flushed. A driver that says no may do it nevertheless.
+            // A place that is missing is free when others have been flushed. A driver that says no
+            // may do it nevertheless.
             let sent = self.post_send(qp, &flushes.send);
             let received = self.post_receive(qp, &flushes.receive);
             repeated |= progress.repeated || sent.is_err() || received.is_err();

@@ -24,8 +24,8 @@ pub enum Failure {
 }
 
 /// What a [`Qp`] is for. It takes the completions, in a softirq or a task, as its
-/// [`PollContext`](super::PollContext) says; if the queue pair is polled, where [`Qp::poll`] is called,
-/// with softirqs off, or the connection ended. They come one at a time, and must not sleep.
+/// [`PollContext`](super::PollContext) says; if the queue pair is polled, where [`Qp::poll`] is
+/// called, with softirqs off, or the connection ended. They come one at a time, and must not sleep.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. It is gone when the function returns.
     fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);

@@ -25,8 +25,8 @@ use kernel::{
 /// Completions that are taken in one poll.
 const BUDGET: c_int = 64;
 
-/// The completion queue that is polled, by the one that has it locked; null while there is none. Softirqs, and without
-/// PREEMPT_RT other tasks, do not run on this CPU meanwhile.
+/// The completion queue that is polled, by the one that has it locked; null while there is none.
+/// Softirqs, and without PREEMPT_RT other tasks, do not run on this CPU meanwhile.
 #[pin_data]
 pub(super) struct PolledCq {
     #[pin]
@@ -45,8 +45,8 @@ impl PolledCq {
         *self.cq.lock() = cq;
     }
 
-    /// [`None`] at once while it is polled, without PREEMPT_RT. With PREEMPT_RT it waits for the owner, which may be
-    /// preempted, and has the priority of the caller meanwhile.
+    /// [`None`] at once while it is polled, without PREEMPT_RT. With PREEMPT_RT it waits for the
+    /// owner, which may be preempted, and has the priority of the caller meanwhile.
     fn try_lock(&self) -> Option<SpinLockBhGuard<'_, *mut bindings::ib_cq>> {
         match compat::PREEMPTIBLE_SPINLOCKS {
             true => Some(self.cq.lock()),
@@ -62,8 +62,8 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
-    /// at once for any other, and while it is drained. While another task polls it, returns 0 at once
-    /// without PREEMPT_RT, and waits for that task with it.
+    /// at once for any other, and while it is drained. While another task polls it, returns 0 at
+    /// once without PREEMPT_RT, and waits for that task with it.
     ///
     /// Context: process or softirq. Does not sleep, except for spinlocks with PREEMPT_RT.
     pub fn poll(&self) -> u32 {
@@ -76,7 +76,8 @@ impl<H: Handler> Qp<H> {
         if cq.is_null() {
             return 0;
         }
-        // SAFETY: By the invariant of `Qp` it is valid as long as it is locked, and nothing else polls it.
+        // SAFETY: By the invariant of `Qp` it is valid as long as it is locked, and nothing else
+        // polls it.
         let count = unsafe { bindings::ib_process_cq_direct(*cq, BUDGET) };
         u32::try_from(count).unwrap_or(0)
     }

@@ -264,12 +264,14 @@ impl<'a> Live<'a> {
         wr
     }
 
-    /// The invalidation of all regions of `handle` that the peer may reach, once for each registration; none if it can
-    /// reach nothing. The memory is reachable until it is posted and has completed.
+    /// The invalidation of all regions of `handle` that the peer may reach, once for each
+    /// registration; none if it can reach nothing. The memory is reachable until it is posted and
+    /// has completed.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was one since the registration.
+    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was one
+    /// since the registration.
     #[inline(always)]
     pub fn invalidation<T: ScatterList>(
         &self,
@@ -284,7 +286,8 @@ impl<'a> Live<'a> {
         }))
     }
 
-    /// The registration of these regions was posted. Posts their invalidation, if that waits for it.
+    /// The registration of these regions was posted. Posts their invalidation, if that waits for
+    /// it.
     ///
     /// # Errors
     ///
@@ -425,8 +428,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// What the device driver says, of the invalidation also, if that waits for this one; the registration may have been
-    /// posted then, and counts as reachable.
+    /// What the device driver says, of the invalidation also, if that waits for this one; the
+    /// registration may have been posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
         let reach = self.live.reach;
@@ -488,8 +491,8 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// The invalidation of what a peer may reach of a handle, to be posted on the connection of its registration. If it is
-/// dropped, the memory is reachable until the end of the connection.
+/// The invalidation of what a peer may reach of a handle, to be posted on the connection of its
+/// registration. If it is dropped, the memory is reachable until the end of the connection.
 ///
 /// # Invariants
 ///
@@ -501,10 +504,11 @@ pub struct Invalidation<'a> {
 }
 
 impl Invalidation<'_> {
-    /// Posts it, or leaves that to the post of the registration, if that has not returned. [`Handler::invalidated`] follows.
-    /// Does not sleep.
+    /// Posts it, or leaves that to the post of the registration, if that has not returned.
+    /// [`Handler::invalidated`] follows. Does not sleep.
     ///
-    /// A registration that is never posted, or not without an error, is not invalidated before the end of the connection.
+    /// A registration that is never posted, or not without an error, is not invalidated before the
+    /// end of the connection.
     ///
     /// # Errors
     ///

@@ -229,7 +229,8 @@ fn a_vector_is_one_of_the_device(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// More receives than there is room for would leave none to drain with, and so it is with what may follow a message.
+/// More receives than there is room for would leave none to drain with, and so it is with what may
+/// follow a message.
 fn memory_is_as_much_as_the_sizes_say(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     for receive in [0, 2] {

@@ -55,7 +55,8 @@ const ALWAYS: i32 = i32::MAX;
 static QP: Atomic<*mut bindings::ib_qp> = Atomic::new(null_mut());
 /// Its domain.
 static PD: Atomic<*mut bindings::ib_pd> = Atomic::new(null_mut());
-/// How often its error state, its end and its send requests, and the end of a region of its domain, are still refused.
+/// How often its error state, its end and its send requests, and the end of a region of its domain,
+/// are still refused.
 static STOPS: Atomic<i32> = Atomic::new(0);
 static ENDS: Atomic<i32> = Atomic::new(0);
 static POSTS: Atomic<i32> = Atomic::new(0);
@@ -273,7 +274,8 @@ fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// One that has failed is asked once; its queue pairs are destroyed, and the regions that the peer may reach go.
+/// One that has failed is asked once; its queue pairs are destroyed, and the regions that the peer
+/// may reach go.
 fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
     for (shape, stops, posts) in [
         (&SHAPE, ALWAYS, 0),
@@ -346,7 +348,8 @@ fn watch(qp: &Qp<Record>) {
     }
 }
 
-/// Memory stays as long as the device neither stops the queue pair, nor destroys it, nor gives its regions back.
+/// Memory stays as long as the device neither stops the queue pair, nor destroys it, nor gives its
+/// regions back.
 fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     for (ends, deregs) in [(5, 0), (0, 5), (3, 3)] {
         let mut link = exposed(soft, &SHAPE)?;
@@ -367,7 +370,8 @@ fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// One that is being removed need not give regions back. They are, before there is a next connection.
+/// One that is being removed need not give regions back. They are, before there is a next
+/// connection.
 fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let health = link.pd.health();

@@ -23,7 +23,8 @@ use kernel::{
 /// While a [`Command`](super::Command) exists, it is the name of the [`Call`] that made it.
 pub(in crate::scsi) struct CmdPriv(Atomic<usize>);
 
-/// No [`Command`](super::Command) exists. Zero: the fake command of `SG_SCSI_RESET` is allocated zeroed.
+/// No [`Command`](super::Command) exists. Zero: the fake command of `SG_SCSI_RESET` is allocated
+/// zeroed.
 const FREE: usize = 0;
 /// The [`Command`](super::Command) was consumed and `scsi_done()` may still be running for it.
 const DONE_CALL: usize = 1;
@@ -33,8 +34,8 @@ const OF_ERROR_HANDLER: usize = 2;
 /// How often a CPU looks whether a DONE_CALL is over, some 50 microseconds.
 const MAX_SPINS: u32 = 1000;
 
-/// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no other call has before
-/// this one returns.
+/// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no
+/// other call has before this one returns.
 #[repr(align(8))]
 pub(in crate::scsi) struct Call {
     _place: MaybeUninit<u8>,
@@ -63,8 +64,8 @@ impl CmdPriv {
     ///
     /// # Safety
     ///
-    /// `cmd` points to a live `struct scsi_cmnd` with a [`CmdPriv`] behind it that is initialised or
-    /// all zeroes, and lives for `'a`.
+    /// `cmd` points to a live `struct scsi_cmnd` with a [`CmdPriv`] behind it that is initialised
+    /// or all zeroes, and lives for `'a`.
     pub(in crate::scsi) unsafe fn of<'a>(cmd: *mut bindings::scsi_cmnd) -> &'a Self {
         // SAFETY: By the requirements of this function the state begins where the command ends.
         let state = unsafe { cmd.add(1) }.cast::<Self>();
@@ -77,7 +78,8 @@ impl CmdPriv {
         self.0.load(Acquire) == FREE
     }
 
-    /// Says that the driver has the command from now on, by `call`; `false` if it has it from an earlier use.
+    /// Says that the driver has the command from now on, by `call`; `false` if it has it from an
+    /// earlier use.
     #[inline(always)]
     pub(super) fn take(&self, call: &Call, of_error_handler: bool) -> bool {
         if self.0.load(Acquire) != FREE && !self.wait_for_done_call() {
@@ -92,8 +94,8 @@ impl CmdPriv {
         true
     }
 
-    /// Waits for the end of a DONE_CALL: the block layer has issued the command again before another CPU is out of the
-    /// `scsi_done()` that gave it back. Says whether the command is free.
+    /// Waits for the end of a DONE_CALL: the block layer has issued the command again before
+    /// another CPU is out of the `scsi_done()` that gave it back. Says whether the command is free.
     #[cold]
     #[inline(never)]
     fn wait_for_done_call(&self) -> bool {

@@ -2,12 +2,13 @@
 
 //! What ends, requeues or reuses a command.
 //!
-//! This page has no code. It goes through the callers in Linux 7.3 and says what keeps each one from a command that the
-//! driver holds. "Held" is that a [`Command`](super::Command) exists.
+//! This page has no code. It goes through the callers in Linux 7.3 and says what keeps each one
+//! from a command that the driver holds. "Held" is that a [`Command`](super::Command) exists.
 //!
 //! # After the driver has given the command up
 //!
-//! These get a command from `scsi_done()`, which [`Command::done`](super::Command::done) calls when it is no longer held.
+//! These get a command from `scsi_done()`, which [`Command::done`](super::Command::done) calls when
+//! it is no longer held.
 //!
 //! | function | what it does |
 //! |---|---|
@@ -59,9 +60,10 @@
 //!
 //! # Those that look at requests
 //!
-//! `blk_mq_tagset_busy_iter()` and `blk_mq_queue_tag_busy_iter()` (blk-mq-tag.c) have a reference to a request during the call
-//! for it. They do not sleep, and may free a request that has ended meanwhile. `blk_mq_in_driver_rw()`,
-//! `blk_mq_queue_inflight()`, `blk_mq_timeout_work()`, debugfs and `scsi_host_busy()` only look. Of the midlayer
-//! `scsi_host_complete_all_commands()`, hosts.c:730, ends commands; drivers call it, and this abstraction does not.
-//! `scsi_schedule_eh()`, `scsi_eh_finish_cmd()` and `scsi_eh_ready_devs()` are for hosts with an `eh_strategy_handler`, as
-//! libata's, which the template has not.
+//! `blk_mq_tagset_busy_iter()` and `blk_mq_queue_tag_busy_iter()` (blk-mq-tag.c) have a reference
+//! to a request during the call for it. They do not sleep, and may free a request that has ended
+//! meanwhile. `blk_mq_in_driver_rw()`, `blk_mq_queue_inflight()`, `blk_mq_timeout_work()`, debugfs
+//! and `scsi_host_busy()` only look. Of the midlayer `scsi_host_complete_all_commands()`,
+//! hosts.c:730, ends commands; drivers call it, and this abstraction does not.
+//! `scsi_schedule_eh()`, `scsi_eh_finish_cmd()` and `scsi_eh_ready_devs()` are for hosts with an
+//! `eh_strategy_handler`, as libata's, which the template has not.

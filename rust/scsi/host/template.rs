@@ -184,7 +184,8 @@ impl<T: Driver> Template<T> {
         match driver.queue_command(owned) {
             Ok(()) => 0,
             Err(rejected) if rejected.is_of(&call) => rejected.into_raw(),
-            // It is of another call, which the midlayer took for accepted, and ends here; this one's is the driver's, or has ended.
+            // It is of another call, which the midlayer took for accepted, and ends here; this
+            // one's is the driver's, or has ended.
             Err(_) => 0,
         }
     }
@@ -357,10 +358,11 @@ impl<T: Driver> Template<T> {
         }
     }
 
-    /// Says whether the driver holds a command of the device of `cmd`, a command of the error handler.
+    /// Says whether the driver holds a command of the device of `cmd`, a command of the error
+    /// handler.
     ///
-    /// `scsi_eh_stu()` and the tests after resets end all commands of a unit that have failed when a command of the error
-    /// handler succeeds. In the error handler no others are under way.
+    /// `scsi_eh_stu()` and the tests after resets end all commands of a unit that have failed when
+    /// a command of the error handler succeeds. In the error handler no others are under way.
     ///
     /// # Safety
     ///
@@ -373,7 +375,8 @@ impl<T: Driver> Template<T> {
         unsafe { Self::is_any_held(shost, sdev) }
     }
 
-    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the host.
+    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the
+    /// host.
     ///
     /// Context: any except hard interrupts; does not sleep.
     ///
@@ -386,7 +389,8 @@ impl<T: Driver> Template<T> {
     ) -> bool {
         let mut search = Search { sdev, held: false };
 
-        // SAFETY: By the requirements of this function. `search` outlives the call and is what the callback expects.
+        // SAFETY: By the requirements of this function. `search` outlives the call and is what the
+        // callback expects.
         unsafe {
             bindings::scsi_host_busy_iter(
                 shost,
@@ -428,9 +432,10 @@ impl<T: Driver> Template<T> {
         _lim: *mut bindings::queue_limits,
     ) -> ffi::c_int {
         from_result(|| {
-            // `scsi_add_lun()` sets it if the target says that it is a translation of ATA. Whether the error handler starts
-            // a unit is for the user to say.
-            // SAFETY: By the requirements of this function the device is not in use before this callback has returned.
+            // `scsi_add_lun()` sets it if the target says that it is a translation of ATA. Whether
+            // the error handler starts a unit is for the user to say.
+            // SAFETY: By the requirements of this function the device is not in use before this
+            // callback has returned.
             unsafe { (*sdev).set_allow_restart(0) };
             if !T::HAS_SDEV_CONFIGURE {
                 return Ok(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: commands that the driver has while the midlayer, or the driver itself, takes them for others.
+//! KUnit tests: commands that the driver has while the midlayer, or the driver itself, takes them
+//! for others.
 
 use super::{
     count,
@@ -57,7 +58,8 @@ impl Held {
     /// As the midlayer does with a command that has its state behind it.
     fn queue(&self, cmd: *mut bindings::scsi_cmnd) -> Result<u32> {
         let queue = Template::<Fake>::get().queuecommand.ok_or(EINVAL)?;
-        // SAFETY: The commands of these tests have their state behind them, and belong to this host.
+        // SAFETY: The commands of these tests have their state behind them, and belong to this
+        // host.
         Ok(unsafe { queue(self.shost, cmd) } as u32)
     }
 
@@ -95,8 +97,8 @@ impl Held {
 
 const NOT_SET: i32 = 0x55;
 
-/// What becomes of a command of the error handler while the driver has another one of the unit, and when it has none: what
-/// the midlayer is told, the result, and whether the driver got it.
+/// What becomes of a command of the error handler while the driver has another one of the unit, and
+/// when it has none: what the midlayer is told, the result, and whether the driver got it.
 fn of_the_error_handler() -> Result<[(u32, i32, bool); 2]> {
     const SUBMITTER: bindings::scsi_cmnd_submitter =
         bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_ERROR_HANDLER;
@@ -134,7 +136,8 @@ fn timed_out() -> Result<(i32, bool)> {
     let held = Held::new()?;
     let complete = 1 << bindings::SCMD_STATE_COMPLETE;
     Held::set_result(held.raw, NOT_SET);
-    // SAFETY: The first command of a scan has 2 s, which are not over; this is what `scsi_timeout()` does then.
+    // SAFETY: The first command of a scan has 2 s, which are not over; this is what
+    // `scsi_timeout()` does then.
     unsafe { (*held.raw).state |= complete };
     if let Some(cmd) = held.fake.held.lock().take() {
         cmd.done(ScsiResult::DID_ERROR);
@@ -146,8 +149,9 @@ fn timed_out() -> Result<(i32, bool)> {
     Ok(found)
 }
 
-/// What the midlayer is told by the call of `queuecommand` whose driver ends the command, gets it again by another call and
-/// gives that back; the result of the other use, and whether the command is free.
+/// What the midlayer is told by the call of `queuecommand` whose driver ends the command, gets it
+/// again by another call and gives that back; the result of the other use, and whether the command
+/// is free.
 fn the_next_use_is_given_back() -> Result<(u32, i32, bool)> {
     let held = Held::new()?;
     let mut second = IoctlCommand::new(held.device)?;

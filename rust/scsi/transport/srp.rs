@@ -69,7 +69,8 @@ pub trait Operations: Send + Sync + Sized + 'static {
     /// timeout.
     fn reconnect(this: ArcBorrow<'_, Self>) -> Result;
 
-    /// How many tries the timer of the class has begun since the connection was lost, with that of the present call.
+    /// How many tries the timer of the class has begun since the connection was lost, with that of
+    /// the present call.
     fn failed_reconnects(&self) -> u32;
 
     /// The port has been without a connection for `fast_io_fail_tmo`, or is going: commands are to

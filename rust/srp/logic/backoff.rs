@@ -166,8 +166,9 @@ impl Backoff {
         self.wanted = self.wanted.saturating_add(1);
     }
 
-    /// Tries that the timer of the transport class has begun since the connection was lost. From the eleventh on each
-    /// lengthens its pauses by `reconnect_delay`, so those that an event has hurried must not count.
+    /// Tries that the timer of the transport class has begun since the connection was lost. From
+    /// the eleventh on each lengthens its pauses by `reconnect_delay`, so those that an event has
+    /// hurried must not count.
     pub const fn wanted_tries(&self) -> u32 {
         self.wanted
     }

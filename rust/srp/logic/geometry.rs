@@ -83,7 +83,8 @@ pub enum Unfit {
     NoRegistration,
     /// Not even one command fits.
     NoCommand,
-    /// `max_sect` is so many 512-byte sectors, and a page of memory, the least that the block layer takes, has so many.
+    /// `max_sect` is so many 512-byte sectors, and a page of memory, the least that the block layer
+    /// takes, has so many.
     MaxSect(u32, u32),
     /// An answer channel would have to take so many answers, one to each command.
     Answers(u32),
@@ -286,8 +287,8 @@ impl Geometry {
     }
 
     /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
-    /// that are connected; [`None`] without a channel, if a number is too large, or if a page of memory does not fit into a
-    /// command.
+    /// that are connected; [`None`] without a channel, if a number is too large, or if a page of
+    /// memory does not fit into a command.
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
         // One credit is kept for task management.

@@ -75,13 +75,15 @@ pub struct Regions {
     pub gaps: bool,
     /// True if the memory that the device sees is a copy, whose segments begin elsewhere in their pages.
     pub bounced: bool,
-    /// Size of a page of the machine's memory in bytes, a power of two. No device has larger ones if memory is bounced.
+    /// Size of a page of the machine's memory in bytes, a power of two. No device has larger ones
+    /// if memory is bounced.
     pub memory_page: u32,
 }
 
-/// Regions more for a command whose memory is bounced. Its first and its last segment may be parts of pages of memory; the
-/// copy of the one does not end with its page, that of the other does not begin with one. So there are gaps behind the
-/// first and before the last, where there were none. See [`Regions::virt_boundary_mask`] for the others.
+/// Regions more for a command whose memory is bounced. Its first and its last segment may be parts
+/// of pages of memory; the copy of the one does not end with its page, that of the other does not
+/// begin with one. So there are gaps behind the first and before the last, where there were none.
+/// See [`Regions::virt_boundary_mask`] for the others.
 const SPARE: u32 = 2;
 
 impl Regions {
@@ -107,10 +109,11 @@ impl Regions {
         }
     }
 
-    /// What a segment inside of the data begins and ends at a multiple of, minus 1; 0 for any place.
+    /// What a segment inside of the data begins and ends at a multiple of, minus 1; 0 for any
+    /// place.
     ///
-    /// The copy of a segment that is no whole page of memory begins anywhere in a page of a region: swiotlb keeps the
-    /// alignment of a copy of a page or more.
+    /// The copy of a segment that is no whole page of memory begins anywhere in a page of a region:
+    /// swiotlb keeps the alignment of a copy of a page or more.
     pub const fn virt_boundary_mask(self) -> u32 {
         if self.gaps {
             return 0;

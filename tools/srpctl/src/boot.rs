@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What logs in at boot: `srpctl generator` for systemd, `srpctl targets` for the hooks of the initramfs.
+//! What logs in at boot: `srpctl generator` for systemd, `srpctl targets` for the hooks of the
+//! initramfs.
 
 use crate::{
     cli::{Generator, Targets},
@@ -27,8 +28,9 @@ fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
         .collect()
 }
 
-/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file. The initramfs logs in to the target
-/// of the root file system, which no unit logs out of. A file that is wrong has a unit, which fails and says why.
+/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file. The initramfs
+/// logs in to the target of the root file system, which no unit logs out of. A file that is wrong
+/// has a unit, which fails and says why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
@@ -51,7 +53,8 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     Ok(())
 }
 
-/// Prints the files of the targets that the initramfs logs in to. One that is wrong is named on the error output.
+/// Prints the files of the targets that the initramfs logs in to. One that is wrong is named on the
+/// error output.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
     for (name, target) in files(&sysfs) {

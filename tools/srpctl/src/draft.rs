@@ -15,8 +15,8 @@ use std::{
 };
 use tempfile::{Builder, NamedTempFile};
 
-/// What is in a temporary file until [`Draft::keep`] gives it its name: after a crash or a power cut the name has all of it
-/// or does not exist. Dropped without that, it leaves nothing.
+/// What is in a temporary file until [`Draft::keep`] gives it its name: after a crash or a power
+/// cut the name has all of it or does not exist. Dropped without that, it leaves nothing.
 pub struct Draft {
     file: NamedTempFile,
     path: PathBuf,
@@ -63,7 +63,8 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] if another one has that name meanwhile, which stays as it is; [`Error::Io`] otherwise.
+    /// [`Error::Usage`] if another one has that name meanwhile, which stays as it is; [`Error::Io`]
+    /// otherwise.
     pub fn keep(self, name: &str, target: &Target) -> Result {
         self.write(target)?;
         let Self { file, path } = self;

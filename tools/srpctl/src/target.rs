@@ -18,7 +18,8 @@ use toml::{Spanned, Value};
 /// Where the files are.
 pub const FOLDER: &str = "/etc/srp/targets.d";
 
-/// The longest name: that of a unit, `srp-connect@NAME.service`, has at most 255 characters (UNIT_NAME_MAX of systemd).
+/// The longest name: that of a unit, `srp-connect@NAME.service`, has at most 255 characters
+/// (UNIT_NAME_MAX of systemd).
 const NAME_MAX: usize = 255 - "srp-connect@.service".len();
 
 /// Whether it can be the value of one option in a login string.

@@ -7,8 +7,9 @@ use srp_host::logic::registration::Regions;
 /// A list of one command, as `(address, bytes)`.
 type List = Vec<(u64, u64)>;
 
-/// What swiotlb makes of a list on a machine with such pages: a copy of a page or more begins at the beginning of a page, a
-/// smaller one at one of its slots of 2 KiB, here the second. Nothing follows on anything else.
+/// What swiotlb makes of a list on a machine with such pages: a copy of a page or more begins at
+/// the beginning of a page, a smaller one at one of its slots of 2 KiB, here the second. Nothing
+/// follows on anything else.
 fn bounced(list: &List, memory_page: u64) -> List {
     let mut end = 0;
     let copy = |&(_, len): &(u64, u64)| {
@@ -51,7 +52,8 @@ fn regions_of(list: &List, pages: u64) -> u32 {
     count
 }
 
-/// More lists than the driver asks of the block layer, and how many regions more the worst of them takes.
+/// More lists than the driver asks of the block layer, and how many regions more the worst of them
+/// takes.
 fn lists(memory_page: u64) -> u32 {
     let (mut worst, mut narrow) = (0, 0);
     // Regions that take a page of memory.
@@ -66,8 +68,8 @@ fn lists(memory_page: u64) -> u32 {
         };
         for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
-                // As the block layer makes it: parts of what `virt_boundary_mask` says at both ends only, what lies between
-                // in one segment or in many.
+                // As the block layer makes it: parts of what `virt_boundary_mask` says at both ends
+                // only, what lies between in one segment or in many.
                 let (begin, end) = (offset, offset + sectors * 512);
                 for step in [1, 5, 256] {
                     let mut list = List::new();

@@ -308,7 +308,13 @@ proptest! {
 
     #[test]
     fn regions_hold_the_longest_command(shift in 12u32..=16, pages in 2u32..=512, sectors in 1..=1u32 << 17, offset: u16) {
-        let regions = Regions { page_size: 1 << shift, pages, gaps: false, bounced: false, memory_page: 4096 };
+        let regions = Regions {
+            page_size: 1 << shift,
+            pages,
+            gaps: false,
+            bounced: false,
+            memory_page: 4096,
+        };
         let count = u64::from(regions.per_command(sectors, 1));
         let page_size = u64::from(regions.page_size);
         let offset = u64::from(offset) % page_size;

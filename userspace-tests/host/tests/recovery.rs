@@ -175,7 +175,8 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.backoff().tries(), 0);
 }
 
-/// The pauses of the transport class grow with its own tries, however many others an event of the port has hurried.
+/// The pauses of the transport class grow with its own tries, however many others an event of the
+/// port has hurried.
 #[test]
 fn hurried_tries_are_not_those_of_the_class() {
     let mut recovery = Recovery::new();

@@ -228,7 +228,8 @@ impl Passive {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it is not used by anything else.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it is not used by anything
+// else.
 unsafe impl Link for Passive {
     unsafe fn create_qp(
         &self,

@@ -79,7 +79,8 @@ pub(crate) fn refusals<P: Provider>(
         cqe: seen.cqe + 1,
         ..Default::default()
     };
-    // SAFETY: The device is registered, the name is static; there is no queue if the device refuses it.
+    // SAFETY: The device is registered, the name is static; there is no queue if the device refuses
+    // it.
     let cq = from_err_ptr(unsafe {
         bindings::__ib_create_cq(
             registration.device.as_ptr(),
@@ -104,7 +105,8 @@ pub(crate) fn refusals<P: Provider>(
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The domain and the queues are valid; there is no queue pair if the device refuses it.
+        // SAFETY: The domain and the queues are valid; there is no queue pair if the device refuses
+        // it.
         from_err_ptr(unsafe {
             bindings::ib_create_qp_kernel(user.pd, &mut init, c"vfab".as_char_ptr())
         })

@@ -3,8 +3,8 @@
 //! Where the driver's files want an order, and which of these is weakened.
 //!
 //! `WEAKEN=FILE:LINE:ORDER,...` has the operations there that want the next stronger order be of
-//! these orders, as if they were written so. With `SITES=FILE` each place that wants an order is noted there when it is first
-//! met.
+//! these orders, as if they were written so. With `SITES=FILE` each place that wants an order is
+//! noted there when it is first met.
 
 use std::{
     collections::HashSet,
