@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A unit that asks to be started, while it withholds the answer to another command. The error handler starts it, and would
-# then end both commands, though the target may still write to the memory of the one.
+# A unit that asks to be started, while it withholds the answer to another command. The error handler starts it, and
+# would then end both commands, though the target may still write to the memory of the one.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -11,7 +11,8 @@ rust_driver || skip "the C driver ends a command that the target has"
 stopped=check:0:700002000000000a000000000402
 restarts() { echo /sys/class/scsi_disk/${host#host}:0:0:0/allow_restart; }
 
-# withhold WAY: a read of 64 KiB, by the block layer or by SG_IO, is held. A read of 4 KiB says that the unit has stopped.
+# withhold WAY: a read of 64 KiB, by the block layer or by SG_IO, is held. A read of 4 KiB says that the unit has
+# stopped.
 withhold() {
 	tell abort 5
 	tell on 28 hold
@@ -26,8 +27,8 @@ withhold() {
 	other=$!
 	hears "an abort" 'task channel=0 function=01' 15
 }
-# recovered: a START UNIT has not come before the reset of the unit, after which the target has nothing. What it does with
-# what it has is seen in any case.
+# recovered: a START UNIT has not come before the reset of the unit, after which the target has nothing. What it does
+# with what it has is seen in any case.
 recovered() {
 	within 20 "a reset of the unit, or START UNIT" has_said 'task channel=0 function=08|opcode=1b'
 	! has_said 'opcode=1b' || early=1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# An adapter that is reset by removing it, with sessions that do I/O: from some moment on, or for a while, it refuses to stop
-# queue pairs, and it waits until nobody has one. It goes in time, comes back, and all log in again.
+# An adapter that is reset by removing it, with sessions that do I/O: from some moment on, or for a while, it refuses to
+# stop queue pairs, and it waits until nobody has one. It goes in time, comes back, and all log in again.
 # LONG: the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"

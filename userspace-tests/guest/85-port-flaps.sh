@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Our port flaps while nothing gets to the target, and is quiet for half a minute before the way there is back. No event tells of
-# that, so the next try is that of the transport class, whose pauses must not have grown by those that the port has hurried.
+# Our port flaps while nothing gets to the target, and is quiet for half a minute before the way there is back. No event
+# tells of that, so the next try is that of the transport class, whose pauses must not have grown by those that the port
+# has hurried.
 # LONG: the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"

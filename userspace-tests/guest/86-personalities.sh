@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The initiator's adapter is like each that ib_vfab can imitate: a login, lists of pieces at any place, data of many sizes, one of two
-# channels is lost, the device is reset under I/O and comes back, and goes under I/O. No data is wrong, what was acknowledged is
-# there, and all ends in time. PERSONALITIES says which; otherwise the fast set has three of them.
+# The initiator's adapter is like each that ib_vfab can imitate: a login, lists of pieces at any place, data of many
+# sizes, one of two channels is lost, the device is reset under I/O and comes back, and goes under I/O. No data is
+# wrong, what was acknowledged is there, and all ends in time. PERSONALITIES says which; otherwise the fast set has
+# three of them.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
