@@ -54,14 +54,14 @@ enum Handler {
 /// # Invariants
 ///
 /// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in
-/// a softirq, if those of a CPU run one after the other, or in its work item, where they are one
-/// after the other; or where it is polled. Softirq or work item are disabled from the moment on
-/// that `stopped` has a grace period.
+/// a softirq, if those of a CPU run one after the other; in its work item, which runs one at a
+/// time; or in the poller. Softirq or work item are disabled from the moment on that `stopped` has
+/// a grace period.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
     context: bindings::ib_poll_context,
-    /// Neither softirq nor work item begins any more since this began.
+    /// Neither softirq nor work item begins since this grace period has begun.
     #[pin]
     stopped: Mutex<Option<GracePeriod>>,
     // Dropped after the queue.
@@ -120,9 +120,9 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a softirq or work item that is under way, and has none begin any more, for ever.
-    /// The end of the queue waits for the grace period, which is the same each time, so that many
-    /// have one together. Sleeps.
+    /// Waits for a softirq or work item that is under way, and keeps others from beginning, for
+    /// ever. The end of the queue waits for the grace period, which is the same each time, so that
+    /// many queues share one. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
             match self.handler() {

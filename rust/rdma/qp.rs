@@ -188,11 +188,11 @@ struct Connected {
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
 ///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
-/// - The callbacks run one after the other, as those of `cq` do, or if it is polled with `polled`
-///   locked, which has it, or null.
-/// - While `drained` is set nothing reaches what `reach` has, and there are no callbacks. If
-///   completions may be left, `cq` is stopped, and another one by the next [`Self::connect`]: what
-///   comes after that is of the new connection.
+/// - The callbacks run one after the other, as those of `cq` do. If `cq` is polled, they run with
+///   `polled` locked, which has `cq`, or null.
+/// - While `drained` is set nothing reaches what `reach` has, and no callback runs. If completions
+///   may be left, `cq` is stopped, and the next [`Self::connect`] replaces it: each completion
+///   after that is of the new connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
@@ -213,7 +213,7 @@ pub struct Qp<H: Handler> {
     /// For a polled completion queue.
     #[pin]
     polled: PolledCq,
-    /// It will not be connected any more.
+    /// It is never connected again.
     finished: Atomic<bool>,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
@@ -372,7 +372,7 @@ impl<H: Handler> Qp<H> {
                 return Err(e);
             }
         };
-        // SAFETY: The last queue pair is drained, so by the type invariant no callback of it comes,
+        // SAFETY: The last queue pair is drained, so by the type invariant no callback of it runs,
         // and the new one has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
         self.ending.store(false, Release);
@@ -434,7 +434,7 @@ impl<H: Handler> Qp<H> {
             link.release_qp();
             if let Some(qp) = qp {
                 // SAFETY: It was taken from `connected` just now, and its identifier has let it go.
-                // By the type invariant nobody uses it a grace period after `qp` was cleared.
+                // By the type invariant it is unused a grace period after `qp` was cleared.
                 unsafe { destroy(self.pd.device(), qp) };
             }
             self.reach.regions.unbind();
@@ -447,11 +447,11 @@ impl<H: Handler> Qp<H> {
     /// Moves the queue pair to its error state and waits until every posted request has completed.
     /// If the device does not do that for a second, or refuses after its
     /// [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed and its
-    /// regions are given back instead; then no callback tells of requests that were out.
+    /// regions are given back instead; then no callback runs for the requests that were out.
     ///
     /// After that nothing reaches the regions; requests posted later are flushed or refused. May
-    /// sleep, without a deadline if the device does neither. Does nothing if it is not connected or
-    /// has been done.
+    /// sleep, without a deadline if the device does neither. Does nothing if the queue pair is not
+    /// connected or is shut down.
     pub fn shutdown(&self) {
         // The lock keeps the queue pair from being destroyed meanwhile.
         if let Some(connected) = &mut *self.connected.lock() {
@@ -477,7 +477,8 @@ fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<
 }
 
 impl<H: Handler> Qp<H> {
-    /// A completion queue that nothing of another connection is in. Called with `connected` locked.
+    /// A completion queue without completions of another connection. Called with `connected`
+    /// locked.
     fn ready_cq(&self) -> Result<*mut bindings::ib_cq> {
         let mut cq = self.cq.lock();
         if cq.is_stopped() {
@@ -494,8 +495,9 @@ impl<H: Handler> Qp<H> {
         Ok(cq.as_raw())
     }
 
-    /// Has no callbacks come any more: those that run have ended when this returns, and the softirq
-    /// or work item a grace period later. Called with `connected` locked. Sleeps.
+    /// Ends the callbacks: when this returns, those that ran have ended, and no callback runs from
+    /// now on. The softirq or work item has ended a grace period later. Called with `connected`
+    /// locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {
             // INVARIANT: There is none.

@@ -11,7 +11,7 @@ use kernel::sync::atomic::{
 
 /// The registration is posted.
 const POSTED: u32 = 1 << 8;
-/// The invalidation is to be posted by the one who posts the registration.
+/// The poster of the registration is to post the invalidation.
 const WANTED: u32 = 1 << 9;
 /// The count of regions.
 const COUNT: u32 = POSTED - 1;
@@ -26,9 +26,9 @@ const COUNT: u32 = POSTED - 1;
 ///            Wanted --posted: posts the invalidation------------+--ended--> 0
 /// ```
 ///
-/// An invalidation counts for what is registered by then, so it must not overtake the registration.
-/// The one who has the answer cannot wait for the one who posts, which may be the task that its
-/// softirq has interrupted: whoever comes last posts the invalidation.
+/// An invalidation affects what is registered by then, so it must not overtake the registration.
+/// The callback that has the answer cannot wait for the poster, which may be the task that its
+/// softirq has interrupted. So the last of the two posts the invalidation.
 pub(super) struct Exposure(Atomic<u32>);
 
 impl Exposure {
@@ -43,14 +43,14 @@ impl Exposure {
         self.0.load(Acquire) == 0
     }
 
-    /// So many regions, from the first on, the peer may reach.
+    /// The peer may reach so many regions, from the first on.
     #[inline(always)]
     pub(super) fn count(&self) -> u32 {
         self.0.load(Acquire) & COUNT
     }
 
-    /// The registration of so many regions, at most 255, is made and will be posted. What is
-    /// written before this is seen by those who see it.
+    /// The registration of so many regions, at most 255, is made and will be posted. A reader that
+    /// sees the count sees what is written before this call.
     #[inline(always)]
     pub(super) fn set(&self, count: u32) {
         self.0.store(count, Release);
@@ -62,8 +62,8 @@ impl Exposure {
         self.0.fetch_add(POSTED, Full) & WANTED != 0
     }
 
-    /// The invalidation is to be posted, once for each registration. Returns whether the caller
-    /// does so; if not, the one who posts the registration does.
+    /// The invalidation is to be posted, once for each registration. Returns whether the caller is
+    /// to post it; if not, the poster of the registration does.
     #[inline(always)]
     pub(super) fn invalidate(&self) -> bool {
         self.0.load(Acquire) & POSTED != 0 || self.0.fetch_add(WANTED, Full) & POSTED != 0

@@ -47,8 +47,8 @@ pub struct FixedMr(Arc<Inner>);
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region, or null after a `renew` that failed. It is changed by `renew` only, with
-/// no queue pair, and none that a [`Bound`] could name. There is no queue pair before it has
+/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes it, while no
+/// queue pair exists, nor one that a [`Bound`] could name. No queue pair exists before `renew` has
 /// succeeded. `list` has the DMA addresses of memory of `pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
@@ -142,8 +142,8 @@ impl FixedMr {
         Ok((Self(mr), parts))
     }
 
-    /// Prepares the registration for a new queue pair. A region of which nobody knows whether the
-    /// device has it registered is made anew. May sleep.
+    /// Prepares the registration for a new queue pair. A region is made anew if it is unknown
+    /// whether the device has it registered. May sleep.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Inner {
     fn give_back(&self) -> Result {
         let mr = self.mr.load(Relaxed);
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor anybody who
+            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor a user that
             // has it from a `Bound`.
             unsafe { free(mr) }?;
             self.mr.store(core::ptr::null_mut(), Relaxed);

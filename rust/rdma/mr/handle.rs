@@ -41,7 +41,7 @@ struct Mapped {
     used: u32,
     /// The invalidation of the last registration was made.
     invalidated: bool,
-    /// What the peer needs for the first.
+    /// What the peer needs for the first region.
     first: Segment,
 }
 
@@ -56,7 +56,7 @@ pub struct Handle<T: ScatterList> {
     own: NonNull<Group>,
     object: Option<T>,
     mapped: Option<Mapped>,
-    /// What the peer needs for the other regions that are used.
+    /// What the peer needs for the other regions in use.
     others: KVec<Segment>,
 }
 
@@ -66,8 +66,8 @@ unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is one of `regions` and no other handle's, and has so many
-    /// regions beside the first.
+    /// The handle of a group, which is one of `regions` and no other handle's, and which has
+    /// `others` regions beside the first.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes the mapped list by regions and gives each a new key and address; returns how many,
-    /// and the first of what the peer needs for them.
+    /// Describes the mapped list by regions and gives each a new key and address. Returns how many,
+    /// and what the peer needs for the first.
     #[inline(always)]
     fn describe(
         &mut self,
@@ -193,7 +193,7 @@ impl<T: ScatterList> Handle<T> {
         let (mut used, mut before) = (1, 0);
         loop {
             let (done, got) = filled;
-            // Not even a part of an entry: so hns says that it has no memory.
+            // Not even a part of an entry: hns returns this when it has no memory.
             if done == 0 && offset == before {
                 return Err(ENOMEM);
             }
@@ -305,7 +305,7 @@ impl<T: ScatterList> Handle<T> {
     }
 
     /// What the peer may reach, to be invalidated on the queue pair of `bound`, once for each
-    /// registration; none if it can reach nothing.
+    /// registration; none if the peer can reach nothing.
     ///
     /// # Errors
     ///
@@ -326,7 +326,7 @@ impl<T: ScatterList> Handle<T> {
         Ok(Some(exposed))
     }
 
-    /// The group, of which the queue pair of `bound` has the regions.
+    /// The group, whose regions are those of the queue pair of `bound`.
     ///
     /// # Errors
     ///
@@ -357,7 +357,7 @@ impl<T: ScatterList> Handle<T> {
             DataDirection::None => 0,
         };
         let used = mapped.used;
-        // After `mapped`: whoever sees the one sees the other.
+        // After `mapped`: a reader that sees the one sees the other.
         self.own().reachable.set(used);
         Some((used, access as i32))
     }

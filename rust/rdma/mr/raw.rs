@@ -28,7 +28,7 @@ pub(super) fn alloc(
     from_err_ptr(unsafe { bindings::ib_alloc_mr(pd.as_raw(), kind, pages) })
 }
 
-/// Unmakes a region, if the device does: it has none of its keys then. May sleep.
+/// Gives a region back, if the device takes it: the device then has none of its keys. May sleep.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub(super) fn alloc(
 ///
 /// # Safety
 ///
-/// `mr` came from [`alloc`], and nothing else uses it, nor does it after a success.
+/// `mr` came from [`alloc`]. Nothing else uses it meanwhile, and nothing at all after a success.
 pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
     // SAFETY: By this function's contract.
     to_result(unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) })

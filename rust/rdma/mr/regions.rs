@@ -42,8 +42,8 @@ pub const MAX_PER_HANDLE: usize = 16;
 ///
 /// # Invariants
 ///
-/// It is valid, or null, which it is only while its [`Group`] is reachable and nobody has a
-/// [`Bound`]. It is another one only as that says.
+/// It is valid, or null. It is null only while its [`Group`] is reachable and no [`Bound`] exists.
+/// It is replaced only as the invariant of [`Group`] says.
 pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
@@ -60,12 +60,12 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// It is reachable, and stays so until there is another one; nobody has a [`Bound`] meanwhile.
+    /// It is reachable, and stays so until there is another one; no [`Bound`] exists meanwhile.
     unsafe fn give_back(&self) -> Result {
         let mr = self.as_raw();
         if !mr.is_null() {
             // SAFETY: By the type invariant it is valid. Its handle does not touch what is
-            // reachable, and others use it with a `Bound`.
+            // reachable, and all other users need a `Bound`.
             unsafe { free(mr) }?;
             // INVARIANT: By this function's contract.
             self.0.store(null_mut(), Relaxed);
@@ -85,7 +85,7 @@ impl Region {
         self.as_raw()
     }
 
-    /// The key of a region that nobody replaces now.
+    /// The key of a region that is not replaced meanwhile.
     #[cfg(SRP_KUNIT)]
     pub(in crate::rdma) fn key_now(&self) -> u32 {
         // SAFETY: By the type invariant the region is valid.
@@ -103,8 +103,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: Nobody is left who could use it. The queue pair that did, if any, held the
-        // `Regions` until it was destroyed, a grace period after the last `Bound`.
+        // SAFETY: No user of it is left. The queue pair that used it, if any, held the `Regions`
+        // until it was destroyed, a grace period after the last `Bound`.
         let _ = unsafe { self.give_back() };
     }
 }
@@ -113,18 +113,18 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is given back or replaced only while `reachable` is not none, with none of it in a
-/// queue pair that a [`Bound`] could name, and replaced only with no queue pair bound, and while
-/// `mapped` is not set. Its fields are changed only by the one [`Handle`] that has the group, while
-/// `reachable` is none.
+/// A region is given back or replaced only while `reachable` is not none and no queue pair that a
+/// [`Bound`] could name has it. It is replaced only while no queue pair is bound and `mapped` is
+/// not set. Only the one [`Handle`] that has the group changes its fields, while `reachable` is
+/// none.
 #[repr(align(64))]
 pub(in crate::rdma) struct Group {
     /// Mostly the only one that is used.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
     /// What the peer may reach: set when the registration is made, before it is posted, and none
-    /// again when the invalidation has completed. If it is set when the queue pair is gone, the
-    /// device may have them registered or not.
+    /// again when the invalidation has completed. If it is still set when the queue pair is gone,
+    /// the device may or may not have the regions registered.
     pub(super) reachable: Exposure,
     /// The number of the handle.
     handle: u32,
@@ -271,8 +271,8 @@ impl Regions {
         group.is_some_and(|group| !group.reachable.is_none())
     }
 
-    /// Makes the regions those of a new queue pair, and those anew of which nobody knows whether
-    /// they are registered. May sleep.
+    /// Gives the regions to a new queue pair. Makes those anew of which it is unknown whether they
+    /// are registered. May sleep.
     ///
     /// # Errors
     ///
@@ -290,7 +290,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The queue pair is in error and drained; nothing will reach the regions by it any more.
+    /// The queue pair is in error and drained; nothing reaches the regions by it from now on.
     pub(in crate::rdma) fn set_dead(&self) {
         let exposed = |group: &Group| !group.reachable.is_none();
         if self.groups.iter().any(exposed) && !self.stale.xchg(true, Full) {
@@ -299,8 +299,8 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
-    /// Has the device forget the keys that a peer may have, so that there is nothing that it could
-    /// reach by them. There must be no queue pair, nor any that a [`Bound`] could name. May sleep.
+    /// Has the device forget the keys that a peer may have, so that the peer reaches nothing by
+    /// them. There must be no queue pair, nor one that a [`Bound`] could name. May sleep.
     ///
     /// # Errors
     ///
@@ -308,12 +308,13 @@ impl Regions {
     ///
     /// # Safety
     ///
-    /// Nobody has a [`Bound`] of these regions, nor gets one before [`Self::unbind`].
+    /// No [`Bound`] of these regions exists, nor is one made before [`Self::unbind`].
     pub(in crate::rdma) unsafe fn revoke(&self) -> Result {
         for group in &self.groups {
             for region in group.all(group.reachable.count()) {
-                // SAFETY: By this function's contract. It is reachable, and only an invalidation of
-                // that queue pair, or `renew`, which makes another one, would change that.
+                // SAFETY: No `Bound` exists by this function's contract. The region is reachable,
+                // which only an invalidation on that queue pair, or `renew`, which makes another
+                // one, would change.
                 unsafe { region.give_back() }?;
             }
         }
@@ -332,8 +333,9 @@ impl Regions {
         }
     }
 
-    /// A device takes a new registration only of a region that it has not registered. Those whose
-    /// invalidation was not seen may be or not, and the old key may have been used or not.
+    /// A device takes a new registration only of a region that it has not registered. A region
+    /// without a completed invalidation may or may not be registered, and its old key may or may
+    /// not have been used.
     fn renew(&self) -> Result {
         for group in &self.groups {
             let count = group.reachable.count();
@@ -346,7 +348,7 @@ impl Regions {
             for region in group.all(count) {
                 // SAFETY: `reachable` is not none and `mapped` is not set; both stay so, as a
                 // handle does not map a group that is reachable. The caller has set `bound`, and
-                // the last queue pair was cleared a grace period before, so nobody has a `Bound`.
+                // the last queue pair was cleared a grace period before, so no `Bound` exists.
                 unsafe { region.give_back() }?;
                 let new = alloc(&self.pd, self.kind, self.pages)?;
                 // INVARIANT: As above.
@@ -387,7 +389,8 @@ impl Drop for Regions {
                 // SAFETY: As in the drop of a region.
                 if let Err(why) = unsafe { region.give_back() } {
                     left = Some(why);
-                    // INVARIANT: Nobody is left, and it is not asked for again.
+                    // INVARIANT: No user is left. Null keeps the drop of the region from asking the
+                    // device again.
                     region.0.store(null_mut(), Relaxed);
                 }
             }
@@ -442,8 +445,8 @@ impl<'a> Exposed<'a> {
         self.group.reachable.posted()
     }
 
-    /// The invalidation is to be posted; called once. Returns whether the caller does so; if not,
-    /// [`Self::posted`] says it to the one who posts the registration.
+    /// The invalidation is to be posted; called once. Returns whether the caller is to post it; if
+    /// not, [`Self::posted`] tells the poster of the registration to.
     #[inline(always)]
     pub(in crate::rdma) fn invalidate(&self) -> bool {
         self.group.reachable.invalidate()

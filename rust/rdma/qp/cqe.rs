@@ -24,7 +24,7 @@ pub(super) trait Completion<H: Handler>: Sized {
     /// The request of this entry was carried out. In the context of [`Handler`].
     fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc);
 
-    /// It was not.
+    /// The request of this entry was not carried out. In the context of [`Handler`].
     #[inline(always)]
     fn failed(_: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc) {
         qp.failed(Self::KIND, Status(wc.status));

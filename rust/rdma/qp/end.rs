@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a queue pair ends, so that nothing reaches its memory any more.
+//! How a queue pair ends, so that nothing reaches its memory afterwards.
 //!
 //! It goes to its error state and is drained: a request is posted in each queue, and comes out
 //! last. A device that does not do its part is asked again. Drivers that reset a device by removing
-//! it refuse this from some moment on, for good. So after a second, or at once if the device has
-//! [failed](crate::rdma::device::Health), the next promise is taken:
+//! it refuse this for good from some moment on. So after a second, or at once if the device has
+//! [failed](crate::rdma::device::Health), the next promise of this list is enough:
 //!
-//! 1. The error state, and both queues are drained.
+//! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back.
-//!    Not all drivers say when the device has not destroyed a queue pair; for regions they do. All
-//!    other memory is that of [`Reach`](super::Reach).
+//!    Not all drivers report that the device has not destroyed a queue pair; for regions they do.
+//!    All other memory is that of [`Reach`](super::Reach).
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it, or
 //!    does so.
 //!
-//! Memory is kept until one of them is given, without a deadline. Completions of a queue pair that
-//! was destroyed with requests out may name what is gone in some drivers, so its completion queue
-//! is stopped before.
+//! Memory is kept until one of the promises is given, without a deadline. With some drivers,
+//! completions of a queue pair that is destroyed with requests out may name what is gone, so its
+//! completion queue is stopped before.
 
 use super::{
     cqe::{
@@ -64,19 +64,18 @@ use kernel::{
     }, //
 };
 
-/// How long a request to drain with may take, in milliseconds. Then there is another one: some
-/// drivers look for what is to be flushed only when something is posted.
+/// How long a drain request may take, in milliseconds. Then another one is posted: some drivers
+/// look for what is to be flushed only at a post.
 const FLUSH_MS: Msecs = 1_000;
-/// A device that is in order, as far as is known, may refuse so often. With the pauses that is a
-/// second.
+/// A device that is not known to have failed may refuse so often. With the pauses that is a second.
 const REFUSALS: u32 = 3;
-/// After so long the log has it.
+/// After so long a line in the log says so.
 const SAY: Delta = Delta::from_secs(5);
-/// What completes may post something behind the requests of the first round. Nothing does after
+/// A callback may post something behind the drain requests of the first round. None does behind
 /// those of the second.
 pub(super) const ROUNDS: usize = 2;
 
-/// A request to drain with has come out, however it ended.
+/// A drain request has completed, with any status.
 pub(super) struct Flush(Atomic<bool>);
 
 impl<H: Handler> Completion<H> for Flush {
@@ -92,7 +91,7 @@ impl<H: Handler> Completion<H> for Flush {
     }
 }
 
-/// One round: a request in each queue, or more of which the first counts.
+/// One round: a request in each queue, or several, of which the first to complete counts.
 pub(super) struct Flushes {
     send: Cqe<Flush>,
     receive: Cqe<Flush>,
@@ -116,18 +115,18 @@ impl Flushes {
     }
 }
 
-/// How far a queue pair has come on its way to be drained.
+/// How far the drain of a queue pair has come.
 #[derive(Default)]
 struct Progress {
     stopped: bool,
     rounds: usize,
-    /// More requests to drain with than one for each queue and round may be out.
+    /// More drain requests than one for each queue and round may be out.
     repeated: bool,
 }
 
 impl<H: Handler> Qp<H> {
-    /// Has nothing reach its memory any more. Called with `connected` locked, which this is.
-    /// Sleeps.
+    /// Drains the queue pair: nothing reaches its memory afterwards. Called with `Self::connected`
+    /// locked, which is `connected`. Sleeps.
     pub(super) fn drain(&self, connected: &mut Connected) {
         if self.drained.load(Acquire) {
             return;
@@ -171,7 +170,7 @@ impl<H: Handler> Qp<H> {
             }
         }
         if progress.repeated {
-            // What is still out must not be taken for a request of the next connection.
+            // A request that is still out must not be taken for one of the next connection.
             let _ = self.stop_cq();
         }
         // In this order, see `Pd`.
@@ -180,8 +179,9 @@ impl<H: Handler> Qp<H> {
         self.pd.drained();
     }
 
-    /// Destroys the queue pair, if that was not done, and gives back what the peer may have a key
-    /// of. There are no callbacks any more. Called with `connected` locked, which this is. Sleeps.
+    /// Destroys the queue pair, if that was not done, and gives back each region that the peer may
+    /// have a key of. No callback runs afterwards. Called with `Self::connected` locked, which is
+    /// `connected`. Sleeps.
     ///
     /// # Errors
     ///
@@ -192,18 +192,18 @@ impl<H: Handler> Qp<H> {
         hidden.wait();
         if let Some(qp) = connected.qp {
             connected.link.release_qp();
-            // SAFETY: By the type invariant of `Qp` nobody uses it a grace period after `qp` was
+            // SAFETY: By the type invariant of `Qp` it is unused a grace period after `qp` was
             // cleared; its identifier has let it go.
             unsafe { try_destroy(qp) }?;
             connected.qp = None;
         }
-        // SAFETY: By the type invariant of `Qp` nobody has something bound a grace period after
-        // `qp` was cleared, and nobody connects it while the caller has the lock.
+        // SAFETY: By the type invariant of `Qp` no `Bound` exists a grace period after `qp` was
+        // cleared, and the lock, which the caller has, keeps it from being connected meanwhile.
         unsafe { self.reach.regions.revoke() }
     }
 
-    /// Has nobody find the queue pair, after the grace period that this has begun once. Called with
-    /// `connected` locked, which this is.
+    /// Hides the queue pair: it is not found after the returned grace period, which the first call
+    /// begins. Called with `Self::connected` locked, which is `connected`.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -213,8 +213,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// What the device driver says, `ETIMEDOUT` if nothing comes out. It goes on from there the
-    /// next time.
+    /// What the device driver says, `ETIMEDOUT` if a drain request does not complete. The next call
+    /// goes on from there.
     fn flush(&self, qp: NonNull<bindings::ib_qp>, progress: &mut Progress) -> Result {
         if !progress.stopped {
             self.stop(qp)?;
@@ -222,8 +222,8 @@ impl<H: Handler> Qp<H> {
         }
         let mut repeated = progress.repeated;
         while let Some(flushes) = self.reach.flushes.get(progress.rounds) {
-            // A place that is missing is free when others have been flushed. A driver that says no
-            // may do it nevertheless.
+            // A full queue has a place once others have been flushed. A driver that returns an
+            // error may have posted the request nevertheless.
             let sent = self.post_send(qp, &flushes.send);
             let received = self.post_receive(qp, &flushes.receive);
             repeated |= progress.repeated || sent.is_err() || received.is_err();

@@ -25,8 +25,8 @@ use kernel::{
 /// Completions that are taken in one poll.
 const BUDGET: c_int = 64;
 
-/// The completion queue that is polled, by the one that has it locked; null while there is none.
-/// Softirqs, and without PREEMPT_RT other tasks, do not run on this CPU meanwhile.
+/// The completion queue that is polled, by the holder of the lock; null while there is none.
+/// Softirqs, and without PREEMPT_RT other tasks, do not run on the holder's CPU meanwhile.
 #[pin_data]
 pub(super) struct PolledCq {
     #[pin]
@@ -40,13 +40,13 @@ impl PolledCq {
         })
     }
 
-    /// Waits for a poll that is under way; the next one is of this queue.
+    /// Waits for a poll that is under way; the next poll is of this queue.
     pub(super) fn set(&self, cq: *mut bindings::ib_cq) {
         *self.cq.lock() = cq;
     }
 
-    /// [`None`] at once while it is polled, without PREEMPT_RT. With PREEMPT_RT it waits for the
-    /// owner, which may be preempted, and has the priority of the caller meanwhile.
+    /// Without PREEMPT_RT returns [`None`] at once while the queue is polled. With PREEMPT_RT waits
+    /// for the holder, which may be preempted, and has the priority of the caller meanwhile.
     fn try_lock(&self) -> Option<SpinLockBhGuard<'_, *mut bindings::ib_cq>> {
         match compat::PREEMPTIBLE_SPINLOCKS {
             true => Some(self.cq.lock()),

@@ -265,13 +265,13 @@ impl<'a> Live<'a> {
     }
 
     /// The invalidation of all regions of `handle` that the peer may reach, once for each
-    /// registration; none if it can reach nothing. The memory is reachable until it is posted and
-    /// has completed.
+    /// registration; none if it can reach nothing. The memory is reachable until the invalidation
+    /// is posted and has completed.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was one
-    /// since the registration.
+    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was an
+    /// invalidation since the registration.
     #[inline(always)]
     pub fn invalidation<T: ScatterList>(
         &self,
@@ -286,8 +286,7 @@ impl<'a> Live<'a> {
         }))
     }
 
-    /// The registration of these regions was posted. Posts their invalidation, if that waits for
-    /// it.
+    /// The registration of these regions is posted. Posts their invalidation, if it waits for that.
     ///
     /// # Errors
     ///
@@ -300,7 +299,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// By value: a reference would have each message built in memory.
+    /// Takes the regions by value: with a reference the compiler builds each message in memory.
     #[cold]
     #[inline(never)]
     fn invalidate_late(self, regions: Exposed<'a>) -> Result {
@@ -428,7 +427,7 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// What the device driver says, of the invalidation also, if that waits for this one; the
+    /// What the device driver says, also of the invalidation, if that waits for this post. The
     /// registration may have been posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
@@ -491,8 +490,9 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// The invalidation of what a peer may reach of a handle, to be posted on the connection of its
-/// registration. If it is dropped, the memory is reachable until the end of the connection.
+/// The invalidation of the regions of a handle that a peer may reach, to be posted on the
+/// connection of their registration. If it is dropped, the memory stays reachable until the end of
+/// the connection.
 ///
 /// # Invariants
 ///
@@ -504,11 +504,11 @@ pub struct Invalidation<'a> {
 }
 
 impl Invalidation<'_> {
-    /// Posts it, or leaves that to the post of the registration, if that has not returned.
-    /// [`Handler::invalidated`] follows. Does not sleep.
+    /// Posts the invalidation, or leaves that to the post of the registration, if that has not
+    /// returned. [`Handler::invalidated`] follows. Does not sleep.
     ///
-    /// A registration that is never posted, or not without an error, is not invalidated before the
-    /// end of the connection.
+    /// A registration that is never posted, or whose post fails, is not invalidated before the end
+    /// of the connection.
     ///
     /// # Errors
     ///
