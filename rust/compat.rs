@@ -35,7 +35,7 @@ pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 pub const SERIAL_SOFTIRQS: bool =
     cfg!(any(not(CONFIG_PREEMPT_RT), CONFIG_PREEMPT_RT_NEEDS_BH_LOCK));
 
-/// The owner of a spinlock can be preempted, and has the priority of those that wait for it.
+/// The owner of a spinlock can be preempted, and has the priority of the tasks that wait for it.
 pub const PREEMPTIBLE_SPINLOCKS: bool = cfg!(CONFIG_PREEMPT_RT);
 
 /// Loads before this come before those after it, for other CPUs. Any context.

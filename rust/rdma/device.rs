@@ -281,8 +281,8 @@ impl Device {
     }
 }
 
-/// What is known of a device by those who share this: it may have failed, or be about to go, for
-/// good. It is not asked often then for what it refuses, and what cannot be had of one that goes is
+/// What the users that share this know of a device: it may have failed, or be about to go, for
+/// good. Then it is not asked often for what it refuses. What a device that goes does not give is
 /// not waited for.
 pub struct Health {
     failed: Atomic<bool>,
@@ -327,8 +327,8 @@ impl Health {
         self.going.load(Acquire)
     }
 
-    /// This is asked for the first time: of what many queue pairs of the device would say the log
-    /// has one line.
+    /// This is the first call: many queue pairs of the device would say the same, and the log has
+    /// one line.
     pub(super) fn is_news(&self) -> bool {
         !self.told.xchg(true, Full)
     }

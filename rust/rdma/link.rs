@@ -60,8 +60,8 @@ pub unsafe trait Link: Send + Sync + 'static {
     fn disconnect(&self);
 }
 
-/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing of it
-/// comes any more. Sleeps.
+/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing comes
+/// of it from now on. Sleeps.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub unsafe trait Link: Send + Sync + 'static {
 ///
 /// # Safety
 ///
-/// The queue pair is valid, and nothing else uses it, nor does it after a success.
+/// The queue pair is valid. Nothing else uses it meanwhile, and nothing at all after a success.
 pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
     // SAFETY: By this function's contract.
     to_result(unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) })

@@ -50,7 +50,8 @@ unsafe impl Send for Pd {}
 unsafe impl Sync for Pd {}
 
 impl Pd {
-    /// Allocates a protection domain of a device of which nobody hears that it fails. May sleep.
+    /// Allocates a protection domain with a [`Health`] of its own, which no client marks as failed.
+    /// May sleep.
     ///
     /// # Errors
     ///

@@ -21,10 +21,10 @@
 //! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
 //!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
 //!   late response does no harm; it gives it up in [`Driver::abort`](super::Driver::abort) or in a
-//!   reset, when nothing can reach the data any more. [`Command::done`] and [`Command::release`]
-//!   both do, and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the
-//!   timeout is over when the error handler looks at the command: it is an RCU read-side critical
-//!   section, and `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
+//!   reset, once nothing can reach the data. [`Command::done`] and [`Command::release`] both do,
+//!   and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the timeout
+//!   is over when the error handler looks at the command: it is an RCU read-side critical section,
+//!   and `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
 //!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
 //!   all commands of the unit that have failed. So it is refused before the driver sees it while

@@ -60,7 +60,7 @@ pub use new_spinlock_bh;
 ///
 /// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. It may be taken in a task or
 /// in a softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the owner can
-/// be preempted, and has the priority of those that sleep in `lock()`.
+/// be preempted, and has the priority of the tasks that sleep in `lock()`.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 
 /// The guard of a [`SpinLockBh`].

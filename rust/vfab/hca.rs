@@ -237,7 +237,7 @@ impl Hca {
         self.ends.iter().map(|end| end.id)
     }
 
-    /// It does nothing any more, as `outage` says. May sleep.
+    /// The device goes out of service, as `outage` says. May sleep.
     pub fn goes(&self, outage: &Outage) {
         if outage.stops {
             self.qps

@@ -130,8 +130,8 @@ impl Mr {
         if !free || pd != self.pd || key >> 8 != self.index {
             return Err(Bad);
         }
-        // SAFETY: The region is not valid, so its list is not in use; and the one who registers it
-        // does not describe it, or register it twice, meanwhile, as with any adapter.
+        // SAFETY: The region is not valid, so its list is not in use. The user that registers it
+        // neither describes it nor registers it twice meanwhile, as with any adapter.
         unsafe { pages.turn(iova) };
         // SAFETY: As above.
         let list = unsafe { pages.current() };
@@ -195,8 +195,8 @@ impl Mr {
         }
         let list = match &self.behind {
             Behind::All => return Ok(Place::Memory(addr)),
-            // SAFETY: The region is valid and in use by the one who has it from the table, who ends
-            // that before it is invalidated.
+            // SAFETY: The region is valid and in use by the caller that has it from the table,
+            // which ends that use before the region is invalidated.
             Behind::Pages(pages) | Behind::Offset(pages) => unsafe { pages.current() },
             Behind::Process(memory) => memory.list(),
         };

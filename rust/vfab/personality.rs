@@ -214,7 +214,7 @@ impl Verbs {
     }
 }
 
-/// When requests are flushed that were posted to a device that does nothing any more.
+/// When the requests that were posted to a device are flushed once it is out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
     /// When it stops.
@@ -227,7 +227,7 @@ pub enum Flushed {
     Never,
 }
 
-/// What a device is like that does nothing any more.
+/// What a device that is out of service is like.
 #[derive(Clone, Copy)]
 pub struct Outage {
     /// Queue pairs send and receive no more from then on; otherwise all goes on until the users
@@ -371,7 +371,7 @@ impl Manner {
         }
     }
 
-    /// It does nothing any more.
+    /// It is out of service, and its queue pairs have stopped.
     pub fn is_dead(&self) -> bool {
         self.outage().is_some_and(|outage| outage.stops)
     }

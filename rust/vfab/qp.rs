@@ -110,7 +110,8 @@ pub struct Qp {
     state: Atomic<u32>,
     /// Counts the times that it was connected or reset.
     epoch: Atomic<u32>,
-    /// The device does nothing any more: nothing is flushed before it is moved to the error state.
+    /// The device has stopped: nothing is flushed before the queue pair is moved to the error
+    /// state.
     frozen: Atomic<bool>,
     /// The device drains it, by requests that it takes when it takes no others.
     draining: Atomic<bool>,

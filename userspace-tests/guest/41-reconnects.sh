@@ -34,7 +34,7 @@ credits() { cat /sys/class/scsi_host/$host/req_lim; }
 any_credits() { [ "$(credits)" -gt 0 ]; }
 have_credits() { [ "$(credits)" = "$1" ]; }
 
-# How many commands the target can be given at once: in `depth`. It does not change any more for a second.
+# How many commands the target can be given at once: in `depth`, once that has not changed for a second.
 full() {
 	local last=$depth
 	sleep 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # An adapter that is reset by removing it, with sessions that do I/O: from some moment on, or for a while, it refuses to
-# stop queue pairs, and it waits until nobody has one. It goes in time, comes back, and all log in again.
+# stop queue pairs, and its removal waits until none is left. It goes in time, comes back, and all log in again.
 # LONG: the C driver has its turn in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
@@ -42,7 +42,7 @@ io_ends() {
 	read -r total <$tmp/many.out
 	[[ $total == *" wrong=0 stuck=0" ]] || fail "$act: $total"
 }
-# Of all queue pairs, as many times as nobody will count.
+# Of all queue pairs, more times than a test can count.
 forever=1000000
 # goes TEXT: the adapter goes in time, with all hosts.
 goes() {
@@ -62,7 +62,7 @@ goes() {
 	log_in_all
 }
 begins() { act=$1; note "$act"; }
-# The connections are lost, with the device in order as far as anybody can tell.
+# The connections are lost, with a device that is in order as far as the driver can tell.
 lose_all() {
 	target_off 0
 	within 20 "all are lost" all_lost
@@ -113,7 +113,7 @@ for which in $drivers; do
 	summary+="; $act $(ms $((at - t1)))"
 
 	if rust_driver; then
-		# C leaves such queue pairs to nobody.
+		# The C driver leaves such queue pairs behind, without an owner.
 		begins "their end is refused, too"
 		fault vfab1 stop 1 110 $forever
 		# For two channels of each, twice a second: 6 s.

@@ -79,7 +79,7 @@ impl<P: Provider> Registration<P> {
             // SAFETY: As above.
             unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::DRAIN) };
         }
-        // SAFETY: It is valid, and nobody else knows it.
+        // SAFETY: It is valid, and nothing else has its address yet.
         unsafe { (*raw.as_ptr()).ops.driver_id = attr.driver.0 };
         // The device's parent is what its memory is mapped for, as with hardware.
         // SAFETY: As above; the union's other field is for another view of the same.

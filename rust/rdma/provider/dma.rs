@@ -88,8 +88,8 @@ impl DmaDevice {
     ///
     /// # Safety
     ///
-    /// The address was posted, or registered, and that is so for `'a`: whoever posts it grants that
-    /// it is mapped as long.
+    /// The address was posted, or registered, and that is so for `'a`: the poster grants that it is
+    /// mapped as long.
     #[inline]
     pub unsafe fn span<'a>(&'a self, addr: u64, len: usize) -> Option<Span<'a>> {
         if len == 0 {
@@ -98,7 +98,7 @@ impl DmaDevice {
         addr.checked_add(len as u64)?;
         // SAFETY: By the type invariant; an address that is no memory is refused.
         let at = unsafe { bindings::srp_vfab_dma_to_virt(self.as_raw(), addr, len) };
-        // INVARIANT: By this function's contract it is memory that whoever posted the address has
+        // INVARIANT: By this function's contract it is memory that the poster of the address has
         // lent to the device.
         NonNull::new(at.cast()).map(|at| Span {
             at,

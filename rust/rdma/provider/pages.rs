@@ -189,22 +189,22 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// There is no [`turn`](Self::turn) and then memory described while the list is borrowed: the
-    /// region is in use, or being registered.
+    /// While the list is borrowed, no memory is described after a [`turn`](Self::turn): the region
+    /// is in use, or being registered.
     #[inline]
     pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
-        // SAFETY: By the type invariant and this function's contract nobody writes to it.
+        // SAFETY: By the type invariant and this function's contract it has no writer.
         unsafe { &*self.lists[n].get() }
     }
 
-    /// Has that count which was described last, if anything was since, as the memory that begins at
-    /// `iova`.
+    /// Makes the list that was described last count, if one was since the last call, as the memory
+    /// that begins at `iova`.
     ///
     /// # Safety
     ///
-    /// No other thread describes memory for the region, reads it or does the same meanwhile: it is
-    /// not valid, and being registered.
+    /// No other thread describes memory for the region, reads it or calls this meanwhile: the
+    /// region is not valid, and being registered.
     pub unsafe fn turn(&self, iova: u64) {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;

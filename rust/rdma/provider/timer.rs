@@ -34,9 +34,9 @@ pub trait Expire: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `owner` is null or stands for a reference, that of the one start that has not expired yet. As
-/// long as the timer is queued it does: what takes the reference out has taken the timer off the
-/// queue, or been called by it.
+/// `owner` is null or stands for a reference, that of the one start that has not expired yet. It is
+/// not null as long as the timer is queued: what takes the reference out has taken the timer off
+/// the queue, or been called by it.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
 pub struct Timer<T: Expire> {
@@ -98,8 +98,8 @@ impl<T: Expire> Timer<T> {
         };
     }
 
-    /// Has no call come any more by an earlier start, and waits for a call that runs. A start
-    /// beside this may come after it. Sleeps.
+    /// Cancels earlier starts: none of them leads to a call from now on. Waits for a call that
+    /// runs. A concurrent start may come after this. Sleeps.
     pub fn cancel(&self) {
         // SAFETY: It is initialised.
         let queued = unsafe { bindings::hrtimer_cancel(self.timer.get()) } != 0;

@@ -177,9 +177,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     fn modify_qp(&self, qp: &Arc<Self::Qp>, attr: &QpAttr, mask: Mask) -> Result;
     /// What it is like.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
-    /// It is drained by the device itself from now on, or not any more ([`DeviceAttr::drains`]).
-    /// Returns whether the device does nothing any more, so that it does not matter if the queue
-    /// pair cannot be moved to the error state.
+    /// The device itself begins to drain it, or ends that ([`DeviceAttr::drains`]). Returns whether
+    /// the device has stopped, so that it does not matter if the queue pair cannot be moved to the
+    /// error state.
     fn draining(_qp: &Self::Qp, _on: bool) -> bool {
         false
     }

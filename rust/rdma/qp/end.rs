@@ -125,8 +125,8 @@ struct Progress {
 }
 
 impl<H: Handler> Qp<H> {
-    /// Drains the queue pair: nothing reaches its memory afterwards. Called with `Self::connected`
-    /// locked, which is `connected`. Sleeps.
+    /// Drains the queue pair: nothing reaches its memory afterwards. Called with `Qp::connected`
+    /// locked; `connected` is what that protects. Sleeps.
     pub(super) fn drain(&self, connected: &mut Connected) {
         if self.drained.load(Acquire) {
             return;
@@ -180,8 +180,8 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Destroys the queue pair, if that was not done, and gives back each region that the peer may
-    /// have a key of. No callback runs afterwards. Called with `Self::connected` locked, which is
-    /// `connected`. Sleeps.
+    /// have a key of. No callback runs afterwards. Called with `Qp::connected` locked; `connected`
+    /// is what that protects. Sleeps.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Hides the queue pair: it is not found after the returned grace period, which the first call
-    /// begins. Called with `Self::connected` locked, which is `connected`.
+    /// begins. Called with `Qp::connected` locked; `connected` is what that protects.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -222,8 +222,8 @@ impl<H: Handler> Qp<H> {
         }
         let mut repeated = progress.repeated;
         while let Some(flushes) = self.reach.flushes.get(progress.rounds) {
-            // A full queue has a place once others have been flushed. A driver that returns an
-            // error may have posted the request nevertheless.
+            // A full queue has a place once other requests have been flushed. A driver that returns
+            // an error may have posted the request nevertheless.
             let sent = self.post_send(qp, &flushes.send);
             let received = self.post_receive(qp, &flushes.receive);
             repeated |= progress.repeated || sent.is_err() || received.is_err();

@@ -48,7 +48,7 @@ use kernel::{
     }, //
 };
 
-/// As often as nobody asks.
+/// More often than any test asks.
 const ALWAYS: i32 = i32::MAX;
 
 /// The queue pair that is refused something.
@@ -167,7 +167,7 @@ impl Refusing {
     fn new(soft: &Soft, link: &Link, stops: i32, ends: i32) -> Result<Self> {
         // SAFETY: The device is registered.
         let ops = unsafe { &raw mut (*soft.device.as_raw()).ops };
-        // SAFETY: The device is registered, and nobody else changes its operations meanwhile.
+        // SAFETY: The device is registered, and nothing else changes its operations meanwhile.
         let mut on_modify = unsafe { Operation::new(&raw mut (*ops).modify_qp) };
         // SAFETY: As above.
         let mut on_destroy = unsafe { Operation::new(&raw mut (*ops).destroy_qp) };
@@ -335,7 +335,7 @@ fn shut(qp: &Qp<Record>) {
     qp.shutdown();
 }
 
-/// Memory that went back early, as far as anybody saw.
+/// Memory went back early, as far as `watch` has seen.
 static EARLY: Atomic<bool> = Atomic::new(false);
 
 fn watch(qp: &Qp<Record>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the abstraction keeps behind each `struct scsi_cmnd`: who has the command.
+//! What the abstraction keeps behind each `struct scsi_cmnd`: the owner of the command.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h), `scsi_cmd_priv()`.
 
@@ -18,7 +18,7 @@ use kernel::{
     },
 };
 
-/// Who has a command, in the place that the midlayer has for the driver.
+/// The owner of a command, in the place that the midlayer has for the driver.
 ///
 /// While a [`Command`](super::Command) exists, it is the name of the [`Call`] that made it.
 pub(in crate::scsi) struct CmdPriv(Atomic<usize>);

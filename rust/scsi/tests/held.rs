@@ -42,7 +42,7 @@ impl Held {
         let fake = Fake::new(&count()?)?;
         let host = host(&fake)?;
         let raw = hold_first(&fake, &host)?;
-        // SAFETY: The command is held, so nobody else has it.
+        // SAFETY: The command is held, so it has no other owner.
         let device = unsafe { (*raw).device };
         // SAFETY: A device stays as long as its commands.
         let shost = unsafe { (*device).host };
@@ -69,7 +69,7 @@ impl Held {
     }
 
     fn set_submitter(&self, submitter: bindings::scsi_cmnd_submitter) {
-        // SAFETY: Nobody else has the command.
+        // SAFETY: The command has no other owner.
         unsafe { (*self.raw).submitter = submitter };
     }
 

@@ -39,8 +39,8 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is before the state `least`, otherwise what a device says that does nothing
-    /// any more.
+    /// `EINVAL` if it is before the state `least`, otherwise what a device that is out of service
+    /// says.
     #[cold]
     pub(super) fn may_post(&self, state: State, least: State) -> Result {
         if state < least {
@@ -52,8 +52,7 @@ impl Qp {
         Ok(())
     }
 
-    /// The device drains it from now on, or not any more. Returns whether the device does nothing
-    /// any more.
+    /// The device begins to drain it, or ends that. Returns whether the device has stopped.
     pub fn set_draining(&self, on: bool) -> bool {
         self.draining.store(on, Relaxed);
         self.manner.is_dead()
@@ -72,8 +71,8 @@ impl Qp {
         }
     }
 
-    /// Its device does nothing any more. What was posted is flushed, or stays until the queue pair
-    /// is moved to the error state. Any context without its locks.
+    /// Its device has stopped. What was posted is flushed, or stays until the queue pair is moved
+    /// to the error state. Any context without its locks.
     pub fn stops(self: &Arc<Self>, flushes: bool) {
         if self.kind == Kind::Rc && self.state() != State::Reset {
             self.frozen.store(!flushes, Relaxed);

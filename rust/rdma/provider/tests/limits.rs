@@ -45,7 +45,7 @@ fn number<T: TryInto<u32>>(n: T) -> u32 {
 
 impl Seen {
     pub(crate) fn of<P: Provider>(registration: &Registration<P>) -> Self {
-        // SAFETY: It is registered, and nobody changes what is read here.
+        // SAFETY: It is registered, and nothing changes what is read here.
         let device = unsafe { registration.device.as_ref() };
         let attrs = &device.attrs;
         let has = |flag: u32| attrs.kernel_cap_flags & u64::from(flag) != 0;

@@ -146,7 +146,7 @@ impl<H: Handler> Qp<H> {
 
     pub fn hang_up(&self) {}
 
-    /// No request completes any more, and no callback runs.
+    /// No request completes from now on, and no callback runs.
     pub fn shutdown(&self) {
         if !self.at(Ordering::AcqRel, |queue| {
             queue.requests.clear();

@@ -47,7 +47,7 @@ impl Mr {
         unsafe { bindings::look_at(self.0) };
     }
 
-    /// The device has no such key any more.
+    /// The device has forgotten this key.
     fn is_forgotten(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::assert_forgotten(self.0) };
