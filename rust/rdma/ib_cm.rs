@@ -50,7 +50,13 @@
 //! }
 //! ```
 
+mod event;
 pub mod state;
+
+pub use event::{
+    Event,
+    EventHandler, //
+};
 
 use super::{
     device::{
@@ -105,40 +111,6 @@ const SUBNET_TIMEOUT: u8 = 18;
 
 /// RDMA reads and atomic operations of ours on the peer's memory.
 const READS: u8 = 0;
-
-/// What happened to a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// The peer has the request, and asks for so many milliseconds to answer it: 70,000 at most.
-    Later(u32),
-    /// The peer has answered the request; the private data is its answer, and zeros after it.
-    Answered(&'a [u8]),
-    /// The peer said no.
-    Rejected {
-        /// `enum ib_cm_rej_reason`.
-        reason: u16,
-        /// Additional information, as long as the peer says.
-        info: &'a [u8],
-        /// The private data, and zeros after it.
-        private_data: &'a [u8],
-    },
-    /// Nobody answered the request.
-    Unreachable,
-    /// The connection is down.
-    Disconnected,
-    /// The queue pair number may be used again.
-    TimewaitExit,
-}
-
-/// Takes the events of an [`Id`].
-pub trait EventHandler: Send + Sync + 'static {
-    /// An event arrived: one that is an answer, a no or the lack of one at most, and then one end of the connection at
-    /// most. A peer asks for time before all of these.
-    ///
-    /// Called from a work queue of the connection manager. May sleep, but must not drop the last
-    /// reference to its own id.
-    fn event(&self, event: Event<'_>);
-}
 
 /// The parameters of a connect request.
 pub struct Request<'a> {
