@@ -2,6 +2,8 @@
 
 //! A host channel adapter: its ports, and what it has been asked to make.
 
+mod outage;
+
 use super::{
     ca::Outcome,
     cq::Cq,
@@ -22,11 +24,8 @@ use super::{
     mr::Mr,
     personality::{
         answered,
-        Flushed,
         Manner,
-        Outage,
         Personality,
-        Told,
         Variant, //
     },
     port::{
@@ -65,7 +64,6 @@ use crate::{
         },
         dma::DmaDevice,
         event::{
-            self,
             CqTarget,
             DeviceTarget,
             QpTarget, //
@@ -235,47 +233,6 @@ impl Hca {
     /// Its ports.
     pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
         self.ends.iter().map(|end| end.id)
-    }
-
-    /// The device goes out of service, as `outage` says. May sleep.
-    pub fn goes(&self, outage: &Outage) {
-        if outage.stops {
-            self.qps
-                .each(|qp| qp.stops(outage.flushed == Flushed::AtOnce));
-        }
-        for told in outage.told {
-            match told {
-                Told::DeviceFatal => self.target.dispatch(event::Kind::DEVICE_FATAL, 1),
-                Told::PortErr => {
-                    self.unplugged.store(true, Relaxed);
-                    self.plug(false);
-                }
-                Told::QpFatal => self.qps.each(|qp| qp.tells_fatal()),
-            }
-        }
-    }
-
-    /// It is well again after an outage. May sleep.
-    #[cfg(SRP_KUNIT)]
-    pub fn is_back(&self) {
-        self.manner.end();
-        if self.is_unplugged() {
-            self.unplugged.store(false, Relaxed);
-            self.plug(true);
-        }
-    }
-
-    /// Whether an outage has ended the links of its ports.
-    pub fn is_unplugged(&self) -> bool {
-        self.unplugged.load(Relaxed)
-    }
-
-    /// Puts the cables of all ports in, or takes them out.
-    fn plug(&self, plugged: bool) {
-        for id in self.ids() {
-            self.fabric().plug(id, plugged);
-        }
-        self.net.attend();
     }
 
     fn id(&self, port: u32) -> Result<PortId> {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How an adapter goes out of service, and what it tells then.
+
+use super::{
+    super::personality::{
+        Flushed,
+        Outage,
+        Told, //
+    },
+    Hca, //
+};
+use crate::rdma::provider::event;
+use kernel::sync::atomic::Relaxed;
+
+impl Hca {
+    /// The device goes out of service, as `outage` says. May sleep.
+    pub fn goes(&self, outage: &Outage) {
+        if outage.stops {
+            self.qps
+                .each(|qp| qp.stops(outage.flushed == Flushed::AtOnce));
+        }
+        for told in outage.told {
+            match told {
+                Told::DeviceFatal => self.target.dispatch(event::Kind::DEVICE_FATAL, 1),
+                Told::PortErr => {
+                    self.unplugged.store(true, Relaxed);
+                    self.plug(false);
+                }
+                Told::QpFatal => self.qps.each(|qp| qp.tells_fatal()),
+            }
+        }
+    }
+
+    /// It is well again after an outage. May sleep.
+    #[cfg(SRP_KUNIT)]
+    pub fn is_back(&self) {
+        self.manner.end();
+        if self.is_unplugged() {
+            self.unplugged.store(false, Relaxed);
+            self.plug(true);
+        }
+    }
+
+    /// Whether an outage has ended the links of its ports.
+    pub fn is_unplugged(&self) -> bool {
+        self.unplugged.load(Relaxed)
+    }
+
+    /// Puts the cables of all ports in, or takes them out.
+    fn plug(&self, plugged: bool) {
+        for id in self.ids() {
+            self.fabric().plug(id, plugged);
+        }
+        self.net.attend();
+    }
+}
