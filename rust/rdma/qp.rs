@@ -2,8 +2,8 @@
 
 //! Queue pairs whose completions are callbacks.
 //!
-//! A [`Qp`] has one completion queue, which is polled on the CPU of its interrupt, or by those
-//! who wait, one after the other; so its callbacks never run at the same time as each other.
+//! A [`Qp`] has one completion queue, which is polled on the CPU of its interrupt, or by its
+//! pollers, one at a time. So its callbacks never run at the same time as each other.
 //!
 //! Requests are made with a [`Live`], the queue pair in an RCU read-side section: from memory and regions that the [`Qp`]
 //! holds, for this connection only. Completions name what they complete by number.

@@ -90,7 +90,7 @@ impl FixedMr {
         chunks: &[SharedChunk],
         size: usize,
     ) -> Result<(Self, KVVec<FixedPart>)> {
-        // Those of this device, whatever the caller thinks of it: they decide where a peer writes.
+        // The limits come from the device, not from the caller: they decide where a peer writes.
         let limits = pd.device().limits();
         // It is a power of two.
         let page_mask = limits.mr_page_size as usize - 1;
@@ -231,7 +231,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The queue pair that was told of it, if any, held this object until it was destroyed.
+        // The queue pair that had the region, if any, held this object until that queue pair was
+        // destroyed.
         if let Err(why) = self.give_back() {
             say_left(&self.pd, why);
         }

@@ -215,7 +215,7 @@ impl Regions {
         handles: usize,
         per_handle: usize,
     ) -> Result<(Arc<Self>, KVVec<Handle<T>>)> {
-        // Those of this device, whatever the caller thinks of it: they decide where a peer writes.
+        // The limits come from the device, not from the caller: they decide where a peer writes.
         let limits = pd.device().limits();
         let pages = limits.max_pages_per_mr.min(pages);
         if pages == 0 {

@@ -37,7 +37,7 @@ pub(super) struct Reach {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,
     pub(super) last_sent: Cqe<LastSent>,
-    /// To drain with.
+    /// The drain requests.
     pub(super) flushes: [Flushes; ROUNDS],
     /// One for each handle, by number.
     pub(super) invalidates: KVVec<Cqe<Invalidate>>,

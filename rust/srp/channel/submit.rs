@@ -36,8 +36,8 @@ use kernel::{
 };
 
 impl Connection {
-    /// Sends a command that has this tag, in a section that began before this channel was chosen:
-    /// the end of the connection waits for it, and then ends what was posted in it.
+    /// Sends a command that has this tag. `posting` began before this channel was chosen: the end
+    /// of the connection waits for that section, and then ends what was posted in it.
     ///
     /// # Errors
     ///
