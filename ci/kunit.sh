@@ -11,7 +11,7 @@ out=$built/kunit-$kernel
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 status=0
-"$top/ci/vm.sh" "$kernel" --log kunit --timeout 900 --kunit ${ONLY:+--append "kunit.filter_glob=$ONLY"} --module "$out/rust/ib_srp.ko" --module "$out/rust/ib_vfab.ko" -- bash -c '
+"$top/ci/vm.sh" "$kernel" --log kunit --timeout 1500 --kunit ${ONLY:+--append "kunit.filter_glob=$ONLY"} --module "$out/rust/ib_srp.ko" --module "$out/rust/ib_vfab.ko" -- bash -c '
 	modprobe -a dummy rdma_rxe siw || exit 1
 	for k in rxe:0 siw:1; do
 		d=dummy${k#*:}

@@ -18,8 +18,8 @@ bench=
 # A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
 # one after the other, beside those of the other lanes: the tools lane compiles, the qemu lane has emulated CPUs, of
 # which two guests at once take more than twice the time. What has bounds of time comes last and has the machine almost
-# to itself: the idle lane, which counts instructions, goes on with what that leaves of the CPUs. What is quiet has
-# nothing to tell if it succeeds.
+# to itself: the idle lane, which counts instructions, goes on with what that leaves of the CPUs, and so does the waiting
+# lane, which mostly waits for timers. What is quiet has nothing to tell if it succeeds.
 # NAME        LANE     QUIET  KERNELS  COMMAND
 table="
 fmt           tools    quiet  -        ci/lint.sh fmt-check
@@ -37,7 +37,7 @@ test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
 clippy        tools    quiet  stock,kasan ci/lint.sh clippy
 doc           tools    quiet  kasan    ci/lint.sh doc
-kunit         tools    -      kasan    ci/kunit.sh
+kunit         waiting  -      kasan    ci/kunit.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
@@ -49,7 +49,7 @@ guests        last     -      stock,rt,kasan ci/guests.sh
 # Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
 on_others="stock clippy kunit demo" quick="
 clippy        tools    quiet  stock,kunit ci/lint.sh clippy kunit stock
-kunit         tools    -      kunit    ci/kunit.sh kunit
+kunit         waiting  -      kunit    ci/kunit.sh kunit
 "
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" quick=
 
@@ -180,7 +180,7 @@ for lane in "${!lanes[@]}"; do
 	set +m
 done
 trap 'for p in "${ahead[@]}" "${running[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
-for lane in "${!running[@]}"; do [ $lane = idle ] || wait "${running[$lane]}" || true; done
+for lane in "${!running[@]}"; do [[ $lane =~ ^(idle|waiting)$ ]] || wait "${running[$lane]}" || true; done
 # The longest, in which a machine that is too slow shows, at the end.
 for name in ${lanes[last]-}; do case $name in guests*) ;; *) stage "$name" ;; esac; done
 for name in ${lanes[last]-}; do case $name in guests*) stage "$name" ;; esac; done
