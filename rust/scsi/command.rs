@@ -466,8 +466,8 @@ pub struct Rejected {
 impl Rejected {
     /// Says whether the command is the one that `call` has taken, which may be given back to the
     /// midlayer.
-    pub(super) fn is_of(&self, call: &Call) -> bool {
-        self.cmd.is_of(call)
+    pub(super) fn is_of(&self, cmd: *mut bindings::scsi_cmnd, call: &Call) -> bool {
+        self.cmd.as_raw() == cmd && self.cmd.is_of(call)
     }
 
     /// Hands the command back to the midlayer.

@@ -35,7 +35,8 @@ const OF_ERROR_HANDLER: usize = 2;
 const MAX_SPINS: u32 = 1000;
 
 /// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no
-/// other call has before this one returns.
+/// other call has before this one returns. A command keeps the name longer, and a later call may
+/// have the same.
 #[repr(align(8))]
 pub(in crate::scsi) struct Call {
     _place: MaybeUninit<u8>,
@@ -76,6 +77,11 @@ impl CmdPriv {
     /// Says whether the driver has given the command up and is not about to call `scsi_done()`.
     pub(in crate::scsi) fn is_free(&self) -> bool {
         self.0.load(Acquire) == FREE
+    }
+
+    /// Says whether the driver has the command: not if it has given it up by calling `scsi_done()`.
+    pub(in crate::scsi) fn is_held(&self) -> bool {
+        !matches!(self.0.load(Acquire), FREE | DONE_CALL)
     }
 
     /// Says that the driver has the command from now on, by `call`; `false` if it has it from an

@@ -183,7 +183,7 @@ impl<T: Driver> Template<T> {
 
         match driver.queue_command(owned) {
             Ok(()) => 0,
-            Err(rejected) if rejected.is_of(&call) => rejected.into_raw(),
+            Err(rejected) if rejected.is_of(cmd, &call) => rejected.into_raw(),
             // It is of another call, which the midlayer took for accepted, and ends here; this
             // one's is the driver's, or has ended.
             Err(_) => 0,
@@ -498,7 +498,7 @@ unsafe extern "C" fn find_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_
     let sdev = unsafe { (*cmd).device };
 
     // SAFETY: By the requirements of this function: `init_cmd_priv` was called for all commands.
-    if (search.sdev.is_null() || search.sdev == sdev) && !unsafe { CmdPriv::of(cmd) }.is_free() {
+    if (search.sdev.is_null() || search.sdev == sdev) && unsafe { CmdPriv::of(cmd) }.is_held() {
         search.held = true;
     }
     !search.held
