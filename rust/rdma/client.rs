@@ -7,12 +7,16 @@
 //! Not supported: more than one client in a module. `struct ib_client` has no room for a context,
 //! so the context is the module's.
 //!
+//! A device that is removed while the client itself goes does not call [`Client::remove`] again: the
+//! core has begun that. So a second `struct ib_client` hears of each device that goes, before the
+//! client and until the client is gone, and marks its [`Health`].
+//!
 //! # Examples
 //!
 //! ```
 //! use ib_srp::rdma::{
 //!     client::{Client, Registration},
-//!     device::Device,
+//!     device::{Device, Health},
 //!     pd::Pd,
 //! };
 //! use kernel::{
@@ -27,11 +31,11 @@
 //!     const NAME: &'static CStr = c"example";
 //!     type Data = Arc<Pd>;
 //!
-//!     fn add(&self, device: &Device) -> Result<Arc<Pd>> {
-//!         Pd::new(device.hold()?)
+//!     fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Arc<Pd>> {
+//!         Pd::of(device.hold()?, health.clone())
 //!     }
 //!
-//!     fn remove(&self, _: &Device, pd: Arc<Pd>, _unplugged: bool) {
+//!     fn remove(&self, _: &Device, pd: Arc<Pd>, _: &Health) {
 //!         // Whatever else has the domain must let it go first.
 //!         drop(pd);
 //!     }
@@ -45,7 +49,10 @@
 //! ```
 
 use super::{
-    device::Device,
+    device::{
+        Device,
+        Health, //
+    },
     users::USERS, //
 };
 use crate::{
@@ -58,12 +65,17 @@ use kernel::{
         from_result,
         to_result, //
     },
+    new_mutex,
     prelude::*,
     str::CStr,
-    sync::atomic::{
-        Atomic,
-        Full,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
     },
     types::{
         ForeignOwnable,
@@ -79,18 +91,19 @@ pub trait Client: Send + Sync + 'static {
     /// What the client keeps for each device.
     type Data: ForeignOwnable + Send + Sync;
 
-    /// A device came. May sleep.
+    /// A device came. `health` is marked when it goes. May sleep.
     ///
     /// # Errors
     ///
     /// On any error the client is not told of the device again; with a line in the log unless
     /// it is `EOPNOTSUPP`.
-    fn add(&self, device: &Device) -> Result<Self::Data>;
+    fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data>;
 
-    /// A device goes, if `unplugged`, or the client does.
+    /// The device goes, if [`Health::is_going`] says so, or the client does; then the device may go
+    /// before this returns.
     ///
-    /// Must return only when nothing uses the device any more. May sleep.
-    fn remove(&self, device: &Device, data: Self::Data, unplugged: bool);
+    /// Must return only when nothing uses the device. May sleep.
+    fn remove(&self, device: &Device, data: Self::Data, health: &Health);
 
     /// The device got another name. May sleep.
     fn rename(&self, device: &Device, data: <Self::Data as ForeignOwnable>::Borrowed<'_>);
@@ -105,15 +118,19 @@ static REGISTRATION: Atomic<usize> = Atomic::new(0);
 ///
 /// # Invariants
 ///
-/// If `registered`, `client` is registered and [`REGISTRATION`] is the address of this object, which
-/// does not move.
+/// If `registered`, `client` and `watch` are registered, in this order, and [`REGISTRATION`] is the
+/// address of this object, which does not move.
 #[pin_data(PinnedDrop)]
 pub struct Registration<C: Client> {
     #[pin]
     client: Opaque<bindings::ib_client>,
+    /// The core tells the last client first that a device goes.
+    #[pin]
+    watch: Opaque<bindings::ib_client>,
     registered: Atomic<bool>,
-    /// The client is being removed from all devices.
-    leaving: Atomic<bool>,
+    /// Each device that the client has, by its address.
+    #[pin]
+    devices: Mutex<KVec<(usize, Arc<Health>)>>,
     context: C,
     #[pin]
     _pin: PhantomPinned,
@@ -143,8 +160,17 @@ impl<C: Client> Registration<C> {
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(client) };
             }),
+            watch <- Opaque::ffi_init(|slot: *mut bindings::ib_client| {
+                let client = bindings::ib_client {
+                    name: C::NAME.as_char_ptr(),
+                    remove: Some(Self::goes),
+                    ..Default::default()
+                };
+                // SAFETY: `slot` is valid for writing.
+                unsafe { slot.write(client) };
+            }),
             registered: Atomic::new(false),
-            leaving: Atomic::new(false),
+            devices <- new_mutex!(KVec::new(), "Registration::devices"),
             context,
             _pin: PhantomPinned,
         })
@@ -154,6 +180,13 @@ impl<C: Client> Registration<C> {
             // SAFETY: The client is initialised and pinned, and stays so until `drop` has removed
             // it. What its callbacks use is set.
             let result = to_result(unsafe { bindings::ib_register_client(this.client.get()) });
+            let result = result.and_then(|()| {
+                // SAFETY: As for `client`.
+                to_result(unsafe { bindings::ib_register_client(this.watch.get()) }).inspect_err(
+                    // SAFETY: It has just been registered.
+                    |_| unsafe { bindings::ib_unregister_client(this.client.get()) },
+                )
+            });
             match result {
                 // INVARIANT: Both have just been set.
                 Ok(()) => this.registered.store(true, Relaxed),
@@ -183,7 +216,7 @@ impl<C: Client> Registration<C> {
         // SAFETY: The device is registered for the duration of the call.
         let device = unsafe { Device::from_raw(device) };
         from_result(|| {
-            let data = this.context.add(device).inspect_err(|e| {
+            let data = this.know(device).inspect_err(|e| {
                 if *e != EOPNOTSUPP {
                     pr_warn!(
                         "{}: the device is not used: error {}\n",
@@ -213,8 +246,46 @@ impl<C: Client> Registration<C> {
         let device = unsafe { Device::from_raw(device) };
         // SAFETY: `data` was made by `add`, and the core calls `remove` once for it.
         let data = unsafe { C::Data::from_foreign(data) };
-        this.context
-            .remove(device, data, !this.leaving.load(Relaxed));
+        if let Some(health) = this.health(device) {
+            this.context.remove(device, data, &health);
+        }
+        this.forget(device);
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core with a device that goes, or when `watch` does.
+    unsafe extern "C" fn goes(device: *mut bindings::ib_device, _: *mut core::ffi::c_void) {
+        // SAFETY: This is a callback.
+        let this = unsafe { Self::this() };
+        // SAFETY: The core waits for this call before it unregisters the device.
+        let device = unsafe { Device::from_raw(device) };
+        // The client has no device when `watch` goes.
+        if let Some(health) = this.health(device) {
+            health.go();
+        }
+    }
+
+    /// Has the context take a device.
+    fn know(&self, device: &Device) -> Result<C::Data> {
+        let health = Health::new()?;
+        let entry = (device.as_raw().addr(), health.clone());
+        self.devices.lock().push(entry, GFP_KERNEL)?;
+        self.context
+            .add(device, &health)
+            .inspect_err(|_| self.forget(device))
+    }
+
+    fn health(&self, device: &Device) -> Option<Arc<Health>> {
+        let devices = self.devices.lock();
+        let (_, health) = devices.iter().find(|d| d.0 == device.as_raw().addr())?;
+        Some(health.clone())
+    }
+
+    fn forget(&self, device: &Device) {
+        self.devices
+            .lock()
+            .retain(|d| d.0 != device.as_raw().addr());
     }
 
     /// # Safety
@@ -240,10 +311,11 @@ impl<C: Client> PinnedDrop for Registration<C> {
         if !self.registered.load(Relaxed) {
             return;
         }
-        self.leaving.store(true, Relaxed);
         // SAFETY: By the type invariant the client is registered. The call waits for `remove` of
         // every device, and no callback runs after it.
         unsafe { bindings::ib_unregister_client(self.client.get()) };
+        // SAFETY: As for `client`.
+        unsafe { bindings::ib_unregister_client(self.watch.get()) };
         REGISTRATION.store(0, Relaxed);
         // The module goes next, and with it the functions that they lead to.
         USERS.wait();

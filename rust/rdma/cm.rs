@@ -404,7 +404,7 @@ impl<E: EventHandler> Id<E> {
 
 // SAFETY: `rdma_create_qp()` makes the queue pair as it is told. The connection manager uses it as
 // long as it is in `qp`: in `rdma_connect()` and for events with the handler's lock, in
-// `rdma_disconnect()` with `using_qp`.
+// `rdma_disconnect()` with `calls` locked.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,

@@ -17,7 +17,10 @@ use crate::{
     pm::SleepHandler,
     rdma::{
         client::Client,
-        device::Device,
+        device::{
+            Device,
+            Health, //
+        },
         device_event::{
             self,
             DeviceEvent,
@@ -179,10 +182,11 @@ impl Initiator {
         &self,
         device: &Device,
         number: u32,
+        health: &Arc<Health>,
         to: &mut Ports,
         events: &mut PortEvents,
     ) -> Result {
-        let port = Port::new(device, number)?;
+        let port = Port::new(device, number, health.clone())?;
         let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
         to.folders.reserve(1, GFP_KERNEL)?;
         to.ports.reserve(1, GFP_KERNEL)?;
@@ -212,7 +216,7 @@ impl Client for Initiator {
 
     type Data = KBox<Ports>;
 
-    fn add(&self, device: &Device) -> Result<Self::Data> {
+    fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data> {
         let mut all = KBox::new(
             Ports {
                 patience: LOG_OUT_PATIENCE_MS,
@@ -226,7 +230,7 @@ impl Client for Initiator {
         let mut events = PortEvents { ports: KVec::new() };
         for number in device.ports() {
             // The other ports can do without it.
-            if let Err(e) = self.add_port(device, number, &mut all, &mut events) {
+            if let Err(e) = self.add_port(device, number, health, &mut all, &mut events) {
                 pr_err!(
                     "{}:{}: the port cannot be used: {}\n",
                     format_args!("{}", device.name()),
@@ -241,13 +245,9 @@ impl Client for Initiator {
         Ok(all)
     }
 
-    fn remove(&self, _: &Device, mut data: Self::Data, unplugged: bool) {
-        if unplugged {
+    fn remove(&self, _: &Device, mut data: Self::Data, health: &Health) {
+        if health.is_going() {
             data.patience = UNPLUG_PATIENCE_MS;
-            // It may have stopped to do what it is told, and this is waited for.
-            for sessions in &data.ports {
-                sessions.port().health().go();
-            }
         }
         drop(data);
     }

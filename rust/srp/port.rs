@@ -32,17 +32,17 @@ impl fmt::Display for PortName {
 }
 
 impl Port {
-    /// The port of `device` with this number.
+    /// The port with this number of `device`, of which `health` is known.
     ///
     /// # Errors
     ///
     /// Those of [`Device::hold`], `ENOMEM`.
-    pub fn new(device: &Device, number: u32) -> Result<Arc<Self>> {
+    pub fn new(device: &Device, number: u32, health: Arc<Health>) -> Result<Arc<Self>> {
         let device = device.hold()?;
         let this = Self {
             device,
             number,
-            health: Health::new()?,
+            health,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }

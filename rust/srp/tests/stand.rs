@@ -5,6 +5,7 @@
 use crate::{
     params,
     rdma::{
+        device::Health,
         ib_cm::tests::target::Target,
         tests::soft::Soft, //
     },
@@ -74,7 +75,11 @@ impl Stand {
         };
         let transport = Arc::new(Transport::new(params::timeouts())?, GFP_KERNEL)?;
         Ok(Self {
-            sessions: Sessions::new(Port::new(&soft.device, number)?, transport, queues)?,
+            sessions: Sessions::new(
+                Port::new(&soft.device, number, Health::new()?)?,
+                transport,
+                queues,
+            )?,
             _queues: [reconnect, removal, ending],
         })
     }
