@@ -46,6 +46,7 @@ pub mod mr;
 pub mod path;
 pub mod pd;
 pub mod qp;
+mod reports;
 mod roce;
 mod sa;
 pub mod timeout;

@@ -6,6 +6,7 @@
 
 use super::{
     iova::iova_mask,
+    reports::Reports,
     users::{
         User,
         USERS, //
@@ -258,6 +259,12 @@ impl Device {
             max_segment_size: unsafe { bindings::srp_helper_ib_dma_max_seg_size(self.as_raw()) },
             num_comp_vectors: u32::try_from(vectors).unwrap_or(0).max(1),
         }
+    }
+
+    /// What its driver reports of the device.
+    pub(super) fn reports(&self) -> Reports {
+        // SAFETY: The device is registered, so its operations are set and constant.
+        Reports::of(unsafe { (*self.as_raw()).ops.driver_id })
     }
 
     /// Holds the registration of the device.

@@ -4,7 +4,10 @@
 
 use super::{
     device::Device,
-    pd::Pd, //
+    pd::{
+        Pd,
+        AGAIN, //
+    }, //
 };
 use crate::bindings;
 use core::ptr::{
@@ -14,14 +17,8 @@ use core::ptr::{
 use kernel::{
     error::to_result,
     prelude::*,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    time::delay::fsleep, //
 };
-
-/// The pause before a device is asked once more to end a queue pair.
-pub(super) const AGAIN: Delta = Delta::from_millis(500);
 
 /// An identifier that a queue pair can be made on.
 ///

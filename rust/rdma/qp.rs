@@ -215,6 +215,8 @@ pub struct Qp<H: Handler> {
     polled: PolledCq,
     /// It is never connected again.
     finished: Atomic<bool>,
+    /// A queue pair was destroyed that the device may still have, with what `reach` has.
+    forsaken: Atomic<bool>,
     /// Only used by the callback of a receive, which runs once at a time.
     returned: UnsafeCell<Returned>,
     handler: H,
@@ -290,6 +292,7 @@ impl<H: Handler> Qp<H> {
                 sizes,
                 polled <- PolledCq::new(),
                 finished: Atomic::new(false),
+                forsaken: Atomic::new(false),
                 returned: UnsafeCell::new(Returned {
                     list: [core::ptr::null(); RECEIVE_BATCH],
                     count: 0,
@@ -327,7 +330,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
     /// mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its own before; `ESHUTDOWN` if it is
-    /// [finished](Self::finish), otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
+    /// [finished](Self::finish), `ENODEV` if the device may still have the last queue pair,
+    /// otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
@@ -335,6 +339,9 @@ impl<H: Handler> Qp<H> {
         }
         if connected.is_some() {
             return Err(EBUSY);
+        }
+        if self.forsaken.load(Acquire) {
+            return Err(ENODEV);
         }
         if let Some(mr) = &self.reach.fixed {
             mr.renew()?;
@@ -533,5 +540,6 @@ impl<H: Handler> Deref for Qp<H> {
 impl<H: Handler> PinnedDrop for Qp<H> {
     fn drop(self: Pin<&mut Self>) {
         let _ = self.finish();
+        self.wait_going();
     }
 }

@@ -25,7 +25,10 @@ use crate::{
             Pool,
             SharedChunk, //
         },
-        pd::Pd, //
+        pd::{
+            Pd,
+            AGAIN, //
+        }, //
     }, //
 };
 use kernel::{
@@ -36,7 +39,8 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    }, //
+    },
+    time::delay::fsleep, //
 };
 
 /// One region of the first bytes of each chunk of a pool, which a peer may write as long as a connection lasts. It goes into
@@ -232,9 +236,18 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The queue pair that had the region, if any, held this object until that queue pair was
-        // destroyed.
-        if let Err(why) = self.give_back() {
-            say_left(&self.pd, why);
+        // destroyed. The peer may still have the key of one that was posted, which is good on each
+        // queue pair of the domain.
+        let mut said = false;
+        while let Err(why) = self.give_back() {
+            if !said {
+                say_left(&self.pd, why);
+                said = true;
+            }
+            if !self.posted.load(Relaxed) || self.pd.health().is_going() {
+                break;
+            }
+            fsleep(AGAIN);
         }
     }
 }

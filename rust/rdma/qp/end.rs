@@ -9,8 +9,9 @@
 //!
 //! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back.
-//!    Not all drivers report that the device has not destroyed a queue pair; for regions they do.
-//!    All other memory is that of [`Reach`](super::Reach).
+//!    This counts where the driver [reports](super::super::reports) of one of them what the device
+//!    did. If it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the
+//!    device is removed, and nothing else is connected with it.
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it, or
 //!    does so.
 //!
@@ -32,9 +33,9 @@ use crate::{
     rdma::{
         link::{
             say_kept,
-            try_destroy,
-            AGAIN, //
+            try_destroy, //
         },
+        pd::AGAIN,
         wr::{
             posted,
             request,
@@ -69,6 +70,9 @@ use kernel::{
 const FLUSH_MS: Msecs = 1_000;
 /// A device that is not known to have failed may refuse so often. With the pauses that is a second.
 const REFUSALS: u32 = 3;
+/// In its error state a queue pair serves no peer: completions may be so many seconds late, or
+/// [`REFUSALS`] if the device has failed.
+const LATE: u32 = 30;
 /// After so long a line in the log says so.
 const SAY: Delta = Delta::from_secs(5);
 /// A callback may post something behind the drain requests of the first round. None does behind
@@ -119,6 +123,7 @@ impl Flushes {
 #[derive(Default)]
 struct Progress {
     stopped: bool,
+    late: u32,
     rounds: usize,
     /// More drain requests than one for each queue and round may be out.
     repeated: bool,
@@ -140,9 +145,12 @@ impl<H: Handler> Qp<H> {
                 done.store(false, Release);
             }
         }
+        let reports = self.pd.device().reports();
+        // Whether its end is worth something.
+        let ends = || reports.queue_pairs || reports.regions || health.is_going();
         loop {
             let given = match connected.qp {
-                Some(qp) if refusals < REFUSALS => self.flush(qp, &mut progress),
+                Some(qp) if refusals < REFUSALS || !ends() => self.flush(qp, &mut progress),
                 _ => self.give_up(connected),
             };
             let Err(why) = given else { break };
@@ -160,12 +168,20 @@ impl<H: Handler> Qp<H> {
                 say_kept(self.pd.device(), why);
                 said = true;
             }
-            refusals = match health.is_failed() {
+            let patience = match health.is_failed() {
                 true => REFUSALS,
-                false => refusals.saturating_add(1),
+                false => LATE,
             };
+            let late = progress.stopped && matches!(why, ETIMEDOUT | ENOMEM);
+            if late && progress.late < patience {
+                progress.late += 1;
+            } else if health.is_failed() {
+                refusals = REFUSALS;
+            } else {
+                refusals = refusals.saturating_add(1);
+            }
             // A device that has failed is asked for the next promise at once.
-            if refusals < REFUSALS || connected.retired.is_some() {
+            if refusals < REFUSALS || !ends() || connected.retired.is_some() {
                 fsleep(AGAIN);
             }
         }
@@ -196,10 +212,25 @@ impl<H: Handler> Qp<H> {
             // cleared; its identifier has let it go.
             unsafe { try_destroy(qp) }?;
             connected.qp = None;
+            if !self.pd.device().reports().queue_pairs {
+                self.forsaken.store(true, Release);
+            }
         }
         // SAFETY: By the type invariant of `Qp` no `Bound` exists a grace period after `qp` was
         // cleared, and the lock, which the caller has, keeps it from being connected meanwhile.
         unsafe { self.reach.regions.revoke() }
+    }
+
+    /// Keeps what a forsaken queue pair may reach until the device is removed. Sleeps.
+    pub(in crate::rdma) fn wait_going(&self) {
+        let mut said = false;
+        while self.forsaken.load(Acquire) && !self.pd.health().is_going() {
+            if !said {
+                say_kept(self.pd.device(), EIO);
+                said = true;
+            }
+            fsleep(AGAIN);
+        }
     }
 
     /// Hides the queue pair: it is not found after the returned grace period, which the first call

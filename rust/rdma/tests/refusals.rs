@@ -21,9 +21,12 @@ use crate::{
     bindings,
     dma::DataDirection,
     errno::ENOTCONN,
-    rdma::qp::{
-        PollContext,
-        Qp, //
+    rdma::{
+        pd::Pd,
+        qp::{
+            PollContext,
+            Qp, //
+        }, //
     },
     sync::race::race, //
 };
@@ -60,6 +63,8 @@ static PD: Atomic<*mut bindings::ib_pd> = Atomic::new(null_mut());
 static STOPS: Atomic<i32> = Atomic::new(0);
 static ENDS: Atomic<i32> = Atomic::new(0);
 static POSTS: Atomic<i32> = Atomic::new(0);
+/// How many send requests it takes and never completes.
+static LOST: Atomic<i32> = Atomic::new(0);
 static DEREGS: Atomic<i32> = Atomic::new(0);
 /// What the device does otherwise.
 static MODIFY: Atomic<usize> = Atomic::new(0);
@@ -133,6 +138,9 @@ unsafe extern "C" fn post(
         unsafe { *bad = wr };
         return EIO.to_errno();
     }
+    if refused(qp, &LOST) {
+        return 0;
+    }
     // SAFETY: It was stored in `Refusing::new`.
     let post: Post = unsafe { core::mem::transmute(POST.load(Acquire)) };
     // SAFETY: By this function's contract.
@@ -156,6 +164,7 @@ unsafe extern "C" fn dereg(mr: *mut bindings::ib_mr, data: *mut bindings::ib_uda
 
 /// A device that refuses things to one queue pair, as long as this is there.
 struct Refusing {
+    driver: Operation<bindings::rdma_driver_id>,
     _modify: Operation<Option<Modify>>,
     _destroy: Operation<Option<Destroy>>,
     _post: Operation<Option<Post>>,
@@ -170,6 +179,8 @@ impl Refusing {
         // SAFETY: The device is registered, and nothing else changes its operations meanwhile.
         let mut on_modify = unsafe { Operation::new(&raw mut (*ops).modify_qp) };
         // SAFETY: As above.
+        let driver = unsafe { Operation::new(&raw mut (*ops).driver_id) };
+        // SAFETY: As above.
         let mut on_destroy = unsafe { Operation::new(&raw mut (*ops).destroy_qp) };
         // SAFETY: As above.
         let mut on_post = unsafe { Operation::new(&raw mut (*ops).post_send) };
@@ -182,6 +193,7 @@ impl Refusing {
         STOPS.store(stops, Release);
         ENDS.store(ends, Release);
         POSTS.store(0, Release);
+        LOST.store(0, Release);
         DEREGS.store(0, Release);
         PD.store(link.pd.as_raw(), Release);
         QP.store(link.qp.as_raw(), Release);
@@ -190,6 +202,7 @@ impl Refusing {
         on_post.set(Some(post));
         on_dereg.set(Some(dereg));
         Ok(Self {
+            driver,
             _modify: on_modify,
             _destroy: on_destroy,
             _post: on_post,
@@ -310,6 +323,72 @@ fn one_that_does_not_stop_is_destroyed(soft: &Soft) -> Result {
     goes_on(&mut link, soft)
 }
 
+/// One in the error state that is late with its completions is waited for longer.
+fn one_that_is_late_is_drained(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    let refusing = Refusing::new(soft, &link, 0, 0)?;
+    LOST.store(4, Release);
+    check!(ends(&mut link)? >= 4_000);
+    check_eq!(ENDS.load(Acquire), 0);
+    drop(refusing);
+    goes_on(&mut link, soft)
+}
+
+type Kept = (Arc<Qp<Record>>, Arc<Pd>);
+
+/// Says in [`EARLY`] whether the queue pair has ended within two seconds, and has the device go.
+fn goes((qp, pd): &Kept) {
+    fsleep(Delta::from_millis(2_000));
+    EARLY.store(qp.is_shut_down(), Release);
+    pd.health().go();
+}
+
+/// A driver that does not report what the device did of a queue pair, except of regions: commands
+/// get their memory back, and the rest stays until the device goes.
+fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    link.pd.health().fail();
+    let mut refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
+    refusing
+        .driver
+        .set(bindings::rdma_driver_id_RDMA_DRIVER_IRDMA);
+    ends(&mut link)?;
+    check_eq!(ENDS.load(Acquire), -1);
+    link.qp.disconnect();
+    check_eq!(link.again(soft).err(), Some(ENODEV));
+    drop(refusing);
+    let kept: Kept = (link.qp.clone(), link.pd.clone());
+    let kept = Arc::new(kept, GFP_KERNEL)?;
+    let begin = Instant::<Monotonic>::now();
+    race(&kept, &[|(qp, _): &Kept| qp.wait_going(), goes])?;
+    check!(begin.elapsed().as_millis() >= 2_000);
+    Ok(())
+}
+
+/// A driver that reports neither: its queue pair is drained after all, or kept until the device goes.
+fn one_without_reports_is_kept(soft: &Soft) -> Result {
+    let mut link = exposed(soft, &SHAPE)?;
+    let mut refusing = Refusing::new(soft, &link, 6, 0)?;
+    let driver = bindings::rdma_driver_id_RDMA_DRIVER_HNS;
+    refusing.driver.set(driver);
+    check!(ends(&mut link)? >= 3_000);
+    check_eq!(ENDS.load(Acquire), 0);
+    drop(refusing);
+    goes_on(&mut link, soft)?;
+
+    let mut link = exposed(soft, &SHAPE)?;
+    link.pd.health().fail();
+    let mut refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
+    refusing.driver.set(driver);
+    let kept: Kept = (link.qp.clone(), link.pd.clone());
+    let kept = Arc::new(kept, GFP_KERNEL)?;
+    race(&kept, &[|(qp, _): &Kept| qp.shutdown(), goes])?;
+    check!(!EARLY.load(Acquire));
+    check_eq!(ENDS.load(Acquire), -1);
+    check!(link.take(0).is_ok());
+    Ok(())
+}
+
 /// What has completed on one that was destroyed is not taken for something of the next connection.
 fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
     let mut link = Link::with(soft, &POLLED)?;
@@ -409,6 +488,9 @@ macro_rules! suites {
                 one_that_takes_requests_later_is_drained,
                 one_that_has_failed_is_destroyed,
                 one_that_does_not_stop_is_destroyed,
+                one_that_is_late_is_drained,
+                one_of_unknown_end_is_kept,
+                one_without_reports_is_kept,
                 completions_of_a_destroyed_one_do_not_count,
                 memory_is_kept_without_a_promise,
                 one_that_goes_may_keep_regions,

@@ -5,7 +5,7 @@
 use crate::{
     bindings,
     rdma::{
-        device::{Device, Registered, DEVICE},
+        device::{Device, Health, Registered, DEVICE},
         pd::Pd,
     },
     scsi::{Cmnd, Command, ScsiResult},
@@ -85,7 +85,7 @@ impl Stand {
             queue_size=1,ch_count=1,cmd_sg_entries=1";
         let options = Options::parse(text, &Defaults::default()).unwrap();
         let geometry = Geometry::new(&options, DEVICE.limits()).unwrap();
-        let port = Port::new(&DEVICE, 1).unwrap();
+        let port = Port::new(&DEVICE, 1, Health::new().unwrap()).unwrap();
         let status = Status::new(port, PortId([0; 16]), geometry, view(false)).unwrap();
         let told = Arc::new(Told::default(), GFP_KERNEL).unwrap();
         let owner: Arc<dyn Owner> = told.clone();
