@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|kasan|kunit: prints a folder with `vmlinuz`, `release` and
+# initramfs.sh stock|rt|test|kasan: prints a folder with `vmlinuz`, `release` and
 # `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
 # What changes from run to run (our module, the tests) is in a second archive
 # that vm.py appends.
@@ -62,13 +62,13 @@ stock|rt)
 	vmlinuz=$modules/$release/vmlinuz
 	[ -e "$vmlinuz" ] || vmlinuz=$linux/image/boot/vmlinuz-$release
 	;;
-test|kasan|kunit)
+test|kasan)
 	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
 	vmlinuz=$tree/vmlinux
 	[ $kind != test ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|rt|test|kasan|kunit" ;;
+*) die "usage: initramfs.sh stock|rt|test|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|test|kasan|kunit: prints the build folder of a kernel that modules can
+# kernel.sh stock|rt|test|kasan: prints the build folder of a kernel that modules can
 # be built against. `stock` is Debian's own kernel and `rt` its flavour with PREEMPT_RT, the Rust metadata made again
-# from the source and .config; `test`, `kasan` and `kunit` are ours (see fragments),
+# from the source and .config; `test` and `kasan` are ours (see fragments),
 # with their modules installed under modules/, and patches/ applied: repairs of soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
@@ -34,7 +34,6 @@ fragments() {
 	case $1 in
 	test) echo common guests test ;;
 	kasan) echo common guests um kasan ;;
-	kunit) echo common um kunit ;;
 	esac
 }
 
@@ -74,6 +73,5 @@ case ${1-} in
 stock|rt) step "kernel-$1" "1 $linux" prepared ;;
 test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-kunit) step kernel-kunit "1 $(make_flags kunit) $linux $(options kunit)" ours kunit vmlinux ;;
-*) die "usage: kernel.sh stock|rt|test|kasan|kunit" ;;
+*) die "usage: kernel.sh stock|rt|test|kasan" ;;
 esac

@@ -122,7 +122,6 @@ make_flags() {
 	case $1 in
 	# The stub's return from a signal must have nothing on its stack, so no frame pointer there.
 	kasan) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang" CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"' ;;
-	kunit) echo 'ARCH=um SUBARCH=x86 CC="ccache gcc"' ;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|rt|test|kasan|kunit OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
+# module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
 # against one of our kernels, object files in OUT. SRC is this checkout unless given.
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 2 ] || die "usage: module.sh stock|rt|test|kasan|kunit OUT [SRC [TARGET [VAR=VALUE]...]]"
+[ $# -ge 2 ] || die "usage: module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
 root=$("$top/ci/root.sh")
 pick_series
 linux=$("$top/ci/linux.sh")

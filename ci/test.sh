@@ -3,7 +3,7 @@
 # make test: all stages, each counted; the last line is the sum.
 # STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest;
 # NAME@rt is one on that kernel of Debian's in the place of `stock`.
-# The other series of trixie-backports are built, linted, and pass KUnit and the demo, Debian's own the demo. LONG=1
+# The other series of trixie-backports are built and pass the demo, Debian's own and that with PREEMPT_RT the demo. LONG=1
 # (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
 # QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an
 # hour to build.
@@ -46,12 +46,9 @@ bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.
 demo          last     -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan ci/guests.sh
 "
-# Of another series the fast set has no more than a kernel for KUnit that is quicker to build.
-on_others="stock clippy kunit demo" quick="
-clippy        tools    quiet  stock,kunit ci/lint.sh clippy kunit stock
-kunit         waiting  -      kunit    ci/kunit.sh kunit
-"
-[ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests" quick=
+# Another series needs a debug kernel of its own for more than this.
+on_others="stock demo"
+[ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests"
 
 stages=${STAGES-}
 if [ -z "$stages" ]; then
@@ -72,11 +69,10 @@ fi
 # look NAME: what the table says of a stage.
 look() {
 	series=$SERIES kernel=stock
-	local rows=$table on=${1#"${1%@*}"}
+	local on=${1#"${1%@*}"}
 	on=${on#@}
 	if [ -n "$on" ] && flavour "$on" >/dev/null; then kernel=$on; elif [ -n "$on" ]; then series=$on; fi
-	[ "$series" = "$SERIES" ] || rows=$quick$table
-	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$rows") || die "no stage $1"
+	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$table") || die "no stage $1"
 	command=${command//SERIES/$series}
 	[ "$kernels" != - ] || kernels=
 	kernels=${kernels//stock/$kernel}

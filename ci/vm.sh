@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm.sh stock|rt|test|kasan|kunit [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
+# vm.sh stock|rt|test|kasan [OPTION]... [--] COMMAND...: runs COMMAND in a guest with one
 # of our kernels; vm.sh KERNEL --help shows the options. Files given to
 # --module and --file are host paths; the console's log is build/SERIES/log/NAME.log
 # (--log NAME).
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 1 ] || die "usage: vm.sh stock|rt|test|kasan|kunit [OPTION]... [--] COMMAND..."
+[ $# -ge 1 ] || die "usage: vm.sh stock|rt|test|kasan [OPTION]... [--] COMMAND..."
 root=$("$top/ci/root.sh")
 pick_series
 guest=$("$top/ci/guest.sh")
