@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The device takes 70 s to move queue pairs to their error state, while the error handler waits for that. The target
-# writes to the memory of commands meanwhile, so nobody else may have it.
+# writes to the memory of commands meanwhile, so that is not to be used for anything else.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 begin 400
+hung_after 240
 fabric_pair 1
 speed
 back_user disk 16

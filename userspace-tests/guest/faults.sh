@@ -131,9 +131,14 @@ netem() {
 		fail "tc qdisc $verb netem $*"
 }
 
+# hung_after SECONDS: until the end of the test a task may wait so long for a device.
+hung=/proc/sys/kernel/hung_task_timeout_secs
+hung_after() { read -r hung_s <$hung && echo $1 >$hung || fail "no limit of hung tasks"; }
+
 # Called at the end, whatever it was: nothing of this may meet the next test.
 undo() {
 	local i
+	[ -z "${hung_s-}" ] || echo $hung_s >$hung
 	echo 0 >/sys/module/slow_qp/parameters/times
 	echo 5 >/sys/module/ib_srp/parameters/keep_alive
 	! loaded slow_qp || rmmod slow_qp
