@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # make test: all stages, each counted; the last line is the sum.
 # STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest;
-# NAME@rt is one on that kernel of Debian's in the place of `stock`.
-# The other series of trixie-backports are built and pass the demo, Debian's own and that with PREEMPT_RT the demo. LONG=1
+# demo@rt is the demo on Debian's kernel with PREEMPT_RT.
+# The other series of trixie-backports are built and pass the demo, Debian's own the demo. LONG=1
 # (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
 # QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an
 # hour to build.
@@ -73,6 +73,7 @@ look() {
 	on=${on#@}
 	if [ -n "$on" ] && flavour "$on" >/dev/null; then kernel=$on; elif [ -n "$on" ]; then series=$on; fi
 	read -r _ lane quiet kernels command < <(awk -v name="${1%@*}" '$1 == name {print; exit}' <<<"$table") || die "no stage $1"
+	[ $kernel = stock ] || [ "$command" = ci/demo.sh ] || die "no stage $1: only the demo runs on $kernel"
 	command=${command//SERIES/$series}
 	[ "$kernels" != - ] || kernels=
 	kernels=${kernels//stock/$kernel}

@@ -68,7 +68,6 @@ done
 
 # With nothing withheld it is started, and the command is tried again.
 enter ,ch_count=1
-impatient
 echo 1 >$(restarts) || fail "allow_restart"
 tell on 28 $stopped
 timeout 60 dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd || fail "the read of a stopped unit: $(<$tmp/dd)"
