@@ -4,9 +4,12 @@
 
 marked() { srpctl targets --root "${dracutsysrootdir:-/}"; }
 
+# dracut leaves out a module whose check fails, and goes on: install has to end it.
 check() {
+	local files
 	require_binaries srpctl flock || return 1
-	[ -n "$(marked)" ] || return 255
+	files=$(marked 2>/dev/null) && [ -z "$files" ] && return 255
+	return 0
 }
 
 depends() { echo network; }
@@ -18,8 +21,9 @@ installkernel() {
 }
 
 install() {
-	local file
-	while read -r file; do inst_simple "$file"; done < <(marked)
+	local file files
+	files=$(marked) || { dfatal "srp: the targets that log in at boot are not known"; exit 1; }
+	for file in $files; do inst_simple "$file"; done
 	inst_multiple srpctl flock
 	inst_rules 60-srp.rules
 	inst /usr/lib/udev/srp-name

@@ -53,18 +53,23 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     Ok(())
 }
 
-/// Prints the files of the targets that the initramfs logs in to. One that is wrong is named on the
-/// error output.
+/// Prints the files of the targets that the initramfs logs in to. One that is wrong may be such a
+/// file: it is an error, which comes after the others.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
+    let mut result = Ok(());
     for (name, target) in files(&sysfs) {
         match target {
             Ok(target) if target.initramfs => say!("{FOLDER}/{name}.conf"),
             Ok(_) => {}
-            Err(error) => eprintln!("srpctl: {error}"),
+            Err(error) => {
+                if let Err(before) = std::mem::replace(&mut result, Err(error)) {
+                    eprintln!("srpctl: {before}");
+                }
+            }
         }
     }
-    Ok(())
+    result
 }
 
 #[cfg(test)]
@@ -127,5 +132,13 @@ mod tests {
             .map(|(name, _)| name)
             .collect();
         assert_eq!(marked, ["root"]);
+        let args = Targets {
+            root: root.path().to_path_buf(),
+        };
+        assert!(targets(&args).is_err());
+        for name in ["wrong.conf", "a b.conf"] {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        targets(&args).unwrap();
     }
 }
