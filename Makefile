@@ -116,7 +116,7 @@ rust-analyzer:
 	@ci/rust-analyzer.sh
 
 kunit:
-	@ci/kunit.sh
+	@SUITES='$(or $(SUITES),$(ONLY))' ci/kunit.sh
 
 test:
 	@ci/test.sh

@@ -65,7 +65,8 @@ pick() {
 alone() {
 	local w words line
 	read -ra words <<<"$2"
-	line="one-${1/:/-}"
+	# A name is part of regular expressions.
+	line="one-${1//[:+]/-}"
 	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-*:* ]] || line+=" $w"; done
 	echo "$line $1"
 }
@@ -162,6 +163,7 @@ done
 unjudged=()
 for i in "${!slow[@]}"; do
 	name=${slow_lines[i]%% *} suffix=-alone-${slow[i]%%-*}${slow[i]#*:}
+	suffix=${suffix//+/-}
 	once_more "$suffix" "$name" "${slow_lines[i]}" "${slow[i]}"
 	file=$out/$name$suffix
 	read -r _ f s < <(count "$file") || { f=1 s=0; echo "fail $name$suffix: the guest did not run"; }

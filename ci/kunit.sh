@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # kunit.sh [test|kasan|kunit]: builds the module and the test device with their KUnit suites, loads them in a guest
-# with that kernel (kasan), one after the other, and counts what the suites say. ONLY=GLOB runs the suites of that name.
+# with that kernel (kasan), one after the other, and counts what the suites say. SUITES=GLOB runs the suites of that name (make kunit: ONLY=GLOB).
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-kasan}
@@ -11,7 +11,7 @@ out=$built/kunit-$kernel
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 status=0
-"$top/ci/vm.sh" "$kernel" --log kunit --timeout 1500 --kunit ${ONLY:+--append "kunit.filter_glob=$ONLY"} --module "$out/rust/ib_srp.ko" --module "$out/rust/ib_vfab.ko" -- bash -c '
+"$top/ci/vm.sh" "$kernel" --log kunit --timeout 1500 --kunit ${SUITES:+--append "kunit.filter_glob=$SUITES"} --module "$out/rust/ib_srp.ko" --module "$out/rust/ib_vfab.ko" -- bash -c '
 	modprobe -a dummy rdma_rxe siw || exit 1
 	for k in rxe:0 siw:1; do
 		d=dummy${k#*:}
