@@ -14,7 +14,8 @@ use super::{
     fault::{
         Faults,
         Kind as Fault,
-        MAP, //
+        MAP,
+        NAMES as FAULTS, //
     },
     mad::Data,
     memory::{
@@ -277,6 +278,11 @@ impl Drop for Attached {
             self.0.net.remove(end.id);
         }
         self.0.net.forget(self.0.number);
+        for (name, times) in FAULTS.iter().zip(self.0.faults.happened()) {
+            if times > 0 {
+                pr_info!("vfab{}: fault {name}: {times} times\n", self.0.number);
+            }
+        }
     }
 }
 
