@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A read, whose data is registered, and another command in the same slot as soon as that is free.
 #[test]
 fn channel_answers() {
-    model("channel_answers", 2, || {
+    model("channel_answers", 1, || {
         let stand = Stand::logged_in(1);
         // The message and the invalidation of each command that was taken.
         let device = beside(&stand, move |stand| stand.device(3));
@@ -220,7 +220,7 @@ fn asks_lost(log_out: bool) {
 /// The error handler waits for a slot that becomes free at that moment. It looks again each 50 ms.
 #[test]
 fn channel_waits() {
-    model("channel_waits", 3, || waits(false));
+    model("channel_waits", 2, || waits(false));
 }
 
 /// Without that it could wait for ever: the count of waiters orders nothing.

@@ -26,7 +26,7 @@ fn shared() -> Arc<Shared> {
 /// Two waiters and a waker; the lock of the queue is enough of an order for the condition.
 #[test]
 fn wait_queue_wakes() {
-    model("wait_queue_wakes", 3, || {
+    model("wait_queue_wakes", 2, || {
         let shared = shared();
         let waiter = {
             let shared = shared.clone();
