@@ -231,17 +231,17 @@ impl Devices {
     fn without(&self, number: u8, device: Device) {
         let unplugged = device.hca.is_unplugged();
         drop(device);
-        // Unless it was added again meanwhile.
+        let fabric = &self.net.fabric;
         let all = self.all.lock();
+        for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
+            fabric.plug(id, true);
+        }
+        // Unless it was added again meanwhile.
         if all
             .get(usize::from(number))
             .is_some_and(|place| place.device.is_none())
         {
-            let fabric = &self.net.fabric;
             fabric.power(number, false);
-            for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
-                fabric.plug(id, true);
-            }
         }
     }
 

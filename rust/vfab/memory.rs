@@ -302,7 +302,7 @@ impl Memory {
         let parts = mr.register(pd, key, access, iova).map_err(|_| Denied)?;
         let [count, all] = &self.registered;
         count.add(1, Relaxed);
-        // CAST: It is at most 512.
+        // CAST: There are fewer than 2^32.
         all.add(parts as u64, Relaxed);
         Ok(())
     }

@@ -191,6 +191,7 @@ impl Qp {
             ..
         } = new;
         let net = end.net.clone();
+        let frozen = kind == Kind::Rc && flush::freezes(manner);
         Arc::pin_init(
             pin_init!(Self {
                 num,
@@ -207,7 +208,7 @@ impl Qp {
                 rq <- new_spinlock_irq!(rq, "vfab::Qp::rq"),
                 state: Atomic::new(State::Reset as u32),
                 epoch: Atomic::new(0),
-                frozen: Atomic::new(false),
+                frozen: Atomic::new(frozen),
                 draining: Atomic::new(false),
                 events: Atomic::new(0),
                 timer <- Timer::new(),
@@ -308,13 +309,18 @@ impl Qp {
         let was = end.map(|end| core::mem::replace(&mut *self.end.lock(), end));
         drop(was);
         if to == State::Reset {
-            self.frozen.store(false, Relaxed);
+            let frozen = self.kind == Kind::Rc && flush::freezes(&self.manner);
+            self.frozen.store(frozen, Relaxed);
             self.reset(true);
             return Ok(());
         }
         let mut sq = self.sq.lock();
-        sq.attr.update(attr, mask);
         let mut rq = self.rq.lock();
+        // An error may have come meanwhile.
+        if to != State::Err && self.state() != now {
+            return Err(EINVAL);
+        }
+        sq.attr.update(attr, mask);
         rq.attr = sq.attr;
         if now == State::Init && to == State::Rtr {
             rq.psn = attr.rq_psn & PSN;
@@ -374,6 +380,8 @@ impl Qp {
 
     /// It is over: nothing of it is left anywhere. May sleep.
     pub fn destroy(self: &Arc<Self>) {
+        // No flush that has seen the error state starts the timer behind its end.
+        let _changing = self.changing.lock();
         self.reset(self.kind != Kind::Rc || self.manner.personality.purges);
         let send = {
             let mut sq = self.sq.lock();

@@ -4,7 +4,6 @@
 
 use super::{
     super::personality::{
-        Flushed,
         Outage,
         Told, //
     },
@@ -17,8 +16,7 @@ impl Hca {
     /// The device goes out of service, as `outage` says. May sleep.
     pub fn goes(&self, outage: &Outage) {
         if outage.stops {
-            self.qps
-                .each(|qp| qp.stops(outage.flushed == Flushed::AtOnce));
+            self.qps.each(|qp| qp.stops());
         }
         for told in outage.told {
             match told {

@@ -272,7 +272,6 @@ const ERDMA: Personality = Personality {
         ..DEFAULT.regions
     },
     flush: ONE_BY_ONE,
-    purges: false,
     reset: dies(Flushed::Never, &[], Verbs::fail(Some(ENODEV))),
     ..DEFAULT
 };
@@ -355,6 +354,7 @@ const QEDR: Personality = Personality {
         ..DEFAULT.regions
     },
     flush: ONE_BY_ONE,
+    purges: false,
     reset: dies(
         Flushed::Never,
         &[],
@@ -426,8 +426,9 @@ const OCRDMA: Personality = Personality {
         Flushed::WhenTried,
         &[],
         Verbs {
+            stop: Some(EPERM),
             stops: 1,
-            ..Verbs::fail(Some(EPERM))
+            ..Verbs::WORK
         },
     ),
     removal: Outage {

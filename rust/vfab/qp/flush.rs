@@ -8,6 +8,7 @@ use super::{
         answered,
         Flush,
         Flushed,
+        Manner,
         Order, //
     },
     Kind,
@@ -26,6 +27,11 @@ use kernel::{
         Arc, //
     }, //
 };
+
+/// A device has stopped that flushes nothing by itself.
+pub(super) fn freezes(manner: &Manner) -> bool {
+    manner.is_dead() && manner.flushed() != Flushed::AtOnce
+}
 
 impl Qp {
     /// It flushes in the call that makes the error.
@@ -73,12 +79,20 @@ impl Qp {
 
     /// Its device has stopped. What was posted is flushed, or stays until the queue pair is moved
     /// to the error state. Any context without its locks.
-    pub fn stops(self: &Arc<Self>, flushes: bool) {
-        if self.kind == Kind::Rc && self.state() != State::Reset {
-            self.frozen.store(!flushes, Relaxed);
+    pub fn stops(self: &Arc<Self>) {
+        if self.kind != Kind::Rc {
+            return;
+        }
+        self.frozen.store(freezes(&self.manner), Relaxed);
+        if self.state() != State::Reset {
             self.break_send();
             self.later(FLUSH);
         }
+    }
+
+    /// The device of a connection has stopped: nothing goes out, and nothing comes in.
+    pub(super) fn is_silent(&self) -> bool {
+        self.kind == Kind::Rc && self.manner.is_dead()
     }
 
     /// Tells that it has an error. Any context.

@@ -369,7 +369,7 @@ impl Qp {
             let done = match state {
                 State::Err if !self.flushes_simply() => return self.later(FLUSH),
                 State::Err | State::Sqe => Done::Over(Status::WR_FLUSH_ERR),
-                State::Rts if !sq.waiting => self.execute(sq, &wqe, faults),
+                State::Rts if !sq.waiting && !self.is_silent() => self.execute(sq, &wqe, faults),
                 _ => Done::Stay,
             };
             match done {

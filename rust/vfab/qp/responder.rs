@@ -320,7 +320,7 @@ impl Qp {
     pub(super) fn receive(self: &Arc<Self>, packet: &Packet<'_>, epoch: u32) -> Ack {
         let mut rq = self.rq.lock();
         let state = self.state();
-        if !(State::Rtr..=State::Sqe).contains(&state) {
+        if !(State::Rtr..=State::Sqe).contains(&state) || self.is_silent() {
             return Ack::None("the peer does not receive");
         }
         if self.epoch.load(Relaxed) != epoch {
@@ -465,7 +465,9 @@ impl Qp {
 
     /// Whether datagrams come to it.
     pub(super) fn takes_datagrams(&self) -> bool {
-        self.kind != Kind::Rc && (State::Rtr..=State::Sqe).contains(&self.state())
+        self.kind != Kind::Rc
+            && (State::Rtr..=State::Sqe).contains(&self.state())
+            && !self.manner.is_dead()
     }
 }
 

@@ -31,6 +31,7 @@ const SLOW: How = How {
     ..USUAL
 };
 const RC: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_RC;
+const UD: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_UD;
 /// Requests of each queue.
 const N: u64 = 3;
 
@@ -327,6 +328,58 @@ mod cases {
             Ok(())
         })?;
         check!(alone > 0);
+        Ok(())
+    }
+
+    /// A dead adapter sends and receives nothing, by any queue pair.
+    #[test]
+    fn silence() -> Result {
+        const QKEY: u32 = 0x11;
+        let (mut datagrams, mut connections) = (0, 0);
+        for personality in PERSONALITIES {
+            if !personality.reset.outage.stops || personality.regions.pages == 0 {
+                continue;
+            }
+            let mut rig = Rig::like(personality, 0, UD, 64, User::new)?;
+            rig.a.datagrams(QKEY)?;
+            rig.b.datagrams(QKEY)?;
+            let (a, b) = (rig.a.lkey(), rig.b.lkey());
+            rig.a.recv(1, &[(0, 104, a)])?;
+            rig.b.recv(1, &[(0, 104, b)])?;
+            let hca = rig.hcas[0].clone();
+            hca.goes(hca.manner().begin_reset());
+            rig.a.datagram(2, rig.b.num(), QKEY, 0, 64)?;
+            rig.b.datagram(1, rig.a.num(), QKEY, 0, 64)?;
+            for user in [&rig.a, &rig.b] {
+                check_eq!(user.wait()?.opcode, bindings::ib_wc_opcode_IB_WC_SEND);
+                check!(user.poll().is_none());
+            }
+            hca.is_back();
+            rig.a.datagram(2, rig.b.num(), QKEY, 0, 64)?;
+            check_eq!(rig.b.wait()?.bytes, 104);
+            datagrams += 1;
+        }
+        each(|personality, rig| {
+            let outage = &personality.reset.outage;
+            if !outage.stops || outage.verbs.modify.is_some() {
+                return Ok(());
+            }
+            // One that is in RESET when the device stops.
+            let hca = rig.hcas[0].clone();
+            hca.goes(hca.manner().begin_reset());
+            rig.connect(&SLOW)?;
+            let (a, b) = (rig.a.lkey(), rig.b.lkey());
+            rig.a.recv(1, &[(0, 64, a)])?;
+            rig.b.recv(1, &[(0, 64, b)])?;
+            rig.a.post(2, Request::Send, &[(0, 64, a)])?;
+            rig.b.post(2, Request::Send, &[(0, 64, b)])?;
+            fsleep(Delta::from_millis(30));
+            check!(rig.a.poll().is_none() && rig.b.poll().is_none());
+            connections += 1;
+            hca.is_back();
+            Ok(())
+        })?;
+        check!(datagrams >= 10 && connections >= 3);
         Ok(())
     }
 
