@@ -340,7 +340,7 @@ mod cases {
             if !personality.reset.outage.stops || personality.regions.pages == 0 {
                 continue;
             }
-            let mut rig = Rig::like(personality, 0, UD, 64, User::new)?;
+            let rig = Rig::like(personality, 0, UD, 64, User::new)?;
             rig.a.datagrams(QKEY)?;
             rig.b.datagrams(QKEY)?;
             let (a, b) = (rig.a.lkey(), rig.b.lkey());

@@ -97,7 +97,7 @@ are `name = \"value\"`; numbers need no quotes, what is hexadecimal does; `#` be
 options above with `_` instead of `-`: device, port, the login options, the timeouts. `initramfs = true` is for the target \
 that the root file system is on: `update-initramfs -u` puts it into the initramfs, which sets up the network as the \
 kernel's parameter ip= says and logs in; nobody logs out of it. A line that is not understood is \
-named, and nothing is done.
+named, and nothing is done; `update-initramfs` and `dracut` fail with it.
 .IP
 At boot the login is tried for 60 seconds before remote file systems are mounted, then every few seconds beside the boot; \
 when it succeeds, mounts that have failed are tried again. In fstab such a file system needs the option _netdev, and \
