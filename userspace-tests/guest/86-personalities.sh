@@ -10,6 +10,9 @@
 [ "$kind" = vfab ] || skip "vfab only"
 begin 900 3400
 PERSONALITY='' fabric 1
+# A dead adapter does not tell the target of the end, which keeps its queue pairs until it notices.
+initiators=vfab1
+baseline
 back_null disk 64
 target 0
 lun 0 0 disk
