@@ -32,7 +32,7 @@ const EVENTS_FORGET_MS: u32 = 10_000;
 
 /// Why a connection was lost, as far as it matters for the next one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Loss {
+pub enum Cause {
     /// The network, the target or the device.
     Plain,
     /// The target has broken the protocol: it is not asked before `reconnect_delay`.
@@ -98,20 +98,20 @@ impl Backoff {
     }
 
     /// A connection that lived for `life` nanoseconds is lost.
-    pub const fn lost(&mut self, life: i64, why: Loss) {
+    pub const fn lost(&mut self, life: i64, why: Cause) {
         self.connected();
         if life >= FORGET_NS {
             self.flaps = 0;
         }
         let wanted_s = doubled(self.flaps);
         self.least = match why {
-            Loss::Reset => {
+            Cause::Reset => {
                 self.least = Least::Seconds(0);
                 return;
             }
-            Loss::Violation => Least::ReconnectDelay,
-            Loss::Plain if life >= wanted_s as i64 * SECOND_NS => Least::Seconds(0),
-            Loss::Plain => Least::Seconds(wanted_s),
+            Cause::Violation => Least::ReconnectDelay,
+            Cause::Plain if life >= wanted_s as i64 * SECOND_NS => Least::Seconds(0),
+            Cause::Plain => Least::Seconds(wanted_s),
         };
         if self.flaps < MAX_FLAPS {
             self.flaps += 1;

@@ -28,7 +28,7 @@
 use super::{
     backoff::{
         Backoff,
-        Loss, //
+        Cause, //
     },
     ktime::Ktime,
     session::Life,
@@ -103,19 +103,8 @@ pub struct State {
     pub asked: bool,
 }
 
-/// Why a connection is of no more use.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Cause {
-    /// The network, the target, the device, or the end of the session.
-    Plain,
-    /// The target has broken the protocol.
-    Violation,
-    /// Somebody resets the host.
-    Reset,
-}
-
 /// What happens to a session.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The login is done, and so is the scan for disks.
     LoggedIn,
@@ -522,12 +511,7 @@ impl Recovery {
         match (event, action) {
             (Event::LoggedIn, Action::StartTimers) => self.since = now,
             (Event::Lost(cause), Action::End { .. }) => {
-                let loss = match cause {
-                    Cause::Plain => Loss::Plain,
-                    Cause::Violation => Loss::Violation,
-                    Cause::Reset => Loss::Reset,
-                };
-                self.backoff.lost(now.ns_since(self.since), loss);
+                self.backoff.lost(now.ns_since(self.since), cause);
                 self.count(cause, now);
             }
             (Event::Lost(cause), Action::Say) => self.count(cause, now),

@@ -16,10 +16,10 @@ use crate::{
         ktime::ktime_get,
         log::session_log,
         logic::{
+            backoff::Cause,
             budget::Budget,
             recovery::{
                 Action,
-                Cause,
                 Event, //
             },
             session::Life, //

@@ -3,7 +3,7 @@
 //! When a session tries again, and how much it says of it.
 
 use srp_host::logic::{
-    backoff::{self, Backoff, Loss, Pause},
+    backoff::{self, Backoff, Cause, Pause},
     budget::{self, Budget},
     ktime::Ktime,
 };
@@ -13,7 +13,7 @@ const SECOND: i64 = 1_000_000_000;
 #[test]
 fn pauses_double_up_to_reconnect_delay() {
     let mut backoff = Backoff::new();
-    backoff.lost(5 * SECOND, Loss::Plain);
+    backoff.lost(5 * SECOND, Cause::Plain);
     let mut pauses = Vec::new();
     for _ in 0..7 {
         pauses.push(backoff.pause(10, 0));
@@ -34,7 +34,7 @@ fn pauses_double_up_to_reconnect_delay() {
 #[test]
 fn pauses_are_spread_by_a_quarter() {
     let mut backoff = Backoff::new();
-    backoff.lost(5 * SECOND, Loss::Plain);
+    backoff.lost(5 * SECOND, Cause::Plain);
     assert_eq!(backoff.pause(10, u16::MAX), Pause::Ms(0));
     backoff.failed();
     for random in [0, 1, 0x8000, u16::MAX] {
@@ -53,7 +53,7 @@ fn pauses_are_spread_by_a_quarter() {
 /// The pauses after losses of connections that lived for `life`.
 fn flap(backoff: &mut Backoff, life: i64, losses: usize) -> Vec<Pause> {
     let one = |backoff: &mut Backoff| {
-        backoff.lost(life, Loss::Plain);
+        backoff.lost(life, Cause::Plain);
         let pause = backoff.pause(60, 0);
         backoff.connected();
         pause
@@ -88,12 +88,12 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
 #[test]
 fn violations_wait_and_resets_do_not() {
     let mut backoff = Backoff::new();
-    backoff.lost(100 * SECOND, Loss::Violation);
+    backoff.lost(100 * SECOND, Cause::Violation);
     assert_eq!(backoff.pause(10, 0), Pause::ReconnectDelay);
     backoff.hurry();
     assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
     for _ in 0..20 {
-        backoff.lost(0, Loss::Reset);
+        backoff.lost(0, Cause::Reset);
         assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
         backoff.connected();
     }
@@ -156,7 +156,7 @@ fn events_that_are_few_count_each_at_once() {
     }
     // A connection that comes and goes in between changes nothing.
     assert_eq!(storm(&mut backoff, 3_000_000, 3_000_001, 1), [3_000_000]);
-    backoff.lost(SECOND, Loss::Plain);
+    backoff.lost(SECOND, Cause::Plain);
     backoff.connected();
     assert_eq!(storm(&mut backoff, 3_000_001, 3_000_002, 1), [3_000_250]);
 }

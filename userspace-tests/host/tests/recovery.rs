@@ -3,8 +3,9 @@
 //! The table of a session's recovery: every pair of a state and an event, and lives by the clock.
 
 use srp_host::logic::{
+    backoff::Cause,
     ktime::Ktime,
-    recovery::{next, Action, Attempt, Cause, Event, Link, Recovery, Reset, State},
+    recovery::{next, Action, Attempt, Event, Link, Recovery, Reset, State},
     session::Life,
     view::View,
 };

@@ -7,7 +7,8 @@
 //! nobody waits without somebody who ends it is looked for backwards from the ends.
 
 use srp_host::logic::{
-    recovery::{next, Action, Attempt, Cause, Event, Link, Reset, State},
+    backoff::Cause,
+    recovery::{next, Action, Attempt, Event, Link, Reset, State},
     session::Life,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
