@@ -60,14 +60,9 @@ use super::{
     },
     error::LoginFailure,
     geometry::Geometry,
-    ktime::ktime_get,
-    logic::{
-        recovery::{
-            self,
-            Action,
-            Event,
-            Recovery, //
-        }, //
+    logic::recovery::{
+        self,
+        Recovery, //
     },
     port::Port,
     proto::guid::Guid,
@@ -222,7 +217,7 @@ impl Session {
 
     /// From now on commands fail at once, until there is a new connection. Any context.
     pub fn fail_fast(&self) {
-        self.on(Event::FailFast);
+        self.on(Recovery::fail_fast);
     }
 
     /// All of its state, as it is now.
@@ -231,17 +226,13 @@ impl Session {
         *self.recovery.lock()
     }
 
-    /// `event` happens; what the caller has to do then. Any context.
-    pub(super) fn on(&self, event: Event) -> Action {
-        self.on_locked(&mut self.recovery.lock(), event)
-    }
-
-    /// As [`Self::on`], for a caller whose action must not come after another event.
-    fn on_locked(&self, recovery: &mut Recovery, event: Event) -> Action {
+    /// An event of [`recovery`] happens; what the caller has to do then. Any context.
+    pub(super) fn on<T>(&self, event: impl FnOnce(&mut Recovery) -> T) -> T {
+        let mut recovery = self.recovery.lock();
         let before = recovery.state();
-        let action = recovery.on(event, ktime_get());
+        let outcome = event(&mut recovery);
         self.publish(before, recovery.state());
-        action
+        outcome
     }
 
     /// With `recovery` locked.

@@ -61,10 +61,11 @@ use crate::{
         },
         logic::{
             recovery::{
-                Action,
                 Attempt,
-                Event,
-                Reset, //
+                BeginTry,
+                Recovery,
+                Reset,
+                Returned, //
             },
             session::Life,
             strikes::Strikes, //
@@ -460,8 +461,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.scan().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
         session.wait_down();
-        let automatic = true;
-        check_eq!(session.on(Event::Try { automatic }), Action::Connect);
+        check_eq!(session.on(|r| r.begin_try(true)), BeginTry::Connect);
         // Another connection is being made, and this says nothing of that one.
         session.fail(Lost::HostReset);
         let broken = |broken| session.recovery().state().attempt == Attempt::Connecting { broken };
@@ -492,12 +492,11 @@ fn a_late_waiter(soft: &Soft) -> Result {
         // That there is no hope does not end the wait for the try.
         session.fail_fast();
         check_eq!(session.recovery().state().reset, Reset::Wanted);
-        let automatic = false;
-        check_eq!(session.on(Event::Try { automatic }), Action::Connect);
+        check_eq!(session.on(|r| r.begin_try(false)), BeginTry::Connect);
         check_eq!(session.recovery().state().reset, Reset::Tried);
-        check_eq!(session.on(Event::Connected), Action::Take);
+        session.on(Recovery::connected);
         check_eq!(session.commit(), Ok(()));
-        check_eq!(session.on(Event::Returned), Action::StartTimers);
+        check_eq!(session.on(Recovery::returned), Returned::StartTimers);
         check_eq!(session.recovery().state().reset, Reset::None);
         check!(!session.is_lost());
         session.wait_down();

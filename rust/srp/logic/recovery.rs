@@ -4,26 +4,29 @@
 //! reconnect, and the handshake with the SRP transport class.
 //!
 //! ```text
-//!            LoggedIn             Lost
-//!  Connecting ------> Live ----------------> Recovering        Remove, from each of these four:
-//!       |              ^                       |    |            Removing --Removed--> Gone
-//!       | Lost         |        Commit         |    |
+//!           logged_in              lost
+//!  Connecting ------> Live ----------------> Recovering        remove, from each of these four:
+//!       |              ^                       |    |            Removing --removed--> Gone
+//!       | lost         |        commit         |    |
 //!       +---> Failed   +-----------------------+    +-- link and attempt, below
 //!
-//!  link:     Up --Lost--> Lost --Ending--> Notifying --Notified--> Ending --Ended--> Down --Commit--> Up
+//!  link:     Up --lost--> Lost --ending--> Notifying --notified--> Ending --ended--> Down --commit--> Up
 //!            |               \---------(not Recovering)------------^           ^
-//!            +--LogOut--> Closing --Lost--> Lost                             |
+//!            +--log_out--> Closing --lost--> Lost                            |
 //!                                                                            |
-//!  attempt:  None --Try--> Connecting --Connected--> Ready --Commit--> Taken --Returned--> None
-//!             ^                 |                      |
-//!             |              TryFailed      Returned, TryFailed
-//!             +----TryEnded---- Failed <---------------+
+//!  attempt:  None --begin_try--> Connecting --connected--> Ready --commit--> Taken --returned--> None
+//!             ^                      |                       |
+//!             |                  try_failed               returned
+//!             +----try_ended---- Failed <--------------------+
 //! ```
 //!
-//! The link is `Lost` at once, in any context, and ended by one work item. Nobody tries before it is
+//! The link is `Lost` at once, in any context, and ended by one work item. No try begins before it is
 //! `Down`, when all commands are ended. A try runs on a thread of its own. One that has succeeded is
 //! `Ready`, and becomes the connection of the session only when the class takes it by its callback,
-//! which is `Commit`: so the class orders it with its timeouts.
+//! which is `commit`: so the class orders it with its timeouts.
+//!
+//! Each event is a method of [`Recovery`]. Its type lists what the caller can have to do next. Callers match
+//! it without `_`, so that a new outcome does not compile until each of them handles it.
 
 use super::{
     backoff::{
@@ -99,127 +102,131 @@ pub struct State {
     pub failing: bool,
     /// The target has broken the protocol too often: there are no more tries.
     pub banned: bool,
-    /// A caller of [`Event::Commit`] waits for the outcome of a try.
+    /// A caller of [`Recovery::commit`] waits for the outcome of a try.
     pub asked: bool,
 }
 
-/// What happens to a session.
+/// What the caller of [`Recovery::logged_in`] does next.
+#[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
-    /// The login is done, and so is the scan for disks.
-    LoggedIn,
-    /// A login or a connection is of no more use.
-    Lost(Cause),
-    /// The work item that ends the connection has begun.
-    Ending,
-    /// The transport class knows that the connection is lost.
-    Notified,
-    /// All commands are ended.
-    Ended,
-    /// Somebody wants a try now.
-    Hurry,
-    /// The thread that tries has begun. `automatic`: tries that nobody asks for are wanted, too.
-    Try {
-        /// `reconnect_delay` is positive.
-        automatic: bool,
-    },
-    /// Its login has succeeded.
-    Connected,
-    /// Its login has failed.
-    TryFailed,
-    /// What a failed try has made is ended.
-    TryEnded,
-    /// The transport class wants a connection.
-    Commit {
-        /// Its timeouts block the port while there is none.
-        blocks: bool,
-        /// For the class the port is running.
-        running: bool,
-    },
-    /// The caller of that has waited for a try.
-    Outcome,
-    /// The class has returned to the thread whose try it was to take.
-    Returned,
-    /// `fast_io_fail_tmo` has passed, or the class gives the port up.
-    FailFast,
-    /// The target has broken the protocol too often.
-    Banned,
-    /// Somebody wants the session gone: log-out, module unload, device removal, a login that failed,
-    /// a target that was away for too long.
-    Remove,
-    /// The disks are gone, and the target is told so.
-    LogOut,
-    /// The removal is done.
-    Removed,
+pub enum LoggedIn {
+    /// Set the timers of the connection: the session is live.
+    StartTimers,
+    /// Fail the login: the connection is lost already, or the session is ending.
+    TooLate,
 }
 
-/// What the caller has to do after an event.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Action {
-    /// Nothing.
-    Nothing,
-    /// The event came too late: to give up what was to follow.
-    Refuse,
-    /// To set the timers of a connection that is new.
-    StartTimers,
-    /// To queue the work item that ends the connection.
+/// What the caller of [`Recovery::lost`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loss {
+    /// Queue the work item that ends the connection.
     End {
-        /// It is to be told why.
+        /// Log why, too.
         say: bool,
     },
-    /// To tell why the connection that is being made is of no use.
+    /// Log why the connection that is being made has failed.
     Say,
-    /// To tell the transport class that the connection is lost, and then end the commands.
-    Notify,
-    /// To end the commands.
-    EndCommands,
-    /// To begin a try, or another one after the one that is under way.
+    /// Begin a try, or another one after the one that is under way.
     Try,
-    /// The same, within the time that spreads the tries of a timer.
-    TrySpread,
-    /// To begin a try after the pause that it has.
-    TryLater,
-    /// To tell that there will be no more tries.
-    GiveUp,
-    /// To log in.
-    Connect,
-    /// To have the class take the connection.
-    Take,
-    /// To end what the try has made.
-    EndAttempt,
-    /// To have the session removed: [`Event::Remove`].
+    /// Nothing: the connection is lost already.
+    Nothing,
+}
+
+/// What the caller of [`Recovery::ending`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// Tell the transport class that the connection is lost, report [`Recovery::notified`], and end the
+    /// commands.
+    Notify,
+    /// End the commands.
+    EndCommands,
+}
+
+/// What the caller of [`Recovery::ended`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// Remove the session: the login has failed.
     Remove,
-    /// To queue the work item that removes it.
-    TearDown,
-    /// To wait until the link is down, to hurry, to wait until nobody is [`State::asked`], and then
-    /// to cause [`Event::Outcome`].
+    /// See about the next try.
+    Retry(Retry),
+}
+
+/// The next try of a session that is down, with none under way.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retry {
+    /// Begin it after its pause.
+    Later,
+    /// There is none: log that the target has broken the protocol too often.
+    GiveUp,
+    /// There is none: the session is ending.
+    None,
+}
+
+/// What the caller of [`Recovery::begin_try`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BeginTry {
+    /// Log in.
+    Connect,
+    /// Stop: no try is wanted now.
+    Nothing,
+}
+
+/// What the caller of [`Recovery::returned`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Returned {
+    /// Set the timers of the connection: it is the session's.
+    StartTimers,
+    /// End what the try has made, and report [`Recovery::try_ended`]: the class has not taken it.
+    EndTry,
+}
+
+/// What the caller of [`Recovery::commit`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Commit {
+    /// Tell the class.
+    Outcome(Outcome),
+    /// Begin a try, within the time that spreads the tries of a timer, and tell the class that there is no
+    /// connection yet.
+    TrySpread,
+    /// Wait until the link is down, begin a try, wait until [`State::asked`] clears, and report
+    /// [`Recovery::waited`].
     Wait,
-    /// The class may go on as if there were a connection.
-    Accept,
-    /// To tell the class that there is no connection yet.
-    InProgress,
-    /// To tell the class that the session is ending.
-    NoDevice,
-    /// To tell the class that the new connection is lost already.
-    NotConnected,
-    /// To tell the class that the target has broken the protocol too often.
+    /// Tell the class that the target has broken the protocol too often.
     Protocol,
 }
 
-impl State {
-    /// A session that logs in.
-    pub const fn new() -> Self {
-        Self {
-            life: Life::Connecting,
-            link: Link::Up,
-            attempt: Attempt::None,
-            reset: Reset::None,
-            failing: false,
-            banned: false,
-            asked: false,
-        }
-    }
+/// What the transport class gets to know.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It may go on as if there were a connection.
+    Accept,
+    /// There is no connection yet.
+    InProgress,
+    /// The new connection is lost already.
+    NotConnected,
+    /// The session is ending.
+    NoDevice,
+}
 
+/// What the caller of [`Recovery::remove`] does next.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Remove {
+    /// Queue the work item that removes the session.
+    TearDown,
+    /// Nothing: another call has queued it.
+    Nothing,
+}
+
+impl State {
     /// There is no connection, or it is of no more use.
     pub const fn is_lost(&self) -> bool {
         !matches!(self.link, Link::Up | Link::Closing)
@@ -250,225 +257,11 @@ impl State {
         };
         settled && matches!(self.reset, Reset::None)
     }
-
-    const fn living(self, life: Life) -> Self {
-        Self { life, ..self }
-    }
-
-    const fn linked(self, link: Link) -> Self {
-        Self { link, ..self }
-    }
-
-    const fn trying(self, attempt: Attempt) -> Self {
-        Self { attempt, ..self }
-    }
-
-    const fn wanting(self, reset: Reset) -> Self {
-        Self { reset, ..self }
-    }
-
-    const fn asked(self, asked: bool) -> Self {
-        Self { asked, ..self }
-    }
-
-    /// The class has the connection that a try has made.
-    const fn commit(self, broken: bool) -> (Self, Action) {
-        if broken {
-            return (self, Action::NotConnected);
-        }
-        let live = Self {
-            life: Life::Live,
-            link: Link::Up,
-            attempt: Attempt::Taken,
-            reset: Reset::None,
-            failing: false,
-            ..self
-        };
-        (live, Action::Accept)
-    }
-
-    /// A session that is down, with no try under way.
-    const fn rest(self) -> (Self, Action) {
-        match self.life {
-            Life::Recovering if self.banned => (self.wanting(Reset::None), Action::GiveUp),
-            Life::Recovering => (self, Action::TryLater),
-            Life::Failed => (self, Action::Remove),
-            _ => (self, Action::Nothing),
-        }
-    }
-
-    const fn lost(self, cause: Cause) -> (Self, Action) {
-        let reset = match cause {
-            Cause::Reset => Reset::Wanted,
-            Cause::Plain | Cause::Violation => Reset::None,
-        };
-        if !self.is_lost() {
-            let life = match self.life {
-                Life::Connecting => Life::Failed,
-                Life::Live => Life::Recovering,
-                life => life,
-            };
-            let say = matches!(self.link, Link::Up);
-            let lost = self.living(life).linked(Link::Lost).wanting(reset);
-            return (lost, Action::End { say });
-        }
-        if matches!(cause, Cause::Reset) {
-            // Whoever wants this gets a try, or what is being made if that succeeds.
-            let action = match self.may_try() {
-                true => Action::Try,
-                false => Action::Nothing,
-            };
-            return (self.wanting(reset), action);
-        }
-        // It may be of the connection that is being made, which nobody else would tell of.
-        let attempt = match self.attempt {
-            Attempt::Connecting { broken: false } => Attempt::Connecting { broken: true },
-            Attempt::Ready { broken: false } => Attempt::Ready { broken: true },
-            _ => return (self, Action::Nothing),
-        };
-        let action = match self.life {
-            Life::Recovering => Action::Say,
-            _ => Action::Nothing,
-        };
-        (self.trying(attempt), action)
-    }
-
-    /// The work item that ends the connection has come so far.
-    const fn ending(self, event: Event) -> (Self, Action) {
-        match (event, self.link) {
-            (Event::Ending, Link::Lost) if matches!(self.life, Life::Recovering) => {
-                (self.linked(Link::Notifying), Action::Notify)
-            }
-            (Event::Ending, Link::Lost) | (Event::Notified, Link::Notifying) => {
-                (self.linked(Link::Ending), Action::EndCommands)
-            }
-            (Event::Ended, Link::Ending) => self.linked(Link::Down).rest(),
-            _ => (self, Action::Refuse),
-        }
-    }
-
-    /// The thread that tries begins.
-    const fn begin(self, automatic: bool) -> (Self, Action) {
-        let unasked = self.asked(false);
-        if self.banned {
-            return (unasked.wanting(Reset::None), Action::Nothing);
-        }
-        let reset = match self.reset {
-            Reset::Wanted => Reset::Tried,
-            reset if automatic => reset,
-            _ => return (unasked, Action::Nothing),
-        };
-        if !self.may_try() || !matches!(self.attempt, Attempt::None) {
-            return (unasked, Action::Nothing);
-        }
-        let attempt = Attempt::Connecting { broken: false };
-        (self.trying(attempt).wanting(reset), Action::Connect)
-    }
-
-    /// It has come so far.
-    const fn tried(self, event: Event) -> (Self, Action) {
-        match (event, self.attempt) {
-            (Event::Connected, Attempt::Connecting { broken }) => {
-                let ready = self.trying(Attempt::Ready { broken });
-                (ready.asked(false), Action::Take)
-            }
-            (Event::TryFailed, Attempt::Connecting { .. })
-            | (Event::Returned, Attempt::Ready { .. }) => {
-                (self.trying(Attempt::Failed), Action::EndAttempt)
-            }
-            (Event::Returned, Attempt::Taken) => (self.trying(Attempt::None), Action::StartTimers),
-            (Event::TryEnded, Attempt::Failed) => {
-                let reset = match self.reset {
-                    // One that came meanwhile has a try of its own.
-                    Reset::Wanted => Reset::Wanted,
-                    Reset::Tried | Reset::None => Reset::None,
-                };
-                let over = self.trying(Attempt::None).wanting(reset);
-                over.asked(false).rest()
-            }
-            _ => (self, Action::Refuse),
-        }
-    }
-
-    /// The transport class wants a connection.
-    const fn wanted(self, blocks: bool, running: bool) -> (Self, Action) {
-        match self.life {
-            Life::Live => return (self, Action::Accept),
-            Life::Recovering => {}
-            _ => return (self, Action::NoDevice),
-        }
-        // While the class is to hear of the loss, it must not take this for a try that failed.
-        let notified = match self.link {
-            Link::Ending | Link::Down => true,
-            Link::Notifying => blocks && !running,
-            Link::Up | Link::Closing | Link::Lost => false,
-        };
-        if !notified {
-            return (self, Action::Accept);
-        }
-        if self.banned {
-            return (self, Action::Protocol);
-        }
-        match self.attempt {
-            Attempt::Ready { broken } => self.commit(broken),
-            Attempt::None if blocks => (self, Action::TrySpread),
-            _ if blocks => (self, Action::InProgress),
-            // The caller is the thread of this try, or has that wait: what was taken was lost at once. There
-            // will be another try, which this must not wait for.
-            Attempt::Taken => (self, Action::Accept),
-            // There is no timeout that would be late, and an error would have the commands fail.
-            _ => (self.asked(true), Action::Wait),
-        }
-    }
 }
 
-/// The state after `event`, and what is to be done.
-pub const fn next(state: State, event: Event) -> (State, Action) {
-    match (event, state.life) {
-        (Event::LoggedIn, Life::Connecting) => (state.living(Life::Live), Action::StartTimers),
-        (Event::LoggedIn, _) => (state, Action::Refuse),
-        (Event::Lost(cause), _) => state.lost(cause),
-        (Event::Ending | Event::Notified | Event::Ended, _) => state.ending(event),
-        (Event::Hurry, _) if state.may_try() => (state, Action::Try),
-        (Event::Hurry, _) => (state, Action::Nothing),
-        (Event::Try { automatic }, _) => state.begin(automatic),
-        (Event::Connected | Event::TryFailed | Event::TryEnded | Event::Returned, _) => {
-            state.tried(event)
-        }
-        (Event::Commit { blocks, running }, _) => state.wanted(blocks, running),
-        (Event::Outcome, Life::Recovering) => match state.attempt {
-            Attempt::Ready { broken } => state.commit(broken),
-            _ => (state, Action::InProgress),
-        },
-        (Event::Outcome, Life::Live) => (state, Action::Accept),
-        (Event::Outcome, _) => (state, Action::NoDevice),
-        (Event::FailFast, _) => {
-            let failing = true;
-            (State { failing, ..state }, Action::Nothing)
-        }
-        (Event::Banned, _) => {
-            let banned = true;
-            (State { banned, ..state }, Action::Nothing)
-        }
-        (Event::Remove, Life::Removing | Life::Gone) => (state, Action::Nothing),
-        (Event::Remove, _) => (state.living(Life::Removing), Action::TearDown),
-        (Event::LogOut, _) => match state.link {
-            Link::Up => (state.linked(Link::Closing), Action::Nothing),
-            _ => (state, Action::Nothing),
-        },
-        (Event::Removed, Life::Removing) => (state.living(Life::Gone), Action::Nothing),
-        (Event::Removed, _) => (state, Action::Refuse),
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// The state of a session, and what it remembers of its losses and tries.
-#[derive(Clone, Copy, Debug, Default)]
+/// The state of a session, and what it remembers of its losses and tries. An event that comes in a state
+/// that it does not belong to changes nothing.
+#[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     state: State,
     backoff: Backoff,
@@ -480,8 +273,21 @@ pub struct Recovery {
 impl Recovery {
     /// A session that logs in.
     pub const fn new() -> Self {
+        Self::of(State {
+            life: Life::Connecting,
+            link: Link::Up,
+            attempt: Attempt::None,
+            reset: Reset::None,
+            failing: false,
+            banned: false,
+            asked: false,
+        })
+    }
+
+    /// A session in this state, which remembers nothing.
+    pub const fn of(state: State) -> Self {
         Self {
-            state: State::new(),
+            state,
             backoff: Backoff::new(),
             strikes: Strikes::new(),
             since: Ktime::from_ns(0),
@@ -503,37 +309,200 @@ impl Recovery {
         self.strikes
     }
 
-    /// `event` happens at the time `now`.
-    pub const fn on(&mut self, event: Event, now: Ktime) -> Action {
-        let before = self.state;
-        let (after, action) = next(before, event);
-        self.state = after;
-        match (event, action) {
-            (Event::LoggedIn, Action::StartTimers) => self.since = now,
-            (Event::Lost(cause), Action::End { .. }) => {
-                self.backoff.lost(now.ns_since(self.since), cause);
-                self.count(cause, now);
-            }
-            (Event::Lost(cause), Action::Say) => self.count(cause, now),
-            (Event::Lost(Cause::Reset), _) => self.backoff.hurry(),
-            (Event::TryEnded, Action::TryLater | Action::GiveUp | Action::Nothing) => {
-                self.backoff.failed()
-            }
-            (Event::Commit { .. }, Action::TrySpread | Action::Wait) => self.backoff.wanted(),
-            (Event::Commit { .. } | Event::Outcome, Action::Accept)
-                if before.is_lost() && !after.is_lost() =>
-            {
-                self.backoff.connected();
-                self.since = now;
-            }
-            _ => {}
+    /// The login is done, and so is the scan for disks.
+    pub const fn logged_in(&mut self, now: Ktime) -> LoggedIn {
+        if !matches!(self.state.life, Life::Connecting) {
+            return LoggedIn::TooLate;
         }
-        action
+        self.state.life = Life::Live;
+        self.since = now;
+        LoggedIn::StartTimers
     }
 
-    /// An event of the port, which is none of the table's: see [`Backoff::event`].
-    pub const fn port_event(&mut self, now: Ktime) -> u32 {
-        self.backoff.event(now, self.state.is_lost())
+    /// A connection is lost: the session's, the login's, or the one that a try makes.
+    pub const fn lost(&mut self, cause: Cause, now: Ktime) -> Loss {
+        let reset = matches!(cause, Cause::Reset);
+        if !self.state.is_lost() {
+            let say = matches!(self.state.link, Link::Up);
+            self.state.life = match self.state.life {
+                Life::Connecting => Life::Failed,
+                Life::Live => Life::Recovering,
+                life => life,
+            };
+            self.state.link = Link::Lost;
+            self.state.reset = if reset { Reset::Wanted } else { Reset::None };
+            self.backoff.lost(now.ns_since(self.since), cause);
+            self.count(cause, now);
+            return Loss::End { say };
+        }
+        if reset {
+            // The caller gets a try, or what is being made if that succeeds.
+            self.state.reset = Reset::Wanted;
+            self.backoff.hurry();
+            return match self.state.may_try() {
+                true => Loss::Try,
+                false => Loss::Nothing,
+            };
+        }
+        // It may be of the connection that is being made, whose loss is told here only.
+        match &mut self.state.attempt {
+            Attempt::Connecting { broken } | Attempt::Ready { broken } if !*broken => {
+                *broken = true
+            }
+            _ => return Loss::Nothing,
+        }
+        if !matches!(self.state.life, Life::Recovering) {
+            return Loss::Nothing;
+        }
+        self.count(cause, now);
+        Loss::Say
+    }
+
+    /// The work item that ends the connection has begun.
+    pub const fn ending(&mut self) -> Ending {
+        match (self.state.link, self.state.life) {
+            (Link::Lost, Life::Recovering) => {
+                self.state.link = Link::Notifying;
+                return Ending::Notify;
+            }
+            (Link::Lost, _) => self.state.link = Link::Ending,
+            _ => {}
+        }
+        Ending::EndCommands
+    }
+
+    /// The transport class knows that the connection is lost.
+    pub const fn notified(&mut self) {
+        if matches!(self.state.link, Link::Notifying) {
+            self.state.link = Link::Ending;
+        }
+    }
+
+    /// All commands are ended.
+    pub const fn ended(&mut self) -> Ended {
+        if !matches!(self.state.link, Link::Ending) {
+            return Ended::Retry(Retry::None);
+        }
+        self.state.link = Link::Down;
+        match self.state.life {
+            Life::Failed => Ended::Remove,
+            _ => Ended::Retry(self.retry()),
+        }
+    }
+
+    /// The thread that tries has begun. `automatic`: `reconnect_delay` is positive, so tries that no
+    /// caller asks for are wanted, too.
+    pub const fn begin_try(&mut self, automatic: bool) -> BeginTry {
+        let reset = matches!(self.state.reset, Reset::Wanted);
+        let free = self.state.may_try() && matches!(self.state.attempt, Attempt::None);
+        if self.state.banned {
+            self.state.reset = Reset::None;
+        } else if free && (reset || automatic) {
+            if reset {
+                self.state.reset = Reset::Tried;
+            }
+            self.state.attempt = Attempt::Connecting { broken: false };
+            return BeginTry::Connect;
+        }
+        self.state.asked = false;
+        BeginTry::Nothing
+    }
+
+    /// The login of the try has succeeded: the class is to take the connection.
+    pub const fn connected(&mut self) {
+        if let Attempt::Connecting { broken } = self.state.attempt {
+            self.state.attempt = Attempt::Ready { broken };
+            self.state.asked = false;
+        }
+    }
+
+    /// The login of the try has failed: what it has made is to be ended.
+    pub const fn try_failed(&mut self) {
+        if matches!(self.state.attempt, Attempt::Connecting { .. }) {
+            self.state.attempt = Attempt::Failed;
+        }
+    }
+
+    /// The class has returned to the thread whose try it was to take.
+    pub const fn returned(&mut self) -> Returned {
+        match self.state.attempt {
+            Attempt::Ready { .. } => {
+                self.state.attempt = Attempt::Failed;
+                return Returned::EndTry;
+            }
+            Attempt::Taken => self.state.attempt = Attempt::None,
+            _ => {}
+        }
+        Returned::StartTimers
+    }
+
+    /// What a failed try has made is ended.
+    pub const fn try_ended(&mut self) -> Retry {
+        if !matches!(self.state.attempt, Attempt::Failed) {
+            return Retry::None;
+        }
+        self.state.attempt = Attempt::None;
+        self.state.asked = false;
+        // A reset that came meanwhile has a try of its own.
+        if matches!(self.state.reset, Reset::Tried) {
+            self.state.reset = Reset::None;
+        }
+        self.backoff.failed();
+        self.retry()
+    }
+
+    /// The transport class wants a connection. `blocks`: its timeouts block the port while there is
+    /// none. `running`: for the class the port is running.
+    pub const fn commit(&mut self, blocks: bool, running: bool, now: Ktime) -> Commit {
+        match self.state.life {
+            Life::Live => return Commit::Outcome(Outcome::Accept),
+            Life::Recovering => {}
+            _ => return Commit::Outcome(Outcome::NoDevice),
+        }
+        // While the class is to hear of the loss, it must not take this for a try that failed.
+        let notified = match self.state.link {
+            Link::Ending | Link::Down => true,
+            Link::Notifying => blocks && !running,
+            Link::Up | Link::Closing | Link::Lost => false,
+        };
+        if !notified {
+            return Commit::Outcome(Outcome::Accept);
+        }
+        if self.state.banned {
+            return Commit::Protocol;
+        }
+        match self.state.attempt {
+            Attempt::Ready { broken } => Commit::Outcome(self.take(broken, now)),
+            Attempt::None if blocks => {
+                self.backoff.wanted();
+                Commit::TrySpread
+            }
+            _ if blocks => Commit::Outcome(Outcome::InProgress),
+            // The caller is the thread of this try, or has that wait: what was taken was lost at once. There
+            // will be another try, which this must not wait for.
+            Attempt::Taken => Commit::Outcome(Outcome::Accept),
+            // There is no timeout that would be late, and an error would have the commands fail.
+            _ => {
+                self.state.asked = true;
+                self.backoff.wanted();
+                Commit::Wait
+            }
+        }
+    }
+
+    /// The caller of [`Self::commit`] has waited for a try.
+    pub const fn waited(&mut self, now: Ktime) -> Outcome {
+        match (self.state.life, self.state.attempt) {
+            (Life::Live, _) => Outcome::Accept,
+            (Life::Recovering, Attempt::Ready { broken }) => self.take(broken, now),
+            (Life::Recovering, _) => Outcome::InProgress,
+            _ => Outcome::NoDevice,
+        }
+    }
+
+    /// `fast_io_fail_tmo` has passed, or the class gives the port up.
+    pub const fn fail_fast(&mut self) {
+        self.state.failing = true;
     }
 
     /// The target has broken the protocol on a connection that is not the session's yet.
@@ -541,12 +510,82 @@ impl Recovery {
         self.count(Cause::Violation, now);
     }
 
+    /// The target has broken the protocol too often.
+    pub const fn ban(&mut self) {
+        self.state.banned = true;
+    }
+
+    /// An event of the port, which is none of the table's: see [`Backoff::event`].
+    pub const fn port_event(&mut self, now: Ktime) -> u32 {
+        self.backoff.event(now, self.state.is_lost())
+    }
+
+    /// The session must go: log-out, module unload, device removal, a login that failed, a target that
+    /// was away for too long.
+    pub const fn remove(&mut self) -> Remove {
+        if matches!(self.state.life, Life::Removing | Life::Gone) {
+            return Remove::Nothing;
+        }
+        self.state.life = Life::Removing;
+        Remove::TearDown
+    }
+
+    /// The disks are gone, and the target is told so.
+    pub const fn log_out(&mut self) {
+        if matches!(self.state.link, Link::Up) {
+            self.state.link = Link::Closing;
+        }
+    }
+
+    /// The teardown is done.
+    pub const fn removed(&mut self) {
+        if matches!(self.state.life, Life::Removing) {
+            self.state.life = Life::Gone;
+        }
+    }
+
+    /// The class takes the connection that a try has made.
+    const fn take(&mut self, broken: bool, now: Ktime) -> Outcome {
+        if broken {
+            return Outcome::NotConnected;
+        }
+        self.state = State {
+            life: Life::Live,
+            link: Link::Up,
+            attempt: Attempt::Taken,
+            reset: Reset::None,
+            failing: false,
+            ..self.state
+        };
+        self.backoff.connected();
+        self.since = now;
+        Outcome::Accept
+    }
+
+    /// The session is down, and no try is under way.
+    const fn retry(&mut self) -> Retry {
+        match self.state.life {
+            Life::Recovering if self.state.banned => {
+                self.state.reset = Reset::None;
+                Retry::GiveUp
+            }
+            Life::Recovering => Retry::Later,
+            _ => Retry::None,
+        }
+    }
+
     const fn count(&mut self, cause: Cause, now: Ktime) {
         if matches!(cause, Cause::Violation) {
             self.strikes.add(now);
             if self.strikes.is_out() {
-                self.state = next(self.state, Event::Banned).0;
+                self.ban();
             }
         }
+    }
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self::new()
     }
 }

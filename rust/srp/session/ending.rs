@@ -4,8 +4,9 @@
 
 use super::Session;
 use crate::srp::logic::recovery::{
-    Action,
-    Event, //
+    Ended,
+    Ending,
+    Recovery, //
 };
 use kernel::{
     impl_has_work,
@@ -20,12 +21,15 @@ impl_has_work! { impl HasWork<Session, ENDING> for Session { self.ending } }
 impl Session {
     fn end_connections(self: &Arc<Self>) {
         let (channels, _) = self.parts();
-        if self.on(Event::Ending) == Action::Notify {
-            if let Some(rport) = self.rport() {
-                // Before the commands come back to the midlayer, so that they wait there.
-                rport.start_tl_fail_timers();
+        match self.on(Recovery::ending) {
+            Ending::Notify => {
+                if let Some(rport) = self.rport() {
+                    // Before the commands come back to the midlayer, so that they wait there.
+                    rport.start_tl_fail_timers();
+                }
+                self.on(Recovery::notified);
             }
-            self.on(Event::Notified);
+            Ending::EndCommands => {}
         }
         // It looks whether the connection is lost, and is not to connect anything after this.
         self.nexus.waiting.interrupt();
@@ -36,8 +40,10 @@ impl Session {
         if let Some(channels) = &channels {
             channels.end(&self.crew);
         }
-        let action = self.on(Event::Ended);
-        self.rest(action);
+        match self.on(Recovery::ended) {
+            Ended::Remove => self.remove(super::LOG_OUT_PATIENCE_MS),
+            Ended::Retry(retry) => self.retry(retry),
+        }
     }
 }
 

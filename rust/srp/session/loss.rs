@@ -18,10 +18,7 @@ use crate::{
         logic::{
             backoff::Cause,
             budget::Budget,
-            recovery::{
-                Action,
-                Event, //
-            },
+            recovery::Loss,
             session::Life, //
         }, //
     },
@@ -83,8 +80,8 @@ impl Session {
             Some(why) if why.is_strike() => Cause::Violation,
             _ => Cause::Plain,
         };
-        match (self.on(Event::Lost(cause)), why) {
-            (Action::End { say }, why) => {
+        match self.on(|recovery| recovery.lost(cause, ktime_get())) {
+            Loss::End { say } => {
                 if let Some(why) = why {
                     trace!(lost(self.host(), &Text::new(why)));
                     if say {
@@ -94,20 +91,19 @@ impl Session {
                 // It is not queued: the work for the last connection is done before there is this one.
                 let _ = self.queues.ending.enqueue::<Self, ENDING>(self.clone());
             }
-            (Action::Say, Some(why)) => self.say_lost(&why),
-            (Action::Try, _) => self.begin_reconnect(),
-            _ => {}
+            Loss::Say => {
+                if let Some(why) = why {
+                    self.say_lost(&why);
+                }
+            }
+            Loss::Try => self.begin_reconnect(),
+            Loss::Nothing => {}
         }
     }
 
     /// As [`Owner::strike`](crate::srp::owner::Owner::strike): counts that, and says so.
     pub(super) fn count_strike(&self, why: &Lost) {
-        {
-            let mut recovery = self.recovery.lock();
-            let before = recovery.state();
-            recovery.strike(ktime_get());
-            self.publish(before, recovery.state());
-        }
+        self.on(|recovery| recovery.strike(ktime_get()));
         self.say_lost(why);
     }
 

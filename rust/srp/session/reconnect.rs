@@ -23,6 +23,7 @@ use crate::{
             LoginFailure,
             Trouble, //
         },
+        ktime::ktime_get,
         log::session_log,
         logic::{
             backoff::{
@@ -30,9 +31,13 @@ use crate::{
                 Pause, //
             },
             recovery::{
-                Action,
-                Event,
-                Reset, //
+                BeginTry,
+                Commit,
+                Outcome,
+                Recovery,
+                Reset,
+                Retry,
+                Returned, //
             },
             session::LOGIN_TIMEOUT_MS,
             strikes, //
@@ -68,8 +73,8 @@ impl Session {
 
     /// The next try comes in `delay` milliseconds, whatever pause there would be. Any context.
     fn try_in(self: &Arc<Self>, delay: Msecs) {
-        let mut recovery = self.recovery.lock();
-        if self.on_locked(&mut recovery, Event::Hurry) == Action::Try {
+        let recovery = self.recovery.lock();
+        if recovery.state().may_try() {
             // Not if it is being taken back, by the end of the session.
             let _ = Reconnect::hurry(self.clone(), delay);
         }
@@ -112,22 +117,21 @@ impl Session {
         self.recovery.lock().backoff().tries()
     }
 
-    /// What follows when the session is down and nobody tries.
-    pub(super) fn rest(self: &Arc<Self>, action: Action) {
-        match action {
-            Action::TryLater => {
+    /// The session is down, and no try is under way. Any context.
+    pub(super) fn retry(self: &Arc<Self>, retry: Retry) {
+        match retry {
+            Retry::Later => {
                 if let Some(rport) = self.rport() {
                     self.try_later(&rport);
                 }
             }
-            Action::GiveUp => session_log!(
+            Retry::GiveUp => session_log!(
                 Err,
                 self,
                 "{} protocol violations in a minute: not reconnecting any more; log out and in",
                 strikes::MAX
             ),
-            Action::Remove => self.remove(super::LOG_OUT_PATIENCE_MS),
-            _ => {}
+            Retry::None => {}
         }
     }
 
@@ -142,40 +146,42 @@ impl Session {
     pub fn commit(self: &Arc<Self>) -> Result {
         let rport = self.rport();
         let timeouts = rport.as_ref().map(|rport| rport.timeouts());
-        let mut action = self.on(Event::Commit {
-            blocks: timeouts.is_some_and(|timeouts| timeouts.block()),
-            running: rport.is_some_and(|rport| rport.is_running()),
-        });
-        if action == Action::Wait {
-            let wait = |done: &dyn Fn() -> bool| {
-                let done = || done() || self.is_ending();
-                // In slices, as a thread that does not run for minutes is reported.
-                while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
-            };
-            wait(&|| self.is_down());
-            self.begin_reconnect();
-            wait(&|| !self.view().is_asked());
-            action = self.on(Event::Outcome);
-        }
-        match action {
-            Action::Accept => Ok(()),
-            Action::NotConnected => Err(errno::ENOTCONN),
-            Action::Protocol => Err(errno::EPROTO),
-            Action::NoDevice => Err(ENODEV),
-            Action::TrySpread => {
+        let blocks = timeouts.is_some_and(|timeouts| timeouts.block());
+        let running = rport.is_some_and(|rport| rport.is_running());
+        let outcome = match self.on(|recovery| recovery.commit(blocks, running, ktime_get())) {
+            Commit::Outcome(outcome) => outcome,
+            Commit::TrySpread => {
                 let seconds = timeouts.map_or(0, |timeouts| timeouts.reconnect_delay);
                 self.try_in(spread_ms(u32::try_from(seconds).unwrap_or(0), random_u16()));
-                Err(errno::EINPROGRESS)
+                return Err(errno::EINPROGRESS);
             }
-            _ => Err(errno::EINPROGRESS),
+            Commit::Wait => {
+                let wait = |done: &dyn Fn() -> bool| {
+                    let done = || done() || self.is_ending();
+                    // In slices, as a thread that does not run for minutes is reported.
+                    while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
+                };
+                wait(&|| self.is_down());
+                self.begin_reconnect();
+                wait(&|| !self.view().is_asked());
+                self.on(|recovery| recovery.waited(ktime_get()))
+            }
+            Commit::Protocol => return Err(errno::EPROTO),
+        };
+        match outcome {
+            Outcome::Accept => Ok(()),
+            Outcome::InProgress => Err(errno::EINPROGRESS),
+            Outcome::NotConnected => Err(errno::ENOTCONN),
+            Outcome::NoDevice => Err(ENODEV),
         }
     }
 
     /// One try.
     fn attempt(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
         let automatic = rport.timeouts().reconnect_delay > 0;
-        if self.on(Event::Try { automatic }) != Action::Connect {
-            return;
+        match self.on(|recovery| recovery.begin_try(automatic)) {
+            BeginTry::Connect => {}
+            BeginTry::Nothing => return,
         }
         let result = self
             .log_in(Purpose::Again, LOGIN_TIMEOUT_MS)
@@ -188,23 +194,26 @@ impl Session {
                     self.note(trouble);
                     session_log!(Warning, self, "{}", format_args!("{trouble}"));
                 }
-                self.on(Event::TryFailed);
+                self.on(Recovery::try_failed);
                 return self.end_attempt(channels);
             }
         };
-        self.on(Event::Connected);
+        self.on(Recovery::connected);
         let taken = rport.reconnect();
-        if self.on(Event::Returned) == Action::EndAttempt {
-            if !self.is_ending() {
-                // Why was told of the connection itself.
-                session_log!(
-                    Warning,
-                    self,
-                    "reconnect failed: the new connection was lost at once ({})",
-                    taken.err().map_or(0, |e| e.to_errno())
-                );
+        match self.on(Recovery::returned) {
+            Returned::StartTimers => {}
+            Returned::EndTry => {
+                if !self.is_ending() {
+                    // Why was told of the connection itself.
+                    session_log!(
+                        Warning,
+                        self,
+                        "reconnect failed: the new connection was lost at once ({})",
+                        taken.err().map_or(0, |e| e.to_errno())
+                    );
+                }
+                return self.end_attempt(channels);
             }
-            return self.end_attempt(channels);
         }
         // From here on the connections are those of the session, and may be lost again already.
         if !self.is_quiet() {
@@ -222,8 +231,7 @@ impl Session {
     /// Ends what a try has made that failed.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
         channels.end(&self.crew);
-        let action = self.on(Event::TryEnded);
-        self.rest(action);
+        self.retry(self.on(Recovery::try_ended));
     }
 
     /// The connection is new, see [`Self::begin_fill`]: sets the timers that it needs.

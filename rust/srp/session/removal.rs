@@ -10,8 +10,8 @@ use crate::{
         ktime::ktime_get,
         logic::{
             recovery::{
-                Action,
-                Event, //
+                Recovery,
+                Remove, //
             },
             removal::{
                 self,
@@ -93,11 +93,14 @@ impl Session {
     /// command ends in twice the longest time that a disk gives a request and a minute. The first call
     /// counts.
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
-        if self.on(Event::Remove) == Action::TearDown {
-            self.removal.patience.store(patience, Relaxed);
-            self.nexus.waiting.interrupt();
-            // It is not queued, as this happens once.
-            let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
+        match self.on(Recovery::remove) {
+            Remove::TearDown => {
+                self.removal.patience.store(patience, Relaxed);
+                self.nexus.waiting.interrupt();
+                // It is not queued, as this happens once.
+                let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
+            }
+            Remove::Nothing => {}
         }
     }
 
@@ -128,7 +131,7 @@ impl Session {
             }
             Timer::cancel_sync(self);
         }
-        self.on(Event::LogOut);
+        self.on(Recovery::log_out);
         if let Some(channels) = &channels {
             log_out(channels);
         }
@@ -153,7 +156,7 @@ impl Session {
         drop(live.host);
         drop(live.channels);
         drop(live.pd);
-        self.on(Event::Removed);
+        self.on(Recovery::removed);
         self.registry.forget(self);
     }
 }

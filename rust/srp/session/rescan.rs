@@ -13,10 +13,7 @@ use crate::{
         },
         log::session_log,
         logic::{
-            recovery::{
-                Action,
-                Event, //
-            },
+            recovery::LoggedIn,
             session::Life, //
         },
     },
@@ -99,11 +96,13 @@ impl Session {
                 Ok(()) => break,
             }
         }
-        if self.on(Event::LoggedIn) != Action::StartTimers {
-            return Err(LoginFailure::Disconnected);
+        match self.on(|recovery| recovery.logged_in(ktime_get())) {
+            LoggedIn::StartTimers => {
+                self.start_timers(false);
+                Ok(())
+            }
+            LoggedIn::TooLate => Err(LoginFailure::Disconnected),
         }
-        self.start_timers(false);
-        Ok(())
     }
 
     /// Scans for disks, now or when the interval has passed. Any context.

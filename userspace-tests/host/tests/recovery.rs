@@ -1,67 +1,114 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of a session's recovery: every pair of a state and an event, and lives by the clock.
+//! The table of a session's recovery: each event in each state, and lives by the clock.
 
 use srp_host::logic::{
     backoff::Cause,
     ktime::Ktime,
-    recovery::{next, Action, Attempt, Event, Link, Recovery, Reset, State},
+    recovery::{
+        Attempt, BeginTry, Commit, Ended, Ending, Link, LoggedIn, Loss, Outcome, Recovery, Reset,
+        Retry, Returned, State,
+    },
     session::Life,
     view::View,
 };
 
+const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);
+
 /// Every event in every combination, reached or not: the life only goes on, and nothing is lost.
 #[test]
 fn every_pair() {
-    let mut pairs = 0;
-    for state in states() {
-        for event in events() {
-            let (after, action) = next(state, event);
-            pairs += 1;
-            let view = View::from_word(after.view().word());
-            assert_eq!(view.life(), after.life);
-            assert_eq!(
-                (
-                    view.is_lost(),
-                    view.is_down(),
-                    view.is_failing(),
-                    view.is_settled(),
-                    view.is_asked()
-                ),
-                (
-                    after.is_lost(),
-                    after.is_down(),
-                    after.failing,
-                    after.is_settled(),
-                    after.asked
-                ),
-            );
-            assert!(
-                !state.life.is_ending() || after.life.is_ending(),
-                "{state:?} {event:?}"
-            );
-            let back = state.life == Life::Recovering && after.life == Life::Live;
-            assert!(
-                back || after.life as u8 >= state.life as u8,
-                "{state:?} {event:?}"
-            );
-            assert!(
-                !back || action == Action::Accept && !after.is_lost(),
-                "{state:?} {event:?}"
-            );
-            assert!(!state.banned || after.banned);
-            if action == Action::Refuse {
-                assert_eq!(state, after, "{state:?} {event:?}");
-            }
-            if matches!(action, Action::End { .. }) {
-                assert!(!state.is_lost() && after.is_lost());
-            }
-            if action == Action::Connect {
-                assert!(state.may_try() && !state.banned);
-            }
+    let states = states();
+    assert!(states.len() > 5_000);
+    for state in states {
+        let (life, link, attempt) = (state.life, state.link, state.attempt);
+        let connecting = matches!(attempt, Attempt::Connecting { .. });
+        let made = matches!(attempt, Attempt::Ready { .. } | Attempt::Taken);
+        let going = matches!(life, Life::Removing | Life::Gone);
+        moves(state, life == Life::Connecting, |r| r.logged_in(at(0)));
+        moves(state, link == Link::Lost, Recovery::ending);
+        moves(state, link == Link::Notifying, Recovery::notified);
+        moves(state, link == Link::Ending, Recovery::ended);
+        moves(state, connecting, Recovery::connected);
+        moves(state, connecting, Recovery::try_failed);
+        moves(state, made, Recovery::returned);
+        moves(state, attempt == Attempt::Failed, Recovery::try_ended);
+        moves(state, !state.failing, Recovery::fail_fast);
+        moves(state, !state.banned, Recovery::ban);
+        moves(state, !going, Recovery::remove);
+        moves(state, link == Link::Up, Recovery::log_out);
+        moves(state, life == Life::Removing, Recovery::removed);
+        for cause in [Cause::Plain, Cause::Violation, Cause::Reset] {
+            let (after, loss) = happens(state, |r| r.lost(cause, at(0)));
+            let end = matches!(loss, Loss::End { .. });
+            assert!(after.is_lost() && end != state.is_lost(), "{state:?}");
+            assert!(loss != Loss::Try || state.may_try(), "{state:?}");
         }
+        for automatic in [false, true] {
+            let (after, begun) = happens(state, |r| r.begin_try(automatic));
+            let connect = begun == BeginTry::Connect;
+            assert_eq!(connect, after.attempt != attempt, "{state:?}");
+            assert!(!connect || state.may_try() && !state.banned, "{state:?}");
+        }
+        for (blocks, running) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (after, commit) = happens(state, |r| r.commit(blocks, running, at(0)));
+            assert!(!back(state, after) || commit == ACCEPT, "{state:?}");
+            assert!(commit != Commit::Wait || after.asked, "{state:?}");
+        }
+        let (after, outcome) = happens(state, |r| r.waited(at(0)));
+        assert!(
+            !back(state, after) || outcome == Outcome::Accept,
+            "{state:?}"
+        );
     }
-    assert!(pairs > 50_000, "{pairs}");
+}
+
+/// A new connection is the session's.
+fn back(before: State, after: State) -> bool {
+    before.life == Life::Recovering && after.life == Life::Live
+}
+
+/// The state after an event, and what is to be done then.
+fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T) {
+    let mut recovery = Recovery::of(state);
+    let outcome = event(&mut recovery);
+    let after = recovery.state();
+    let view = View::from_word(after.view().word());
+    assert_eq!(view.life(), after.life);
+    assert_eq!(
+        (
+            view.is_lost(),
+            view.is_down(),
+            view.is_failing(),
+            view.is_settled(),
+            view.is_asked()
+        ),
+        (
+            after.is_lost(),
+            after.is_down(),
+            after.failing,
+            after.is_settled(),
+            after.asked
+        ),
+    );
+    assert!(
+        !state.life.is_ending() || after.life.is_ending(),
+        "{state:?} {after:?}"
+    );
+    let on = after.life as u8 >= state.life as u8;
+    assert!(
+        on || back(state, after) && !after.is_lost(),
+        "{state:?} {after:?}"
+    );
+    assert!(!state.banned || after.banned);
+    (after, outcome)
+}
+
+/// An event that changes the states that it belongs to, and no other. It makes no connection the session's.
+fn moves<T>(state: State, belongs: bool, event: impl FnOnce(&mut Recovery) -> T) {
+    let (after, _) = happens(state, event);
+    assert_eq!(after != state, belongs, "{state:?} {after:?}");
+    assert!(!back(state, after), "{state:?}");
 }
 
 fn states() -> Vec<State> {
@@ -101,77 +148,62 @@ fn states() -> Vec<State> {
     all
 }
 
-fn events() -> Vec<Event> {
-    let mut all = vec![
-        Event::LoggedIn,
-        Event::Ending,
-        Event::Notified,
-        Event::Ended,
-        Event::Hurry,
-        Event::Connected,
-        Event::TryFailed,
-        Event::TryEnded,
-        Event::Outcome,
-        Event::Returned,
-        Event::FailFast,
-        Event::Banned,
-        Event::Remove,
-        Event::LogOut,
-        Event::Removed,
-    ];
-    all.extend([Cause::Plain, Cause::Violation, Cause::Reset].map(Event::Lost));
-    all.extend([false, true].map(|automatic| Event::Try { automatic }));
-    for blocks in [false, true] {
-        all.extend([false, true].map(|running| Event::Commit { blocks, running }));
-    }
-    all
-}
-
 /// So many seconds after the boot.
 fn at(seconds: i64) -> Ktime {
     Ktime::from_ns(seconds * 1_000_000_000)
 }
 
+/// A session that is logged in at the boot.
+fn live() -> Recovery {
+    let mut recovery = Recovery::new();
+    assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
+    recovery
+}
+
+/// The work item ends the connection.
+fn end(recovery: &mut Recovery) -> Ended {
+    assert_eq!(recovery.ending(), Ending::Notify);
+    recovery.notified();
+    recovery.ended()
+}
+
+/// A session that has lost its connection, the commands of which are ended.
+fn down(cause: Cause, now: Ktime) -> Recovery {
+    let mut recovery = live();
+    assert_eq!(recovery.lost(cause, now), Loss::End { say: true });
+    assert_eq!(end(&mut recovery), Ended::Retry(Retry::Later));
+    recovery
+}
+
+/// The try that is under way fails.
+fn fails(recovery: &mut Recovery) {
+    recovery.try_failed();
+    assert_eq!(recovery.try_ended(), Retry::Later);
+}
+
 /// The life of a session whose connection is lost and comes back, by the clock.
 #[test]
 fn a_loss_and_a_new_connection() {
-    let mut recovery = Recovery::new();
-    let blocks = Event::Commit {
-        blocks: true,
-        running: false,
-    };
-    assert_eq!(recovery.on(Event::LoggedIn, at(0)), Action::StartTimers);
+    let mut recovery = live();
+    assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::End { say: true });
+    assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Nothing);
+    assert_eq!(recovery.commit(true, false, at(1)), ACCEPT);
+    assert_eq!(end(&mut recovery), Ended::Retry(Retry::Later));
+    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
     assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), at(1)),
-        Action::End { say: true }
+        recovery.commit(true, false, at(1)),
+        Commit::Outcome(Outcome::InProgress)
     );
-    assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), at(1)),
-        Action::Nothing
-    );
-    assert_eq!(recovery.on(blocks, at(1)), Action::Accept);
-    assert_eq!(recovery.on(Event::Ending, at(1)), Action::Notify);
-    assert_eq!(recovery.on(Event::Notified, at(1)), Action::EndCommands);
-    assert_eq!(recovery.on(Event::Ended, at(1)), Action::TryLater);
-    assert_eq!(
-        recovery.on(Event::Try { automatic: true }, at(1)),
-        Action::Connect
-    );
-    assert_eq!(recovery.on(blocks, at(1)), Action::InProgress);
-    assert_eq!(recovery.on(Event::TryFailed, at(2)), Action::EndAttempt);
-    assert_eq!(recovery.on(Event::TryEnded, at(2)), Action::TryLater);
+    fails(&mut recovery);
     assert_eq!(recovery.backoff().tries(), 1);
-    assert_eq!(
-        recovery.on(Event::Try { automatic: true }, at(3)),
-        Action::Connect
-    );
-    assert_eq!(recovery.on(Event::Connected, at(3)), Action::Take);
-    assert_eq!(recovery.on(blocks, at(3)), Action::Accept);
+    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    recovery.connected();
+    assert_eq!(recovery.commit(true, false, at(3)), ACCEPT);
     assert!(
         !recovery.state().is_settled(),
         "the port is not running yet"
     );
-    assert_eq!(recovery.on(Event::Returned, at(3)), Action::StartTimers);
+    assert_eq!(recovery.returned(), Returned::StartTimers);
     assert!(recovery.state().is_settled());
     assert_eq!(recovery.backoff().tries(), 0);
 }
@@ -180,137 +212,84 @@ fn a_loss_and_a_new_connection() {
 /// port has hurried.
 #[test]
 fn hurried_tries_are_not_those_of_the_class() {
-    let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, at(0));
-    for event in [
-        Event::Lost(Cause::Plain),
-        Event::Ending,
-        Event::Notified,
-        Event::Ended,
-    ] {
-        recovery.on(event, at(1));
-    }
-    let automatic = Event::Try { automatic: true };
-    let fails = |recovery: &mut Recovery| {
-        assert_eq!(recovery.on(automatic, at(2)), Action::Connect);
-        recovery.on(Event::TryFailed, at(2));
-        assert_eq!(recovery.on(Event::TryEnded, at(2)), Action::TryLater);
-    };
-    let commit = Event::Commit {
-        blocks: true,
-        running: false,
-    };
+    let mut recovery = down(Cause::Plain, at(1));
     for class in 1..=4 {
         for _ in 0..10 {
-            assert_eq!(recovery.on(Event::Hurry, at(2)), Action::Try);
+            assert!(recovery.state().may_try());
+            assert_eq!(recovery.begin_try(true), BeginTry::Connect);
             fails(&mut recovery);
         }
-        assert_eq!(recovery.on(commit, at(2)), Action::TrySpread);
-        assert_eq!(recovery.on(automatic, at(2)), Action::Connect);
+        assert_eq!(recovery.commit(true, false, at(2)), Commit::TrySpread);
+        assert_eq!(recovery.begin_try(true), BeginTry::Connect);
         // It looks while that try is under way.
-        assert_eq!(recovery.on(commit, at(2)), Action::InProgress);
-        recovery.on(Event::TryFailed, at(2));
-        recovery.on(Event::TryEnded, at(2));
+        assert_eq!(
+            recovery.commit(true, false, at(2)),
+            Commit::Outcome(Outcome::InProgress)
+        );
+        fails(&mut recovery);
         assert_eq!(recovery.backoff().wanted_tries(), class);
         assert_eq!(recovery.backoff().tries(), 11 * class);
     }
-    assert_eq!(recovery.on(automatic, at(3)), Action::Connect);
-    recovery.on(Event::Connected, at(3));
-    assert_eq!(recovery.on(commit, at(3)), Action::Accept);
+    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    recovery.connected();
+    assert_eq!(recovery.commit(true, false, at(3)), ACCEPT);
     assert_eq!(recovery.backoff().wanted_tries(), 0);
 }
 
 /// A new connection that fails before the class has it is told of once.
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
-    let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, at(0));
-    for event in [
-        Event::Lost(Cause::Plain),
-        Event::Ending,
-        Event::Notified,
-        Event::Ended,
-        Event::Try { automatic: true },
-    ] {
-        recovery.on(event, at(1));
-    }
-    assert_eq!(recovery.on(Event::Lost(Cause::Plain), at(1)), Action::Say);
+    let mut recovery = down(Cause::Plain, at(1));
+    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Say);
+    assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Nothing);
+    recovery.connected();
     assert_eq!(
-        recovery.on(Event::Lost(Cause::Plain), at(1)),
-        Action::Nothing
+        recovery.commit(true, false, at(1)),
+        Commit::Outcome(Outcome::NotConnected)
     );
-    assert_eq!(recovery.on(Event::Connected, at(1)), Action::Take);
-    let commit = Event::Commit {
-        blocks: true,
-        running: false,
-    };
-    assert_eq!(recovery.on(commit, at(1)), Action::NotConnected);
-    assert_eq!(recovery.on(Event::Returned, at(1)), Action::EndAttempt);
-    assert_eq!(recovery.on(Event::TryEnded, at(1)), Action::TryLater);
+    assert_eq!(recovery.returned(), Returned::EndTry);
+    assert_eq!(recovery.try_ended(), Retry::Later);
     assert_eq!(recovery.backoff().tries(), 1);
 }
 
 /// Five violations in a minute are the end of all tries, whichever connection they were on.
 #[test]
 fn violations_add_up() {
-    let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, at(0));
-    recovery.on(Event::Lost(Cause::Violation), at(1));
+    let mut recovery = live();
+    assert_eq!(
+        recovery.lost(Cause::Violation, at(1)),
+        Loss::End { say: true }
+    );
     for _ in 0..3 {
         recovery.strike(at(2));
     }
-    for event in [Event::Ending, Event::Notified] {
-        recovery.on(event, at(2));
-    }
     assert!(!recovery.state().banned);
     recovery.strike(at(3));
-    assert_eq!(recovery.on(Event::Ended, at(3)), Action::GiveUp);
+    assert_eq!(end(&mut recovery), Ended::Retry(Retry::GiveUp));
     assert!(
         recovery.state().is_settled(),
         "there is nothing to wait for"
     );
-    assert_eq!(
-        recovery.on(Event::Try { automatic: true }, at(4)),
-        Action::Nothing
-    );
-    let commit = Event::Commit {
-        blocks: false,
-        running: false,
-    };
-    assert_eq!(recovery.on(commit, at(4)), Action::Protocol);
+    assert_eq!(recovery.begin_try(true), BeginTry::Nothing);
+    assert_eq!(recovery.commit(false, false, at(4)), Commit::Protocol);
 }
 
-/// A reset of the host is one try, also where nobody else tries.
+/// A reset of the host is one try, also where no other is made.
 #[test]
 fn a_reset_has_one_try() {
-    let mut recovery = Recovery::new();
-    recovery.on(Event::LoggedIn, at(0));
-    recovery.on(Event::Lost(Cause::Reset), at(0));
-    for event in [Event::Ending, Event::Notified, Event::Ended] {
-        recovery.on(event, at(0));
-    }
-    recovery.on(Event::FailFast, at(0));
+    let mut recovery = down(Cause::Reset, at(0));
+    recovery.fail_fast();
     assert!(!recovery.state().is_settled());
-    assert_eq!(
-        recovery.on(Event::Try { automatic: false }, at(0)),
-        Action::Connect
-    );
-    recovery.on(Event::TryFailed, at(0));
-    recovery.on(Event::TryEnded, at(0));
+    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
+    fails(&mut recovery);
     assert!(recovery.state().is_settled());
-    assert_eq!(
-        recovery.on(Event::Try { automatic: false }, at(0)),
-        Action::Nothing
-    );
+    assert_eq!(recovery.begin_try(false), BeginTry::Nothing);
     // One that comes while another try is under way has its own.
-    recovery.on(Event::Lost(Cause::Reset), at(0));
-    recovery.on(Event::Try { automatic: false }, at(0));
-    assert_eq!(recovery.on(Event::Lost(Cause::Reset), at(0)), Action::Try);
-    recovery.on(Event::TryFailed, at(0));
-    recovery.on(Event::TryEnded, at(0));
+    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);
+    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
+    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);
+    fails(&mut recovery);
     assert_eq!(recovery.state().reset, Reset::Wanted);
-    assert_eq!(
-        recovery.on(Event::Try { automatic: false }, at(0)),
-        Action::Connect
-    );
+    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
 }

@@ -6,12 +6,30 @@
 //! step at a time. All interleavings are visited. What must hold in each state is asserted there; that
 //! nobody waits without somebody who ends it is looked for backwards from the ends.
 
+#[path = "common/outcomes.rs"]
+mod outcomes;
+
+use outcomes::Named;
 use srp_host::logic::{
     backoff::Cause,
-    recovery::{next, Action, Attempt, Event, Link, Reset, State},
+    ktime::Ktime,
+    recovery::{
+        Attempt, BeginTry, Commit, Ended, Ending, Link, LoggedIn, Loss, Outcome, Recovery, Remove,
+        Reset, Retry, Returned, State,
+    },
     session::Life,
 };
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::thread;
+
+/// No event of the walk goes by the clock.
+const NOW: Ktime = Ktime::from_ns(0);
+
+thread_local! {
+    /// The outcomes that a walk has reached.
+    static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+}
 
 /// What never changes in one walk.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +95,7 @@ struct Session {
 impl Session {
     fn new() -> Self {
         Self {
-            state: State::new(),
+            state: Recovery::new().state(),
             worker: Worker::Idle,
             thread: Thread::Idle,
             armed: false,
@@ -89,62 +107,66 @@ impl Session {
         }
     }
 
-    fn on(&mut self, event: Event) -> Action {
-        let (state, action) = next(self.state, event);
-        self.state = state;
-        let late = event == Event::LoggedIn;
-        assert!(action != Action::Refuse || late, "{event:?} in {self:?}");
-        match action {
-            Action::End { .. } => {
+    fn on<T: Named>(&mut self, event: impl FnOnce(&mut Recovery) -> T) -> T {
+        let mut recovery = Recovery::of(self.state);
+        let outcome = event(&mut recovery);
+        self.state = recovery.state();
+        REACHED.with_borrow_mut(|reached| reached.insert(outcome.name()));
+        outcome
+    }
+
+    /// An event that belongs to the state: it changes it.
+    fn step<T: Named>(&mut self, event: impl FnOnce(&mut Recovery) -> T) -> T {
+        let before = *self;
+        let outcome = self.on(event);
+        assert_ne!(before.state, self.state, "{} in {before:?}", outcome.name());
+        outcome
+    }
+
+    fn with(self, event: impl FnOnce(&mut Self)) -> Self {
+        let mut to = self;
+        event(&mut to);
+        to
+    }
+
+    fn lost(&mut self, cause: Cause) {
+        match self.on(|r| r.lost(cause, NOW)) {
+            Loss::End { .. } => {
                 // Each connection is ended once.
-                assert_eq!(self.worker, Worker::Idle, "{event:?} in {self:?}");
+                assert_eq!(self.worker, Worker::Idle, "{self:?}");
                 self.worker = Worker::Queued;
             }
-            Action::Try | Action::TrySpread => self.armed = true,
-            Action::TearDown => {
+            Loss::Try => self.hurry(),
+            Loss::Say | Loss::Nothing => {}
+        }
+    }
+
+    /// A try is wanted now.
+    fn hurry(&mut self) {
+        self.armed |= self.state.may_try();
+    }
+
+    fn remove(&mut self) {
+        match self.on(Recovery::remove) {
+            Remove::TearDown => {
                 assert_eq!(self.removal, Removal::None);
                 self.removal = Removal::Queued;
             }
-            _ => {}
+            Remove::Nothing => assert_ne!(self.removal, Removal::None),
         }
-        action
     }
 
     /// After a pause by our own timer or by the class's.
-    fn rest(self, action: Action, rules: Rules) -> Vec<Self> {
-        let mut all = vec![];
-        match action {
+    fn retry(self, retry: Retry, rules: Rules) -> Vec<Self> {
+        let armed = self.with(|to| to.armed = true);
+        let class = self.with(|to| to.class_timer = true);
+        match retry {
             // It has no pause.
-            Action::TryLater if self.state.reset == Reset::Wanted => all.push(Self {
-                armed: true,
-                ..self
-            }),
-            Action::TryLater if rules.automatic => {
-                all.push(Self {
-                    armed: true,
-                    ..self
-                });
-                if rules.blocks {
-                    all.push(Self {
-                        class_timer: true,
-                        ..self
-                    });
-                }
-            }
-            Action::Remove => {
-                let mut to = self;
-                to.on(Event::Remove);
-                all.push(to);
-            }
-            _ => all.push(self),
+            Retry::Later if self.state.reset == Reset::Wanted => vec![armed],
+            Retry::Later if rules.automatic && rules.blocks => vec![armed, class],
+            Retry::Later if rules.automatic => vec![armed],
+            Retry::Later | Retry::GiveUp | Retry::None => vec![self],
         }
-        all
-    }
-
-    fn with(self, event: Event) -> Self {
-        let mut to = self;
-        to.on(event);
-        to
     }
 
     fn is_free(&self) -> bool {
@@ -155,12 +177,15 @@ impl Session {
     fn commit(self, rules: Rules, running: bool) -> Self {
         let mut to = self;
         let blocks = rules.blocks;
-        match to.on(Event::Commit { blocks, running }) {
-            Action::Wait => to.caller = Caller::WaitsDown,
-            Action::Accept => to.class_timer &= self.state.is_lost() && to.state.is_lost(),
+        match to.on(|r| r.commit(blocks, running, NOW)) {
+            Commit::Wait => to.caller = Caller::WaitsDown,
+            Commit::TrySpread => to.hurry(),
+            Commit::Outcome(Outcome::Accept) => {
+                to.class_timer &= self.state.is_lost() && to.state.is_lost();
+            }
             // An error has the commands fail, if no timeout blocks the port.
-            Action::InProgress => assert!(blocks, "{self:?}"),
-            _ => {}
+            Commit::Outcome(Outcome::InProgress) => assert!(blocks, "{self:?}"),
+            Commit::Outcome(Outcome::NotConnected | Outcome::NoDevice) | Commit::Protocol => {}
         }
         to
     }
@@ -171,51 +196,56 @@ impl Session {
         if self.scanning {
             let mut to = self;
             to.scanning = false;
-            to.on(Event::LoggedIn);
+            let live = match to.on(|r| r.logged_in(NOW)) {
+                LoggedIn::StartTimers => true,
+                LoggedIn::TooLate => false,
+            };
+            assert_eq!(live, to.state.life == Life::Live, "{self:?}");
             all.push(to);
         }
         match self.worker {
             Worker::Idle => {}
             Worker::Queued => {
                 let mut to = self;
-                to.worker = match to.on(Event::Ending) {
-                    Action::Notify => Worker::Notifying,
-                    Action::EndCommands => Worker::Ending,
-                    other => panic!("{other:?} in {self:?}"),
+                to.worker = match to.step(Recovery::ending) {
+                    Ending::Notify => Worker::Notifying,
+                    Ending::EndCommands => Worker::Ending,
                 };
                 all.push(to);
             }
             Worker::Notifying => {
                 let mut to = self;
-                assert_eq!(to.on(Event::Notified), Action::EndCommands);
+                to.step(Recovery::notified);
                 to.worker = Worker::Ending;
                 all.push(to);
             }
             Worker::Ending => {
                 let mut to = self;
                 to.worker = Worker::Idle;
-                let action = to.on(Event::Ended);
-                all.extend(to.rest(action, rules));
+                match to.step(Recovery::ended) {
+                    Ended::Remove => all.push(to.with(Self::remove)),
+                    Ended::Retry(retry) => all.extend(to.retry(retry, rules)),
+                }
             }
         }
         match self.thread {
             Thread::Idle if self.armed => {
                 let mut to = self;
                 to.armed = false;
-                let automatic = rules.automatic;
-                if to.on(Event::Try { automatic }) == Action::Connect {
-                    to.thread = Thread::Connecting;
-                }
+                to.thread = match to.on(|r| r.begin_try(rules.automatic)) {
+                    BeginTry::Connect => Thread::Connecting,
+                    BeginTry::Nothing => Thread::Idle,
+                };
                 all.push(to);
             }
             Thread::Idle => {}
             Thread::Connecting => {
                 let mut to = self;
-                assert_eq!(to.on(Event::Connected), Action::Take);
+                to.step(Recovery::connected);
                 to.thread = Thread::Class;
                 all.push(to);
                 let mut to = self;
-                assert_eq!(to.on(Event::TryFailed), Action::EndAttempt);
+                to.step(Recovery::try_failed);
                 to.thread = Thread::Ending;
                 all.push(to);
             }
@@ -233,30 +263,34 @@ impl Session {
             Thread::Class => {}
             Thread::Called => {
                 let mut to = self;
-                to.thread = match to.on(Event::Returned) {
-                    Action::StartTimers => Thread::Idle,
-                    Action::EndAttempt => Thread::Ending,
-                    other => panic!("{other:?} in {self:?}"),
+                to.thread = match to.step(Recovery::returned) {
+                    Returned::StartTimers => Thread::Idle,
+                    Returned::EndTry => Thread::Ending,
                 };
                 all.push(to);
             }
             Thread::Ending => {
                 let mut to = self;
                 to.thread = Thread::Idle;
-                let action = to.on(Event::TryEnded);
-                all.extend(to.rest(action, rules));
+                let retry = to.step(Recovery::try_ended);
+                all.extend(to.retry(retry, rules));
             }
         }
         let ending = self.state.life.is_ending();
         match self.caller {
             Caller::None => {}
             Caller::WaitsDown if self.state.is_down() || ending => {
-                let mut to = self.with(Event::Hurry);
+                let mut to = self.with(Self::hurry);
                 to.caller = Caller::WaitsOutcome;
                 all.push(to);
             }
             Caller::WaitsOutcome if !self.state.asked || ending => {
-                let mut to = self.with(Event::Outcome);
+                let mut to = self;
+                let live = match to.on(|r| r.waited(NOW)) {
+                    Outcome::Accept => true,
+                    Outcome::InProgress | Outcome::NotConnected | Outcome::NoDevice => false,
+                };
+                assert_eq!(live, to.state.life == Life::Live, "{self:?}");
                 to.caller = Caller::None;
                 all.push(to);
             }
@@ -270,9 +304,9 @@ impl Session {
             Removal::Queued if self.caller == Caller::None => {
                 let mut to = self;
                 to.class_timer = false;
-                to.on(Event::FailFast);
-                to.on(Event::LogOut);
-                to.on(Event::Lost(Cause::Plain));
+                to.on(Recovery::fail_fast);
+                to.on(Recovery::log_out);
+                to.lost(Cause::Plain);
                 to.removal = Removal::Waits;
                 all.push(to);
             }
@@ -281,7 +315,7 @@ impl Session {
                 let mut to = self;
                 to.armed = false;
                 if to.thread == Thread::Idle {
-                    to.on(Event::Removed);
+                    to.step(Recovery::removed);
                     to.removal = Removal::Done;
                 }
                 all.push(to);
@@ -300,14 +334,14 @@ impl Session {
     /// What comes from outside, at any time.
     fn outer(self, rules: Rules) -> Vec<Self> {
         let mut all = vec![
-            self.with(Event::Lost(Cause::Plain)),
-            self.with(Event::Lost(Cause::Violation)),
-            self.with(Event::Hurry),
-            self.with(Event::FailFast),
-            self.with(Event::Banned),
-            self.with(Event::Remove),
+            self.with(|to| to.lost(Cause::Plain)),
+            self.with(|to| to.lost(Cause::Violation)),
+            self.with(Self::hurry),
+            self.with(|to| to.on(Recovery::fail_fast)),
+            self.with(|to| to.on(Recovery::ban)),
+            self.with(Self::remove),
         ];
-        let mut reset = self.with(Event::Lost(Cause::Reset));
+        let mut reset = self.with(|to| to.lost(Cause::Reset));
         reset.resetting = true;
         all.push(reset);
         if self.is_free() && self.thread != Thread::Class {
@@ -413,7 +447,8 @@ impl Walk {
     }
 }
 
-fn every_order(automatic: bool, blocks: bool) {
+/// Returns the outcomes that it has reached.
+fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     let walk = walk(Rules { automatic, blocks });
     println!("{automatic} {blocks}: {} states", walk.all.len());
     let lost = |s: &Session| s.state.is_lost();
@@ -447,20 +482,22 @@ fn every_order(automatic: bool, blocks: bool) {
     walk.leads("a reset has its try", wanted, |s| {
         s.state.reset == Reset::None || s.state.life.is_ending()
     });
+    REACHED.take()
 }
 
+/// With and without tries, and a class that blocks or does not. Each outcome of each event can occur.
 #[test]
-fn every_order_with_tries_and_a_class_that_blocks() {
-    every_order(true, true);
-}
-
-#[test]
-fn every_order_with_tries() {
-    every_order(true, false);
-}
-
-#[test]
-fn every_order_without_tries() {
-    every_order(false, false);
-    every_order(false, true);
+fn every_order() {
+    let all = [(true, true), (true, false), (false, true), (false, false)];
+    let walks =
+        all.map(|(automatic, blocks)| thread::spawn(move || walk_and_check(automatic, blocks)));
+    let reached: BTreeSet<&str> = walks
+        .into_iter()
+        .flat_map(|walk| walk.join().expect("a walk that finds nothing"))
+        .collect();
+    let never: Vec<_> = outcomes::ALL
+        .iter()
+        .filter(|one| !reached.contains(*one))
+        .collect();
+    assert!(never.is_empty(), "never: {never:?}");
 }

@@ -14,7 +14,7 @@ use crate::{
         channels::Channels,
         error::Lost,
         geometry::Geometry,
-        logic::recovery::{Link, State},
+        logic::recovery::{Link, Recovery},
         logic::session::Life,
         logic::view::View,
         owner::Owner,
@@ -69,7 +69,7 @@ pub struct Stand {
 }
 
 fn view(lost: bool) -> View {
-    let mut state = State::new();
+    let mut state = Recovery::new().state();
     state.life = Life::Live;
     state.link = match lost {
         true => Link::Lost,

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the events of a session's recovery return, by name: a type with another outcome does not compile here.
+
+use srp_host::logic::recovery::{
+    BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
+};
+
+/// What an event returns.
+pub trait Named {
+    /// Which of the outcomes of the event it is.
+    fn name(&self) -> &'static str;
+}
+
+impl Named for () {
+    fn name(&self) -> &'static str {
+        "()"
+    }
+}
+
+macro_rules! outcomes {
+    ($($type:ident { $($outcome:pat,)+ })+) => {
+        /// All outcomes of all events.
+        pub const ALL: &[&str] = &[$($(stringify!($outcome),)+)+];
+
+        $(impl Named for $type {
+            fn name(&self) -> &'static str {
+                match self {
+                    $($outcome => stringify!($outcome),)+
+                }
+            }
+        })+
+    };
+}
+
+outcomes! {
+    LoggedIn {
+        LoggedIn::StartTimers,
+        LoggedIn::TooLate,
+    }
+    Loss {
+        Loss::End { say: false },
+        Loss::End { say: true },
+        Loss::Say,
+        Loss::Try,
+        Loss::Nothing,
+    }
+    Ending {
+        Ending::Notify,
+        Ending::EndCommands,
+    }
+    Ended {
+        Ended::Remove,
+        Ended::Retry(Retry::Later),
+        Ended::Retry(Retry::GiveUp),
+        Ended::Retry(Retry::None),
+    }
+    BeginTry {
+        BeginTry::Connect,
+        BeginTry::Nothing,
+    }
+    Returned {
+        Returned::StartTimers,
+        Returned::EndTry,
+    }
+    Retry {
+        Retry::Later,
+        Retry::GiveUp,
+        Retry::None,
+    }
+    Commit {
+        Commit::Outcome(Outcome::Accept),
+        Commit::Outcome(Outcome::InProgress),
+        Commit::Outcome(Outcome::NotConnected),
+        Commit::Outcome(Outcome::NoDevice),
+        Commit::TrySpread,
+        Commit::Wait,
+        Commit::Protocol,
+    }
+    Outcome {
+        Outcome::Accept,
+        Outcome::InProgress,
+        Outcome::NotConnected,
+        Outcome::NoDevice,
+    }
+    Remove {
+        Remove::TearDown,
+        Remove::Nothing,
+    }
+}
