@@ -78,7 +78,7 @@ fn raw_sg_entries() -> (SgEntries, Complaints) {
 pub fn check() {
     let (entries, bad) = raw_sg_entries();
     if bad.deprecated {
-        pr_warn!("srp_sg_tablesize is the old name of cmd_sg_entries, use that one\n");
+        pr_warn!("srp_sg_tablesize is deprecated, use cmd_sg_entries\n");
     }
     if bad.cmd_too_large {
         pr_warn!("cmd_sg_entries is limited to {MAX_CMD_SG_ENTRIES}\n");

@@ -112,6 +112,27 @@ pub enum EventKind {
     Other(u32),
 }
 
+/// In the words of `rdma_event_msg()`, as far as it ends a connection.
+impl core::fmt::Display for EventKind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::AddrError => "address error",
+            Self::RouteError => "route error",
+            Self::ConnectError => "connect error",
+            Self::Unreachable => "unreachable",
+            Self::Rejected => "rejected",
+            Self::Disconnected => "disconnected",
+            Self::DeviceRemoval => "device removal",
+            Self::AddrChange => "address change",
+            Self::AddrResolved
+            | Self::RouteResolved
+            | Self::Established
+            | Self::TimewaitExit
+            | Self::Other(_) => "unknown",
+        })
+    }
+}
+
 /// One event of an [`Id`].
 pub struct Event<'a> {
     event: &'a bindings::rdma_cm_event,

@@ -52,7 +52,7 @@ impl Users {
         while self.0.load(Acquire) != 0 {
             looks = looks.saturating_add(1);
             if looks == PATIENCE {
-                pr_err!("the module cannot go: it has objects of RDMA devices that were leaked\n");
+                pr_err!("the module cannot be unloaded: it has leaked objects of RDMA devices\n");
             }
             fsleep(PAUSE);
         }

@@ -196,7 +196,7 @@ impl<'a> Login<'a> {
                     session_log!(
                         Warning,
                         self.nexus.status,
-                        "room for {} of {} channels: error {}",
+                        "resources for only {} of {} channels: error {}",
                         index,
                         self.nexus.status.geometry.all_channels(),
                         e.to_errno()
@@ -269,9 +269,9 @@ impl<'a> Login<'a> {
         connection: Option<&Arc<Connection>>,
     ) -> Result<(Arc<Connection>, Granted), LoginFailure> {
         let leader = self.resolve(connection)?;
-        self.wait(&leader, "address")?;
+        self.wait(&leader, "address resolution")?;
         leader.attempt.route()?;
-        self.wait(&leader, "route")?;
+        self.wait(&leader, "route resolution")?;
         self.accept(self.connect(leader, MultiChannel::Single)?)
     }
 
@@ -296,7 +296,7 @@ impl<'a> Login<'a> {
         let mut ready = KVec::new();
         for channel in all {
             let step = self
-                .wait(&channel, "address")
+                .wait(&channel, "address resolution")
                 .and_then(|()| channel.attempt.route())
                 .map(|()| channel);
             self.keep(&mut ready, step, &mut lost)?;
@@ -304,7 +304,7 @@ impl<'a> Login<'a> {
         let mut asked = KVec::new();
         for channel in ready {
             let step = self
-                .wait(&channel, "route")
+                .wait(&channel, "route resolution")
                 .and_then(|()| self.connect(channel, MultiChannel::Multi));
             self.keep(&mut asked, step, &mut lost)?;
         }
@@ -320,7 +320,7 @@ impl<'a> Login<'a> {
                 session_log!(
                     Warning,
                     self.nexus.status,
-                    "{} of {} {name}: {}",
+                    "only {} of {} {name} connected: {}",
                     channels.len(),
                     wanted,
                     format_args!("{why}")
@@ -478,9 +478,9 @@ impl<'a> Login<'a> {
             connection: Some(connection),
         };
         next.attempt.resolve()?;
-        self.wait(&next, "address")?;
+        self.wait(&next, "address resolution")?;
         next.attempt.route()?;
-        self.wait(&next, "route")?;
+        self.wait(&next, "route resolution")?;
         self.connect(next, from.requested.multichannel)
     }
 

@@ -19,7 +19,6 @@ use crate::{
     errno,
     rdma::{
         cm::EventKind,
-        device_event::DeviceEvent,
         qp::Failure as QpFailure, //
     },
 };
@@ -45,8 +44,8 @@ pub enum Lost {
     HostReset,
     /// The target did not answer a test of the connection.
     KeepAlive,
-    /// The device reported this.
-    Device(DeviceEvent),
+    /// The device has failed.
+    Device,
     /// The disks did not go, no command ended, and the target gave no sign of life.
     RemovalSilence,
     /// The disks did not go, and no command ended in the time that the midlayer gives one.
@@ -95,18 +94,22 @@ impl fmt::Display for Lost {
                 write!(f, "{what} failed: {status} ({})", status.number())
             }
             Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event: {event}"),
-            Self::Qp(QpFailure::Post(e)) => write!(f, "posting receives failed: {}", e.to_errno()),
-            Self::Cm(event) => write!(f, "connection event {event:?}"),
+            Self::Qp(QpFailure::Post(e)) => {
+                write!(f, "posting receives failed: error {}", e.to_errno())
+            }
+            Self::Cm(event) => write!(f, "connection event: {event}"),
             Self::Violation(violation) | Self::Answers(violation) => {
                 write!(f, "protocol violation: {violation}")
             }
             Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
-            Self::Post(e) => write!(f, "posting a request failed: {}", e.to_errno()),
+            Self::Post(e) => write!(f, "posting a request failed: error {}", e.to_errno()),
             Self::HostReset => f.write_str("reset by the error handler"),
             Self::KeepAlive => f.write_str("no answer to a test of the connection"),
-            Self::Device(event) => write!(f, "device event {event:?}"),
-            Self::RemovalSilence => f.write_str("no sign of life while the disks went"),
-            Self::RemovalTimeout => f.write_str("no command ended while the disks went"),
+            Self::Device => f.write_str("fatal error of the RDMA device"),
+            Self::RemovalSilence => f.write_str("target silent while the disks were being removed"),
+            Self::RemovalTimeout => {
+                f.write_str("no command completed while the disks were being removed")
+            }
             Self::Starved(channel, seconds) => write!(
                 f,
                 "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding"
@@ -128,10 +131,10 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Message(e) => e.fmt(f),
-            Self::Flags => f.write_str("immediate data or invalidation in a message"),
+            Self::Flags => f.write_str("unexpected immediate data or invalidation in a message"),
             Self::Tag(tag) => write!(f, "tag {tag:#018x} is not outstanding"),
             Self::Credits(delta) => write!(f, "credit change {delta} out of range"),
-            Self::Request => f.write_str("too many requests before the first was answered"),
+            Self::Request => f.write_str("too many target requests outstanding"),
             Self::Answers => f.write_str("a request on an answer channel"),
         }
     }
@@ -228,7 +231,7 @@ impl fmt::Display for LoginFailure {
             ),
             Self::Setup(e) => write!(
                 f,
-                "connection not set up (error {e}); see the log of the RDMA device"
+                "connection setup failed on this host (error {e}); see the log of the RDMA device"
             ),
             Self::Disconnected => f.write_str("the target closed the connection; see its log"),
             Self::AddressChanged => f.write_str("the local address moved to another device"),
@@ -240,12 +243,17 @@ impl fmt::Display for LoginFailure {
             Self::CmReject(reason) => reason.fmt(f),
             Self::SrpReject(reason) => reason.fmt(f),
             Self::Redirected(_) => f.write_str("redirected to another port"),
-            Self::BadRedirect(e) => write!(f, "redirected by the target: {e}"),
-            Self::NotFollowed(e) => write!(f, "redirected by the target: {e}"),
-            Self::Answer(e) => write!(f, "no login response: {e}; is this an SRP target?"),
+            Self::BadRedirect(e) => write!(f, "redirect by the target not followed: {e}"),
+            Self::NotFollowed(e) => write!(f, "redirect by the target not followed: {e}"),
+            Self::Answer(e) => write!(
+                f,
+                "the reply is not an SRP login response: {e}; is this an SRP target?"
+            ),
             Self::Response(e) => e.fmt(f),
-            Self::Shrunk => f.write_str("the target takes shorter messages than at the login"),
-            Self::Timeout(what) => write!(f, "no end in time: {what}; check the network"),
+            Self::Shrunk => f.write_str(
+                "the target takes shorter messages than at the login; log out and in again",
+            ),
+            Self::Timeout(what) => write!(f, "{what} timed out; check the network"),
             Self::Signal => f.write_str("interrupted by a signal"),
         }
     }

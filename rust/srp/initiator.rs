@@ -135,7 +135,7 @@ impl DeviceEventHandler for PortEvents {
         let concerned = |s: &&Arc<Sessions>| port.is_none_or(|number| s.port().number() == number);
         for sessions in self.ports.iter().filter(concerned) {
             match event {
-                DeviceEvent::Fatal => sessions.fatal(event),
+                DeviceEvent::Fatal => sessions.fatal(),
                 DeviceEvent::PortActive | DeviceEvent::GidChange => sessions.port_changed(false),
                 // A subnet manager that begins anew may have moved the other end, too, of which nobody tells.
                 DeviceEvent::LidChange
@@ -232,7 +232,7 @@ impl Client for Initiator {
             // The other ports can do without it.
             if let Err(e) = self.add_port(device, number, health, &mut all, &mut events) {
                 pr_err!(
-                    "{}:{}: the port cannot be used: {}\n",
+                    "{}:{}: the port cannot be used: error {}\n",
                     format_args!("{}", device.name()),
                     number,
                     e.to_errno()
@@ -261,7 +261,7 @@ impl Client for Initiator {
             ));
             if let Err(e) = result {
                 pr_warn!(
-                    "{}: the folder in sysfs keeps its old name: {}\n",
+                    "{}: the folder in sysfs keeps its old name: error {}\n",
                     format_args!("{}", sessions.port().name()),
                     e.to_errno()
                 );

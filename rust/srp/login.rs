@@ -104,7 +104,7 @@ fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>
     let plan = plan(port, options)?;
     let geometry = Geometry::new(options, port.device().limits()).inspect_err(|e| {
         pr_warn!(
-            "{}: login refused: the RDMA device cannot do it: error {}\n",
+            "{}: login refused: options do not fit the RDMA device: error {}\n",
             format_args!("{}", port.name()),
             e.to_errno()
         );
@@ -159,7 +159,9 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         // TCP waits by itself.
         check_transport(
             port,
-            format_args!("'ack_timeout={timeout}': the port has the timeouts of TCP"),
+            format_args!(
+                "'ack_timeout={timeout}': not for an iWARP port, which has the timeouts of TCP"
+            ),
         )?;
     }
     let destination = match options.target {

@@ -15,10 +15,7 @@ use super::{
     },
     throttle::Throttle, //
 };
-use crate::{
-    rdma::device_event::DeviceEvent,
-    scsi::transport::srp::Transport, //
-};
+use crate::scsi::transport::srp::Transport;
 use kernel::{
     new_condvar,
     new_mutex,
@@ -125,7 +122,7 @@ impl Sessions {
         }
         if let Some(other) = list.all.iter().find(|other| other.key() == key) {
             let what = if other.is_ending() {
-                "the session that ends at"
+                "still logging out at"
             } else {
                 "already logged in at"
             };
@@ -155,10 +152,10 @@ impl Sessions {
     }
 
     /// The device does nothing any more.
-    pub fn fatal(&self, event: DeviceEvent) {
+    pub fn fatal(&self) {
         self.port.health().fail();
         for session in &self.list.lock().all {
-            session.fail(Lost::Device(event));
+            session.fail(Lost::Device);
         }
     }
 

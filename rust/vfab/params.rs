@@ -60,7 +60,7 @@ impl Params {
                     .to_str()
                     .map_err(|_| EINVAL)
                     .and_then(Personality::named)
-                    .inspect_err(|_| pr_err!("personality {n} is none that there is\n"))?;
+                    .inspect_err(|_| pr_err!("personality of vfab{n} is unknown\n"))?;
             }
         }
         Ok(Self {

@@ -396,7 +396,7 @@ impl Qp {
 
     /// An error of the receive side: both queues are flushed, the send queue by a work item, as its lock comes first.
     fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
-        pr_info!("{self}: receives no more: {event:?}\n");
+        pr_info!("{self}: receive error, both queues are flushed: {event:?}\n");
         self.set_state(State::Err);
         self.flush_receives(rq);
         self.later(FLUSH | event.map_or(0, bit));
@@ -448,7 +448,7 @@ impl WorkItem for Qp {
             this.flush();
         }
         if what & OVERRUN != 0 {
-            pr_info!("{this}: no room for a completion\n");
+            pr_info!("{this}: completion queue overrun\n");
             for cq in this.queues().into_iter().flatten() {
                 cq.tell_overrun();
             }

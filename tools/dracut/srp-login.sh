@@ -4,5 +4,5 @@
 command -v warn >/dev/null || . /lib/dracut-lib.sh
 for file in /etc/srp/targets.d/*.conf; do
 	name=${file##*/}
-	srpctl connect --owner initramfs --retry 90 "${name%.conf}" || warn "srpctl: ${name%.conf} is not there"
+	srpctl connect --owner initramfs --retry 90 "${name%.conf}" || warn "srpctl: ${name%.conf}: not logged in"
 done

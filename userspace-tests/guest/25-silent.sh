@@ -61,7 +61,7 @@ if [ $kind = siw ]; then
 	login 0 ,ch_count=2
 	took "login without the second channel" 34000
 	equal "channels" "$(</sys/class/scsi_host/$host/ch_count)" 1
-	logged '1 of 2 channels: no end in time'
+	logged 'only 1 of 2 channels connected: .* timed out'
 	equal "logins" "$(log_since | grep -c 'ib_srp: .*1 of 2 channels')" 1
 	heal 0
 	logout "$host"

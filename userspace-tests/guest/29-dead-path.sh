@@ -47,7 +47,7 @@ if [ $kind = rxe ]; then
 else
 	mark
 	equal "ack_timeout" "$(write_login 0 "$(login_string 0 ,ack_timeout=14)")" "Operation not supported"
-	logged "login refused: 'ack_timeout=14': the port has the timeouts of TCP"
+	logged "login refused: 'ack_timeout=14': not for an iWARP port"
 fi
 
 echo 5 >$parameter

@@ -19,7 +19,7 @@ tell send report 6 3f 0e
 hears "an answer" "message channel=0 opcode=42 length=16 tag=$tag"
 within 10 "the new unit" there 1
 t0=${EPOCHREALTIME/./}
-logged "units have changed"
+logged "LUNs have changed, rescanning"
 
 tell luns 3
 for i in 1 2 3; do

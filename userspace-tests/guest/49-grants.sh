@@ -14,7 +14,7 @@ channels() { [ "$(</sys/class/scsi_host/$host/ch_count)" = $1 ]; }
 tell login only 1
 mark
 enter ,ch_count=4
-logged '1 of [2-4] channels'
+logged 'only 1 of [2-4] channels connected'
 all=$(log_since | sed -n 's/.*1 of \([2-4]\) channels.*/\1/p' | head -n 1)
 channels 1 || fail "channels: $(</sys/class/scsi_host/$host/ch_count)"
 is "channels asked for" /sys/class/scsi_host/$host/requested_ch_count $all
@@ -100,7 +100,7 @@ while read -r offset bytes why; do
 	refused "Protocol error" "response with $bytes at $offset" "$why"
 	hears "the end" gone
 done <<-EOF
-	0 c1 no login response
+	0 c1 not an SRP login response
 	4 00000000 request limit 0
 	4 00000001 request limit 1
 	4 ffffffff request limit -1
@@ -115,7 +115,7 @@ EOF
 for length in 0 1 51; do
 	[ $kind = siw ] || [ $length -lt 4 ] || continue
 	tell login length $length
-	refused "Protocol error" "a response of $length bytes" "no login response|tag 0x0 is not ours"
+	refused "Protocol error" "a response of $length bytes" "not an SRP login response|tag 0x0 is not ours"
 done
 # The reasons of SRP, and one that there is not. siw loses them.
 while read -r reason why; do

@@ -45,7 +45,7 @@ sweep $rounds login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2
 logged_errors=$(log_since | grep -Ec "failed: ($others)$")
 [ "$(grep -Ec '^(EINVAL|ENFILE|ENOBUFS)' $tmp/swept)" = $logged_errors ] || fail "an error that is not one of these: $(cat $tmp/swept)"
 # With each 21st allocation it is by chance.
-[ $rounds -gt 1 ] || log_has 'room for 1 of 2 channels: error -12' || fail "no login went on without the channel that it had no memory for"
+[ $rounds -gt 1 ] || log_has 'resources for only 1 of 2 channels: error -12' || fail "no login went on without the channel that it had no memory for"
 within 10 "nothing of ours" nothing_ours
 # Those of other threads, too: what looks for disks, callbacks, and the log-out.
 allowed='fail(slab|_page_alloc), login (ok|ENOMEM|EINVAL|ENFILE|ENOBUFS|EEXIST):'

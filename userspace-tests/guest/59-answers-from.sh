@@ -82,7 +82,7 @@ clean
 mark
 tell login bytes 4 00000020
 login 0 ,ch_count=1,answers_from=$dest:$odd_answers
-logged '0 of 1 answer channels: login response: request limit 32 on an answer channel'
+logged 'only 0 of 1 answer channels connected: bad login response: request limit 32 on an answer channel'
 answering 0 || fail "an answer channel with credits"
 tell login ok
 within 10 "the answer channel" answering 1

@@ -50,7 +50,7 @@ flap 60
 say "reconnect_delay 1: $logins logins in 60 s, $lines losses in the log"
 [ $logins -ge 15 ] || exceeded $((60000000 * (15 - logins) / 15)) $since $until "$logins logins in 60 s"
 [ $lines -le 21 ] || fail "$lines losses in the log"
-told() { log_has 'losses before it were not told'; }
+told() { log_has 'earlier losses not logged'; }
 if [ $lines -lt $losses ] && ! told; then
 	# The next minute has ten of its own.
 	sleep 60

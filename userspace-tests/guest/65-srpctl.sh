@@ -47,7 +47,7 @@ fails 1 "check id_ext and ioc_guid against the target's service GUID" connect --
 fails 1 "check that the target's ACL has this initiator's port" connect $here_is --dest $dest --initiator-ext 77
 fails 2 "'queue_size=9999': must be 1 to 4096" connect $here_is --dest $dest --queue-size 9999
 fails 2 "missing in the login string: dest" connect $here_is
-fails 2 "dest: not a value: '$dest,queue_size=5'" connect $here_is --dest $dest,queue_size=5
+fails 2 "dest: invalid value: '$dest,queue_size=5'" connect $here_is --dest $dest,queue_size=5
 fails 2 "'host7' cannot be the name of a target" connect $here_is --dest $dest --save host7
 fails 2 "unexpected argument '--queue-sise'" connect $here_is --dest $dest --queue-sise 5
 fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest --fast-io-fail-tmo 70 --dev-loss-tmo 60
@@ -106,7 +106,7 @@ says "srp_running{host=\"${host#host}\","
 commands=$(awk '/^srp_commands_total/ {sum += $NF} END {print sum + 0}' <<<"$said")
 [ $commands -ge 300 ] || fail "$commands commands counted: $said"
 works discover
-says "rxe10/1 (w0): nobody can be asked here"
+says "rxe10/1 (w0): no discovery"
 
 # A disk that is mounted is not taken away; --all spares what others made.
 mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"

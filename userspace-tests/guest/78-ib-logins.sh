@@ -138,7 +138,7 @@ if rust_driver; then
 	refused "a short answer" "Protocol error" "login response: buffer formats"
 fi
 tell login bytes 0 c1
-refused "an answer of another kind" "Protocol error|Connection reset by peer" "no login response"
+refused "an answer of another kind" "Protocol error|Connection reset by peer" "not an SRP login response"
 tell login ok
 say "${#reasons[@]} reasons"
 
@@ -174,11 +174,11 @@ if rust_driver; then
 	within 40 "running" running
 	block read
 	leaves
-	for what in "4 rej:24:$(info $gid_c $lid_c 0 0)|more than 3 in one login" "rej:24:$(info $gid_c $lid_c 8003 0)|to partition 8003" \
+	for what in "4 rej:24:$(info $gid_c $lid_c 0 0)|more than 3 redirects in one login" "rej:24:$(info $gid_c $lid_c 8003 0)|to partition 8003" \
 		"rej:24:$(info fec0000000000000${gid_c:16} 0 0 0)|to subnet fec0000000000000" "rej:24:$(info 0 0 0 0)|neither a GID nor a LID" \
-		"rej:24:$(info ff${gid_c:2} $lid_c 0 0)|to a multicast GID" "rej:24:$gid_c|16 bytes of information, not 72"; do
+		"rej:24:$(info ff${gid_c:2} $lid_c 0 0)|to a multicast GID" "rej:24:$gid_c|16 bytes of redirect information, not 72"; do
 		tell requests ${what%|*}
-		refused "a redirection ${what#*|}" "Connection reset by peer" "redirected by the target: ${what#*|}"
+		refused "a redirection ${what#*|}" "Connection reset by peer" "redirect by the target not followed: ${what#*|}"
 	done
 	tell requests rej:25:$gid_c
 	refused "a redirection by a target that is not Topspin's" "Connection reset by peer" "connection rejected: port redirect \(reason 25\)"
@@ -194,7 +194,7 @@ if rust_driver; then
 	tell requests rej:3
 	mark
 	enters ,ch_count=2
-	logged '1 of 2 channels: connection rejected: no resources'
+	logged 'only 1 of 2 channels connected: connection rejected: no resources'
 	within 40 "the channel that was refused" twice_in
 	leaves
 	say "redirections"
@@ -262,10 +262,10 @@ say "numbers of the answer"
 # Nobody answers, or asks for time again and again.
 if [ -n "${LONG-}" ]; then
 	tell login silent
-	refused "silence" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "target host does not answer|no end in time"
+	refused "silence" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "(target host does not answer|[a-z ]* timed out)"
 	in_time "silence" $t $now 45000000
 	tell requests 20 mra:18 nothing
-	refused "time that is asked for and not used" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "target host does not answer|no end in time"
+	refused "time that is asked for and not used" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "(target host does not answer|[a-z ]* timed out)"
 	in_time "that" $t $now 110000000
 	tell requests forget
 	tell login ok

@@ -407,7 +407,7 @@ impl<T: ScatterList> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.detach().is_err() {
             // Memory that a peer may write must not be given to anyone else.
-            pr_err!("memory handle dropped while registered; its memory stays lost\n");
+            pr_err!("memory handle dropped while registered; its memory is leaked\n");
             core::mem::forget(self.object.take());
         }
     }

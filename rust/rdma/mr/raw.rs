@@ -45,7 +45,7 @@ pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
 /// Says that a region stays with a device that does not give it back.
 pub(super) fn say_left(pd: &Pd, why: Error) {
     pr_err!(
-        "{}: a memory region is left to the device, which does not give it back: error {}\n",
+        "{}: memory region leaked, the device does not deregister it: error {}\n",
         format_args!("{}", pd.device().name()),
         why.to_errno()
     );

@@ -157,7 +157,7 @@ impl<H: Handler> Qp<H> {
             if connected.qp.is_none() && health.is_going() {
                 if health.is_news() {
                     pr_err!(
-                        "{}: memory regions are not given back (error {}); the device is being removed\n",
+                        "{}: memory regions not released by the device (error {}); it is being removed\n",
                         format_args!("{}", self.pd.device().name()),
                         why.to_errno()
                     );

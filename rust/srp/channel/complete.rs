@@ -251,7 +251,7 @@ impl Channel {
                 session_log_ratelimited!(
                     Warning,
                     self.status,
-                    "response to a command: {}",
+                    "invalid response to a command: {}",
                     format_args!("{fault}")
                 );
                 (ScsiResult::DID_ERROR, 0)

@@ -83,7 +83,7 @@ impl Connection {
             return false;
         };
         let result = self.task.run(self, Function::LunReset, lun, NO_TASK);
-        if !self.is_complete("reset of a unit", result) {
+        if !self.is_complete("LUN reset", result) {
             return false;
         }
         self.finish_unit(lun, &commands);
@@ -97,11 +97,16 @@ impl Connection {
             Ok(status) => session_log_ratelimited!(
                 Warning,
                 self.status,
-                "{what}: {}",
+                "{what} failed: {}",
                 format_args!("{status}")
             ),
             Err(e) => {
-                session_log_ratelimited!(Warning, self.status, "{what}: error {}", e.to_errno())
+                session_log_ratelimited!(
+                    Warning,
+                    self.status,
+                    "{what} failed: error {}",
+                    e.to_errno()
+                )
             }
         }
         false

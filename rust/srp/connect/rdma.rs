@@ -128,7 +128,7 @@ impl Attempt for Rdma {
     fn resolve(&self) -> Result<(), LoginFailure> {
         self.id
             .resolve_addr(self.src.as_ref(), &self.dest, RESOLVE_TIMEOUT_MS)
-            .map_err(|e| LoginFailure::Step("address", e))
+            .map_err(|e| LoginFailure::Step("address resolution", e))
     }
 
     fn route(&self) -> Result<(), LoginFailure> {
@@ -138,7 +138,7 @@ impl Attempt for Rdma {
         }
         self.id
             .resolve_route(RESOLVE_TIMEOUT_MS)
-            .map_err(|e| LoginFailure::Step("route", e))
+            .map_err(|e| LoginFailure::Step("route resolution", e))
     }
 
     fn link(&self) -> Arc<dyn Link> {

@@ -158,8 +158,8 @@ impl Scene {
             check_eq!(any, usize::from(lost.is_some()));
             if let Some(kind) = lost {
                 let line = CString::try_from_fmt(fmt!(
-                    "connection lost: connection event {}\n",
-                    format_args!("{kind:?}")
+                    "connection lost: {}\n",
+                    format_args!("{}", Lost::Cm(kind))
                 ))?;
                 check_eq!(log.count(line.to_bytes()), 1);
                 // The first one explains the others.

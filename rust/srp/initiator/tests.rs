@@ -155,7 +155,7 @@ fn live(stand: &Stand, target: &Target, more: &str) -> Result<Arc<Session>> {
     Ok(session)
 }
 
-const FATAL: &str = "connection lost: device event Fatal";
+const FATAL: &str = "connection lost: fatal error of the RDMA device";
 
 fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     let moody = Moody::new()?;

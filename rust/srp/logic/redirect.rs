@@ -28,7 +28,7 @@ pub enum NotFollowed {
 impl fmt::Display for NotFollowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany => write!(f, "more than {MAX_REDIRECTS} in one login"),
+            Self::TooMany => write!(f, "more than {MAX_REDIRECTS} redirects in one login"),
             Self::OtherSubnet(prefix) => {
                 write!(f, "to subnet {prefix:016x}, which is not that of dgid")
             }

@@ -431,7 +431,7 @@ fn a_further_channel_is_left_out(soft: &Soft) -> Result {
         let session = stand.log_in(&target, "ch_count=2,")?;
         let session = session.map_err(|why| why.errno())?;
         check_eq!(session.life(), Life::Live);
-        check_eq!(log.count("1 of 2 channels"), 1);
+        check_eq!(log.count("only 1 of 2 channels connected: "), 1);
         check_eq!(log.count(why), 1);
         target.has_heard(|heard| &heard.confirmed, 1)?;
         target.has_heard(|heard| &heard.refused, refusals)?;

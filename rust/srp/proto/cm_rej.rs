@@ -78,7 +78,7 @@ impl CmRej {
             Self::Ib(reason) => ib_text(reason),
             Self::Errno(ECONNREFUSED) => ("connection refused", LISTENER),
             Self::Errno(ECONNRESET) => ("connection reset", "see the target's log"),
-            Self::Errno(ETIMEDOUT) => ("no answer in time", ADDRESSES),
+            Self::Errno(ETIMEDOUT) => ("timed out", ADDRESSES),
             Self::Errno(EHOSTUNREACH) => ("host unreachable", ADDRESSES),
             Self::Errno(_) => ("connection error", "see the target's log"),
         }

@@ -265,23 +265,25 @@ pub enum LoginError {
 
 impl fmt::Display for LoginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("login response: ")?;
+        f.write_str("bad login response: ")?;
         match self {
             Self::Tag(tag) => write!(f, "tag {tag:#x} is not ours"),
             Self::BufferFormats(formats) => {
                 write!(f, "buffer formats {formats:#06x} lack direct or indirect")
             }
-            Self::RequestLimit(n) => write!(
-                f,
-                "request limit {n} is not in {MIN_REQ_LIM}..={MAX_REQ_LIM}"
-            ),
+            Self::RequestLimit(n) => {
+                write!(
+                    f,
+                    "request limit {n} is out of range ({MIN_REQ_LIM} to {MAX_REQ_LIM})"
+                )
+            }
             Self::Grants(n) => write!(
                 f,
                 "request limit {n} on an answer channel, where it must be 0"
             ),
             Self::MaxItIuLen(len) => write!(f, "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}"),
             Self::MaxTiIuLen(len) => write!(f, "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}"),
-            Self::UnwantedImmediate => f.write_str("immediate data was not asked for"),
+            Self::UnwantedImmediate => f.write_str("immediate data granted but not requested"),
             Self::NotMaintained(result) => {
                 write!(f, "multichannel result {result}: other channels not kept")
             }

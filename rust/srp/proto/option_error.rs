@@ -154,7 +154,7 @@ impl fmt::Display for OptionError<'_> {
         }
         f.write_str(match self.why {
             Why::TooLong => "the login string is too long",
-            Why::NotText => "not text",
+            Why::NotText => "a NUL byte or invalid UTF-8",
             Why::Unknown => "no such option",
             Why::NoValue => "a value is missing",
             Why::Number(NumberError::Syntax) => "not a number",
@@ -168,17 +168,17 @@ impl fmt::Display for OptionError<'_> {
             Why::Address(AddressError::Syntax) => {
                 "not an IPv4 address or an IPv6 address in brackets"
             }
-            Why::Address(AddressError::Scope) => "not the name of a network interface behind '%'",
+            Why::Address(AddressError::Scope) => "invalid network interface name after '%'",
             Why::Address(AddressError::Port) => "the port is not a number",
             Why::Address(AddressError::PortRange) => "the port must be 1 to 65535, or 0 in src",
             Why::PortMissing => "a port is missing",
-            Why::NotUnicast => "not the address of one host",
+            Why::NotUnicast => "not a unicast address",
             Why::Families => "src and dest must both be IPv4 or both be IPv6",
             Why::Mixed => "dgid, pkey, service_id cannot be used together with src, dest",
             Why::RdmaOnly => "only for a login with dest",
-            Why::Twice => "this address is there already",
-            Why::TooMany(most) => return write!(f, "there may be {most} of these at most"),
-            Why::IsDest => "the address of dest has channels of its own",
+            Why::Twice => "address given twice",
+            Why::TooMany(most) => return write!(f, "more than {most} of these"),
+            Why::IsDest => "same address as dest",
             Why::AnswersFamily => "answers_from and dest must both be IPv4 or both be IPv6",
             Why::Missing(options) => return write!(f, "missing in the login string: {options}"),
         })

@@ -85,10 +85,12 @@ pub enum RedirectError {
 impl fmt::Display for RedirectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { need, got } => write!(f, "{got} bytes of information, not {need}"),
+            Self::Short { need, got } => {
+                write!(f, "{got} bytes of redirect information, not {need}")
+            }
             Self::Nowhere => f.write_str("neither a GID nor a LID"),
             Self::Multicast => f.write_str("to a multicast GID"),
-            Self::Partition(pkey) => write!(f, "to P_Key {pkey:#06x}"),
+            Self::Partition(pkey) => write!(f, "to invalid P_Key {pkey:#06x}"),
         }
     }
 }

@@ -160,7 +160,7 @@ impl Session {
         };
         if left < before {
             let all = channels.len() + channels.answers().len();
-            session_log!(Info, self, "{} of {all} channels", all - left);
+            session_log!(Info, self, "{} of {all} channels connected", all - left);
         } else if let (Err(why), true) = (
             result,
             fill_delay_ms(tries) > fill_delay_ms(tries.saturating_sub(1)),

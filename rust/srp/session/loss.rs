@@ -126,11 +126,7 @@ impl Session {
         };
         match said {
             Some(0) => session_log!(Err, self, "{trouble}"),
-            Some(kept) => session_log!(
-                Err,
-                self,
-                "{trouble} ({kept} losses before it were not told)"
-            ),
+            Some(kept) => session_log!(Err, self, "{trouble} ({kept} earlier losses not logged)"),
             None => {}
         }
     }

@@ -208,7 +208,7 @@ impl Session {
                     session_log!(
                         Warning,
                         self,
-                        "reconnect failed: the new connection was lost at once ({})",
+                        "reconnect failed: the new connection was lost at once (error {})",
                         taken.err().map_or(0, |e| e.to_errno())
                     );
                 }

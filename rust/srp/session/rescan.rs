@@ -142,7 +142,7 @@ impl DelayedItem<RESCAN> for Session {
             _ => return,
         }
         if let (_, Some(host)) = this.parts() {
-            session_log!(Info, this, "the target's units have changed");
+            session_log!(Info, this, "the target's LUNs have changed, rescanning");
             host.rescan();
         }
     }

@@ -77,7 +77,7 @@ impl Qp {
             wqe.len.div_ceil(mtu)
         };
         let ack = match self.find_peer(sq) {
-            _ if lost => Ack::None("it was lost"),
+            _ if lost => Ack::None("packet lost"),
             Err(why) => Ack::None(why),
             Ok(()) => {
                 let packet = Packet {
@@ -93,13 +93,13 @@ impl Qp {
                 };
                 match &sq.peer {
                     Some(peer) => peer.qp.receive(&packet, peer.epoch),
-                    None => Ack::None("there is no peer"),
+                    None => Ack::None("no peer"),
                 }
             }
         };
         let late = faults.is_some_and(|f| f.hit(Fault::Ack, wqe.op.which()).is_some());
         let ack = if late {
-            Ack::None("its acknowledgement was lost")
+            Ack::None("acknowledgement lost")
         } else {
             ack
         };
@@ -132,7 +132,7 @@ impl Qp {
                     return Done::Again(1_000_000_000);
                 }
                 if sq.retries == 0 {
-                    pr_info!("{self}: {why}\n");
+                    pr_info!("{self}: out of retries: {why}\n");
                     return Done::Over(Status::RETRY_EXC_ERR);
                 }
                 sq.retries -= 1;
@@ -173,7 +173,7 @@ impl Qp {
         sq.peer = None;
         let to = fabric
             .route(end.id, sq.attr.address.dlid)
-            .ok_or("no way to the peer")?;
+            .ok_or("no route to the peer")?;
         let qp = end
             .net
             .end(to)
@@ -189,7 +189,7 @@ impl Qp {
         );
         let own = fabric.look(end.id, |p| p.lid()).unwrap_or(0);
         if theirs.dest_qp_num != self.num || theirs.address.dlid != own {
-            return Err("the peer has another peer");
+            return Err("the peer is connected to another queue pair");
         }
         if theirs.path_mtu != sq.attr.path_mtu {
             return Err("the peer has another MTU");
@@ -199,7 +199,7 @@ impl Qp {
         }
         // The acknowledgement must find its way, too.
         if fabric.route(to, own) != Some(end.id) {
-            return Err("no way back");
+            return Err("no route back from the peer");
         }
         sq.peer = Some(Peer {
             qp,

@@ -331,7 +331,7 @@ impl Qp {
         let again = ahead > PSN / 2;
         if ahead != 0 && !again {
             // Something before it was lost, which the peer will find out.
-            return Ack::None("a packet before it is missing");
+            return Ack::None("an earlier packet is missing");
         }
         if !rq.established {
             rq.established = true;

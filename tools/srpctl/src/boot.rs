@@ -38,7 +38,7 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
             Ok(target) if target.initramfs => continue,
             Ok(_) => {}
             Err(error) if Target::path(sysfs, &name).is_err() => {
-                eprintln!("srpctl: {FOLDER}/{name}.conf is left out: {error}");
+                eprintln!("srpctl: {FOLDER}/{name}.conf skipped: {error}");
                 continue;
             }
             Err(error) => eprintln!("srpctl: {error}"),

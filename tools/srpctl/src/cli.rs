@@ -34,15 +34,15 @@ pub enum Command {
     Disconnect(Disconnect),
     /// List all sessions and their disks
     List(List),
-    /// Show all of a session
+    /// Show everything about a session
     Show(Show),
-    /// Show what each session does, again and again, until `q` is pressed
+    /// Show what each session does, updated until `q` is pressed
     Watch(Watch),
     /// Print counters of all sessions
     Stats(Stats),
     /// Look for targets
     ///
-    /// An InfiniBand subnet is asked by ibsrpdm(1). On RoCE and iWARP nobody can be asked.
+    /// An InfiniBand subnet is queried with ibsrpdm(1). On RoCE and iWARP there is no discovery.
     Discover,
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
@@ -70,7 +70,7 @@ pub struct Connect {
     /// Keep the target in /etc/srp/targets.d as NAME, and log in at boot
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub save: Option<String>,
-    /// Try again for so long while the port is not there or has no address, or the target does not answer
+    /// Try again for so long while the port is missing or has no address, or the target does not respond
     #[arg(long, value_name = "SECONDS")]
     pub retry: Option<u64>,
     /// Who is on record as the maker of the session
@@ -93,7 +93,7 @@ pub struct Disconnect {
     /// Also remove the file from /etc/srp/targets.d: there is no login at boot then
     #[arg(long, conflicts_with = "all")]
     pub forget: bool,
-    /// Even if a disk is in use
+    /// Log out even if a disk is in use
     #[arg(long)]
     pub force: bool,
     /// For srp-connect@.service, which stops already
@@ -104,7 +104,7 @@ pub struct Disconnect {
 /// `srpctl list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -115,7 +115,7 @@ pub struct Show {
     /// A SCSI host (host7, or 7), or a target of /etc/srp/targets.d
     #[arg(value_name = "HOST|TARGET")]
     pub session: String,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -123,10 +123,10 @@ pub struct Show {
 /// `srpctl watch`.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Time between two looks
+    /// Time between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub interval: u32,
-    /// Print so many looks as plain text, and end
+    /// Print this many updates as plain text, then exit
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
 }
@@ -134,7 +134,7 @@ pub struct Watch {
 /// `srpctl stats`.
 #[derive(Debug, Args)]
 pub struct Stats {
-    /// How they are written; `prometheus` is for the textfile collector of its node exporter
+    /// Output format; `prometheus` is for the textfile collector of its node exporter
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub format: Format,
 }
@@ -246,7 +246,7 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         ANSWERS_FROM,
         "ADDRESS:PORT",
-        "Who answers in the place of the target; may be given again",
+        "Other node that responds to commands sent to the target; may be given several times",
     ),
     (
         "max_it_iu_size",
@@ -262,7 +262,7 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
 
 /// A timeout of a session: its name in sysfs, and what it is for.
 pub const TIMEOUTS: [(&str, &str); 3] = [
-    ("reconnect_delay", "Between two tries to connect again"),
+    ("reconnect_delay", "Between two attempts to reconnect"),
     (
         "fast_io_fail_tmo",
         "From the loss of the connection until I/O fails, so that another path is taken",

@@ -164,7 +164,7 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
         }
         if Instant::now() >= end {
             return Err(Error::Login(
-                "the driver has that session, but no host for it; it may be going".into(),
+                "this session exists already, but has no SCSI host; it may be logging out".into(),
             ));
         }
         sleep(LOGOUT / 50);
@@ -174,7 +174,7 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
         .into_iter()
         .find(|session| before.iter().all(|old| old.host != session.host));
     let session = new.ok_or_else(|| {
-        Error::Login("the session has gone again; the kernel's log says why".into())
+        Error::Login("the session ended right after the login; see the kernel log".into())
     })?;
     Ok(Login {
         session,

@@ -102,7 +102,7 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
         while session.folder(sysfs).exists() {
             if Instant::now() > end {
                 return Err(Error::Late(format!(
-                    "{} is still there after {} s",
+                    "{} is still being removed after {} s",
                     session.name(),
                     PATIENCE.as_secs()
                 )));

@@ -36,14 +36,14 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
                     }
                 }
                 Err(why) => {
-                    eprintln!("srpctl: {} cannot be asked: {why}", port.name());
+                    eprintln!("srpctl: {}: no discovery: {why}", port.name());
                     failed.push(port.name());
                 }
             }
         } else {
             say!(
-                "{} ({}): nobody can be asked here: SRP has no discovery but that of an InfiniBand subnet. \
-                 The target's administrator knows its address and identifiers; LIO: rdma_cm_port, \
+                "{} ({}): no discovery: SRP has it only on InfiniBand. \
+                 Ask the target's administrator for its address and identifiers; LIO: rdma_cm_port, \
                  /sys/module/ib_srpt/parameters/srpt_service_guid",
                 port.name(),
                 port::interfaces(sysfs, port).into_iter().collect::<Vec<_>>().join(" ")
@@ -54,7 +54,7 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
         return Ok(());
     }
     Err(Error::Program(format!(
-        "no subnet could be asked: {}",
+        "no subnet could be queried: {}",
         failed.join(", ")
     )))
 }
@@ -64,7 +64,7 @@ fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
     // ibsrpdm would wait for an answer of nobody.
     if port.subnet_manager(sysfs).is_none() {
         return Err(Error::NoPort(
-            "it has no subnet manager; is the cable in, does one run (`sminfo`)?".into(),
+            "the port sees no subnet manager; is the cable in, does one run (`sminfo`)?".into(),
         ));
     }
     sysfs
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(why.status(), 1);
         assert_eq!(
             why.to_string(),
-            "no subnet could be asked: ib0/1, ib1/1, ib2/1, ib3/1"
+            "no subnet could be queried: ib0/1, ib1/1, ib2/1, ib3/1"
         );
         assert_eq!(asked, both);
     }

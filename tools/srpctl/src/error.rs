@@ -53,10 +53,10 @@ Exit status:
   2  wrong usage, or a wrong option
   3  no RDMA port leads to the target
   4  not root
-  5  the module ib_srp is not there
+  5  the module ib_srp is not loaded
   6  there is no such session or file
   7  a disk is in use
-  8  it is not done in time";
+  8  timed out";
 
 impl Error {
     /// Makes an [`Error::Io`], or [`Error::NotRoot`].

@@ -131,11 +131,11 @@ const HELP: [(&str, &str); 15] = [
     ("way_immediate", "Commands whose data is in the message."),
     (
         "way_static",
-        "Commands whose data goes by memory that is registered once.",
+        "Commands whose data goes through memory registered once per connection.",
     ),
     (
         "way_dynamic",
-        "Commands whose memory is registered for them.",
+        "Commands whose memory is registered for each command.",
     ),
     (
         "credit_waits",

@@ -59,7 +59,7 @@ impl Target {
         for (name, value) in settings() {
             if !is_value(value) {
                 return Err(Error::Usage(format!(
-                    "{name}: not a value: '{}'",
+                    "{name}: invalid value: '{}'",
                     value.escape_debug()
                 )));
             }
@@ -92,7 +92,7 @@ impl Target {
         }
         if name.len() > NAME_MAX {
             return Err(Error::Usage(format!(
-                "the name of a target has at most {NAME_MAX} characters, as its unit has it in its own: this has {}",
+                "the name of a target, which becomes part of a unit's name, has at most {NAME_MAX} characters: this has {}",
                 name.len()
             )));
         }
@@ -139,12 +139,12 @@ impl Target {
                 // 0x1f and 1f are not the same to add_target, so what is read as hex must be a string.
                 Value::Integer(number) if *number >= 0 => number.to_string(),
                 other => {
-                    return Err(bad(format!("{name} is {}: not a value", other.type_str())));
+                    return Err(bad(format!("{name}: invalid value: {}", other.type_str())));
                 }
             };
             if !is_value(&text) {
                 return Err(bad(format!(
-                    "{name}: not a value: '{}'",
+                    "{name}: invalid value: '{}'",
                     text.escape_debug()
                 )));
             }
@@ -328,8 +328,8 @@ mod tests {
                 with("pkey = 1"),
                 "x:8: pkey is hexadecimal: put it in quotes",
             ),
-            (with("src = [1]"), "x:8: src is array: not a value"),
-            (with("src = \"a,b\""), "x:8: src: not a value: 'a,b'"),
+            (with("src = [1]"), "x:8: src: invalid value: array"),
+            (with("src = \"a,b\""), "x:8: src: invalid value: 'a,b'"),
             (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
             (
                 with("tl_retry_count = 9"),
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(again.login_string(), login);
         let twice = two.replace("192.0.2.3", "192.0.2.2");
         let error = Target::parse("x", &twice).unwrap_err().to_string();
-        assert!(error.contains("this address is there already"), "{error}");
+        assert!(error.contains("address given twice"), "{error}");
         // No other option is a list.
         let list = GOOD.replace("\"192.0.2.1:5555\"", "[\"192.0.2.1:5555\"]");
         assert!(Target::parse("x", &list).is_err());
@@ -381,7 +381,7 @@ mod tests {
         let error = Target::of(&Sysfs::system(), &args).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "dest: not a value: '10.0.0.1:5555,queue_size=1'"
+            "dest: invalid value: '10.0.0.1:5555,queue_size=1'"
         );
     }
 

@@ -262,11 +262,11 @@ fn redirects() {
     }
     assert_eq!(
         RedirectError::Partition(0x8000).to_string(),
-        "to P_Key 0x8000"
+        "to invalid P_Key 0x8000"
     );
     assert_eq!(
         RedirectError::Short { need: 72, got: 3 }.to_string(),
-        "3 bytes of information, not 72"
+        "3 bytes of redirect information, not 72"
     );
 }
 

@@ -310,7 +310,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
         check_eq!(readers.ends(), (0, 1, 0));
         check_eq!(log.count("the answer channel to "), 1);
         check_eq!(
-            log.count("connection lost: connection event Disconnected"),
+            log.count("connection lost: connection event: disconnected"),
             1
         );
         // The session comes back without, and has it again later.
@@ -369,7 +369,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         check_eq!(session.life(), Life::Live);
         check_eq!(
             log.count(
-                "0 of 1 answer channels: login response: request limit 9 on an answer channel"
+                "only 0 of 1 answer channels connected: bad login response: request limit 9 on an answer channel"
             ),
             1
         );

@@ -62,7 +62,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 2)?;
     within(|| session.life() == Life::Live && !session.is_lost())?;
     check_eq!(
-        log.count("connection lost: connection event Disconnected"),
+        log.count("connection lost: connection event: disconnected"),
         1
     );
     check_eq!(counted(), (2, 1));
@@ -74,7 +74,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     let (when, what) = session.last_error().ok_or(EINVAL)?;
     check!(before <= when && when <= real_seconds());
     let words = CString::try_from_fmt(fmt!("{}", format_args!("{what}")))?;
-    check!(words.to_bytes() == b"connection lost: connection event Disconnected");
+    check!(words.to_bytes() == b"connection lost: connection event: disconnected");
     Ok(())
 }
 

@@ -128,7 +128,9 @@ pub(super) fn redirections_come_to_an_end(soft: &Soft) -> Result {
     // Three logins of four requests.
     check_eq!(target.requests(), 12);
     check_eq!(
-        log.count("failed: redirected by the target: more than 3 in one login"),
+        log.count(
+            "failed: redirect by the target not followed: more than 3 redirects in one login"
+        ),
         2
     );
     target.has_heard(|heard| &heard.confirmed, 0)

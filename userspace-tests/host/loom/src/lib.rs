@@ -65,7 +65,7 @@ pub mod rdma {
     #[path = "../../userspace-tests/host/loom/src/rdma/test.rs"]
     pub mod test;
 
-    pub use device::{cm, device_event, wc, CALLER};
+    pub use device::{cm, wc, CALLER};
 }
 
 #[path = "../../../../rust/srp"]

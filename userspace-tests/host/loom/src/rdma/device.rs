@@ -115,12 +115,11 @@ pub mod cm {
     pub enum EventKind {
         Disconnected,
     }
-}
 
-pub mod device_event {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum DeviceEvent {
-        Fatal,
+    impl core::fmt::Display for EventKind {
+        fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("disconnected")
+        }
     }
 }
 
