@@ -36,7 +36,8 @@ polled() {
 }
 rounds 10 60
 seconds=$rounds
-# Without the time that the scheduler reserves for other tasks, a thread that spins for one does so without an end.
+# Without the time that the scheduler reserves for other tasks, a thread that spins for one does so without an end, and
+# the kernel reports an RCU stall.
 echo 0 >$share || fail "the time for other tasks"
 polled other -- --iodepth=4 --runtime=$((seconds + 10)) &
 other=$!
