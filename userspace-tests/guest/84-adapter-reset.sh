@@ -55,10 +55,11 @@ refuse() {
 	refused=$times
 	fault vfab1 stop 1 $1 ${2-$forever}
 }
-# has_refused TIMES: so often in its life; each channel of each session has met it since `refuse`.
+# has_refused TIMES: so often in its life. Since `refuse` each channel of each session has met it twice: at the end of
+# the connection and in the drain, with C in the drain of each queue.
 has_refused() {
 	note "$act: $(($1 - refused)) refusals"
-	[ $(($1 - refused)) -ge $((sessions * 2)) ] ||
+	[ $(($1 - refused)) -ge $((sessions * 4)) ] ||
 		fail "$act: $(($1 - refused)) refusals for $((sessions * 2)) queue pairs"
 }
 # What an adapter says of its life when it is over, in this act.
