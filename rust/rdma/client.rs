@@ -7,9 +7,9 @@
 //! Not supported: more than one client in a module. `struct ib_client` has no room for a context,
 //! so the context is the module's.
 //!
-//! A device that is removed while the client itself goes does not call [`Client::remove`] again: the
-//! core has begun that. So a second `struct ib_client` hears of each device that goes, before the
-//! client and until the client is gone, and marks its [`Health`].
+//! A device that is removed while the client itself goes does not call [`Client::remove`] again:
+//! the core has begun that. So a second `struct ib_client` hears of each device that goes, before
+//! the client and until the client is gone, and marks its [`Health`].
 //!
 //! # Examples
 //!

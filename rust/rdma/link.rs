@@ -4,10 +4,11 @@
 
 use super::{
     device::Device,
-    pd::{
-        Pd,
-        AGAIN, //
-    }, //
+    kept::{
+        insist,
+        QUEUE_PAIR, //
+    },
+    pd::Pd, //
 };
 use crate::bindings;
 use core::ptr::{
@@ -16,8 +17,7 @@ use core::ptr::{
 };
 use kernel::{
     error::to_result,
-    prelude::*,
-    time::delay::fsleep, //
+    prelude::*, //
 };
 
 /// An identifier that a queue pair can be made on.
@@ -78,24 +78,10 @@ pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
 ///
 /// The queue pair is valid, and nothing else uses it, nor does it after this.
 pub(super) unsafe fn destroy(device: &Device, qp: NonNull<bindings::ib_qp>) {
-    let mut said = false;
-    // SAFETY: By this function's contract; it is valid as long as that fails.
-    while let Err(e) = unsafe { try_destroy(qp) } {
-        if !said {
-            say_kept(device, e);
-            said = true;
-        }
-        fsleep(AGAIN);
-    }
-}
-
-/// Says that a queue pair stays, and why.
-pub(super) fn say_kept(device: &Device, why: Error) {
-    pr_err!(
-        "{}: a queue pair cannot be stopped (error {}); its memory is kept until it can\n",
-        format_args!("{}", device.name()),
-        why.to_errno()
-    );
+    insist(device, QUEUE_PAIR, || {
+        // SAFETY: By this function's contract; it is valid as long as that fails.
+        unsafe { try_destroy(qp) }
+    });
 }
 
 /// What a connection manager says that a peer has sent beside its message.

@@ -21,12 +21,8 @@ use kernel::{
             Full, //
         },
         Arc, //
-    },
-    time::Delta, //
+    }, //
 };
-
-/// The pause before a device is asked once more to end what it has refused to.
-pub(super) const AGAIN: Delta = Delta::from_millis(500);
 
 /// A protection domain: regions and queue pairs of different ones cannot be mixed by a peer.
 ///

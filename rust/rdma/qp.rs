@@ -190,8 +190,10 @@ struct Connected {
 ///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
 /// - The callbacks run one after the other, as those of `cq` do. If `cq` is polled, they run with
 ///   `polled` locked, which has `cq`, or null.
-/// - While `drained` is set nothing reaches what `reach` has, and no callback runs. If completions
-///   may be left, `cq` is stopped, and the next [`Self::connect`] replaces it: each completion
+/// - While `drained` is set nothing reaches what `reach` has, and no callback runs. A queue pair
+/// that is `forsaken` may reach its messages and static memory until the device goes: they stay as
+/// they are until then, as there is no other connection. If completions may be left, `cq` is
+/// stopped, and the next [`Self::connect`] replaces it: each completion
 ///   after that is of the new connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
@@ -452,7 +454,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
-    /// If the device does not do that for a second, or refuses after its
+    /// If the device refuses that three times, or once after its
     /// [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed and its
     /// regions are given back instead; then no callback runs for the requests that were out.
     ///

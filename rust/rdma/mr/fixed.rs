@@ -25,10 +25,11 @@ use crate::{
             Pool,
             SharedChunk, //
         },
-        pd::{
-            Pd,
-            AGAIN, //
-        }, //
+        kept::{
+            insist,
+            REGION, //
+        },
+        pd::Pd, //
     }, //
 };
 use kernel::{
@@ -39,8 +40,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    },
-    time::delay::fsleep, //
+    }, //
 };
 
 /// One region of the first bytes of each chunk of a pool, which a peer may write as long as a connection lasts. It goes into
@@ -238,17 +238,14 @@ impl Drop for Inner {
         // The queue pair that had the region, if any, held this object until that queue pair was
         // destroyed. The peer may still have the key of one that was posted, which is good on each
         // queue pair of the domain.
-        let mut said = false;
-        while let Err(why) = self.give_back() {
-            if !said {
+        insist(self.pd.device(), REGION, || match self.give_back() {
+            Err(why) if self.posted.load(Relaxed) && !self.pd.health().is_going() => Err(why),
+            Err(why) => {
                 say_left(&self.pd, why);
-                said = true;
+                Ok(())
             }
-            if !self.posted.load(Relaxed) || self.pd.health().is_going() {
-                break;
-            }
-            fsleep(AGAIN);
-        }
+            Ok(()) => Ok(()),
+        });
     }
 }
 

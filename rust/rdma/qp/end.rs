@@ -4,8 +4,8 @@
 //!
 //! It goes to its error state and is drained: a request is posted in each queue, and comes out
 //! last. A device that does not do its part is asked again. Drivers that reset a device by removing
-//! it refuse this for good from some moment on. So after a second, or at once if the device has
-//! [failed](crate::rdma::device::Health), the next promise of this list is enough:
+//! it refuse this for good from some moment on. So after three refusals, or at once if the device
+//! has [failed](crate::rdma::device::Health), the next promise of this list is enough:
 //!
 //! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back.
@@ -31,11 +31,13 @@ use super::{
 use crate::{
     bindings,
     rdma::{
-        link::{
-            say_kept,
-            try_destroy, //
+        kept::{
+            insist,
+            say,
+            AGAIN,
+            QUEUE_PAIR, //
         },
-        pd::AGAIN,
+        link::try_destroy,
         wr::{
             posted,
             request,
@@ -70,9 +72,9 @@ use kernel::{
 const FLUSH_MS: Msecs = 1_000;
 /// A device that is not known to have failed may refuse so often. With the pauses that is a second.
 const REFUSALS: u32 = 3;
-/// In its error state a queue pair serves no peer: completions may be so many seconds late, or
-/// [`REFUSALS`] if the device has failed.
-const LATE: u32 = 30;
+/// In its error state a queue pair serves no peer: its completions may be late so often, which
+/// with the pauses is 30 s; in a device that has failed as often as it may refuse.
+const LATE: u32 = 20;
 /// After so long a line in the log says so.
 const SAY: Delta = Delta::from_secs(5);
 /// A callback may post something behind the drain requests of the first round. None does behind
@@ -156,16 +158,12 @@ impl<H: Handler> Qp<H> {
             let Err(why) = given else { break };
             if connected.qp.is_none() && health.is_going() {
                 if health.is_news() {
-                    pr_err!(
-                        "{}: memory regions not released by the device (error {}); it is being removed\n",
-                        format_args!("{}", self.pd.device().name()),
-                        why.to_errno()
-                    );
+                    self.say_going(why);
                 }
                 break;
             }
             if !said && began.elapsed() >= SAY {
-                say_kept(self.pd.device(), why);
+                say(self.pd.device(), QUEUE_PAIR, why);
                 said = true;
             }
             let patience = match health.is_failed() {
@@ -193,6 +191,14 @@ impl<H: Handler> Qp<H> {
         self.reach.regions.set_dead();
         self.drained.store(true, Release);
         self.pd.drained();
+    }
+
+    fn say_going(&self, why: Error) {
+        pr_err!(
+            "{}: memory regions not released by the device (error {}); it is being removed\n",
+            format_args!("{}", self.pd.device().name()),
+            why.to_errno()
+        );
     }
 
     /// Destroys the queue pair, if that was not done, and gives back each region that the peer may
@@ -223,14 +229,12 @@ impl<H: Handler> Qp<H> {
 
     /// Keeps what a forsaken queue pair may reach until the device is removed. Sleeps.
     pub(in crate::rdma) fn wait_going(&self) {
-        let mut said = false;
-        while self.forsaken.load(Acquire) && !self.pd.health().is_going() {
-            if !said {
-                say_kept(self.pd.device(), EIO);
-                said = true;
+        insist(self.pd.device(), QUEUE_PAIR, || {
+            match self.forsaken.load(Acquire) && !self.pd.health().is_going() {
+                true => Err(EIO),
+                false => Ok(()),
             }
-            fsleep(AGAIN);
-        }
+        });
     }
 
     /// Hides the queue pair: it is not found after the returned grace period, which the first call

@@ -365,7 +365,8 @@ fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A driver that reports neither: its queue pair is drained after all, or kept until the device goes.
+/// A driver that reports neither: its queue pair is drained after all, or kept until the device
+/// goes.
 fn one_without_reports_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let mut refusing = Refusing::new(soft, &link, 6, 0)?;

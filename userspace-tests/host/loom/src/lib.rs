@@ -52,6 +52,7 @@ pub mod sync {
 
 #[path = "../../../../rust/rdma"]
 pub mod rdma {
+    mod kept;
     pub mod mr;
     pub mod pd;
 

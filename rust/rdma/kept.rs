@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that is kept because a device refuses to end what reaches it.
+
+use super::device::Device;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// The pause before a device is asked once more.
+pub(super) const AGAIN: Delta = Delta::from_millis(500);
+
+pub(super) const QUEUE_PAIR: &str = "a queue pair cannot be stopped";
+pub(super) const REGION: &str = "a memory region cannot be deregistered";
+
+/// Says what keeps memory, and why.
+pub(super) fn say(device: &Device, what: &str, why: Error) {
+    pr_err!(
+        "{}: {what} (error {}); its memory is kept until it can\n",
+        format_args!("{}", device.name()),
+        why.to_errno()
+    );
+}
+
+/// Asks until there is no error, and says the first one. Sleeps.
+pub(super) fn insist(device: &Device, what: &str, mut ask: impl FnMut() -> Result) {
+    let mut said = false;
+    while let Err(why) = ask() {
+        if !said {
+            say(device, what, why);
+            said = true;
+        }
+        fsleep(AGAIN);
+    }
+}
