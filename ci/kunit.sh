@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # kunit.sh [test|kasan|kunit]: builds the module and the test device with their KUnit suites, loads them in a guest
-# with that kernel (kasan), one after the other, and counts what the suites say. SUITES=GLOB runs the suites of that name (make kunit: ONLY=GLOB).
+# with that kernel (kasan), one after the other, and counts what the suites say. SUITES=GLOB (ONLY=GLOB of make kunit)
+# runs the suites of that name.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-kasan}

@@ -40,6 +40,7 @@ pub mod device_event;
 pub mod dma;
 pub mod ib_cm;
 mod iova;
+mod kept;
 pub mod link;
 pub mod lookup;
 pub mod mr;

@@ -113,7 +113,8 @@ impl Geometry {
             }
             Err(Unfit::Answers(commands)) => {
                 pr_err!(
-                    "answers_from: receive queue cannot hold the responses to {commands} commands; lower queue_size or ch_count\n"
+                    "answers_from: receive queue cannot hold the responses to {commands} commands; \
+                     lower queue_size or ch_count\n"
                 );
                 Err(EINVAL)
             }
@@ -148,7 +149,7 @@ impl Geometry {
 fn say(lowered: Lowered) {
     match lowered {
         Lowered::MaxSect(wanted, max_sectors, most) => pr_warn!(
-            "max_sect {wanted} lowered to {max_sectors}: at most {most} memory regions per command\n"
+            "max_sect {wanted} lowered to {max_sectors}: {most} memory regions per command\n"
         ),
         Lowered::QueueSize(wanted, depth) => {
             pr_warn!("queue_size {wanted} lowered to {depth}, the most that the device takes\n")

@@ -8,25 +8,26 @@
 //!  Connecting ------> Live ----------------> Recovering        remove, from each of these four:
 //!       |              ^                       |    |            Removing --removed--> Gone
 //!       | lost         |        commit         |    |
-//!       +---> Failed   +-----------------------+    +-- link and attempt, below
+//!       +---> Failed   +-----------------------+    +-- link and try, below
 //!
-//!  link:     Up --lost--> Lost --ending--> Notifying --notified--> Ending --ended--> Down --commit--> Up
-//!            |               \---------(not Recovering)------------^           ^
-//!            +--log_out--> Closing --lost--> Lost                            |
-//!                                                                            |
-//!  attempt:  None --begin_try--> Connecting --connected--> Ready --commit--> Taken --returned--> None
-//!             ^                      |                       |
-//!             |                  try_failed               returned
-//!             +----try_ended---- Failed <--------------------+
+//! link: Up --lost--> Lost --ending--> Notifying --notified--> Ending --ended--> Down -commit-> Up
+//!       |               \---------(not Recovering)------------^           ^
+//!       +--log_out--> Closing --lost--> Lost                            |
+//!                                                                       |
+//! try:  None --begin_try--> Connecting --connected--> Ready --commit--> Taken --returned--> None
+//!        ^                      |                       |
+//!        |                  try_failed               returned
+//!        +----try_ended---- Failed <--------------------+
 //! ```
 //!
-//! The link is `Lost` at once, in any context, and ended by one work item. No try begins before it is
-//! `Down`, when all commands are ended. A try runs on a thread of its own. One that has succeeded is
-//! `Ready`, and becomes the connection of the session only when the class takes it by its callback,
-//! which is `commit`: so the class orders it with its timeouts.
+//! The link is `Lost` at once, in any context, and ended by one work item. No try begins before it
+//! is `Down`, when all commands are ended. A try runs on a thread of its own. One that has
+//! succeeded is `Ready`, and becomes the connection of the session only when the class takes it by
+//! its callback, which is `commit`: so the class orders it with its timeouts.
 //!
-//! Each event is a method of [`Recovery`]. Its type lists what the caller can have to do next. Callers match
-//! it without `_`, so that a new outcome does not compile until each of them handles it.
+//! Each event is a method of [`Recovery`]. Its type lists what the caller can have to do next.
+//! Callers match it without `_`, so that a new outcome does not compile until each of them handles
+//! it.
 
 use super::{
     backoff::{
@@ -137,8 +138,8 @@ pub enum Loss {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// Tell the transport class that the connection is lost, report [`Recovery::notified`], and end the
-    /// commands.
+    /// Tell the transport class that the connection is lost, report [`Recovery::notified`], and end
+    /// the commands.
     Notify,
     /// End the commands.
     EndCommands,
@@ -192,8 +193,8 @@ pub enum Returned {
 pub enum Commit {
     /// Tell the class.
     Outcome(Outcome),
-    /// Begin a try, within the time that spreads the tries of a timer, and tell the class that there is no
-    /// connection yet.
+    /// Begin a try, within the time that spreads the tries of a timer, and tell the class that
+    /// there is no connection yet.
     TrySpread,
     /// Wait until the link is down, begin a try, wait until [`State::asked`] clears, and report
     /// [`Recovery::waited`].
@@ -259,8 +260,8 @@ impl State {
     }
 }
 
-/// The state of a session, and what it remembers of its losses and tries. An event that comes in a state
-/// that it does not belong to changes nothing.
+/// The state of a session, and what it remembers of its losses and tries. An event that comes in a
+/// state that it does not belong to changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     state: State,
@@ -390,8 +391,8 @@ impl Recovery {
         }
     }
 
-    /// The thread that tries has begun. `automatic`: `reconnect_delay` is positive, so tries that no
-    /// caller asks for are wanted, too.
+    /// The thread that tries has begun. `automatic`: `reconnect_delay` is positive, so tries that
+    /// no caller asks for are wanted, too.
     pub const fn begin_try(&mut self, automatic: bool) -> BeginTry {
         let reset = matches!(self.state.reset, Reset::Wanted);
         let free = self.state.may_try() && matches!(self.state.attempt, Attempt::None);
@@ -520,8 +521,8 @@ impl Recovery {
         self.backoff.event(now, self.state.is_lost())
     }
 
-    /// The session must go: log-out, module unload, device removal, a login that failed, a target that
-    /// was away for too long.
+    /// The session must go: log-out, module unload, device removal, a login that failed, a target
+    /// that was away for too long.
     pub const fn remove(&mut self) -> Remove {
         if matches!(self.state.life, Life::Removing | Life::Gone) {
             return Remove::Nothing;

@@ -70,7 +70,8 @@ pub struct Connect {
     /// Keep the target in /etc/srp/targets.d as NAME, and log in at boot
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub save: Option<String>,
-    /// Try again for so long while the port is missing or has no address, or the target does not respond
+    /// Try again for so long while the port is missing or has no address, or the target does not
+    /// respond
     #[arg(long, value_name = "SECONDS")]
     pub retry: Option<u64>,
     /// Who is on record as the maker of the session

@@ -43,10 +43,13 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
         } else {
             say!(
                 "{} ({}): no discovery: SRP has it only on InfiniBand. \
-                 Ask the target's administrator for its address and identifiers; LIO: rdma_cm_port, \
-                 /sys/module/ib_srpt/parameters/srpt_service_guid",
+                 Ask the target's administrator for its address and identifiers; \
+                 LIO: rdma_cm_port, /sys/module/ib_srpt/parameters/srpt_service_guid",
                 port.name(),
-                port::interfaces(sysfs, port).into_iter().collect::<Vec<_>>().join(" ")
+                port::interfaces(sysfs, port)
+                    .into_iter()
+                    .collect::<Vec<_>>()
+                    .join(" ")
             );
         }
     }

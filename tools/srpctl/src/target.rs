@@ -92,7 +92,8 @@ impl Target {
         }
         if name.len() > NAME_MAX {
             return Err(Error::Usage(format!(
-                "the name of a target, which becomes part of a unit's name, has at most {NAME_MAX} characters: this has {}",
+                "the name of a target is part of a unit's name and has at most {NAME_MAX} \
+                 characters: this has {}",
                 name.len()
             )));
         }

@@ -104,7 +104,8 @@ fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T
     (after, outcome)
 }
 
-/// An event that changes the states that it belongs to, and no other. It makes no connection the session's.
+/// An event that changes the states that it belongs to, and no other. It makes no connection the
+/// session's.
 fn moves<T>(state: State, belongs: bool, event: impl FnOnce(&mut Recovery) -> T) {
     let (after, _) = happens(state, event);
     assert_eq!(after != state, belongs, "{state:?} {after:?}");

@@ -485,7 +485,8 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     REACHED.take()
 }
 
-/// With and without tries, and a class that blocks or does not. Each outcome of each event can occur.
+/// With and without tries, and a class that blocks or does not. Each outcome of each event can
+/// occur.
 #[test]
 fn every_order() {
     let all = [(true, true), (true, false), (false, true), (false, false)];

@@ -369,7 +369,8 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         check_eq!(session.life(), Life::Live);
         check_eq!(
             log.count(
-                "only 0 of 1 answer channels connected: bad login response: request limit 9 on an answer channel"
+                "only 0 of 1 answer channels connected: bad login response: \
+                 request limit 9 on an answer channel"
             ),
             1
         );

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the events of a session's recovery return, by name: a type with another outcome does not compile here.
+//! What the events of a session's recovery return, by name: a type with another outcome does not
+//! compile here.
 
 use srp_host::logic::recovery::{
     BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
