@@ -73,7 +73,7 @@ reap 60 "the read" $reader || exit 1
 logged 'the answer channel to .* is lost'
 within 15 "the answer channel" answering 1
 verified 2 --numjobs=2 --offset_increment=4m --size=1m
-told ended lost=Disconnected
+told ended lost="connection event: disconnected"
 no_complaints
 logout $host
 clean
