@@ -9,11 +9,11 @@
 //!
 //! ```text
 //!             queuecommand                 done(), drop
-//!  midlayer ---------------> driver (held) ------------> DONE_CALL: scsi_done() ---> midlayer
-//!                               |                                                       ^
-//!                               | timeout                                               |
-//!                               v              release(), done()                        |
-//!                 error handler, driver (held) ------------------> error handler -------+
+//!  midlayer ---------------> driver (held) ----------------> scsi_done(): midlayer
+//!                               |                                            ^
+//!                               | timeout                                    |
+//!                               v              release(), done()             |
+//!                 error handler, driver (held) ----------> error handler ----+
 //! ```
 //!
 //! - [`Command`] is the driver's ownership: there is at most one per `struct scsi_cmnd`, and
@@ -22,9 +22,12 @@
 //!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
 //!   late response does no harm; it gives it up in [`Driver::abort`](super::Driver::abort) or in a
 //!   reset, once nothing can reach the data. [`Command::done`] and [`Command::release`] both do,
-//!   and neither touches the `struct scsi_cmnd`. A [`Command::done`] that began before the timeout
-//!   is over when the error handler looks at the command: it is an RCU read-side critical section,
-//!   and `scsi_eh_scmd_add()` counts a command for the error handler after a grace period.
+//!   and neither touches the `struct scsi_cmnd`.
+//! - A [`Command::done`] that began before the timeout may still be about to call `scsi_done()`,
+//!   which would end a later use of the command. It is an RCU read-side critical section.
+//!   `scsi_eh_scmd_add()` counts a command for the error handler after a grace period. An abort
+//!   comes without one, and so does what the error handler does about a command of its own: there
+//!   the callback waits for a grace period if the command ended by `scsi_done()`.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
 //!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
 //!   all commands of the unit that have failed. So it is refused before the driver sees it while
@@ -383,8 +386,8 @@ impl Command {
         let cmd = self.as_raw();
         let state = self.state();
 
-        // The error handler has a command when a grace period since the timeout is over. Then this
-        // either has come to its end or finds that the command has timed out.
+        // The error handler goes on with a command when a grace period since the timeout is over.
+        // Then this either has come to its end or finds that the command has timed out.
         let _section = rcu::read_lock();
         if self.has_timed_out() {
             state.set_free();
@@ -399,12 +402,11 @@ impl Command {
             // SAFETY: The buffer has `SCSI_SENSE_BUFFERSIZE` bytes.
             unsafe { buffer.write(result.response_code()) };
         }
-        state.set_done_call();
-        // SAFETY: By the type invariant the command was queued and not completed since. Before the
-        // state is FREE, none of `queuecommand`, the error handler and `exit_cmd_priv` goes on
-        // with the command, so this call cannot complete a later use of it.
+        state.set_done();
+        // SAFETY: By the type invariant the command was queued and not completed since. If it has
+        // timed out by now, this has no effect, and the midlayer does not use the command again
+        // before the end of this critical section.
         unsafe { bindings::scsi_done(cmd) };
-        state.set_free();
     }
 
     /// Says whether the command is the error handler's since its timeout; one that the error

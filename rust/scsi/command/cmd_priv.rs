@@ -6,16 +6,13 @@
 
 use crate::bindings;
 use core::mem::MaybeUninit;
-use kernel::{
-    processor::cpu_relax,
-    sync::atomic::{
-        ordering::{
-            Acquire,
-            Relaxed,
-            Release, //
-        },
-        Atomic, //
+use kernel::sync::atomic::{
+    ordering::{
+        Acquire,
+        Relaxed,
+        Release, //
     },
+    Atomic, //
 };
 
 /// The owner of a command, in the place that the midlayer has for the driver.
@@ -26,13 +23,12 @@ pub(in crate::scsi) struct CmdPriv(Atomic<usize>);
 /// No [`Command`](super::Command) exists. Zero: the fake command of `SG_SCSI_RESET` is allocated
 /// zeroed.
 const FREE: usize = 0;
-/// The [`Command`](super::Command) was consumed and `scsi_done()` may still be running for it.
-const DONE_CALL: usize = 1;
+/// No [`Command`](super::Command) exists; `scsi_done()` may still be running for the last one. It
+/// stays so until the next use: the midlayer may have that before `scsi_done()` returns, and with
+/// PREEMPT_RT the next user may have preempted the caller of `scsi_done()`.
+const DONE: usize = 1;
 /// Beside the name of a [`Call`]: the command is one of the error handler.
 const OF_ERROR_HANDLER: usize = 2;
-
-/// How often a CPU looks whether a DONE_CALL is over, some 50 microseconds.
-const MAX_SPINS: u32 = 1000;
 
 /// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no
 /// other call has before this one returns. A command keeps the name longer, and a later call may
@@ -49,7 +45,7 @@ impl Call {
         }
     }
 
-    /// Neither FREE nor DONE_CALL, and without OF_ERROR_HANDLER.
+    /// Neither FREE nor DONE, and without OF_ERROR_HANDLER.
     #[inline(always)]
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -74,45 +70,32 @@ impl CmdPriv {
         unsafe { &*state }
     }
 
-    /// Says whether the driver has given the command up and is not about to call `scsi_done()`.
-    pub(in crate::scsi) fn is_free(&self) -> bool {
-        self.0.load(Acquire) == FREE
+    /// Says whether a [`Command`](super::Command) exists.
+    #[inline(always)]
+    pub(in crate::scsi) fn is_held(&self) -> bool {
+        !matches!(self.0.load(Acquire), FREE | DONE)
     }
 
-    /// Says whether the driver has the command: not if it has given it up by calling `scsi_done()`.
-    pub(in crate::scsi) fn is_held(&self) -> bool {
-        !matches!(self.0.load(Acquire), FREE | DONE_CALL)
+    /// Says whether the last [`Command`](super::Command) was given up by a call of `scsi_done()`,
+    /// which may still be on its way. It is over after an RCU grace period.
+    pub(in crate::scsi) fn is_done(&self) -> bool {
+        self.0.load(Acquire) == DONE
     }
 
     /// Says that the driver has the command from now on, by `call`; `false` if it has it from an
     /// earlier use.
     #[inline(always)]
     pub(super) fn take(&self, call: &Call, of_error_handler: bool) -> bool {
-        if self.0.load(Acquire) != FREE && !self.wait_for_done_call() {
+        if self.is_held() {
             return false;
         }
         let flag = match of_error_handler {
             true => OF_ERROR_HANDLER,
             false => 0,
         };
-        // No other CPU changes FREE, since the midlayer issues a command once at a time.
+        // No other CPU changes FREE and DONE, since the midlayer issues a command once at a time.
         self.0.store(call.name() | flag, Relaxed);
         true
-    }
-
-    /// Waits for the end of a DONE_CALL: the block layer has issued the command again before
-    /// another CPU is out of the `scsi_done()` that gave it back. Says whether the command is free.
-    #[cold]
-    #[inline(never)]
-    fn wait_for_done_call(&self) -> bool {
-        for _ in 0..MAX_SPINS {
-            match self.0.load(Acquire) {
-                FREE => return true,
-                DONE_CALL => cpu_relax(),
-                _ => return false,
-            }
-        }
-        self.is_free()
     }
 
     /// Says whether the driver has the command by `call`.
@@ -125,15 +108,44 @@ impl CmdPriv {
         self.0.load(Relaxed) & OF_ERROR_HANDLER != 0
     }
 
-    /// `scsi_done()` is going to be called.
+    /// The driver gives the command up by the call of `scsi_done()` that comes next.
     #[inline(always)]
-    pub(super) fn set_done_call(&self) {
-        self.0.store(DONE_CALL, Release);
+    pub(super) fn set_done(&self) {
+        self.0.store(DONE, Release);
     }
 
-    /// The driver has given the command up.
+    /// The driver has given the command up, and does not call `scsi_done()`.
     #[inline(always)]
     pub(super) fn set_free(&self) {
         self.0.store(FREE, Release);
+    }
+}
+
+#[cfg(SRP_KUNIT)]
+#[kernel::prelude::kunit_tests(srp_cmd_priv)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_use_may_begin_before_scsi_done_returns() {
+        let (first, second) = (Call::new(), Call::new());
+        let state = CmdPriv::new();
+        assert!(state.take(&first, false));
+        assert!(!state.take(&second, false));
+        state.set_done();
+        assert!(state.take(&second, true));
+        assert!(state.is_held() && state.is_of(&second) && state.is_of_error_handler());
+    }
+
+    #[test]
+    fn only_scsi_done_needs_a_grace_period() {
+        let call = Call::new();
+        let state = CmdPriv::new();
+        assert!(state.take(&call, false));
+        state.set_free();
+        assert!(!state.is_held() && !state.is_done());
+        assert!(state.take(&call, false));
+        state.set_done();
+        assert!(!state.is_held() && state.is_done());
     }
 }

@@ -24,7 +24,8 @@ use crate::{
         Device,
         Disposition,
         ScsiResult, //
-    }, //
+    },
+    sync::synchronize_rcu, //
 };
 use core::marker::PhantomData;
 use kernel::{
@@ -134,7 +135,7 @@ impl<T: Driver> Template<T> {
         let state = unsafe { CmdPriv::of(cmd) };
 
         let mut tries = 0u32;
-        while !state.is_free() {
+        while state.is_held() {
             tries = tries.saturating_add(1);
             if tries == RELEASE_TRIES {
                 pr_err!("a SCSI command is still held at removal of its host\n");
@@ -253,7 +254,7 @@ impl<T: Driver> Template<T> {
             Self::handle(cmd, |driver, cmd| {
                 let disposition = driver.abort(cmd);
 
-                if disposition == Disposition::Success && !wait_until(|| cmd.state().is_free()) {
+                if disposition == Disposition::Success && !wait_until(|| !cmd.state().is_held()) {
                     return Disposition::Failed;
                 }
                 disposition
@@ -312,11 +313,16 @@ impl<T: Driver> Template<T> {
         let shost = unsafe { (*cmd.device().as_raw()).host };
 
         // SAFETY: By the requirements of this function.
-        match unsafe { HostData::<T>::of(shost) }.get() {
+        let disposition = match unsafe { HostData::<T>::of(shost) }.get() {
             Some(driver) => f(&driver, &cmd),
             // All commands of a host that was removed have ended.
             None => Disposition::Failed,
+        };
+        if cmd.state().is_done() {
+            // The midlayer may use the command again when this returns.
+            synchronize_rcu();
         }
+        disposition
     }
 
     /// Makes sure that the commands that the midlayer ends after a reset of a device are no longer held.
@@ -469,7 +475,7 @@ impl<T: Driver> Template<T> {
 
 /// Waits a little for `f` to come true.
 ///
-/// Another CPU may have consumed the command just now and be on its way out of `scsi_done()`.
+/// Another CPU may have taken a command for its response just now and be about to end it.
 fn wait_until(f: impl Fn() -> bool) -> bool {
     for _ in 0..RELEASE_TRIES {
         if f() {

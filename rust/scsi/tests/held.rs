@@ -65,7 +65,7 @@ impl Held {
 
     fn is_free(cmd: *mut bindings::scsi_cmnd) -> bool {
         // SAFETY: As for `queue`.
-        unsafe { CmdPriv::of(cmd) }.is_free()
+        !unsafe { CmdPriv::of(cmd) }.is_held()
     }
 
     fn set_submitter(&self, submitter: bindings::scsi_cmnd_submitter) {
