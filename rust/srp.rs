@@ -2,9 +2,9 @@
 
 //! The SRP initiator.
 //!
-//! [`sessions`] is what there is for each RDMA port, [`session`] a login at one target, [`channel`] one
-//! of its connections, [`slot`] the place of one command on a channel. [`proto`] and [`logic`] are
-//! free of kernel types and are tested on the host as well.
+//! [`sessions`] is the state of an RDMA port, [`session`] a login at one target, [`channel`] one of
+//! its connections, [`slot`] the place of one command on a channel. [`proto`] and [`logic`] use no
+//! kernel types and are also tested on the host.
 
 #![deny(unsafe_code)]
 

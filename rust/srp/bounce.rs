@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of a channel's own that small data goes through, instead of being registered for each command.
+//! A channel's own memory for small data, which need not be registered for each command.
 //!
-//! Each slot has a [`Piece`]. What is sent as immediate data is copied there and follows the message. The target may write to
-//! the first bytes of each piece, all of which are one region, registered once for each connection; what it has written is
-//! copied. A target that writes when it should not changes what the next command in that slot reads or sends, at this
-//! target, and nothing else.
+//! Each slot has a [`Piece`]. Immediate data is copied there and sent after the message. The target
+//! may write to the first bytes of each piece, which are one region, registered once for each
+//! connection; the data is copied out. A target that writes when it must not only changes what the
+//! next command in that slot reads or sends, at this target.
 
 use crate::{
     dma::{
@@ -34,16 +34,17 @@ use kernel::{
 /// The memory for small data of one channel.
 #[derive(Default)]
 pub struct Bounce {
-    /// Where it is, for the queue pair.
+    /// The memory, for the queue pair.
     pub pool: Option<Arc<Pool>>,
-    /// What the target may write of it, for the queue pair.
+    /// The part that the target may write, for the queue pair.
     pub fixed: Option<FixedMr>,
-    /// The pieces, one for each slot; none if no data goes this way.
+    /// The pieces, one for each slot; none if unused.
     pub pieces: KVVec<Piece>,
 }
 
 impl Bounce {
-    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`. May sleep.
+    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`.
+    /// May sleep.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Makes the first `len` bytes 0, so that what the target does not write shows nothing. For before
+    /// Clears the first `len` bytes, so that what the target does not write shows nothing. Precedes
     /// [`Piece::expose`].
     #[cold]
     #[inline(never)]
@@ -90,11 +91,11 @@ impl Piece {
         self.place(len).clear_from(0);
     }
 
-    /// Hands the first `len` bytes to the device, and says what the target needs to write there.
+    /// Hands the first `len` bytes to the device. Returns what the target needs to write there.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if it may not write so many.
+    /// `EMSGSIZE` if the target may not write so many.
     #[inline(always)]
     pub fn expose(&mut self, len: u32) -> Result<Segment> {
         let segment = self.part.as_ref().ok_or(EMSGSIZE)?.segment(len)?;
@@ -102,19 +103,19 @@ impl Piece {
         Ok(segment)
     }
 
-    /// What the target has written to the first `len` bytes.
+    /// Returns the first `len` bytes, which the target has written.
     #[inline]
     pub fn read(&self, len: u32) -> DeviceBytes<'_> {
         self.chunk.sync_for_cpu(len as usize)
     }
 
-    /// The first `len` bytes, or less if there are not so many, to be filled in.
+    /// Returns the first `len` bytes, or fewer if the piece is shorter, to be filled in.
     #[inline(always)]
     pub fn place(&mut self, len: u32) -> DeviceBytesMut<'_> {
         self.chunk.place(len as usize)
     }
 
-    /// All of it, to be sent with a message.
+    /// The whole piece, to be sent with a message.
     #[inline(always)]
     pub fn chunk(&mut self) -> &mut SharedChunk {
         &mut self.chunk

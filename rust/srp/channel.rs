@@ -2,11 +2,11 @@
 
 //! One connection of a session: its slots, its credits, and how it begins and ends.
 //!
-//! A command costs one doorbell to send, with the registration of its data before the message in the
-//! same chain ([`submit`]), and one to invalidate ([`complete`]). It ends when the target has answered *and* cannot
-//! reach the data any more. The way of a command takes no lock, allocates nothing and does not sleep; a slot passes
-//! from the submitter to the completion callback by its state. What makes a channel, ends it or takes commands
-//! back may sleep, and says so.
+//! A command costs one doorbell to send, with the registration of its data ahead of the message in
+//! the same chain ([`submit`]), and one to invalidate ([`complete`]). It ends when the target has
+//! answered *and* can no longer reach the data. The fast path takes no lock, allocates nothing and
+//! does not sleep; the state of a slot hands it from the submitter to the completion callback.
+//! Setup, teardown and aborts may sleep, and say so.
 
 mod answers;
 mod complete;
@@ -81,7 +81,7 @@ use probe::Probe;
 use requests::Replies;
 use task::Task;
 
-// The receives that wait to be posted again are counted there.
+// `Sizes::receives()` includes the receives that wait for a repost.
 const _: () = assert!(qp::RECEIVE_BATCH == RECEIVE_BATCH as usize);
 
 /// A queue pair with its channel.
@@ -90,41 +90,41 @@ pub type Connection = Qp<Channel>;
 /// One connection of a session.
 pub struct Channel {
     index: u16,
-    /// That of its session.
+    /// The status of its session.
     status: Arc<Status>,
     owner: Arc<dyn Owner>,
     slots: KVVec<Cell>,
     counts: Counts,
     starving: starving::History,
-    /// Bytes of immediate data that the target takes.
+    /// Bytes of immediate data that the target accepts.
     immediate: Atomic<u32>,
     /// Task management.
     pub task: Task,
-    /// Signs of life.
+    /// Keep-alive.
     pub probe: Probe,
-    /// Answers to requests of the target.
+    /// Replies to requests of the target.
     replies: Replies,
-    /// The login is done; before that the end of the connection is not that of the session.
+    /// The login is done. Until then, a loss of this connection is not one of the session's.
     open: Atomic<bool>,
-    /// The present connection is of no more use.
+    /// The present connection has failed.
     failed: Atomic<bool>,
     /// The logout has been sent.
     logged_out: Pin<KBox<Completion>>,
     /// A slot that the error handler waits for may have become free.
     freed: Pin<KBox<Completion>>,
-    /// How many wait for that.
+    /// Waiters on `freed`.
     waiters: Atomic<i32>,
-    /// What it answers, if it is an answer channel. Nothing is sent on it, and it has no slots.
+    /// Set for an answer channel. Nothing is sent on it, and it has no slots.
     answers: Option<Answers>,
 }
 
 impl Channel {
-    /// Makes a channel of the session with this status, with all its memory, not connected yet. `owner` hears
-    /// what happens to it. Sleeps.
+    /// Makes a channel of the session with this status, with all its memory, but not connected. Its
+    /// events go to `owner`. Sleeps.
     ///
     /// # Errors
     ///
-    /// Those of memory and of the device.
+    /// Those of memory allocation and of the device.
     pub fn new(
         status: &Arc<Status>,
         owner: &Arc<dyn Owner>,
@@ -134,8 +134,8 @@ impl Channel {
         Self::with(status, owner, index, pd, None)
     }
 
-    /// As [`Self::new`], of an answer channel, the one with this number, for commands of these channels, which are
-    /// all of the session, in their order, in the same domain.
+    /// As [`Self::new`], for answer channel `number`, which answers commands of `channels`: all
+    /// channels of the session, in order, in the same protection domain.
     ///
     /// # Errors
     ///
@@ -183,8 +183,8 @@ impl Channel {
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, depth, per_slot)?;
         let iu_len = geometry.message_len as usize;
-        // One message for each slot, one for task management, one for signs of life, the others to
-        // answer the target.
+        // One message for each slot, one for task management, one for the probe, the others for
+        // replies to the target.
         let count = depth + 2 + ANSWERS as usize;
         let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
@@ -248,19 +248,19 @@ impl Channel {
         self.status.host()
     }
 
-    /// The number of the channel, which is that of its hardware queue; those of answer channels follow.
+    /// The number of the channel, equal to that of its hardware queue. Answer channels follow.
     pub fn index(&self) -> u16 {
         self.index
     }
 
-    /// Commands may be sent.
+    /// Whether commands may be sent.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.open.load(Acquire)
     }
 
-    /// Ends all commands of a connection that is shut down, and forgets what belonged to it. Nobody
-    /// must begin to post.
+    /// Ends all commands of a connection that is shut down, and resets what belonged to it. No
+    /// thread may start to post.
     pub fn close(&self) {
         if self.open.xchg(false, Full) {
             trace!(channel(self.host(), self.index, false, self.credits()));
@@ -273,19 +273,19 @@ impl Channel {
         self.replies.reset();
     }
 
-    /// Another connection begins; the queue pair of the last one, which may have failed until its end, is
-    /// gone.
+    /// Prepares for a new connection. The queue pair of the last one, which may have failed until
+    /// its end, is gone.
     pub fn renew(&self) {
         self.failed.store(false, Relaxed);
     }
 
-    /// Waits until that has been sent, or the connection is lost, at most `timeout` milliseconds.
-    /// Sleeps.
+    /// Waits until the logout has been sent or the connection is lost, at most `timeout`
+    /// milliseconds. Sleeps.
     pub fn end_log_out(&self, timeout: Msecs) {
         let _ = self.logged_out.wait_timeout(timeout);
     }
 
-    /// The connection is of no more use: that of the session isn't either, if the login is done.
+    /// Marks the connection as failed. If the login is done, the session loses its connection.
     #[cold]
     pub fn fail(&self, why: Lost) {
         let before = self.failed.xchg(true, Full);
@@ -296,14 +296,14 @@ impl Channel {
         }
     }
 
-    /// Commands of the channel that the target has answered, or that have ended without, modulo 2^32. One is counted before
-    /// its slot is free.
+    /// Commands of the channel that have ended, with or without a response, modulo 2^32. A command
+    /// is counted before its slot is free.
     pub fn ended(&self) -> i32 {
         // CAST: Modulo 2^32.
         self.counts.ended() as i32
     }
 
-    /// The session has lost its connection.
+    /// Whether the session has lost its connection.
     pub fn is_lost(&self) -> bool {
         self.status.is_lost()
     }
@@ -313,18 +313,18 @@ impl Channel {
         self.counts.credits.load(Relaxed)
     }
 
-    /// What was counted since the login.
+    /// The counters since the login.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Takes a credit unless only `reserve` are left.
+    /// Takes a credit unless only `reserve` are left. Returns whether it did.
     #[inline]
     pub fn take_credit(&self, reserve: i32) -> bool {
         self.counts.take_credit(reserve)
     }
 
-    /// Counts a credit change by the target.
+    /// Applies a credit change by the target.
     #[inline]
     fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         self.counts.give_credits(delta)
@@ -332,15 +332,15 @@ impl Channel {
 }
 
 impl Connection {
-    /// The target has granted this; commands may be sent.
+    /// Opens the channel for commands, with what the target granted.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the connection has failed already, otherwise what the device driver says.
+    /// `ENOTCONN` if the connection has failed already, otherwise those of the device driver.
     pub fn open(&self, granted: &Granted) -> Result {
-        // Before any message that names it.
+        // Before any message names it.
         self.live(&rcu::read_lock())?.register_fixed()?;
-        // CAST: At most 65535. The target may have changed them already.
+        // CAST: At most 65535. The target may have changed the credits already.
         if let Err(violation) = self.give_credits(granted.req_lim as i32) {
             self.fail(Lost::Violation(violation));
         }
@@ -348,8 +348,8 @@ impl Connection {
             return Err(ENOTCONN);
         }
         self.immediate.store(granted.immediate, Relaxed);
-        // Whoever fails the connection does it the other way round, so one of the two sees it. A command
-        // may have been sent already, so that only the end of the session's connection ends it.
+        // `fail()` sets `failed` and then tests `open`, so at least one side sees the other. A
+        // command may have been sent by now, so end the session's connection.
         self.open.xchg(true, Full);
         trace!(channel(self.host(), self.index, true, self.credits()));
         if self.failed.load(Acquire) {
@@ -361,7 +361,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the target that nothing will follow.
+    /// Sends a logout, after which nothing follows.
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();
         if !self.is_open() || !self.task.log_out(self) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All channels of a session: which of them a command takes, its error handling, and how they end together.
+//! All channels of a session: command routing, error handling, and teardown.
 
 use super::{
     channel::Connection,
@@ -21,7 +21,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The channels of a session, one for each hardware queue. Its answer channels, which nothing is sent on, are apart.
+/// The channels of a session, one for each hardware queue, and its answer channels, on which
+/// nothing is sent.
 #[derive(Default)]
 pub struct Channels {
     all: KVec<Arc<Connection>>,
@@ -45,14 +46,15 @@ impl Channels {
         &self.answers
     }
 
-    /// Channels of both kinds that are not connected.
+    /// The number of channels of both kinds that are not connected.
     pub fn missing(&self) -> usize {
         Iterator::chain(self.iter(), self.answers.iter())
             .filter(|c| !c.is_open())
             .count()
     }
 
-    /// The channel for a hardware queue: its own, or while that is not connected the next one.
+    /// Returns the channel for a hardware queue: its own, or the next open one if that is not
+    /// connected.
     #[inline]
     pub fn for_hw_queue(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
         let own = self.get(usize::from(hw_queue))?;
@@ -66,27 +68,29 @@ impl Channels {
     #[inline(never)]
     fn instead_of<'a>(&'a self, own: &'a Arc<Connection>, hw_queue: u16) -> &'a Arc<Connection> {
         let after = self.iter().skip(usize::from(hw_queue) + 1);
-        // One that completes commands by itself. Without any the own one says why.
+        // Not a polled one: it must complete commands by itself. If none is open, the own channel
+        // rejects the command.
         Iterator::chain(after, self.iter())
             .find(|c| c.is_open() && !c.is_polled())
             .unwrap_or(own)
     }
 
-    /// Aborts the command with this tag, which is for the unit. Returns whether the driver has given it up, which
-    /// it may have done before. Sleeps.
+    /// Aborts the command with this tag, which is for the unit. Returns whether the driver has
+    /// given it up, perhaps before this call. Sleeps.
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> bool {
         self.iter().find_map(|c| c.abort(tag, lun)).unwrap_or(true)
     }
 
-    /// Has the target reset the unit, and ends the commands for it that it had. Returns whether it has; a command
-    /// that has timed out may still be held. Sleeps.
+    /// Has the target reset the unit, and ends the commands for it that the target had. Returns
+    /// whether it was reset; a command that has timed out may still be held. Sleeps.
     pub fn reset_device(&self, lun: Lun) -> bool {
-        // The midlayer holds commands back, but when a user wants the reset it does not wait for those
-        // that it was just sending, each in an RCU read-side section. What is sent after the request must
-        // not be taken for reset: the target would carry it out, and it would be sent again.
+        // The midlayer blocks the host, but for a reset from user space it does not wait for
+        // submissions in flight, each in an RCU read-side section. A command sent after the reset
+        // request must not be ended as reset: the target would execute it, and the midlayer would
+        // retry it.
         synchronize_rcu();
-        // The answer on a channel comes after all that was sent on it before, and proves nothing for
-        // another channel, where a command may still be on its way.
+        // A response on a channel arrives after all that was sent before it on that channel. It
+        // proves nothing for another channel, where a command may still be in flight.
         let mut reset = false;
         for connection in self.iter().filter(|c| c.has_out(lun)) {
             if !self.reset_unit(connection, lun) {
@@ -113,18 +117,21 @@ impl Channels {
         reset
     }
 
-    /// Has `crew` end the connections and their commands. Nobody must begin to post: the session is lost. Sleeps.
+    /// Ends the connections and their commands, with `crew`. The session is lost, and no thread may
+    /// start to post. Sleeps.
     ///
-    /// A device may take a minute for each step of a queue pair, so all take it at the same time. There is no
-    /// deadline: as long as a queue pair is not drained, the memory of its commands is not the midlayer's.
+    /// A device may take a minute for each step of a queue pair, so the queue pairs take each step
+    /// in parallel. There is no deadline: until a queue pair is drained, the memory of its commands
+    /// must not go back to the midlayer.
     ///
-    /// A key is good on each connection of the protection domain, and an answer may come on another one than
-    /// the command. So no command ends before all queue pairs are drained; those of answer channels go first, as
-    /// their callbacks post on the others.
+    /// A key is valid on each connection of the protection domain, and a response may come on
+    /// another connection than the command. So no command ends before all queue pairs are drained.
+    /// Those of answer channels go first, since their callbacks post on the others.
     pub fn end(&self, crew: &Crew) {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
             crew.each(all, answers, |connection: &Arc<Connection>| {
-                // Memory that is reclaimed by writing to these very disks would not come before this is done.
+                // Reclaim may have to write to these disks, which cannot complete before this is
+                // done.
                 noio(|| step(connection));
             })
         };
@@ -133,7 +140,7 @@ impl Channels {
             connection.task.wake();
         }
         all(Connection::hang_up);
-        // Whoever has not seen that the session is lost has posted after this.
+        // A sender that has not seen the loss has posted by the end of this grace period.
         synchronize_rcu();
         each(&[], &self.answers, Connection::shutdown);
         all(Connection::shutdown);
@@ -153,10 +160,10 @@ impl Deref for Channels {
     }
 }
 
-/// Whoever has one of them still must not connect it.
+/// A caller that still holds a channel must not connect it.
 impl Drop for Channels {
     fn drop(&mut self) {
-        // What goes below has one grace period for all, and so has what goes with the last reference.
+        // One grace period covers all channels, both here and when the last references go.
         let both = || Iterator::chain(self.answers.iter(), self.iter());
         for connection in both() {
             connection.retire();

@@ -2,13 +2,13 @@
 
 //! The login: address, route, connection, SRP login, channel by channel.
 //!
-//! The first channel is alone, since it tells the target to end older channels of ours. The others
-//! go through the steps together, and those that fail are left out. Then come the answer channels, in the same way:
-//! what they answer has been sent on the others.
+//! The first channel connects alone, since it tells the target to end our older channels. The
+//! others go through the steps together, and those that fail are left out. The answer channels
+//! follow in the same way: they carry answers to what was sent on the other channels.
 //!
-//! A request that was sent ends with its answer, when the connection manager gives up, or when the
-//! target has been silent for long; then the connection manager tells the target. While the target
-//! answers others, or for the time that it asks for, it is busy, and is waited for.
+//! A request ends with its answer, when the connection manager gives up, or when the target has
+//! been silent for too long; then the connection manager tells the target. A target that answers
+//! other logins, or has asked for time, is busy, and the login waits for it.
 
 mod attempt;
 mod connecting;
@@ -80,17 +80,17 @@ pub use rdma::Address;
 
 /// RDMA reads of the target that we answer at a time, if the device can.
 const RESPONDER_RESOURCES: u8 = 16;
-/// The peer has always a receive posted for what it granted, so this is for ever.
+/// Retry forever: the peer always has a receive posted for each credit that it granted.
 const RNR_RETRY_COUNT: u8 = 7;
-/// How often a waiting login looks whether the session has ended.
+/// Interval at which a waiting login checks whether the session has ended, in milliseconds.
 const SLICE_MS: u32 = 100;
-/// How long a wait for a permit is at a time.
+/// Length of one wait for a permit.
 const PERMIT_MS: Msecs = 10_000;
-/// A TCP connection of an iWARP device that is not there in this time is opened anew, when a session has
-/// lost its own. TCP asks each second for five seconds, and then more and more rarely.
+/// When a session reconnects, a TCP connection of an iWARP device that is not established in this
+/// time is opened anew. TCP retries each second for five seconds, and then more and more rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
 
-/// What a login is for.
+/// Purpose of a login.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A new session.
@@ -101,22 +101,22 @@ pub enum Purpose {
     More,
 }
 
-/// A channel of which the address is being resolved, or the route.
+/// A channel in address or route resolution.
 struct Resolving {
     attempt: Arc<dyn Attempt>,
-    /// `None` if it is channel 0 of a new session, which is made when there is a route.
+    /// `None` for channel 0 of a new session, which is created after route resolution.
     connection: Option<Arc<Connection>>,
 }
 
-/// A login on its way.
+/// A login in progress.
 pub struct Login<'a> {
     nexus: &'a Arc<Nexus>,
     owner: Arc<dyn Owner>,
     purpose: Purpose,
     pd: Arc<Pd>,
-    /// A target that says nothing for so many milliseconds, to nobody, is not waited for any longer.
+    /// Milliseconds of silence of the target, to all logins, after which this one gives up.
     patience: Cell<Msecs>,
-    /// Its permit at the target, while it has one.
+    /// Its permit at the target, while it holds one.
     permit: Cell<Option<Permit>>,
     /// When its first request was sent.
     asked: Cell<Option<Ktime>>,
@@ -124,9 +124,9 @@ pub struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// Waits for a permit at the target. From then on the login is given up when the target
-    /// has said nothing for `patience` milliseconds, neither here nor to others. Channels are made in `pd`, and
-    /// `owner` hears what happens to them. Sleeps.
+    /// Waits for a permit at the target. From then on, the login is given up when the target has
+    /// been silent for `patience` milliseconds, to this login and to all others. Channels are
+    /// created in `pd`, and `owner` is notified of their events. Sleeps.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl<'a> Login<'a> {
             retired: Retired::new(),
         };
         while !this.is_over() {
-            // Whoever ends the session ends the wait.
+            // The end of the session interrupts the wait.
             let permit = nexus.waiting.run(|| match this.is_over() {
                 true => Ok(None),
                 false => nexus.throttle.acquire(PERMIT_MS),
@@ -163,7 +163,7 @@ impl<'a> Login<'a> {
                     }
                     return Ok(this);
                 }
-                // A process has a signal; a work item has none but that.
+                // A process may have a signal; a work item has none except this interrupt.
                 Err(_) if purpose == Purpose::First && !this.is_over() => {
                     return Err(LoginFailure::Signal);
                 }
@@ -178,12 +178,12 @@ impl<'a> Login<'a> {
         &self.pd
     }
 
-    /// Makes the channels of a new session, as many as the device has room for, connects them, and returns
-    /// them, and what the target granted to those that it let in. Sleeps.
+    /// Creates and connects the channels of a new session, as many as the device has room for.
+    /// Returns them, and what the target granted to those that it accepted. Sleeps.
     ///
     /// # Errors
     ///
-    /// If the first channel fails, or the session ends, or a signal comes.
+    /// If the first channel fails, the session ends, or a signal arrives.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let memory = |_| LoginFailure::Step("channel list", ENOMEM);
         let leader = self.lead(None)?;
@@ -220,12 +220,12 @@ impl<'a> Login<'a> {
         Ok((channels, granted))
     }
 
-    /// Connects the channels of a session that has lost its connection, but no answer channels, and returns how many there
-    /// are now. Sleeps.
+    /// Connects the channels of a session that has lost its connection, except answer channels.
+    /// Returns how many are connected. Sleeps.
     ///
     /// # Errors
     ///
-    /// If the first channel fails, or the session ends. Some may be connected then.
+    /// If the first channel fails, or the session ends. Some channels may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
         let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
         for connection in channels.iter() {
@@ -237,7 +237,7 @@ impl<'a> Login<'a> {
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
-    /// Connects the channels that a session lacks, those that answer too if so said, as far as that succeeds. Sleeps.
+    /// Connects missing channels as far as possible; with `answers`, answer channels too. Sleeps.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<'a> Login<'a> {
         result.map(|_| ())
     }
 
-    /// Connects the answer channels that a session lacks. Who is there may be down while the target is not.
+    /// Connects the missing answer channels. Their peers may be down while the target is not.
     fn answering(&self, channels: &Channels) -> Result<(), LoginFailure> {
         self.patience.set(ANSWERS_TIMEOUT_MS);
         self.asked.set(None);
@@ -262,8 +262,8 @@ impl<'a> Login<'a> {
         self.follow("answer channels", missing, None).map(|_| ())
     }
 
-    /// Connects the channel that all others belong to. The target drops what it still has of an
-    /// earlier connection. A new session has none of its channels yet.
+    /// Connects the channel that all others belong to. The target drops what is left of an earlier
+    /// connection. `connection` is `None` for a new session.
     fn lead(
         &self,
         connection: Option<&Arc<Connection>>,
@@ -275,7 +275,8 @@ impl<'a> Login<'a> {
         self.accept(self.connect(leader, MultiChannel::Single)?)
     }
 
-    /// Connects further channels, which are called like this. Each step is begun for all before any is waited for.
+    /// Connects further channels, called `name` in the log. Starts each step for all channels
+    /// before it waits for one.
     fn follow<'b>(
         &self,
         name: &str,
@@ -331,8 +332,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Keeps a further channel that made a step. One that failed is dropped; what ends the whole
-    /// login is passed on.
+    /// Keeps a channel that completed a step. One that failed is dropped; a failure of the whole
+    /// login is returned.
     fn keep<T>(
         &self,
         list: &mut KVec<T>,
@@ -415,7 +416,7 @@ impl<'a> Login<'a> {
         })
         .map_err(|why| match why {
             LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-            // A process has others.
+            // A process may have other signals.
             LoginFailure::Signal if self.purpose != Purpose::First => {
                 LoginFailure::Timeout("connect request")
             }
@@ -424,9 +425,9 @@ impl<'a> Login<'a> {
         Ok(channel)
     }
 
-    /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in the
-    /// connect request, with TCP's own retries. That ends when the time is over or the session is
-    /// ending, as if by a signal; the target has no request then.
+    /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in
+    /// the connect request, with TCP's own retries. The wait ends as if by a signal when the time
+    /// is over or the session is ending; the target has no request then.
     fn in_time(
         &self,
         throttle: &Throttle,
@@ -436,7 +437,7 @@ impl<'a> Login<'a> {
         let now = ktime_get();
         let asked = match core::ptr::eq(throttle, &raw const *nexus.throttle) {
             true => self.asked.get().unwrap_or(now),
-            // Each node that answers has time of its own, however long another one hangs.
+            // Each answering peer has time of its own, however long another one hangs.
             false => now,
         };
         self.asked.set(Some(asked));
@@ -464,7 +465,7 @@ impl<'a> Login<'a> {
         })
     }
 
-    /// Asks at the port that the target redirects to. Memory and regions stay.
+    /// Sends the request to the port that the target redirects to. Memory and regions stay.
     fn redirect(
         &self,
         mut from: Connecting<'_>,
@@ -484,7 +485,7 @@ impl<'a> Login<'a> {
         self.connect(next, from.requested.multichannel)
     }
 
-    /// The target's response, from wherever it sends us.
+    /// Waits for the target's response, following redirections.
     fn response<'b>(
         &'b self,
         mut channel: Connecting<'b>,
@@ -516,8 +517,8 @@ impl<'a> Login<'a> {
         if opened.is_err() && !connection.is_open() {
             return Err(LoginFailure::Disconnected);
         }
-        // From here on commands may have been sent. They end when no connection of the session is left, even if this
-        // one has failed.
+        // From here on commands may have been sent. They end when the session has no connection
+        // left, even if this one has failed.
         let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;
         opened.map_err(|_| LoginFailure::Disconnected)?;
         Ok((connection, granted))
@@ -536,14 +537,14 @@ impl<'a> Login<'a> {
                 .map_err(LoginFailure::Response);
         }
         let granted = response.check(requested).map_err(LoginFailure::Response)?;
-        // What the midlayer was told at the first login stays.
+        // The midlayer keeps the limits of the first login.
         if u32::from(granted.descriptors) < self.nexus.needed_descriptors() {
             return Err(LoginFailure::Shrunk);
         }
         Ok(granted)
     }
 
-    /// Nothing comes of this login.
+    /// Whether to abandon this login.
     fn is_over(&self) -> bool {
         let status = &self.nexus.status;
         match self.purpose {
@@ -558,7 +559,8 @@ impl<'a> Login<'a> {
             .map(|_| ())
     }
 
-    /// Waits for the end of a step that began at the time `since`; returns the response to a request.
+    /// Waits for the end of a step that began at the time `since`. Returns the response if it was
+    /// the request.
     fn wait_for(
         &self,
         attempt: &dyn Attempt,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a session ended, and why a login failed, in words for the kernel log.
+//! Why a session ended or a login failed, as text for the kernel log.
 
 use super::{
     logic::redirect::NotFollowed,
@@ -25,63 +25,64 @@ use crate::{
 use core::fmt;
 use kernel::prelude::*;
 
-/// Why a session is of no more use.
+/// Why a session lost its connection.
 #[derive(Clone, Copy, Debug)]
 pub enum Lost {
     /// The queue pair failed.
     Qp(QpFailure),
     /// A connection event.
     Cm(EventKind),
-    /// The target sent what it must not send.
+    /// The target violated the protocol.
     Violation(Violation),
-    /// So did who answers in its place.
+    /// A node that answers for the target violated the protocol.
     Answers(Violation),
-    /// The target logged us out, for this reason.
+    /// The target sent a logout, for this reason.
     TLogout(u32, &'static str),
     /// A request could not be posted.
     Post(Error),
-    /// The error handler found no other way.
+    /// The error handler reset the host.
     HostReset,
-    /// The target did not answer a test of the connection.
+    /// The target did not respond to a connection test.
     KeepAlive,
     /// The device has failed.
     Device,
-    /// The disks did not go, no command ended, and the target gave no sign of life.
+    /// While the disks were being removed, no command ended and the target gave no sign of life.
     RemovalSilence,
-    /// The disks did not go, and no command ended in the time that the midlayer gives one.
+    /// While the disks were being removed, no command ended within the midlayer's limit.
     RemovalTimeout,
-    /// Commands have waited for a credit on this channel for so many seconds, with none outstanding.
+    /// Commands have waited on this channel for a credit for so many seconds, with none
+    /// outstanding.
     Starved(u16, u32),
 }
 
 impl Lost {
-    /// The target does what no good one does, and is not to be asked again at once.
+    /// Whether the target violated the protocol, and must not be asked again at once.
     pub const fn is_strike(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::Starved(..))
     }
 }
 
-/// What a session tells in the log, and of the last one in a file.
+/// What a session logs. The last one is also in a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
-    /// A connection is of no more use.
+    /// A connection was lost.
     Lost(Lost),
-    /// A try to reconnect has failed.
+    /// An attempt to reconnect has failed.
     Reconnect(LoginFailure),
 }
 
-/// A breach of the protocol by the target.
+/// A protocol violation of the target.
 #[derive(Clone, Copy, Debug)]
 pub enum Violation {
-    /// Not a message.
+    /// Not a valid message.
     Message(ProtocolError),
-    /// Immediate data or an invalidation that nobody negotiated.
+    /// Immediate data or an invalidation that was not negotiated.
     Flags,
     /// A response to a request that is not outstanding on this channel.
     Tag(u64),
     /// A credit change out of range.
     Credits(i32),
-    /// One request more than it may have outstanding.
+    /// One request more than the target may have outstanding.
     Request,
     /// A request on an answer channel.
     Answers,
@@ -143,7 +144,7 @@ impl fmt::Display for Violation {
 /// Why a login failed.
 #[derive(Clone, Copy, Debug)]
 pub enum LoginFailure {
-    /// A step could not be begun.
+    /// A step could not be started.
     Step(&'static str, Error),
     /// The address was not resolved.
     Address(i32),
@@ -153,42 +154,42 @@ pub enum LoginFailure {
     Path(Error),
     /// The target's host did not answer.
     Unreachable(i32),
-    /// The connection could not be set up on our side.
+    /// The connection could not be set up on this host.
     Setup(i32),
     /// The connection broke before the login was done.
     Disconnected,
     /// The local address moved to another device.
     AddressChanged,
-    /// The device went away.
+    /// The device was removed.
     DeviceRemoval,
     /// The session was removed.
     Removed,
     /// The address belongs to another port.
     OtherPort,
-    /// The connection manager said no.
+    /// The connection manager rejected the request.
     CmReject(CmRej),
-    /// The target said no.
+    /// The target rejected the login.
     SrpReject(RejReason),
-    /// The target says where to ask instead.
+    /// The target redirects the login.
     Redirected(Redirect),
-    /// It says where in a way that leads nowhere.
+    /// The redirect is invalid.
     BadRedirect(RedirectError),
-    /// It says where, but we do not go there.
+    /// The redirect is valid, but not followed.
     NotFollowed(NotFollowed),
     /// The target's answer is not a login response.
     Answer(ProtocolError),
-    /// The target's login response is of no use.
+    /// The target's login response is unusable.
     Response(LoginError),
-    /// The target takes less than it did at the login.
+    /// The target accepts shorter messages than at the login.
     Shrunk,
-    /// Time is over.
+    /// A step timed out.
     Timeout(&'static str),
-    /// A signal came.
+    /// A signal arrived.
     Signal,
 }
 
 impl LoginFailure {
-    /// The error number for user space.
+    /// Returns the errno for user space.
     pub fn errno(&self) -> Error {
         match self {
             Self::Step(_, e) | Self::Path(e) => *e,

@@ -46,10 +46,10 @@ use kernel::{
     time::Msecs, //
 };
 
-/// The longest login response that is kept; the fields that count are in the first 52 bytes.
+/// Longest login response that is kept; all used fields are in the first 52 bytes.
 const RESPONSE: usize = 64;
 
-/// The answer of a target to a login request.
+/// The response of a target to a login request.
 #[derive(Clone, Copy)]
 pub struct Response {
     bytes: [u8; RESPONSE],
@@ -72,36 +72,36 @@ impl Response {
         Self { bytes, len }
     }
 
-    /// What arrived.
+    /// The bytes that arrived.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
-/// What has come of one step of a login.
+/// Progress of one step of a login.
 #[derive(Clone, Copy)]
 pub enum Progress {
     /// It has not ended.
     Pending,
     /// It is done.
     Done,
-    /// It was the request, and the target has answered.
+    /// The step was the request, and the target has answered.
     Response(Response),
-    /// It has failed, or a signal came.
+    /// The step has failed, or a signal arrived.
     Failed(LoginFailure),
 }
 
-/// Takes the events of a connection: as steps of the login first, then as its loss.
+/// Receives the events of a connection: first as steps of the login, then as its loss.
 #[pin_data]
 pub struct Events {
     owner: Arc<dyn Owner>,
-    /// Those at the target.
+    /// Shared by the logins at the target.
     throttle: Arc<Throttle>,
-    /// The target redirects in Topspin's way.
+    /// Whether the target redirects in Topspin's way.
     topspin: bool,
-    /// The channel is in use.
+    /// Whether the channel is in use.
     live: Atomic<bool>,
-    /// Until when the target has asked to wait for its answer, if it has.
+    /// End of the time for its answer that the target has asked for, if it has.
     until: AtomicKtime,
     #[pin]
     progress: SpinLock<Progress>,
@@ -110,8 +110,9 @@ pub struct Events {
 }
 
 impl Events {
-    /// The events of a connection that is not in use yet. `owner` hears of its end, once it is, and `throttle`
-    /// whenever the target says something, which redirects in Topspin's way if it is `topspin`.
+    /// Returns the events of a connection that is not in use yet. `owner` is notified of its end,
+    /// once it is in use, and `throttle` of each answer. `topspin`: the target redirects in
+    /// Topspin's way.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Events {
         )
     }
 
-    /// What has to do with all that go to the same place.
+    /// The throttle shared by all logins at the same place.
     pub fn throttle(&self) -> &Arc<Throttle> {
         &self.throttle
     }
@@ -141,19 +142,19 @@ impl Events {
         match self.ended.wait_interruptible_timeout(timeout) {
             Err(e) if e != ETIMEDOUT => Progress::Failed(LoginFailure::Signal),
             _ => {
-                // A step that ends between the wait and here is found here, and its count by the
-                // next wait, which finds nothing then and waits again.
+                // A step that ends between the wait and this line is returned here. Its completion
+                // makes the next wait return `Pending` at once, and the caller waits again.
                 core::mem::replace(&mut *self.progress.lock(), Progress::Pending)
             }
         }
     }
 
-    /// The target has asked for time to answer, and it is not over. Any context.
+    /// Whether the target has asked for time to answer which is not over. Any context.
     pub fn is_deferred(&self) -> bool {
         ktime_get() < self.until.load()
     }
 
-    /// The target asks for so many milliseconds. It has them once, so that it has to answer.
+    /// The target asks for this many milliseconds. Only its first request counts: it must answer.
     fn defer(&self, ms: u32) {
         let until = ktime_get().add_ms(ms);
         if self.until.replace(Ktime::MIN, until) {
@@ -161,7 +162,7 @@ impl Events {
         }
     }
 
-    /// The login is done: from now on the end of the connection is the end of the session.
+    /// The login is done: from here on the end of the connection is the end of the session.
     ///
     /// # Errors
     ///
@@ -171,12 +172,12 @@ impl Events {
         if matches!(&*progress, Progress::Failed(_)) {
             return Err(crate::errno::ENOTCONN);
         }
-        // Under the lock: an event after this finds it set.
+        // Under the lock, so a later event finds it set.
         self.live.store(true, Release);
         Ok(())
     }
 
-    /// The connection is not to be used after all: its end is not that of the session.
+    /// The connection will not be used: its end is not the end of the session.
     pub fn go_dead(&self) {
         let _progress = self.progress.lock();
         self.live.store(false, Release);
@@ -184,7 +185,7 @@ impl Events {
 
     fn end(&self, progress: Progress) {
         let mut place = self.progress.lock();
-        // The first failure explains the others.
+        // The first failure explains the later ones.
         if !matches!(&*place, Progress::Failed(_)) {
             *place = progress;
         }
@@ -192,7 +193,7 @@ impl Events {
         self.ended.complete();
     }
 
-    /// A step ended, or the connection.
+    /// A step or the connection has ended.
     fn step_ended(&self, progress: Progress, event: EventKind) {
         if matches!(
             event,
@@ -208,10 +209,10 @@ impl Events {
     }
 }
 
-/// What a rejected request means; `data` is the target's own.
+/// Decodes a rejected request; `data` is the private data.
 fn rejected(reason: CmRej, data: &[u8]) -> LoginFailure {
     match LoginRej::parse(data) {
-        // On iWARP there is no reason that would say whose data it is.
+        // iWARP has no reason that tells the origin of the data.
         Ok(rej) if reason.is_consumer_defined() || matches!(reason, CmRej::Errno(_)) => {
             LoginFailure::SrpReject(rej.reason)
         }
@@ -234,10 +235,9 @@ impl EventHandler for Events {
             EventKind::ConnectError => Progress::Failed(LoginFailure::Setup(status)),
             EventKind::Disconnected => Progress::Failed(LoginFailure::Disconnected),
             EventKind::DeviceRemoval => Progress::Failed(LoginFailure::DeviceRemoval),
-            // Both come after the end of a connection, or say nothing about one.
+            // These follow the end of a connection, or are not about one.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
-            // A bond has changed over, say. The device under the connection is not that of the
-            // address any more.
+            // A bond has failed over, say: the address is on another device than the connection.
             EventKind::AddrChange => Progress::Failed(LoginFailure::AddressChanged),
         };
         self.step_ended(progress, event.kind());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large things are on this machine, see [`logic::geometry`](super::logic::geometry).
+//! The sizes for this machine, see [`logic::geometry`](super::logic::geometry).
 
 use super::{
     logic::{
@@ -40,10 +40,10 @@ use kernel::{
     prelude::*, //
 };
 
-/// Bytes of a receive buffer. The longest message that a target can send has 292.
+/// Bytes of a receive buffer. The longest message of a target has 292.
 pub const RECEIVE_SIZE: usize = 512;
 
-// Where the options are checked there is no kernel.
+// The code that checks the options cannot use kernel constants.
 const _: () = assert!(SG_TABLESIZE_MAX as u32 == SG_MAX_SEGMENTS);
 
 /// The sizes of a session, and what the device can do.
@@ -63,13 +63,13 @@ impl Deref for Geometry {
 }
 
 impl Geometry {
-    /// Decides on all sizes before the login. Says in the log what had to be made smaller.
+    /// Computes all sizes before the login. Logs what had to be reduced.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a device without fast registration, `EINVAL` if not even one command fits, or
-    /// not the answers to all of them on one channel, or if `max_sect` is less than a page of
-    /// memory.
+    /// `EOPNOTSUPP` for a device without fast registration. `EINVAL` if not even one command fits,
+    /// if an answer channel cannot hold the responses to all commands, or if `max_sect` is less
+    /// than a page.
     pub fn new(options: &Options<'_>, device: device::Limits) -> Result<Self> {
         let parameters = Parameters {
             immediate: match params::use_imm_data() {
@@ -121,8 +121,8 @@ impl Geometry {
         }
     }
 
-    /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
-    /// that are connected.
+    /// Returns the limits of a SCSI host with so many channels, given what the target granted to
+    /// the connected ones.
     ///
     /// # Errors
     ///

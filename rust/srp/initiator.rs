@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ports of all devices: for each a folder in sysfs, and sessions.
+//! The ports of all devices, each with a sysfs directory and sessions.
 
 use super::{
     port::Port,
@@ -46,7 +46,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// When the device is pulled, there is probably no way to the target any more. One that has a way answers
+/// After a surprise removal there is probably no path to the target. A target with a path responds
 /// well within half of this.
 const UNPLUG_PATIENCE_MS: Msecs = 4_000;
 
@@ -66,7 +66,7 @@ pub struct AllPorts {
 }
 
 impl AllPorts {
-    /// None so far.
+    /// Makes an empty list.
     pub fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -78,7 +78,7 @@ impl AllPorts {
 }
 
 impl AllPorts {
-    /// Lets no more sessions begin at the ports there are, and asks all sessions to end.
+    /// Refuses new sessions at the existing ports, and asks all sessions to end.
     pub fn close(&self) {
         for sessions in &*self.list.lock() {
             sessions.close(LOG_OUT_PATIENCE_MS);
@@ -95,7 +95,7 @@ impl SleepHandler for AllPorts {
 }
 
 impl Initiator {
-    /// Registers the class `infiniband_srp`, whose folders have the files of `attributes`. Sleeps.
+    /// Registers the class `infiniband_srp`. Its devices have the files of `attributes`. Sleeps.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Namespaced for Arc<Sessions> {
     }
 }
 
-/// Takes the events of a device.
+/// Handles the events of a device.
 struct PortEvents {
     ports: KVec<Arc<Sessions>>,
 }
@@ -137,14 +137,15 @@ impl DeviceEventHandler for PortEvents {
             match event {
                 DeviceEvent::Fatal => sessions.fatal(),
                 DeviceEvent::PortActive | DeviceEvent::GidChange => sessions.port_changed(false),
-                // A subnet manager that begins anew may have moved the other end, too, of which nobody tells.
+                // A restarted subnet manager may have moved the peer, too, which no event reports.
                 DeviceEvent::LidChange
                 | DeviceEvent::PkeyChange
                 | DeviceEvent::SmChange
                 | DeviceEvent::ClientReregister => {
                     sessions.port_changed(sessions.port().has_lids())
                 }
-                // The port may come back before anything is lost; the transport will say so if not.
+                // The port may recover before a connection is lost; if not, the transport reports
+                // it.
                 DeviceEvent::PortError | DeviceEvent::Other(_) => {}
             }
         }
@@ -169,7 +170,7 @@ impl Drop for Ports {
         for sessions in &self.ports {
             sessions.close(self.patience);
         }
-        // Waits for logins, which the above has ended.
+        // Waits for logins, which `close()` has ended.
         self.folders.clear();
         for sessions in &self.ports {
             sessions.wait_empty();
@@ -191,7 +192,7 @@ impl Initiator {
         to.folders.reserve(1, GFP_KERNEL)?;
         to.ports.reserve(1, GFP_KERNEL)?;
         events.ports.reserve(1, GFP_KERNEL)?;
-        // Before there is a file to log in by: what is here will be closed.
+        // Before there is a file to log in by, so that every session gets closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
         to.ports.push(sessions.clone(), GFP_KERNEL)?;
         let folder = ClassDevice::new(
@@ -229,7 +230,7 @@ impl Client for Initiator {
         )?;
         let mut events = PortEvents { ports: KVec::new() };
         for number in device.ports() {
-            // The other ports can do without it.
+            // The other ports work without it.
             if let Err(e) = self.add_port(device, number, health, &mut all, &mut events) {
                 pr_err!(
                     "{}:{}: the port cannot be used: error {}\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The monotonic clock, and times that several threads share.
+//! The monotonic clock, and times that threads share.
 
 use crate::clock::monotonic_ns;
 use kernel::sync::atomic::{
@@ -15,11 +15,11 @@ pub fn ktime_get() -> Ktime {
     Ktime::from_ns(monotonic_ns())
 }
 
-/// A time that any thread may read and set. It orders nothing else.
+/// A time that any thread may read and set. Accesses are relaxed.
 pub struct AtomicKtime(Atomic<i64>);
 
 impl AtomicKtime {
-    /// A time.
+    /// Makes one with this time.
     pub const fn new(time: Ktime) -> Self {
         Self(Atomic::new(time.to_ns()))
     }
@@ -34,7 +34,7 @@ impl AtomicKtime {
         self.0.store(time.to_ns(), Relaxed);
     }
 
-    /// Sets it to `time` if it is `from`; says whether it was.
+    /// Sets it to `time` if it is `from`. Returns whether it was.
     pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
         let (from, time) = (from.to_ns(), time.to_ns());
         self.0.cmpxchg(from, time, Relaxed).is_ok()

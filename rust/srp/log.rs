@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lines of the log about a session, which begin like those of the C driver: with its host.
+//! Log lines about a session, with its host as prefix, as in the C driver.
 
 macro_rules! session_log {
     ($level:ident, $session:expr, $($text:tt)+) => {{
@@ -14,7 +14,7 @@ macro_rules! session_log {
 }
 pub(crate) use session_log;
 
-/// At the rate of a [`RateLimit`](crate::ratelimit::RateLimit) of this place in the source.
+/// As `session_log`, with a [`RateLimit`](crate::ratelimit::RateLimit) for each call site.
 macro_rules! session_log_ratelimited {
     ($level:ident, $session:expr, $($text:tt)+) => {{
         static LIMIT: $crate::ratelimit::RateLimit = $crate::ratelimit::RateLimit::new();

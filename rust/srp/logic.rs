@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decisions of the driver as pure functions and tables: no kernel types, no memory, no time.
+//! Decisions of the driver as pure functions and tables: no kernel types, no allocation, no clock.
 //!
 //! The driver keeps the words and counters that these functions compute in atomics and behind
 //! locks; the same files are built and tested on the host.

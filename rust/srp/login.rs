@@ -53,27 +53,28 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A session that is connected and has no host yet.
+/// A connected session without a host.
 pub struct Connected<'a> {
     /// The session.
     pub session: &'a Arc<Session>,
     /// Its channels, connected or not, one for each hardware queue.
     pub channels: Arc<Channels>,
-    /// What the midlayer may ask for.
+    /// Limits of the midlayer.
     pub limits: scsi::Limits,
-    /// What the host is to have as its transport.
+    /// SRP transport of the host.
     pub transport: &'a Arc<Transport<Session>>,
 }
 
-/// Logs in through a port: checks the options, connects, has `host` make the host, adds it, and scans for disks.
-/// A login that fails leaves nothing. Sleeps, while the target answers, at most 10 s longer, and for the time
-/// that the midlayer takes to scan the disks.
+/// Logs in through a port: checks the options, connects, has `host` create the host, adds it, and
+/// scans for disks. A failed login leaves nothing. Sleeps while the target answers, for up to 30 s
+/// of silence, and while the midlayer scans the disks.
 ///
 /// # Errors
 ///
-/// - `EINVAL` for options that the port or its device cannot have
-/// - `EEXIST` if the port is logged in there
-/// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` by an iWARP port, or a device without fast registration
+/// - `EINVAL` for options that the port or its device does not support
+/// - `EEXIST` if the port is already logged in there
+/// - `EOPNOTSUPP` for an InfiniBand CM login or `ack_timeout` on an iWARP port, or a device without
+///   fast registration
 /// - `ENOENT` for an InfiniBand CM login in a partition that the port is not in
 /// - [`LoginFailure::errno`] for a login that failed
 /// - `ECONNRESET` if the connection was lost during the scan
@@ -98,7 +99,7 @@ pub fn log_in(
     result.map_err(|why| why.errno())
 }
 
-/// Decides where to log in and how large all is, and makes the session.
+/// Decides where to log in and on all sizes, and creates the session.
 fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>> {
     let port = sessions.port();
     let plan = plan(port, options)?;
@@ -132,7 +133,7 @@ fn connect(
         let descriptors = session.geometry.needed_descriptors(&granted);
         let host = host(&connected)?;
         session.keep(login.pd().clone(), channels, host.clone(), descriptors)?;
-        // In sysfs the order is always that of revision 16a.
+        // sysfs always has the order of revision 16a.
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
         let parent = session.port().device().parent();
         session.keep_rport(host.add(parent, &port_id.0, session)?)?;
@@ -152,11 +153,11 @@ fn connect(
     session.scan()
 }
 
-/// Who logs in where.
+/// Decides where to log in, and as which initiator.
 fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
     if let Some(timeout) = options.ack_timeout {
-        // TCP waits by itself.
+        // TCP has timeouts of its own.
         check_transport(
             port,
             format_args!(
@@ -178,7 +179,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let mut answers_from = KVec::new();
     for from in options.answers_from.iter() {
         let src = match options.target {
-            // A port is that of the first channel.
+            // The port is for the first channel only.
             Target::Rdma { src, .. } => {
                 src.map(|src| proto::address::Address { port: None, ..src })
             }
@@ -214,7 +215,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     })
 }
 
-/// The IP addresses of an RDMA/CM login; `what` is the name of the target's.
+/// Resolves the IP addresses of an RDMA/CM login; `what` is the option that names the target's.
 fn address(
     port: &Port,
     what: &str,
@@ -242,7 +243,7 @@ fn address(
     Address::new(net, src, dest)
 }
 
-/// Whether the port is one of InfiniBand or RoCE; `why` says what iWARP has no use for.
+/// Fails with `EOPNOTSUPP` unless the port is InfiniBand or RoCE, and logs `why`.
 fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
     if port.device().fabric(port.number()) == Fabric::Other {
         pr_warn!(
@@ -254,7 +255,7 @@ fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
     Ok(())
 }
 
-/// Whether the port can make an InfiniBand CM login in this partition.
+/// Checks that the port can make an InfiniBand CM login in this partition.
 fn check_service(port: &Port, pkey: u16) -> Result {
     check_transport(
         port,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a SCSI command to the message that carries it.
+//! Builds the message that carries a SCSI command.
 
 use super::{
     logic::registration::{
@@ -46,11 +46,12 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
     }
 }
 
-/// Says whether the piece for the data of a read is made 0 before the target gets it. If so, all of it can be handed over; if
-/// not, what the target does not write is what an earlier command has read.
+/// Whether the piece for the data of a read is cleared before the target gets it. If so, all of it
+/// can be handed over; if not, what the target does not write is data of an earlier read.
 ///
-/// Targets answer with less than there is room for, and do not always say so. Reads of blocks are the exception, as clearing
-/// costs time and their length is known. One that fails so that a part may be good is tried again, and cleared then.
+/// Targets return less than there is room for, and do not always say so. Reads of blocks are not
+/// cleared, as that costs time and their length is known. One that fails with a possibly good part
+/// is retried, and cleared then.
 #[inline(always)]
 pub fn is_cleared(cmd: &scsi::Command) -> bool {
     !(cmd.is_block_read() && cmd.is_first_try())
@@ -58,24 +59,26 @@ pub fn is_cleared(cmd: &scsi::Command) -> bool {
 
 /// A REPORT LUNS with room for less than one LUN.
 ///
-/// The standard has no room below 16 bytes; the midlayer's scan sends such a command when a target says that its list has
-/// nearly 2^32 bytes (`scsi_scan.c:1569-1574`: the sum is cut to 32 bits). After one without room it reads through a
-/// pointer that is none, after one with up to 7 bytes it asks again, without end.
+/// The standard requires room for 16 bytes. The midlayer's scan sends such a command when a target
+/// reports a list of nearly 2^32 bytes (`scsi_scan.c:1569-1574`: the sum is truncated to 32 bits).
+/// With no room it then reads through an invalid pointer; with up to 7 bytes it repeats the command
+/// endlessly.
 fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
     const REPORT_LUNS: u8 = 0xa0;
     const ROOM: u32 = 16;
     cmd.data_len() < ROOM && cmd.cdb().first() == Some(&REPORT_LUNS)
 }
 
-/// Chooses the way for the data of the command that is attached to `slot`, writes its message, and maps the
-/// data if that is the way. What it returns is to be posted.
+/// Chooses the data path of the command that is attached to `slot`, writes its message, and maps
+/// the data if that is the path. Returns what the caller must post.
 ///
 /// Does not sleep.
 ///
 /// # Errors
 ///
-/// `EINVAL` if no command is attached, the message does not fit, or it asks for a list of LUNs without room for one, otherwise
-/// those of [`Handle::map`](crate::rdma::mr::Handle::map). Nothing is mapped then.
+/// `EINVAL` if no command is attached, the message does not fit, or it is a REPORT LUNS without
+/// room for a LUN; otherwise those of [`Handle::map`](crate::rdma::mr::Handle::map). The caller
+/// detaches the command, which undoes a mapping.
 #[inline(always)]
 pub fn prepare<'a>(
     slot: &mut Slot,
@@ -154,7 +157,7 @@ pub fn prepare<'a>(
     Ok(wr)
 }
 
-/// The message with a list of regions.
+/// Builds the message with a list of regions.
 #[cold]
 #[inline(never)]
 fn indirect(

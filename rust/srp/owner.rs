@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection has to tell the session that it belongs to.
+//! What a connection reports to its session.
 
 use super::error::Lost;
 use kernel::sync::ArcBorrow;
 
-/// Hears what happens to a connection. None of this is on the way of a command that goes well.
+/// Receives the events of a connection. None of this is on the fast path.
 ///
 /// Context: any, interrupts may be off.
 pub trait Owner: Send + Sync {
-    /// The connection, which is that of the session, is of no more use.
+    /// The connection, which is the session's, has failed.
     fn fail(self: ArcBorrow<'_, Self>, why: Lost);
 
-    /// The target has broken the protocol on a connection that is not the session's yet.
+    /// The target has violated the protocol on a connection that is not the session's yet.
     fn strike(&self, why: &Lost);
 
-    /// The answer channel with this number is of no more use, for this reason; without one the session's connection is
-    /// of no more use either, as is said next.
+    /// The answer channel with this number has failed, for this reason. Without a reason the
+    /// session's connection has failed, too, as [`Owner::fail`] reports next.
     fn answers_lost(&self, number: usize, why: Option<&Lost>);
 
-    /// A command was refused for want of a credit.
+    /// A command was refused for lack of a credit.
     fn credit_missing(self: ArcBorrow<'_, Self>);
 
-    /// The target says that its units have changed.
+    /// The target reports that its logical units have changed.
     fn units_changed(self: ArcBorrow<'_, Self>);
 }

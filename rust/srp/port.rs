@@ -15,14 +15,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// One port of an RDMA device, which is there as long as this.
+/// One port of an RDMA device, which exists as long as this.
 pub struct Port {
     device: Registered,
     number: u32,
     health: Arc<Health>,
 }
 
-/// How a port is called in the log.
+/// The name of a port in the log.
 pub struct PortName(Name, u32);
 
 impl fmt::Display for PortName {
@@ -32,7 +32,7 @@ impl fmt::Display for PortName {
 }
 
 impl Port {
-    /// The port with this number of `device`, of which `health` is known.
+    /// Makes the port with this number of `device`, which has this `health`.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Port {
         &self.device
     }
 
-    /// What is known of the device.
+    /// The health of the device.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
@@ -62,7 +62,7 @@ impl Port {
         self.number
     }
 
-    /// A subnet manager gives it its address, and may give it another one.
+    /// Whether a subnet manager assigns its address, and may change it.
     pub fn has_lids(&self) -> bool {
         matches!(
             self.device.fabric(self.number),
@@ -70,7 +70,7 @@ impl Port {
         )
     }
 
-    /// How it is called in the log.
+    /// The name in the log.
     pub fn name(&self) -> PortName {
         PortName(self.device.name(), self.number)
     }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A login at one target: its channels, its SCSI host, and how both end.
+//! A login at one target: its channels, its SCSI host, and their teardown.
 //!
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
-//! nobody posts, move the queue pairs to their error state, drain them, end the commands. A live
-//! session gets another connection then; otherwise it is removed. What follows upon what is one table,
-//! [`recovery`]; a file below this one has each of the work items that it
-//! speaks of. They run on queues of their own, because the removal of the disks waits for commands
-//! that another one ends.
+//! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
+//! live session reconnects; any other is removed. The state machine is one table, [`recovery`];
+//! each of its work items has a file below this one. They run on separate queues, because the
+//! removal of the disks waits for commands that another work item ends.
 //!
-//! Lock order: the port's list of sessions and the mutex of the class's remote port come before `live`, under
-//! which nothing is taken; `recovery` and `news` are innermost.
+//! Lock order: the port's list of sessions and the mutex of the class's remote port come before
+//! `live`, under which no lock is taken; `recovery` and `news` are innermost.
 
 mod ending;
 mod fill;
@@ -102,7 +101,7 @@ use kernel::{
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
 
-/// What ends with the session.
+/// What is released at the end of the session.
 #[derive(Default)]
 struct Live {
     pd: Option<Arc<Pd>>,
@@ -115,17 +114,17 @@ struct Live {
 #[pin_data]
 pub struct Session {
     key: Key,
-    /// It is on the list of this.
+    /// The list that it is on.
     registry: Arc<dyn Registry>,
-    /// Where to log in, the first time and each time after.
+    /// Where to log in, initially and on each reconnect.
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
     /// Ends the connections.
     crew: Crew,
-    /// Its state.
+    /// The state machine.
     #[pin]
     recovery: SpinLockIrq<Recovery>,
-    /// Woken when what is waited for has changed in [`Status::view`].
+    /// Woken when [`Status::view`] changes.
     #[pin]
     changed: WaitQueue,
     #[pin]
@@ -165,7 +164,7 @@ impl Deref for Session {
 }
 
 impl Session {
-    /// A session of `port` that is being connected, and is going to be on the list of `registry`.
+    /// Makes a session of `port` that is connecting, for the list of `registry`.
     pub fn new(
         port: Arc<Port>,
         registry: Arc<dyn Registry>,
@@ -210,23 +209,23 @@ impl Session {
         )
     }
 
-    /// What makes it unique on its port.
+    /// The key, unique on its port.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// From now on commands fail at once, until there is a new connection. Any context.
+    /// Fails commands at once from now on, until there is a new connection. Any context.
     pub fn fail_fast(&self) {
         self.on(Recovery::fail_fast);
     }
 
-    /// All of its state, as it is now.
+    /// A snapshot of its state.
     #[cfg(SRP_KUNIT)]
     pub(super) fn recovery(&self) -> Recovery {
         *self.recovery.lock()
     }
 
-    /// An event of [`recovery`] happens; what the caller has to do then. Any context.
+    /// Applies an event of [`recovery`]. Returns what the caller must do next. Any context.
     pub(super) fn on<T>(&self, event: impl FnOnce(&mut Recovery) -> T) -> T {
         let mut recovery = self.recovery.lock();
         let before = recovery.state();
@@ -235,7 +234,7 @@ impl Session {
         outcome
     }
 
-    /// With `recovery` locked.
+    /// Called with `recovery` locked.
     fn publish(&self, before: recovery::State, after: recovery::State) {
         if before.view() != after.view() {
             self.nexus.status.set_view(after.view());
@@ -253,14 +252,14 @@ impl Session {
         }
     }
 
-    /// Sets a timer, unless the session is ending, which has taken all timers back then.
+    /// Arms a timer, unless teardown has begun, which cancels all timers.
     fn later<const ID: u64>(self: &Arc<Self>, delay: Msecs)
     where
         Self: DelayedItem<ID> + HasDelayed<ID>,
     {
         let recovery = self.recovery.lock();
         if !recovery.state().life.is_ending() {
-            // If it is set already, that will do.
+            // If it is armed already, that suffices.
             let _ = <Delayed<Self, ID>>::schedule(self.clone(), delay);
         }
     }
@@ -279,7 +278,7 @@ impl Session {
     ) -> Result {
         self.nexus.need_descriptors(descriptors);
         let mut live = self.live.lock();
-        // Whoever ends the connections says so before it takes the lock.
+        // The teardown sets these before it takes the lock.
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
@@ -318,21 +317,21 @@ impl Session {
         Login::new(&self.nexus, self.clone(), pd, purpose, patience)
     }
 
-    /// Waits until all commands of a lost connection are ended, for as long as the device takes. There may
-    /// be another one by then. Sleeps.
+    /// Waits until all commands of a lost connection are ended, for as long as the device takes.
+    /// There may be a new connection by then. Sleeps.
     pub(super) fn wait_down(&self) {
         self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
-    /// Waits until a lost session is live again, or nothing is under way that could make it so, at most `timeout`
-    /// milliseconds; a reset of the host has its try. Sleeps.
+    /// Waits until a lost session is live again, or nothing in flight could make it so, and a host
+    /// reset has had its attempt; at most `timeout` milliseconds. Sleeps.
     fn wait_settled(&self, timeout: Msecs) {
         let _ = self
             .changed
             .wait_timeout(timeout, || self.view().is_settled());
     }
 
-    /// The channels and the host, if the login has come so far.
+    /// The channels and the host, if the login has made them.
     pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn Upper>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())

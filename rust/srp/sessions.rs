@@ -30,7 +30,7 @@ use kernel::{
 
 struct List {
     all: KVec<Arc<Session>>,
-    /// The port goes: no more logins.
+    /// The port is being removed: no more logins.
     closed: bool,
 }
 
@@ -40,17 +40,17 @@ pub struct Sessions {
     port: Arc<Port>,
     transport: Arc<Transport<Session>>,
     queues: Queues,
-    /// Before [`Session`]'s locks. Under it work is only queued, but for a resume, which waits for a test of a connection
-    /// that is under way.
+    /// Taken before [`Session`]'s locks. Under it work is only queued, except for a resume, which
+    /// waits for a connection test in flight.
     #[pin]
     list: Mutex<List>,
-    /// A session has gone from the list.
+    /// A session has left the list.
     #[pin]
     gone: CondVar,
 }
 
 impl Sessions {
-    /// None so far.
+    /// Makes an empty list.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if there is one with this key, `ENODEV` if the port goes, `ENOMEM`.
+    /// `EEXIST` if a session has this key, `ENODEV` if the port is being removed, `ENOMEM`.
     pub fn begin(
         self: &Arc<Self>,
         key: Key,
@@ -151,7 +151,7 @@ impl Sessions {
         }
     }
 
-    /// The device does nothing any more.
+    /// Handles a fatal error of the device.
     pub fn fatal(&self) {
         self.port.health().fail();
         for session in &self.list.lock().all {
@@ -159,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// Lets no more sessions begin, and asks those there are to end.
+    /// Refuses new sessions, and asks the existing ones to end.
     pub fn close(&self, patience: Msecs) {
         let mut list = self.list.lock();
         list.closed = true;
@@ -176,7 +176,7 @@ impl Sessions {
         }
     }
 
-    /// Waits until this session has ended; for a login that failed. Sleeps.
+    /// Waits until this session has ended, after a failed login. Sleeps.
     pub fn wait_gone(&self, session: &Arc<Session>) {
         let mut list = self.list.lock();
         while list.all.iter().any(|other| Arc::ptr_eq(other, session)) {

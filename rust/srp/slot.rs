@@ -2,9 +2,9 @@
 
 //! The place of one command on a channel.
 //!
-//! blk-mq's tag is the number of the slot. What a slot needs for a command it owns for life: a piece
-//! of the channel's message memory and the regions of a memory handle. Who may touch it says its
-//! state, see [`logic::slot`](super::logic::slot).
+//! The slot's number is blk-mq's tag. A slot owns for its lifetime what a command needs: a chunk of
+//! the channel's message memory and the regions of a memory handle. Its state says which context
+//! may access it, see [`logic::slot`](super::logic::slot).
 
 use super::{
     bounce::Piece,
@@ -42,21 +42,21 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// What a slot owns.
+/// The data of a slot.
 pub struct Slot {
     /// Memory for the command's message.
     pub iu: Chunk,
-    /// The command, and what its data is registered with.
+    /// The command, and the regions that its data is registered with.
     pub handle: Handle<Command>,
-    /// How the command ended, once it has been answered, for those whose data is registered.
+    /// The result of an answered command, while its registrations are invalidated.
     pub result: ScsiResult,
     /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,
-    /// How the command's data goes.
+    /// The data path of the command.
     pub way: Way,
-    /// How many bytes that is.
+    /// Bytes of data.
     pub len: u32,
-    /// The unit of the command.
+    /// The logical unit of the command.
     pub lun: Lun,
     /// Its number on the channel.
     pub index: u16,
@@ -64,13 +64,13 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// What blk-mq calls its command. As a rule that is the number of the channel, and that of the slot; not if
-    /// the channel of the hardware queue is missing.
+    /// The blk-mq tag of the command. It normally equals the number of the channel and of the slot,
+    /// except when the channel of the hardware queue is missing.
     pub fn tag(&self) -> scsi::Tag {
         self.tag
     }
 
-    /// The slot with this number, without a command.
+    /// Makes slot number `index`, without a command.
     pub fn new(index: u16, iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
         Self {
             iu,
@@ -89,16 +89,16 @@ impl Slot {
     }
 }
 
-/// A slot and its state, on cache lines of its own: the next one may belong to another CPU.
+/// A slot and its state, on its own cache lines: the next slot may belong to another CPU.
 #[repr(align(64))]
 pub struct Cell {
     slot: StateCell<Slot>,
-    /// The unit of the command, for those who look for its commands.
+    /// The logical unit of the command, for searches.
     lun: Atomic<u64>,
     /// The [`Slot::tag`] of the command.
     tag: Atomic<u32>,
-    /// The last command that was asked back from the target: [`RECALLED`] and its generation. A
-    /// response to it may be on its way, even when another command has the slot.
+    /// The last command that was recalled from the target: [`RECALLED`] and its generation. A
+    /// response to it may be in flight even when another command has the slot.
     recalled: Atomic<u64>,
 }
 
@@ -109,7 +109,7 @@ fn number(tag: scsi::Tag) -> u32 {
 /// A command has been recalled.
 const RECALLED: u64 = 1 << 32;
 
-/// A slot whose data is ours, and the state that others see.
+/// A slot that the caller owns, and the state that other contexts see.
 pub struct Held<'a> {
     guard: Guard<'a, Slot>,
     word: Word,
@@ -126,7 +126,7 @@ impl Cell {
         }
     }
 
-    /// The state, which may be another one at once.
+    /// The state. It may change at any time.
     pub fn word(&self) -> Word {
         Word::from_raw(self.slot.load().0)
     }
@@ -137,7 +137,7 @@ impl Cell {
     pub fn claim(&self, random: u16, lun: Lun, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
         let mut slot = self.acquire(from, from.claim(random)?)?;
-        // Mostly they are those of the command before.
+        // Usually they equal those of the previous command.
         if slot.lun != lun {
             slot.lun = lun;
             self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
@@ -149,19 +149,19 @@ impl Cell {
         Some(slot)
     }
 
-    /// Takes the slot if nobody has it and its state allows `event`, and moves it on.
+    /// Takes the slot if it is not held and its state allows `event`, and moves it on.
     #[inline]
     pub fn take(&self, event: Event) -> Option<Held<'_>> {
         self.take_from(self.word(), event)
     }
 
-    /// Takes the slot if nobody has it and its state is `from`, and moves it on by `event`.
+    /// Takes the slot if it is not held and its state is `from`, and moves it on by `event`.
     #[inline]
     pub fn take_from(&self, from: Word, event: Event) -> Option<Held<'_>> {
         self.acquire(from, from.next(event)?)
     }
 
-    /// Takes the slot if nobody has it and its state is `word`, which stays.
+    /// Takes the slot if it is not held and its state is `word`, and keeps the state.
     #[inline]
     pub fn hold(&self, word: Word) -> Option<Held<'_>> {
         self.acquire(word, word)
@@ -174,7 +174,7 @@ impl Cell {
     }
 
     /// Moves a command that the target may have to Aborting, if its state is still `from`. Does not
-    /// take the slot, so that a response never finds it taken.
+    /// take the slot, so that a response never finds it held.
     pub fn abort(&self, from: Word) -> bool {
         let Some(to) = from.next(Event::Abort) else {
             return false;
@@ -182,36 +182,36 @@ impl Cell {
         self.slot.transition(from.raw(), to.raw())
     }
 
-    /// The target has been asked to forget the command of this generation: a response to it means
-    /// nothing from now on.
+    /// Records that the command of this generation was recalled from the target: a response to it
+    /// is ignored from now on.
     pub fn recall(&self, generation: u32) {
         self.recalled
             .store(RECALLED | u64::from(generation), Relaxed);
-        // Whoever finds that the command has left the slot finds this, too.
+        // A CPU that sees that the command has left the slot sees this, too.
         smp_wmb();
     }
 
-    /// [`Self::recall`] was called for this generation last.
+    /// Whether the last [`Self::recall`] was for this generation.
     pub fn is_recalled(&self, generation: u32) -> bool {
         smp_rmb();
         self.recalled.load(Relaxed) == RECALLED | u64::from(generation)
     }
 
-    /// The slot has a command of this generation, in whatever state.
+    /// Whether the slot has a command of this generation, in any state.
     pub fn holds(&self, generation: u32) -> bool {
         let word = self.word();
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// The slot has the command with this tag, which has been sent or was to be; returns its state. A slot in Building may
-    /// still have the tag of the command before.
+    /// Returns the state if the slot has the command with this tag, past Building. A slot in
+    /// Building may still have the tag of the previous command.
     pub fn of_tag(&self, tag: scsi::Tag) -> Option<Word> {
         let word = self.word();
         let built = !matches!(word.state(), State::Free | State::Building);
         (built && self.tag.load(Relaxed) == number(tag)).then_some(word)
     }
 
-    /// The slot has a command for the unit `lun`, in whatever state; returns that.
+    /// Returns the state if the slot has a command for the unit `lun`, in any state.
     pub fn for_unit(&self, lun: Lun) -> Option<Word> {
         let word = self.word();
         let ours =
@@ -226,14 +226,14 @@ impl Held<'_> {
         self.word
     }
 
-    /// Gives the slot back in its state.
+    /// Releases the slot in its state.
     #[inline]
     pub fn release(self) {
         self.guard.release(self.word.raw());
     }
 
-    /// Moves the slot on and gives it back. An event that the state does not allow, which would be
-    /// a bug of ours, leaves the state.
+    /// Moves the slot on and releases it. An event that the state does not allow, which is a driver
+    /// bug, leaves the state unchanged.
     #[inline(always)]
     pub fn release_after(mut self, event: Event) {
         self.word = self.word.next(event).unwrap_or(self.word);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a session, counted from the login on, over all its connections.
+//! Events of a session, counted from the login on, over all its connections.
 
 use core::fmt;
 use kernel::sync::atomic::{
@@ -8,26 +8,26 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// A number that never goes back. Any context.
+/// A monotonic counter. Any context.
 pub struct Count(Atomic<u64>);
 
 impl Count {
-    /// Nothing was counted.
+    /// Makes a counter of 0.
     pub(super) const fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// What was counted.
+    /// The count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Counts one more.
+    /// Adds 1.
     pub fn increment(&self) {
         self.0.add(1, Relaxed);
     }
 
-    /// Counts `n` more, with no atomic operation: one caller at a time, or some of it is not counted.
+    /// Adds `n` without an atomic operation. Concurrent calls may lose counts.
     #[inline(always)]
     pub fn add_alone(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
@@ -42,22 +42,22 @@ impl fmt::Display for Count {
 
 /// The counts of a session that do not belong to a channel.
 pub struct Statistics {
-    /// Connections that were lost, those among them that a try to reconnect had just made.
+    /// Lost connections, including those that a reconnect had just made.
     pub connections_lost: Count,
-    /// Logins, the first one and each try to reconnect.
+    /// Logins, the first one and each attempt to reconnect.
     pub login_tries: Count,
-    /// Commands that the error handler wanted back.
+    /// Aborts by the error handler.
     pub aborts: Count,
-    /// Resets of a unit.
+    /// Resets of a logical unit.
     pub device_resets: Count,
     /// Resets of the host, which end the connection.
     pub host_resets: Count,
-    /// Connections that were lost because the target broke the protocol.
+    /// Connections lost to protocol violations of the target.
     pub violations: Count,
 }
 
 impl Statistics {
-    /// Nothing has happened.
+    /// Makes counters of 0.
     pub(super) const fn new() -> Self {
         Self {
             connections_lost: Count::new(),

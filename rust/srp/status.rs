@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be seen of a session, by its connections and by others.
+//! The state of a session, as its connections and others see it.
 
 use super::{
     geometry::Geometry,
@@ -29,21 +29,21 @@ use kernel::{
     }, //
 };
 
-/// What can be seen of a session without a lock: who it is, and how it is. Any context.
+/// What is visible of a session without a lock: its identity and state. Any context.
 pub struct Status {
-    /// The [`View`] of its state, which a command looks at first.
+    /// The [`View`] of its state, which a command checks first.
     view: Atomic<u32>,
     /// The number of the SCSI host, when there is one.
     host_number: SetOnce<u32>,
     port: Arc<Port>,
     target: PortId,
-    /// How large all is.
+    /// Its sizes.
     pub geometry: Geometry,
-    /// What has happened to it.
+    /// Its event counters.
     pub statistics: Statistics,
 }
 
-/// How a session is called in the log.
+/// The name of a session in the log.
 pub struct Name<'a>(PortName, &'a PortId);
 
 impl fmt::Display for Name<'_> {
@@ -53,7 +53,7 @@ impl fmt::Display for Name<'_> {
 }
 
 impl Status {
-    /// That of a session of `port` at `target`.
+    /// Makes the status of a session of `port` at `target`.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Status {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// The port that it was logged in through.
+    /// The port of the login.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -85,7 +85,7 @@ impl Status {
         &self.target
     }
 
-    /// How it is called in the log.
+    /// The name in the log.
     pub fn name(&self) -> Name<'_> {
         Name(self.port.name(), &self.target)
     }
@@ -95,51 +95,52 @@ impl Status {
         self.host_number.copy()
     }
 
-    /// That number for the trace events, which have one that no host has before.
+    /// That number for the trace events; without a host, one that no host has.
     pub fn host(&self) -> u32 {
         self.host_number().unwrap_or(u32::MAX)
     }
 
-    /// The SCSI host, which there is from now on, has this number.
+    /// Sets the number of the SCSI host, which exists from now on.
     pub fn set_host_number(&self, number: u32) {
         self.host_number.populate(number);
     }
 
-    /// What can be seen of the state without a lock.
+    /// What is visible of the state without a lock.
     #[inline]
     pub fn view(&self) -> View {
         View::from_word(self.view.load(Acquire))
     }
 
-    /// From now on that is `view`; for the session only.
+    /// Sets the view. For the session only.
     pub fn set_view(&self, view: View) {
         self.view.store(view.word(), Release);
     }
 
-    /// There is no connection, or it is of no more use.
+    /// Whether there is no connection, or it has failed.
     ///
-    /// Whoever has seen in an RCU read-side section that this is not so may post until its end.
+    /// A sender that sees `false` in an RCU read-side section may post until the end of the
+    /// section.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.view().is_lost()
     }
 
-    /// All commands of the lost connection are ended, and its queue pairs gone.
+    /// Whether all commands of the lost connection are ended, and its queue pairs gone.
     pub fn is_down(&self) -> bool {
         self.view().is_down()
     }
 
-    /// Where it is in its life.
+    /// The stage of its life.
     pub fn life(&self) -> Life {
         self.view().life()
     }
 
-    /// The session is being removed, or will be.
+    /// Whether the session is being removed, or will be.
     pub fn is_ending(&self) -> bool {
         self.life().is_ending()
     }
 
-    /// Commands are to be failed, because the target has been away for too long.
+    /// Whether commands must fail, because the target has been away for too long.
     pub fn is_failing(&self) -> bool {
         self.view().is_failing()
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins at one target that are under way, a few at a time.
+//! Limits the logins in flight at one target.
 //!
-//! Many sessions lose their connections together. A target that gets all their requests at once answers the
-//! last one after as long as it takes for all of them, and holds memory for each; so does our side. So a login
-//! needs a permit, of which those that go to the same place from the same port share a few. A login that hears
-//! nothing for a while waits on without its permit: a target that is away holds up nobody.
+//! Many sessions lose their connections together. A target that gets all their requests at once
+//! answers the last one only after all others, and holds memory for each; so does our side. So a
+//! login needs a permit, and logins from the same port to the same place share a few. A login that
+//! hears nothing for a while waits without its permit, so an unreachable target holds up no other
+//! login.
 
 use super::ktime::{
     ktime_get,
@@ -19,23 +20,23 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Logins at a time.
+/// Logins in flight at a time.
 const PERMITS: usize = 8;
-/// A login gives its permit back when the target has said nothing for so many milliseconds.
+/// Milliseconds of silence of the target after which a login gives its permit back.
 pub const SILENCE_MS: Msecs = 2_000;
 
 /// The permits for one target.
 #[pin_data]
 pub struct Throttle {
-    /// Counts those that are free.
+    /// Counts the free permits.
     #[pin]
     free: Completion,
-    /// When the target said something last.
+    /// When the target last said something.
     heard: AtomicKtime,
 }
 
 impl Throttle {
-    /// All are free.
+    /// Returns a throttle with all permits free.
     pub fn new() -> Result<Arc<Self>> {
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -50,8 +51,8 @@ impl Throttle {
         Ok(this)
     }
 
-    /// Waits for a permit, at most `timeout` milliseconds; `None` if there was none. Those who wait get theirs
-    /// in the order of these calls. Sleeps.
+    /// Waits for a permit, at most `timeout` milliseconds; `None` if there was none. Waiters are
+    /// served in the order of these calls. Sleeps.
     ///
     /// # Errors
     ///
@@ -69,14 +70,14 @@ impl Throttle {
         self.heard.store(ktime_get());
     }
 
-    /// For how many milliseconds the target has said nothing to anybody, at most since the time `since`. Any
-    /// context.
+    /// Milliseconds since the target last said something to any login, or since `since` if that is
+    /// later. Any context.
     pub fn silence(&self, since: Ktime) -> Msecs {
         ktime_get().ms_since(since.max(self.heard.load()))
     }
 }
 
-/// Lets a login go on; given back when it is dropped.
+/// Lets a login proceed. Given back when it is dropped.
 pub struct Permit(Arc<Throttle>);
 
 impl Drop for Permit {
@@ -117,7 +118,7 @@ mod tests {
         let throttle = Throttle::new()?;
         let since = ktime_get();
         fsleep(Delta::from_millis(50));
-        // A timer of User-Mode Linux ends up to a tick early by this clock.
+        // A timer of User-Mode Linux expires up to a tick early by this clock.
         assert!(throttle.silence(since) >= 40);
         throttle.hear();
         assert!(throttle.silence(since) < 40);

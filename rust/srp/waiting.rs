@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A thread that connects, in calls that have no deadline.
+//! Interrupts a connecting thread in calls that have no deadline.
 
 use crate::{
     sync::Interrupt,
@@ -21,7 +21,7 @@ use kernel::{
 type Timer = Delayed<Waiting>;
 impl_has_delayed! { impl HasDelayed<0> for Waiting { self.timeout } }
 
-/// Ends such calls.
+/// Interrupts such calls.
 #[pin_data]
 pub struct Waiting {
     #[pin]
@@ -31,7 +31,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Nobody waits. The time of a call ends on `queue`.
+    /// Returns one without a thread. Timeouts run on `queue`.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl Waiting {
         self.thread.run(f)
     }
 
-    /// Calls `f`, in a call of [`Self::run`], whose waits end after `limit` milliseconds; and says whether
-    /// that time was over. Sleeps.
+    /// Calls `f`, in a call of [`Self::run`], and ends its waits after `limit` milliseconds. Also
+    /// returns whether that time was over. Sleeps.
     pub fn at_most<R>(self: &Arc<Self>, limit: Msecs, f: impl FnOnce() -> R) -> (R, bool) {
         let _ = Timer::schedule(self.clone(), limit);
         let result = f();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answer channels: who answers a command is not who got it.
+//! Answer channels: a node other than the one that received a command answers it.
 //!
-//! A region can be reached on every connection of its protection domain, and a tag says on which channel its
-//! command went. So another node than the target can move the data and send the response, on a connection of its
-//! own, where the driver sends nothing.
+//! A region is accessible on every connection of its protection domain, and a tag names the channel
+//! of its command. So a node other than the target can move the data and send the response, on its
+//! own connection, on which the driver sends nothing.
 //!
-//! The callbacks of an answer channel run at the same time as those of the channel that a command went on. They meet at
-//! the state of its slot, at credits, and at counts that are atomic; all else that a callback changes belongs to the
-//! connection that it is called for.
+//! The callbacks of an answer channel run concurrently with those of the channel that a command was
+//! sent on. They share the state of its slot, credits, and atomic counters. All else that a
+//! callback changes belongs to the connection that it is called for.
 
 use super::{
     witness::Witness,
@@ -32,7 +32,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Of an answer channel: which one it is, and what it answers.
+/// The identity of an answer channel, and what it answers.
 pub(super) struct Answers {
     number: usize,
     owner: Arc<dyn Owner>,
@@ -57,29 +57,30 @@ impl Answers {
         })
     }
 
-    /// Who hears of the channel.
+    /// The owner of the channel.
     pub(super) fn owner(&self) -> Arc<dyn Owner> {
         self.owner.clone()
     }
 }
 
 impl Channel {
-    /// Of an answer channel, its number among them, and who hears of it.
+    /// Returns the number and the owner of an answer channel, `None` for any other.
     pub fn as_answers(&self) -> Option<(usize, &Arc<dyn Owner>)> {
         self.answers.as_ref().map(|a| (a.number, &a.owner))
     }
 }
 
 impl Connection {
-    /// Takes a message on an answer channel. A response to a command may give credits of the channel that the command
-    /// went on. The target itself answers task management and probes, and asks: there are no answers to it here.
+    /// Handles a message on an answer channel. A response to a command may give credits to the
+    /// channel that the command was sent on. Responses to task management and probes, and requests,
+    /// come from the target itself, never here.
     pub(super) fn answer(&self, answers: &Answers, bytes: &[u8]) -> Result<(), Violation> {
         match Message::parse(bytes).map_err(Violation::Message)? {
             Message::Rsp(rsp) => {
                 let tag = Tag::from_wire(rsp.tag);
                 let channel = answers.channels.get(usize::from(tag.channel()));
                 match (tag.kind(), channel) {
-                    // What is outstanding ends with the connection, and credits begin anew.
+                    // Outstanding commands end with the connection, and credits start anew.
                     (Kind::Command(_), Some(channel)) if !channel.is_open() => {
                         match self.is_lost() {
                             true => Ok(()),
@@ -87,7 +88,7 @@ impl Connection {
                         }
                     }
                     (Kind::Command(index), Some(channel)) => {
-                        // First, as whoever finds the slot free may want it.
+                        // First, since a CPU that finds the slot free may need the credit.
                         channel.give_credits(rsp.req_lim_delta)?;
                         channel.ended_by(&rsp, tag, index, Some(&self.counts))
                     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a command back: its response, the end of its registration, the midlayer.
+//! The completion path of a command: its response, the invalidation of its data, the midlayer.
 
 use super::{
     probe::PROBE,
@@ -57,11 +57,11 @@ use kernel::{
 impl qp::Handler for Channel {
     #[inline(always)]
     fn received(connection: &Connection, message: &[u8], flags: Flags) {
-        // After a violation nothing from this target counts any more.
+        // After a violation, ignore all that this target sends.
         if connection.failed.load(Relaxed) {
             return;
         }
-        // SRP has neither.
+        // SRP uses neither.
         let odd = flags.with_imm() || flags.with_invalidate();
         if !odd && connection.good(message) {
             return;
@@ -104,7 +104,7 @@ impl qp::Handler for Channel {
 }
 
 impl Connection {
-    /// Takes the usual response, and says whether it was one.
+    /// Handles the common successful response. Returns whether `bytes` is one.
     #[inline]
     fn good(&self, bytes: &[u8]) -> bool {
         let Some(good) = Good::parse(bytes) else {
@@ -136,7 +136,7 @@ impl Connection {
         true
     }
 
-    /// Takes any response.
+    /// Handles any response.
     pub(super) fn response(&self, rsp: &Rsp<'_>) -> Result<(), Violation> {
         self.give_credits(rsp.req_lim_delta)?;
         let tag = Tag::from_wire(rsp.tag);
@@ -153,7 +153,8 @@ impl Connection {
         self.ended_by(rsp, tag, index, None)
     }
 
-    /// Takes a response to the command in a slot of this channel, which came on it or `elsewhere`, where these counts are.
+    /// Handles a response to the command in slot `index` of this channel. It came on this channel,
+    /// or on the answer channel with the counters `elsewhere`.
     pub(super) fn ended_by(
         &self,
         rsp: &Rsp<'_>,
@@ -168,7 +169,7 @@ impl Connection {
             .take_from(posted, Event::Answer)
             .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
         else {
-            // It may have crossed a reset of the unit, or an abort, that was answered on another channel.
+            // It may have crossed a LUN reset or an abort that was answered on another channel.
             return if cell.is_recalled(tag.generation()) || self.is_lost() {
                 Ok(())
             } else {
@@ -184,8 +185,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The target is done with the command of a slot in state Responded, which ends like this: invalidates its
-    /// registrations, or ends it at once if there are none.
+    /// Ends the command of a slot in state Responded with `result`, after invalidating its
+    /// registrations, if any.
     #[inline(always)]
     pub(super) fn conclude(&self, mut slot: Held<'_>, result: ScsiResult) {
         trace::response(self, &slot, slot.word(), result);
@@ -204,7 +205,7 @@ impl Connection {
         };
         slot.result = result;
         trace::invalidate(self, &slot, slot.word());
-        // Handed over first: the completion may come before the doorbell returns.
+        // Release the slot first: the completion may come before the doorbell returns.
         slot.release_after(Event::Invalidate);
         if let Err(e) = invalidation.and_then(|invalidation| invalidation.post()) {
             self.fail(Lost::Post(e));
@@ -213,7 +214,7 @@ impl Connection {
 }
 
 impl Channel {
-    /// Takes over what a response says about the command of a slot; also returns how many bytes of its data went.
+    /// Applies a response to the command of a slot. Returns the result and the bytes transferred.
     fn result(&self, slot: &Slot, rsp: &Rsp<'_>) -> (ScsiResult, u32) {
         let Some(cmd) = slot.handle.get() else {
             return (ScsiResult::DID_ERROR, 0);
@@ -224,7 +225,7 @@ impl Channel {
                     if !mapping::is_cleared(cmd) {
                         let known = outcome.transferred();
                         if known != Transferred::AllButResid {
-                            // The rest may be of another user.
+                            // The rest may be another user's data.
                             outcome.resid = cmd.data_len();
                         }
                         let again = match known {
@@ -259,10 +260,10 @@ impl Channel {
         }
     }
 
-    /// Ends all commands. Nobody has a slot: nobody posts, and no callback runs any more.
+    /// Ends all commands. No slot is held: no thread posts, and no callback runs.
     pub(super) fn sweep(&self) {
         for cell in &self.slots {
-            // The error handler may move a command from Posted to Aborting meanwhile, once.
+            // The error handler may concurrently move a command from Posted to Aborting, once.
             let mut word = cell.word();
             let mut taken = cell.take_from(word, Event::Fail);
             if taken.is_none() {
@@ -271,7 +272,7 @@ impl Channel {
             }
             if let Some(slot) = taken {
                 let result = match word.state() {
-                    // The target has done it; only the invalidation was missing.
+                    // The target has completed it; only the invalidation is missing.
                     State::Responded | State::Invalidating => slot.result,
                     _ => {
                         self.counts.unanswered.increment();
@@ -284,19 +285,19 @@ impl Channel {
         self.freed.complete_all();
     }
 
-    /// Frees a slot and completes its command. If that has timed out, the error handler ends it,
-    /// and completing it means giving it up.
+    /// Frees a slot and completes its command. For a command that has timed out, that only gives it
+    /// up: the error handler ends it.
     #[inline(always)]
     fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
         let Ok(cmd) = slot.handle.detach() else {
-            // The drained connection will free it.
+            // The drain of the connection will free it.
             self.fail(Lost::Post(EBUSY));
             slot.result = result;
             slot.release();
             return;
         };
         trace::done(self, &slot, slot.word(), result);
-        // Before the midlayer can use the tag again.
+        // Must precede the completion, after which the midlayer can reuse the tag.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
             _ => slot.release_after(Event::Finish),
@@ -310,9 +311,9 @@ impl Channel {
     }
 }
 
-/// The result of a command that was lost with its connection. `DID_RESET` has it tried again however
-/// often that happens, within the time that the midlayer gives a command; the other one counts, and is
-/// an error at once for those who want to know.
+/// The result of a command that was lost with its connection. `DID_RESET` is retried any number of
+/// times within the command's time limit. `DID_TRANSPORT_DISRUPTED` counts as a retry, and is an
+/// error at once for failfast requests.
 fn lost_result(slot: &Slot) -> ScsiResult {
     match slot.handle.get() {
         Some(cmd) if !cmd.is_failfast() => ScsiResult::DID_RESET,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What commands change of their channel.
+//! The counters of a channel.
 
 use super::super::{
     error::Violation,
@@ -17,16 +17,17 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-// A login grants no more than the counter takes.
+// A login grants no more than the counter holds.
 const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
-/// Counters of a channel. What each command changes, both when it is sent and when it ends, has a cache line of
-/// its own, because of the rest of the channel a command changes nothing, unless it is answered elsewhere.
+/// Counters of a channel. The first cache line holds what each command changes, both when it is
+/// sent and when it ends. A command changes nothing else of the channel, unless it is answered
+/// elsewhere.
 #[repr(C, align(64))]
 pub struct Counts {
-    /// What may be sent; see [`credit`].
+    /// Unused credits; see [`credit`].
     pub(super) credits: Atomic<i32>,
-    /// Sends that nothing else recycles, modulo 2^32.
+    /// Sends that no other completion recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
     /// Answered commands by [`Way`].
     ways: [Count; Way::COUNT],
@@ -36,9 +37,9 @@ pub struct Counts {
     pub(super) unanswered: Count,
     /// How often a command had to wait for a credit.
     pub(super) credit_waits: Count,
-    /// How often the block layer was told to try again.
+    /// How often the block layer was told to retry.
     pub(super) busy: Count,
-    /// Commands that were answered on an answer channel, which has the rest of their counts.
+    /// Commands answered on an answer channel, which has the rest of their counts.
     pub(super) elsewhere: Count,
 }
 
@@ -47,7 +48,7 @@ pub struct Counts {
 const _: () = assert!(core::mem::offset_of!(Counts, unanswered) == 64);
 
 impl Counts {
-    /// No credit.
+    /// Makes counters of 0, without credits.
     pub(super) fn new() -> Self {
         Self {
             credits: Atomic::new(0),
@@ -61,8 +62,8 @@ impl Counts {
         }
     }
 
-    /// Counts a command that was answered on this channel, and how many bytes of its data went. For its completion
-    /// callbacks only, of which one runs at a time.
+    /// Counts a command answered on this channel, and the bytes of its data. For its completion
+    /// callbacks only, which are serialised.
     #[inline(always)]
     pub(super) fn answered(&self, way: Way, len: u32) {
         let counts = (
@@ -95,33 +96,33 @@ impl Counts {
         Self::sum(&self.ways)
     }
 
-    /// Those of them without data.
+    /// Answered commands without data.
     pub fn none(&self) -> u64 {
         self.of(Way::None)
     }
 
-    /// Those with immediate data.
+    /// Answered commands with immediate data.
     pub fn immediate(&self) -> u64 {
         self.of(Way::Immediate)
     }
 
-    /// Those whose data went through registered memory of the channel.
+    /// Answered commands with data that went through registered memory of the channel.
     pub fn fixed(&self) -> u64 {
         self.of(Way::Static)
     }
 
-    /// Those whose data was registered.
+    /// Answered commands with data that was registered.
     pub fn dynamic(&self) -> u64 {
         Self::sum(self.ways.get(Way::DynamicWrite as usize..).unwrap_or(&[]))
     }
 
-    /// Bytes that the target has sent for them, as far as its answers say.
+    /// Bytes read by answered commands, according to their responses.
     pub fn read_bytes(&self) -> u64 {
         let [read, _] = &self.bytes;
         read.get()
     }
 
-    /// Bytes that it has taken.
+    /// Bytes written by answered commands, according to their responses.
     pub fn write_bytes(&self) -> u64 {
         let [_, written] = &self.bytes;
         written.get()
@@ -132,13 +133,13 @@ impl Counts {
         self.credit_waits.get()
     }
 
-    /// How often the block layer was told to try a command again, for want of a credit, of a slot, of memory or of a
-    /// connection.
+    /// How often the block layer was told to retry a command, for lack of a credit, a slot, memory
+    /// or a connection.
     pub fn busy(&self) -> u64 {
         self.busy.get()
     }
 
-    /// Takes a credit unless only `reserve` are left.
+    /// Takes a credit unless only `reserve` are left. Returns whether it did.
     #[inline]
     pub(super) fn take_credit(&self, reserve: i32) -> bool {
         let mut unused = self.credits.load(Relaxed);
@@ -151,7 +152,7 @@ impl Counts {
         false
     }
 
-    /// Counts a credit change by the target.
+    /// Applies a credit change by the target.
     #[inline]
     pub(super) fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         let mut unused = self.credits.load(Relaxed);
@@ -165,11 +166,11 @@ impl Counts {
         }
     }
 
-    /// Whether to ask for the completion of a send that nothing else recycles.
+    /// Whether to request the completion of a send that no other completion recycles.
     ///
-    /// The memory of such a send is used again when the target has answered, which may be before it
-    /// has acknowledged the send. A target that never does fills the send queue, and the session
-    /// ends.
+    /// The memory of such a send is reused when the target has responded, which may be before it
+    /// has acknowledged the send. If a target never acknowledges, the send queue fills up and the
+    /// session ends.
     #[inline]
     pub(super) fn signal(&self) -> bool {
         self.unsignaled.fetch_add(1, Relaxed) as u32 % SIGNAL_EVERY == SIGNAL_EVERY - 1

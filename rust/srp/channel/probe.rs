@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Asking the target for a sign of life.
+//! Probes the target for a sign of life.
 
 use super::Connection;
 use crate::{
@@ -37,21 +37,20 @@ use kernel::{
 /// The number of a probe in its tag; a task management request has 0.
 pub(super) const PROBE: u16 = 1;
 
-/// INQUIRY without room for data: no other command of any use leaves a unit attention for the midlayer
-/// (SAM-5, 5.14).
+/// INQUIRY with no room for data: the only suitable command that does not clear a pending unit
+/// attention (SAM-5, 5.14).
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 
-/// The probe of a channel: a command that changes nothing, for LUN 0, whose answer does not matter, but that there
-/// is one.
+/// The probe of a channel: a command to LUN 0 that changes nothing. Any response is a sign of life.
 pub struct Probe {
     /// Memory for the message; the word is a [`Word`].
     cell: StateCell<Chunk>,
-    /// Commands of the channel that had ended at the last test.
+    /// Commands of the channel that had ended at the last check.
     ended: Atomic<i32>,
 }
 
 impl Probe {
-    /// None is out; messages are written to `iu`.
+    /// Makes one without a probe in flight; messages are written to `iu`.
     pub fn new(iu: Chunk) -> Self {
         Self {
             cell: StateCell::new(Word::IDLE.raw(), iu),
@@ -67,19 +66,20 @@ impl Probe {
         self.cell.transition(from.raw(), to.raw())
     }
 
-    /// No command has ended since the last call; `ended` is the number of those that have. For the session's timer only.
+    /// Whether no command has ended since the last call; `ended` counts them. For the session's
+    /// timer only.
     pub fn is_idle(&self, ended: i32) -> bool {
         let before = self.ended.load(Relaxed);
         self.ended.store(ended, Relaxed);
         before == ended
     }
 
-    /// An answer is due.
+    /// Whether a response is due.
     pub fn is_out(&self) -> bool {
         !self.word().is_free()
     }
 
-    /// Sends a probe, if the channel is connected and has a credit for a command. Does not sleep.
+    /// Sends a probe if the channel is connected and has a credit for a command. Does not sleep.
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl Probe {
         self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
     }
 
-    /// Sends a probe, if the channel is connected, even if commands have taken all credits that they may
-    /// have; whether it was sent. Does not sleep.
+    /// Sends a probe if the channel is connected, even if commands have used all their credits.
+    /// Returns whether it was sent. Does not sleep.
     ///
     /// # Errors
     ///
@@ -136,23 +136,23 @@ impl Probe {
             .map_err(Lost::Post)
     }
 
-    /// Takes an answer. Returns whether it belongs to the probe that is out.
+    /// Handles a response. Returns whether it belongs to the outstanding probe.
     pub fn answer(&self, tag: Tag) -> bool {
         let generation = tag.generation();
         self.transition(Word::out(generation), Word::IDLE)
             || self.transition(Word::recalled(generation), Word::IDLE)
     }
 
-    /// The unit has been reset: no answer need come to the probe that is out. One may have crossed that.
+    /// The unit has been reset, so the outstanding probe may get no response. One may be in flight.
     pub fn recall(&self, lun: Lun) {
         let now = self.word();
         if let Some(recalled) = now.recall().filter(|_| lun == Lun::default()) {
-            // If it was answered meanwhile, none is out.
+            // If it was answered meanwhile, none is outstanding.
             let _ = self.transition(now, recalled);
         }
     }
 
-    /// The queue pair of what was under way is gone. Nobody must begin to send.
+    /// Resets the state: the queue pair of any probe is gone. No thread may start to send.
     pub fn reset(&self) {
         self.transition(self.word(), Word::IDLE);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking commands back from the target: the error handling of one channel.
+//! Recalling commands from the target: the error handling of one channel.
 
 use super::Connection;
 use crate::{
@@ -46,13 +46,13 @@ fn is_out(word: &Word) -> bool {
 }
 
 impl Connection {
-    /// Aborts the command with this tag, which is for the unit: has the target forget it, if it may have it, and
-    /// waits until the slot has given it up. Returns whether it has; `None` if no slot of this channel has such a
-    /// command. Sleeps.
+    /// Aborts the command with this tag, which is for the unit: has the target abort it, if it may
+    /// have it, and waits until the slot has given it up. Returns whether it has; `None` if no slot
+    /// of this channel has such a command. Sleeps.
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
-        // What the target has answered meanwhile is on its way to being free.
+        // A command that the target has answered meanwhile is about to be freed.
         if is_out(&word) && self.begin_abort(cell, word) && !self.is_lost() {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);
@@ -60,8 +60,8 @@ impl Connection {
             let result = self
                 .task
                 .run(self, Function::AbortTask, lun, task.to_wire());
-            // Anything but "complete" proves nothing, so the command stays ours, unless the target has
-            // answered it meanwhile or the connection is lost.
+            // Any other result proves nothing, so keep the command, unless the target has answered
+            // it meanwhile or the connection is lost.
             if self.is_complete("abort of a command", result) {
                 self.take_back(
                     cell,
@@ -75,10 +75,11 @@ impl Connection {
         Some(self.wait_freed(cell, generation))
     }
 
-    /// Resets the unit and ends the commands for it that were sent on this channel. Returns whether the target
-    /// has. Sleeps.
+    /// Resets the unit and ends the commands for it that were sent on this channel. Returns whether
+    /// the target has reset it. Sleeps.
     pub fn reset_unit(&self, lun: Lun) -> bool {
-        // Another reset that ends meanwhile lets the midlayer send commands behind this one.
+        // A concurrent reset may finish first and unblock the device, so take a snapshot of the
+        // commands that this one covers.
         let Ok(commands) = self.all_out(lun) else {
             return false;
         };
@@ -90,7 +91,7 @@ impl Connection {
         true
     }
 
-    /// Says in the log why a task management request has not done what it should.
+    /// Returns whether a task management request has completed. Logs why not.
     fn is_complete(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(status) if status.is_complete() => return true,
@@ -112,31 +113,32 @@ impl Connection {
         false
     }
 
-    /// The slot that has the command with this tag, its number and state.
+    /// Returns the slot that has the command with this tag, its number and state.
     fn find(&self, tag: scsi::Tag) -> Option<(u16, &Cell, Word)> {
         let all = (0u16..).zip(&self.slots);
         all.into_iter()
             .find_map(|(index, cell)| Some((index, cell, cell.of_tag(tag)?)))
     }
 
-    /// Says that the command is going to be aborted, if its state is still `word`, Posted or
-    /// Aborting, and the connection is not lost.
+    /// Marks the command as being aborted. Returns `false` if the connection is lost, or if the
+    /// command was Posted in `word` and its state has changed.
     ///
-    /// The command was handed over before its doorbell, so its sender may still be at work on the slot when it is Posted. A
-    /// command that has timed out has no sender any more: `blk_mq_timeout_work()` waits for a grace period
-    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it calls for the error handler. That is one
-    /// of RCU, as the tag set of a SCSI host whose `queuecommand()` never sleeps is not `BLK_MQ_F_BLOCKING`.
+    /// A slot is Posted before its doorbell, so the submitter may still use it. A command that has
+    /// timed out has no submitter left: `blk_mq_timeout_work()` waits for a grace period
+    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it invokes the error handler.
+    /// This is an RCU grace period, as the `queuecommand()` of this driver never sleeps, so that
+    /// the tag set is not `BLK_MQ_F_BLOCKING`.
     fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
         let _posting = rcu::read_lock();
         !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))
     }
 
-    /// The target says that it will not touch the command of this slot any more: ends it, if its
-    /// state is still `word`.
+    /// Ends the command of this slot, which the target will not touch again, if its state is still
+    /// `word`.
     fn take_back(&self, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
         if self.is_lost() {
-            // The end of the connection is that of the command.
+            // The teardown of the connection ends the command.
             return;
         }
         cell.recall(word.generation());
@@ -146,24 +148,24 @@ impl Connection {
         }
     }
 
-    /// The target may have a command.
+    /// Whether the target may have a command.
     pub fn has_any_out(&self) -> bool {
         self.slots.iter().any(|cell| is_out(&cell.word()))
     }
 
-    /// The target may have a command for the unit.
+    /// Whether the target may have a command for the unit.
     pub fn has_out(&self, lun: Lun) -> bool {
         let out = |word: Word| is_out(&word);
         self.slots.iter().any(|c| c.for_unit(lun).is_some_and(out))
     }
 
-    /// The commands for the unit that the target may have.
+    /// Returns the commands for the unit that the target may have.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     fn all_out(&self, lun: Lun) -> Result<KVVec<(&Cell, Word)>> {
-        // Memory may be reclaimed by writing to this very disk.
+        // Reclaim may write to this very disk.
         noio(|| {
             let mut all = KVVec::new();
             for cell in &self.slots {
@@ -175,8 +177,8 @@ impl Connection {
         })
     }
 
-    /// The target says that it will not touch these commands for the unit any more, which were sent on
-    /// this channel before: ends them. Those that have not timed out are tried again.
+    /// Ends these commands for the unit, which were sent on this channel and which the target will
+    /// not touch again. Those that have not timed out are retried.
     fn finish_unit(&self, lun: Lun, all: &[(&Cell, Word)]) {
         for &(cell, before) in all {
             let same = |now: &Word| is_out(now) && now.generation() == before.generation();
@@ -186,14 +188,14 @@ impl Connection {
         }
     }
 
-    /// Waits until the slot has given up the command of this generation, at most 5 s. Sleeps. Returns whether it
-    /// has.
+    /// Waits until the slot has given up the command of this generation, at most 5 s. Returns
+    /// whether it has. Sleeps.
     fn wait_freed(&self, cell: &Cell, generation: u32) -> bool {
         self.wait_until(|| !cell.holds(generation))
     }
 
-    /// Waits until no slot is on the way from a command for the unit to being free, at most 5 s. Sleeps. Returns
-    /// whether there is none.
+    /// Waits until no command for the unit is between its response and the end, at most 5 s.
+    /// Returns whether there is none. Sleeps.
     pub fn wait_unit(&self, lun: Lun) -> bool {
         let going = |word: Word| matches!(word.state(), State::Responded | State::Invalidating);
         self.wait_until(|| {
@@ -211,8 +213,8 @@ impl Connection {
         while !done() {
             self.freed.reinit();
             let left = end.ms_since(ktime_get());
-            // It may have happened before `reinit`, and another waiter may take the wake-up for its
-            // own, hence the slices.
+            // The slot may have been freed before `reinit`, and another waiter's `reinit` may undo
+            // the wakeup, so wait in slices.
             if left == 0 || done() {
                 break;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands that are not sent: given back to be tried again, or ended at once. Any context.
+//! Commands that are not sent: given back for a retry, or ended at once. Any context.
 
 use super::{
     Channel,
@@ -25,10 +25,10 @@ use crate::{
 use kernel::prelude::*;
 
 impl Channel {
-    /// Takes back what was done for a command that could not be mapped, or is not to be sent.
+    /// Undoes the preparation of a command that could not be mapped or must not be sent.
     #[cold]
     pub(super) fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
-        // What was ours cannot exceed the maximum.
+        // Returning a credit that was taken cannot exceed the maximum.
         let _ = self.give_credits(1);
         let cmd = slot.handle.detach().ok().flatten();
         slot.release_after(Event::Cancel);
@@ -50,7 +50,7 @@ impl Channel {
         }
     }
 
-    /// Gives a command back, to be tried again.
+    /// Gives a command back for a retry.
     pub(super) fn busy(&self, cmd: Command) -> Result<(), Rejected> {
         self.counts.busy.increment();
         Err(Rejected {
@@ -59,15 +59,15 @@ impl Channel {
         })
     }
 
-    /// Says what happens to a command while there is no connection.
+    /// Rejects a command while there is no connection.
     #[cold]
     pub(super) fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
         let result = match self.status.life() {
             Life::Live | Life::Recovering if self.status.is_failing() => {
                 ScsiResult::DID_TRANSPORT_FAILFAST
             }
-            // The midlayer holds commands back; this is one that it had let through before, or one
-            // of the error handler, which tries again.
+            // The midlayer blocks the host. This command passed earlier, or comes from the error
+            // handler, which retries.
             Life::Live | Life::Recovering => {
                 return self.busy(cmd);
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the target sends beside the usual responses: requests, which are answered, and its logout.
+//! Messages of the target other than the common response: requests, which it replies to, and
+//! logout.
 
 use super::Connection;
 use crate::{
@@ -35,11 +36,11 @@ use kernel::{
     }, //
 };
 
-/// Memory for answers to the target, which go out and are sent one after the other.
+/// Memory for replies to the target, which are posted and sent in order.
 pub(super) struct Replies {
     memory: KVec<StateCell<Chunk>>,
-    /// Answers that went out, and that were sent, modulo 2^32; changed by completion callbacks
-    /// only, of which one runs at a time.
+    /// Replies posted and replies sent, modulo 2^32. Changed by completion callbacks only, which
+    /// are serialised.
     out: Atomic<u32>,
     sent: Atomic<u32>,
 }
@@ -58,12 +59,12 @@ impl Replies {
         })
     }
 
-    /// The queue pair that the answers went out on is gone.
+    /// Resets the counts: the queue pair of the posted replies is gone.
     pub(super) fn reset(&self) {
         self.sent.store(self.out.load(Relaxed), Relaxed);
     }
 
-    /// The memory of the oldest answer may be used again.
+    /// Releases the memory of the oldest reply.
     pub(super) fn sent(&self) {
         self.sent
             .store(self.sent.load(Relaxed).wrapping_add(1), Relaxed);
@@ -71,7 +72,7 @@ impl Replies {
 }
 
 impl Connection {
-    /// Takes any message but the usual response.
+    /// Handles any message except the common response.
     #[cold]
     pub(super) fn message(&self, bytes: &[u8]) -> Result<(), Violation> {
         if let Some(answers) = &self.answers {
@@ -95,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// An event that the target reports.
+    /// Handles an event report of the target.
     fn report(&self, request: &AerReq<'_>) {
         if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
             self.owner.as_arc_borrow().units_changed();
@@ -109,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request of the target.
+    /// Replies to a request of the target.
     fn reply(
         &self,
         build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,

@@ -26,7 +26,8 @@ use kernel::{
     }, //
 };
 
-/// A [`Starving`], changed by the session's timer, and while that does not run by the end of the connection.
+/// A [`Starving`]. Changed by the session's timer, and by the teardown while the timer does not
+/// run.
 pub(super) struct History {
     ended: Atomic<i32>,
     refused: Atomic<i32>,
@@ -34,7 +35,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Nothing is known.
+    /// Makes an empty history.
     pub(super) fn new() -> Self {
         Self {
             ended: Atomic::new(0),
@@ -43,15 +44,15 @@ impl History {
         }
     }
 
-    /// What waited then has another connection to wait for.
+    /// Resets the periods: waiting commands wait for another connection.
     pub(super) fn reset(&self) {
         self.periods.store(0, Relaxed);
     }
 }
 
 impl Channel {
-    /// Gives a command back that there is no credit for, and has the session check whether one comes. Any
-    /// context.
+    /// Gives back a command that there is no credit for, and has the session check whether credits
+    /// come. Any context.
     #[cold]
     #[inline(never)]
     pub(super) fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {
@@ -60,17 +61,17 @@ impl Channel {
         self.busy(cmd)
     }
 
-    /// Checks whether commands wait for a credit that does not come. For the session's timer only.
+    /// Checks whether commands wait for credits that do not come. For the session's timer only.
     pub fn check_credits(&self) -> Verdict {
         if !self.is_open() {
             return Verdict::Rest;
         }
-        // A command that is being built is one that will be refused, or the next check finds it.
+        // A command in Building will be refused, or the next check finds it.
         let out = self
             .slots
             .iter()
             .any(|cell| !matches!(cell.word().state(), State::Free | State::Building));
-        // In this order: whoever frees a slot has given the credit and counted the end before.
+        // In this order: a slot is freed after its credit is given and its end is counted.
         let now = Sample {
             stuck: !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none(),
             ended: self.ended(),

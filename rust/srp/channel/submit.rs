@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a command to the target.
+//! The submission path of a command.
 
 use super::{
     trace,
@@ -36,12 +36,12 @@ use kernel::{
 };
 
 impl Connection {
-    /// Sends a command that has this tag. `posting` began before this channel was chosen: the end
-    /// of the connection waits for that section, and then ends what was posted in it.
+    /// Sends a command that has this tag. The RCU section `posting` began before this channel was
+    /// chosen: the end of the connection waits for it, and then ends what was posted in it.
     ///
     /// # Errors
     ///
-    /// Gives the command back if its slot is still in use or no credit is left.
+    /// Gives the command back for lack of a slot, a credit, memory or a connection.
     ///
     /// Context: as [`Driver::queue_command`](crate::scsi::Driver::queue_command).
     #[inline(always)]
@@ -60,8 +60,8 @@ impl Connection {
             return Ok(());
         };
         let random = random_u16();
-        // The slot with the number of the tag is free, unless a command of a hardware queue has it
-        // whose channel is missing.
+        // The slot with the number of the tag is free, unless a command of a hardware queue without
+        // a channel has it.
         match cell.claim(random, Lun::from_int(cmd.lun()), tag) {
             Some(slot) => self.send(posting, cmd, slot, index),
             None => self.queue_anywhere(posting, cmd, random, tag),
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Sends a command from its slot, the one with this number.
+    /// Sends a command from its slot, number `index`.
     #[inline(always)]
     fn send(
         &self,
@@ -119,9 +119,9 @@ impl Connection {
             Err(e) => return self.unprepared(slot, e),
         };
         trace::send(self, &slot, slot.word());
-        // The completion of an invalidation recycles the sends before it.
+        // The completion of an invalidation also recycles the sends before it.
         let signaled = !slot.way.is_dynamic() && self.counts.signal();
-        // The answer may come before the doorbell returns, so the slot is handed over first.
+        // Release the slot first: the response may come before the doorbell returns.
         slot.release_after(Event::Post);
         let posted = wr.post(signaled);
         if let Err(e) = posted {

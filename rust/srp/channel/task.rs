@@ -49,7 +49,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// No request is under way; messages are written to `iu`.
+    /// Makes an idle one; messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
             cell: StateCell::new(Word::default().raw(), iu),
@@ -65,13 +65,13 @@ impl Task {
         self.cell.transition(from.raw(), to.raw())
     }
 
-    /// Sends a request and waits for the answer, at most 5 s, after at most 5 s for an earlier one.
-    /// Sleeps.
+    /// Sends a request and waits for the response, at most 5 s, after at most 5 s for an earlier
+    /// request. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if no credit is left, or an earlier request has not been answered, `ENOTCONN` if the
-    /// connection is or gets lost, `ETIMEDOUT` without an answer.
+    /// `EBUSY` if no credit is left or an earlier request has not been answered, `ENOTCONN` if the
+    /// connection is or gets lost, `ETIMEDOUT` without a response.
     pub fn run(
         &self,
         connection: &Connection,
@@ -90,7 +90,7 @@ impl Task {
         result
     }
 
-    /// As [`Self::run`]; `tag` is that of the request, if one was sent.
+    /// As [`Self::run`]. Sets `sent` to the tag of the request, if one was sent.
     fn exchange(
         &self,
         connection: &Connection,
@@ -107,7 +107,7 @@ impl Task {
         if !free || before.state() == State::Stuck {
             return Err(EBUSY);
         }
-        // CAST: Any 32 bits will do, but not the last ones.
+        // CAST: Any 32 bits will do, except the last ones.
         let mut generation = random_u64() as u32;
         if generation == before.generation() {
             generation = generation.wrapping_add(1);
@@ -119,7 +119,7 @@ impl Task {
             if connection.is_lost() {
                 return Err(ENOTCONN);
             }
-            // Somebody else may have been faster; then it is his turn.
+            // Another caller may have been faster.
             let mut iu = self
                 .cell
                 .acquire(before.raw(), waiting.raw())
@@ -160,15 +160,15 @@ impl Task {
             return Err(ETIMEDOUT);
         }
         let now = self.word();
-        // Without it the connection was lost, and there may be another one already.
+        // No answer: the connection was lost, and there may be a new one already.
         let status = now.answer(generation).ok_or(ENOTCONN)?;
         self.transition(now, idle);
         self.changed.wake_all();
         Ok(status)
     }
 
-    /// Sends a logout, after which there will be no other request, unless one is under way. Returns
-    /// whether it has.
+    /// Sends a logout, unless a request is in flight. No request can follow. Returns whether it was
+    /// sent.
     pub fn log_out(&self, connection: &Connection) -> bool {
         let posting = rcu::read_lock();
         let (now, stuck) = (self.word(), Word::stuck(0));
@@ -178,7 +178,7 @@ impl Task {
         let Some(mut iu) = self.cell.acquire(now.raw(), stuck.raw()) else {
             return false;
         };
-        // Without a credit there is no buffer for it.
+        // Without a credit the target has no buffer for it.
         if !connection.take_credit(RESERVE_TSK_MGMT) {
             iu.release(now.raw());
             return false;
@@ -199,14 +199,14 @@ impl Task {
         }
     }
 
-    /// The queue pair of what was under way is gone. Nobody must begin to post.
+    /// Resets the state: the queue pair of any request is gone. No thread may start to post.
     pub fn reset(&self) {
-        // Only a waiter that gives up can be faster, once.
+        // Only a waiter that times out can race with this, once.
         while !self.transition(self.word(), Word::default()) {}
         self.changed.wake_all();
     }
 
-    /// Waits until the state is as `done` wants it, at most 5 s; returns whether it is. Sleeps.
+    /// Waits until the state satisfies `done`, at most 5 s. Returns whether it does. Sleeps.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Task {
         Ok(result.is_ok())
     }
 
-    /// Takes an answer. Returns whether it belongs to a request, even one that was given up.
+    /// Handles a response. Returns whether it belongs to a request, even one that was given up.
     pub fn answer(&self, tag: Tag, status: TmfStatus) -> bool {
         let generation = tag.generation();
         let answered = Word::answered(generation, status);
@@ -233,7 +233,7 @@ impl Task {
         done
     }
 
-    /// The connection is lost: nobody will answer.
+    /// Wakes the waiters: the connection is lost, so no response will come.
     pub fn wake(&self) {
         self.changed.wake_all();
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the trace events say of commands; see [`crate::trace`].
+//! What the trace events report about commands; see [`crate::trace`].
 //!
-//! All that an event needs is worked out in a function of its own, which nobody calls while nobody listens:
-//! in the caller it would be mixed up with what the caller computes and take registers from that.
+//! The arguments of an event are computed in a separate function, called only while the event is
+//! enabled. Inlined, they would cost the caller registers.
 
 use super::Channel;
 use crate::{
@@ -28,12 +28,12 @@ fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
     Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
 }
 
-/// A unit's number.
+/// The number of a logical unit.
 pub(super) fn lun(lun: Lun) -> u64 {
     u64::from_be_bytes(lun.0)
 }
 
-/// The halves of a CDB as it is in the message, where zeros follow it.
+/// The halves of a CDB, padded with zeros as in the message.
 fn cdb(cdb: &[u8]) -> [u64; 2] {
     [0, 8].map(|first| {
         let mut half = [0; 8];
@@ -78,7 +78,7 @@ macro_rules! events {
 }
 
 events! {
-    /// The command of a slot is posted now.
+    /// The command of a slot is about to be posted.
     send(channel: &Channel, slot: &Slot, word: Word) {
         let blk_mq = slot.tag();
         let cmd = slot.handle.get();
@@ -95,23 +95,23 @@ events! {
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
             way(slot.way),
-            // CAST: No command has more than some hundreds.
+            // CAST: No command has more than a few hundred.
             slot.handle.segments().count() as u16,
         );
     }
 
-    /// The target is done with it.
+    /// The target has finished the command.
     response(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
         let tag = tag(channel, word, slot);
         trace::response::log(channel.host(), channel.index(), tag, result.number());
     }
 
-    /// Its invalidation is posted now.
+    /// The invalidation of the command's data is about to be posted.
     invalidate(channel: &Channel, slot: &Slot, word: Word) {
         trace::invalidate::log(channel.host(), channel.index(), tag(channel, word, slot));
     }
 
-    /// It goes back to the midlayer.
+    /// The command goes back to the midlayer.
     done(channel: &Channel, slot: &Slot, word: Word, result: ScsiResult) {
         let tag = tag(channel, word, slot);
         trace::done::log(channel.host(), channel.index(), tag, result.number());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An answer channel, as its session hears of it.
+//! The owner of an answer channel, which passes events on to the session.
 
 use crate::srp::{
     error::Lost,
@@ -14,14 +14,14 @@ use kernel::{
     }, //
 };
 
-/// Says of an answer channel which one it is.
+/// Adds the number of the answer channel to its events.
 pub(super) struct Witness {
     number: usize,
     owner: Arc<dyn Owner>,
 }
 
 impl Witness {
-    /// That of the answer channel with this number, for the owner of its session.
+    /// Makes the owner of answer channel `number`; events go to `owner`, its session's.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Witness {
 
 impl Owner for Witness {
     fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
-        // The target has done nothing wrong, and is asked again.
+        // The target is not at fault, so this is no strike: the session reconnects.
         let why = match why {
             Lost::Violation(violation) => Lost::Answers(violation),
             why => why,

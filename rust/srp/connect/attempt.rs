@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the two connection managers have in common for a login.
+//! Common interface of the two connection managers for a login.
 
 use crate::{
     rdma::link::Link,
@@ -22,7 +22,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// What [`Attempt::request`] says of the connection, beside what SRP says.
+/// Connection parameters of [`Attempt::request`], beside those of SRP.
 pub(super) struct Terms {
     /// RDMA reads of the target that we answer at a time.
     pub responder_resources: u8,
@@ -35,56 +35,56 @@ pub(super) struct Terms {
 /// One attempt to connect a channel.
 ///
 /// Its steps are `resolve`, `route`, `request`, each of which ends when [`Attempt::wait`] says so,
-/// and `confirm`. The queue pair is made on [`Attempt::link`] between the second and the third. All
+/// and `confirm`. The queue pair is created on [`Attempt::link`] between `route` and `request`. All
 /// of them may sleep.
 pub(super) trait Attempt: Send + Sync {
-    /// Begins to look for the target's address.
+    /// Starts to resolve the target's address.
     ///
     /// # Errors
     ///
-    /// What the connection manager says.
+    /// The error of the connection manager.
     fn resolve(&self) -> Result<(), LoginFailure>;
 
-    /// Begins to look for the way to it.
+    /// Starts to resolve the route to the target.
     ///
     /// # Errors
     ///
-    /// [`LoginFailure::OtherPort`] if it leads through another port, otherwise what the connection
-    /// manager says.
+    /// [`LoginFailure::OtherPort`] if the route leads through another port, otherwise the error of
+    /// the connection manager.
     fn route(&self) -> Result<(), LoginFailure>;
 
-    /// What the queue pair is made on.
+    /// The link to create the queue pair on.
     fn link(&self) -> Arc<dyn Link>;
 
-    /// Asks the target to log us in.
+    /// Sends the login request to the target.
     ///
     /// # Errors
     ///
-    /// What the connection manager says.
+    /// The error of the connection manager.
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure>;
 
     /// Waits for the end of the step, at most `timeout` milliseconds.
     fn wait(&self, timeout: Msecs) -> Progress;
 
-    /// Takes the target's response. Returns the milliseconds after which a command has certainly
-    /// ended, or 0 if that is not known.
+    /// Accepts the target's response. Returns the milliseconds after which a command has certainly
+    /// ended, or 0 if unknown.
     ///
     /// # Errors
     ///
-    /// [`LoginFailure::Disconnected`] if the connection has ended, otherwise what the device driver
-    /// says.
+    /// [`LoginFailure::Disconnected`] if the connection has ended, otherwise the error of the
+    /// device driver.
     fn confirm(&self) -> Result<u32, LoginFailure>;
 
-    /// Says that the target's response is of no use.
+    /// Rejects the target's response.
     fn refuse(&self);
 
-    /// What the connection's end is told to.
+    /// The receiver of the connection's events.
     fn events(&self) -> &Events;
 
-    /// An attempt at the port that the target has redirected this one to.
+    /// Returns an attempt at the port that the target has redirected this one to.
     ///
     /// # Errors
     ///
-    /// [`LoginFailure::NotFollowed`] if it should not be made, `ENOMEM`.
+    /// [`LoginFailure::NotFollowed`] if the redirection must not be followed, `ENOMEM`.
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure>;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Channels between their request and the answer, and those to which none came that is of use.
+//! Channels between request and response, and those that got no usable response.
 
 use super::attempt::Attempt;
 use crate::srp::{
@@ -14,7 +14,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A channel that waits for the answer to its login request. Its connection ends when it is dropped.
+/// A channel that waits for the response to its login request. Dropping it ends its connection.
 pub(super) struct Connecting<'a> {
     pub(super) attempt: Arc<dyn Attempt>,
     pub(super) connection: Option<Arc<Connection>>,
@@ -37,7 +37,7 @@ impl Drop for Connecting<'_> {
     }
 }
 
-/// Connections that came to nothing. Their queue pairs go together, in one grace period.
+/// Failed connections. Their queue pairs are destroyed together, after one grace period.
 pub(super) struct Retired(Cell<KVec<Arc<Connection>>>);
 
 impl Retired {

@@ -2,8 +2,8 @@
 
 //! Connecting by `ib_cm`, to a GID.
 //!
-//! Linux's target does not listen by `ib_cm` on Ethernet ports, but `rdma_cm` does so for it, at a service whose
-//! number is made of its TCP port. So all of this is tested with I/O on RoCE.
+//! Linux's target does not listen by `ib_cm` on Ethernet ports, but `rdma_cm` does so for it, at a
+//! service number made of its TCP port. So all of this is tested with I/O on RoCE.
 
 use super::{
     attempt::{
@@ -75,14 +75,14 @@ pub struct Service {
     pub pkey: u16,
     /// The target's service there.
     pub service_id: u64,
-    /// The target is one that redirects in Topspin's way.
+    /// Whether the target redirects in Topspin's way.
     pub topspin: bool,
-    /// The port where the first channel is, which is another one after a redirection.
+    /// The port of the first channel, which differs from `dgid` after a redirection.
     reached: Pin<KBox<Mutex<Gid>>>,
 }
 
 impl Service {
-    /// A service that was not reached yet.
+    /// Returns a service that has not been reached yet.
     pub fn new(dgid: Gid, pkey: u16, service_id: u64, topspin: bool) -> Result<Self> {
         Ok(Self {
             dgid,
@@ -93,21 +93,21 @@ impl Service {
         })
     }
 
-    /// The port where the first channel is or was last; `dgid` before there was one. May sleep.
+    /// The current or last port of the first channel; `dgid` before there was one. May sleep.
     pub fn reached(&self) -> Gid {
         *self.reached.lock()
     }
 }
 
-/// How far it has come.
+/// Progress of an attempt.
 enum Stage {
-    /// Nothing was begun.
+    /// Nothing has been started.
     Begin,
     /// The path is being looked up.
     Resolving(Lookup),
     /// The path is known.
     Found(Path),
-    /// The request is under way to this port; whether it is for the first channel.
+    /// The request is in flight to this port; whether it is for the first channel.
     Asked(Path, bool),
 }
 
@@ -128,7 +128,7 @@ pub(super) struct Ib {
     stage: Mutex<Stage>,
 }
 
-/// What a new attempt differs in from the one before.
+/// What differs between attempts of one login.
 struct To {
     dgid: Gid,
     pkey: u16,
@@ -192,7 +192,7 @@ impl Ib {
 }
 
 impl Ib {
-    /// The GIDs are IP addresses, and there are no LIDs.
+    /// Whether the GIDs are IP addresses, and there are no LIDs.
     fn is_roce(&self) -> bool {
         let port = self.nexus.status.port();
         port.device().fabric(port.number()) == Fabric::Roce
@@ -202,7 +202,7 @@ impl Ib {
 impl Attempt for Ib {
     fn resolve(&self) -> Result<(), LoginFailure> {
         let mut stage = self.stage.lock();
-        // After a redirection the way may be known.
+        // After a redirection the path may be known.
         if let Stage::Begin = &*stage {
             let port = self.nexus.status.port();
             let (device, number) = (port.device(), port.number());
@@ -223,7 +223,7 @@ impl Attempt for Ib {
     }
 
     fn route(&self) -> Result<(), LoginFailure> {
-        // The path says it all.
+        // The path includes the route.
         Ok(())
     }
 

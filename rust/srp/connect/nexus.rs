@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all logins of a session go by.
+//! State shared by all logins of a session.
 
 use super::{
     Destination,
@@ -22,14 +22,14 @@ use kernel::{
     time::Msecs, //
 };
 
-/// One of our ports and the target port that it logs in at: an I_T nexus in the words of SAM. A session has the
-/// same for life, and connects there once and again.
+/// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. A session
+/// keeps it for life, and connects there again and again.
 pub struct Nexus {
-    /// Who logs in where.
+    /// Where to log in, and as which initiator.
     pub plan: Plan,
     /// The session's.
     pub status: Arc<Status>,
-    /// Shared with those who log in at the same place.
+    /// Shared by the logins at the same place.
     pub throttle: Arc<Throttle>,
     /// The thread that connects.
     pub waiting: Arc<Waiting>,
@@ -40,7 +40,7 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// One where nobody has logged in yet.
+    /// Returns a nexus without a login.
     pub fn new(
         plan: Plan,
         status: Arc<Status>,
@@ -57,7 +57,7 @@ impl Nexus {
         }
     }
 
-    /// From now on a command of the midlayer may take so many descriptors, which a target must grant.
+    /// Sets how many descriptors a midlayer command may take. A target must grant them.
     pub fn need_descriptors(&self, descriptors: u32) {
         self.descriptors.store(descriptors, Relaxed);
     }
@@ -66,20 +66,20 @@ impl Nexus {
         self.descriptors.load(Relaxed)
     }
 
-    /// A channel may take so many milliseconds to end a command.
+    /// Records that a channel may take this many milliseconds to end a command.
     pub(super) fn allow_time(&self, msecs: Msecs) {
-        // Logins of one session come one after the other.
+        // Logins of one session are serialized.
         if msecs > self.time_allowed() {
             self.time_allowed.store(msecs, Relaxed);
         }
     }
 
-    /// Milliseconds after which the transport has certainly ended a command; 0 if that is not known.
+    /// Milliseconds after which the transport has certainly ended a command; 0 if unknown.
     pub fn time_allowed(&self) -> Msecs {
         self.time_allowed.load(Relaxed)
     }
 
-    /// The target redirects in Topspin's way.
+    /// Whether the target redirects in Topspin's way.
     pub fn is_topspin(&self) -> bool {
         matches!(&self.plan.destination, Destination::Ib(service) if service.topspin)
     }

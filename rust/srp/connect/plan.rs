@@ -29,7 +29,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Where the target is, and the connection manager that asks it.
+/// Where the target is, and the connection manager to reach it.
 pub enum Destination {
     /// By `rdma_cm`.
     Rdma(Address),
@@ -54,7 +54,7 @@ impl Destination {
         }
     }
 
-    /// The same port of the target.
+    /// Whether both are the same port of the target.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Rdma(one), Self::Rdma(two)) => one.dest == two.dest,
@@ -63,7 +63,7 @@ impl Destination {
         }
     }
 
-    /// An attempt for `owner`; `throttle` has to do with all that go there.
+    /// Returns an attempt for `owner`; all attempts at this destination share `throttle`.
     pub(super) fn attempt(
         &self,
         nexus: &Arc<Nexus>,
@@ -87,16 +87,16 @@ impl fmt::Display for Destination {
     }
 }
 
-/// Who answers in the place of the target.
+/// A peer that answers in place of the target.
 pub struct AnswersFrom {
-    /// Where that is.
+    /// Where the peer is.
     pub destination: Destination,
-    /// It can be silent while the target is not.
+    /// Of its own, as the peer can be silent while the target is not.
     pub(super) throttle: Arc<Throttle>,
 }
 
 impl AnswersFrom {
-    /// Who is at this place.
+    /// Returns the peer at this destination.
     ///
     /// # Errors
     ///
@@ -110,11 +110,11 @@ impl AnswersFrom {
     }
 }
 
-/// Where to log in, and as whom.
+/// Where to log in, and as which initiator.
 pub struct Plan {
     /// Where the target is.
     pub destination: Destination,
-    /// Who else answers.
+    /// Other peers that answer.
     pub answers_from: KVec<AnswersFrom>,
     /// GID of our port.
     pub sgid: Gid,
@@ -124,8 +124,8 @@ pub struct Plan {
     pub target: PortId,
     /// Retries of the transport.
     pub retry_count: u8,
-    /// How long it waits for an acknowledgement, as n in 4.096 us * 2^n, if somebody said.
+    /// How long it waits for an acknowledgement, as n in 4.096 us * 2^n, if given.
     pub ack_timeout: Option<u8>,
-    /// Type of service with `rdma_cm`, if somebody said.
+    /// Type of service with `rdma_cm`, if given.
     pub tos: Option<u8>,
 }

@@ -57,16 +57,16 @@ use kernel::{
 pub struct Address {
     /// The caller's network namespace.
     pub net: ARef<Namespace>,
-    /// Our address, if it matters.
+    /// Our address, if given.
     pub src: Option<SocketAddr>,
     /// The target's address.
     pub dest: SocketAddr,
-    /// Our end of the first channel.
+    /// Our address of the first channel.
     bound: Pin<KBox<Mutex<Option<SocketAddr>>>>,
 }
 
 impl Address {
-    /// An address that nobody has connected to yet.
+    /// Returns an address without a connection.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Address {
         })
     }
 
-    /// Our end of the first channel's last connect request; [`None`] before there was one. May sleep.
+    /// Our address in the first channel's last connect request; [`None`] before that. May sleep.
     pub fn bound(&self) -> Option<SocketAddr> {
         *self.bound.lock()
     }
@@ -186,7 +186,7 @@ impl Attempt for Rdma {
     }
 
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure> {
-        // Nobody says that here.
+        // `rdma_cm` reports no redirections.
         Err(LoginFailure::Redirected(*to))
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of what an event means: the end of a step at first, then the end of the connection.
+//! KUnit tests of connection events: as the end of a step, then of the connection.
 
 use super::{
     Events,
@@ -109,7 +109,7 @@ suite!(
     ]
 );
 
-/// A port, and a target that is not asked.
+/// A port, and a target that gets no requests.
 struct Scene {
     stand: Stand,
     target: Target,
@@ -123,7 +123,7 @@ impl Scene {
         })
     }
 
-    /// Has `act` take place in a session that is being connected, and ends it.
+    /// Runs `act` in a session that is connecting, then ends the session.
     fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
         let session = self.stand.session(&self.target, more)?;
         let nexus = &session.nexus;
@@ -133,8 +133,8 @@ impl Scene {
         result
     }
 
-    /// An event means `end` while the channel is being connected, and afterwards the loss of the
-    /// connection if there is a `lost`.
+    /// Checks that an event means `end` while the channel is connecting, and afterwards the loss of
+    /// the connection if `lost` is given.
     fn check(
         &self,
         more: &str,
@@ -162,7 +162,7 @@ impl Scene {
                     format_args!("{}", Lost::Cm(kind))
                 ))?;
                 check_eq!(log.count(line.to_bytes()), 1);
-                // The first one explains the others.
+                // Only the first one is logged.
                 bring(events);
                 check_eq!(log.count("connection lost:"), 1);
             }
@@ -171,7 +171,7 @@ impl Scene {
     }
 }
 
-/// Checks how the step has ended, in the words of `Debug`; that is had once.
+/// Checks how the step has ended, as `Debug` shows it, and that this is returned once.
 fn ends(events: &Events, expected: &str) -> Result {
     let progress = events.wait(0);
     check!(matches!(events.wait(0), Progress::Pending));
@@ -191,7 +191,7 @@ fn ends(events: &Events, expected: &str) -> Result {
     Ok(())
 }
 
-/// An event of `rdma_cm`, what it means for a step, and the loss that it is.
+/// An event of `rdma_cm`, its meaning for a step, and the loss that it causes.
 type Case<'a> = (
     rdma_cm_event_type,
     i32,
@@ -223,11 +223,11 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
             "Unreachable(-110)",
             Some(E::Unreachable),
         ),
-        // By the target's own layer, in InfiniBand's words and in those of iWARP.
+        // By the target's SRP layer, with an InfiniBand reason and with the errors of iWARP.
         (REJECTED, 28, &rej, acl, Some(E::Rejected)),
         (REJECTED, -111, &rej, acl, Some(E::Rejected)),
         (REJECTED, -104, &rej, acl, Some(E::Rejected)),
-        // By somebody else, or in words that mean nothing.
+        // By another layer, or with unknown contents.
         (REJECTED, 8, &rej, "CmReject(Ib(8))", Some(E::Rejected)),
         (REJECTED, 24, &[], "CmReject(Ib(24))", Some(E::Rejected)),
         (
@@ -329,7 +329,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         ),
         (rejected(24, &info, &rej), redirected, Some(E::Rejected)),
         (rejected(24, &info[..71], &[]), short, Some(E::Rejected)),
-        // Only Topspin's and Cisco's targets mean it so.
+        // Only Topspin and Cisco targets use this for a redirection.
         (
             rejected(25, &gid, &[]),
             "CmReject(Ib(25))",
@@ -387,7 +387,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         ));
         Ok(())
     })?;
-    // An answer that nobody has taken is worth nothing when the connection ends.
+    // An unread answer is worthless when the connection ends.
     scene.with("", |_, events| {
         told(events, ib_cm::Event::Answered(&[1]));
         told(events, ib_cm::Event::Disconnected);
@@ -406,14 +406,14 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Answered(&[1]));
         ends(events, "response 1 to 1, 1")?;
         told(events, ib_cm::Event::Disconnected);
-        // Whoever logs in hears of it, and the session does not.
+        // The login is notified, the session is not.
         check_eq!(events.go_live(), Err(ENOTCONN));
         check!(!session.is_lost());
         told(events, ib_cm::Event::Disconnected);
         check!(!session.is_lost());
         Ok(())
     })?;
-    // An answer that was not looked at is no obstacle.
+    // An unread answer does not prevent going live.
     scene.with("", |session, events| {
         told(events, ib_cm::Event::Answered(&[1]));
         events.go_live()?;
@@ -433,7 +433,7 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
     })
 }
 
-/// It has the time that it asks for first, and no more.
+/// It gets the time of its first request only.
 fn a_target_that_asks_for_time(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, events| {
         let begun = ktime_get();
@@ -441,7 +441,7 @@ fn a_target_that_asks_for_time(soft: &Soft) -> Result {
         check!(!events.is_deferred());
         told(events, ib_cm::Event::Later(200));
         check!(events.is_deferred());
-        // It is heard, once.
+        // The request counts as a sign of life, once.
         check!(session.nexus.throttle.silence(Ktime::MIN) < 200);
         while events.is_deferred() {
             told(events, ib_cm::Event::Later(70_000));
@@ -462,7 +462,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.fail(Lost::HostReset);
         session.wait_down();
         check_eq!(session.on(|r| r.begin_try(true)), BeginTry::Connect);
-        // Another connection is being made, and this says nothing of that one.
+        // Another connection is in progress, and this loss is not about it.
         session.fail(Lost::HostReset);
         let broken = |broken| session.recovery().state().attempt == Attempt::Connecting { broken };
         check!(broken(false));
@@ -473,7 +473,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         check_eq!(log.count("connection lost: protocol violation"), 1);
         let one = strikes();
         check!(one != Strikes::new());
-        // Of the same connection.
+        // About the same connection.
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);
         check_eq!(strikes(), one);
@@ -482,14 +482,14 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
     })
 }
 
-/// Who waits for the end of a connection may run when there is another one.
+/// A waiter for the end of a connection may run only when there is another one.
 fn a_late_waiter(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.scan().map_err(|why| why.errno())?;
         session.wait_down();
         session.fail(Lost::HostReset);
         session.wait_down();
-        // That there is no hope does not end the wait for the try.
+        // Failing commands do not end the wait for the attempt.
         session.fail_fast();
         check_eq!(session.recovery().state().reset, Reset::Wanted);
         check_eq!(session.on(|r| r.begin_try(false)), BeginTry::Connect);
@@ -504,7 +504,7 @@ fn a_late_waiter(soft: &Soft) -> Result {
     })
 }
 
-/// Disks are looked for at once, also when the machine has not been up for the interval between two looks.
+/// The first scan for disks starts at once, even if the uptime is below the scan interval.
 fn the_first_report(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.scan().map_err(|why| why.errno())?;
@@ -523,7 +523,7 @@ fn the_first_report(soft: &Soft) -> Result {
 fn a_live_session_recovers(soft: &Soft) -> Result {
     let scene = Scene::new(soft)?;
     scene.with("", |session, events| {
-        // Without a host there are no disks to look for.
+        // Without a host there are no disks to scan for.
         session.scan().map_err(|why| why.errno())?;
         check_eq!(session.life(), Life::Live);
         events.go_live()?;
@@ -536,7 +536,7 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
         );
         Ok(())
     })?;
-    // One that is being connected is not.
+    // A session that is connecting does not recover.
     scene.with("", |session, events| {
         events.go_live()?;
         told(events, ib_cm::Event::Disconnected);

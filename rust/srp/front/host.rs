@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a session in `/sys/class/scsi_host/host<n>/`, as the C driver has them, and some more.
+//! The files of a session in `/sys/class/scsi_host/host<n>/`: those of the C driver, and some more.
 
 use super::scsi::Io;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Options of the login that nothing but the files needs.
+/// Options of the login that only the files need.
 pub struct LoginOptions {
     /// Completion vector of the first channel.
     pub comp_vector: u32,
@@ -83,7 +83,7 @@ fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
 
 /// One number for each channel, as many as the page has room for.
 fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result {
-    // A space, 2^64 and the end of the line.
+    // A space, a number below 2^64 and a newline.
     const ROOM: usize = 1 + 20 + 1;
     let mut before = "";
     for counts in io.counts() {
@@ -117,7 +117,7 @@ fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("\n"))
 }
 
-/// A session that nobody answers but the target has none of these.
+/// Returns `ENOENT` for a session without answer channels.
 fn with_answers(io: &Io) -> Result<&Io> {
     match io.plan().answers_from.is_empty() {
         true => Err(ENOENT),
@@ -132,12 +132,12 @@ fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
     }
 }
 
-/// As [`service`], for the other connection manager.
+/// As [`service`], for an RDMA/CM login.
 fn address(io: &Io) -> Result<&Address> {
     io.plan().destination.address().ok_or(ENOENT)
 }
 
-/// The files are there, because scripts look for them, but an RDMA/CM login has nothing to show.
+/// The files exist, because scripts look for them, but an RDMA/CM login has nothing to show.
 fn service(io: &Io) -> Result<&Service> {
     io.plan().destination.service().ok_or(ENOENT)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The SCSI host of a session: what the midlayer asks, in the words of the session and its channels.
+//! The SCSI host of a session: maps the midlayer's calls to the session and its channels.
 
 use super::host::{
     LoginOptions,
@@ -63,7 +63,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes the host of a session that is connected.
+    /// Makes the host of a connected session.
     ///
     /// # Errors
     ///
@@ -108,22 +108,22 @@ impl Io {
         self.session.key().1
     }
 
-    /// The port that it was logged in through.
+    /// The port of the login.
     pub fn port(&self) -> &Port {
         self.session.port()
     }
 
-    /// Where the session is logged in, and as whom.
+    /// The target of the login, and the initiator's identity there.
     pub fn plan(&self) -> &Plan {
         &self.session.nexus.plan
     }
 
-    /// The last connection that was lost, or try that failed, and when, in seconds since 1970.
+    /// The last loss or failed reconnect, and its time in seconds since 1970.
     pub fn last_error(&self) -> Option<(i64, Trouble)> {
         self.session.last_error()
     }
 
-    /// The number of channels that are connected.
+    /// The number of connected channels.
     pub fn channels(&self) -> usize {
         self.open().count()
     }
@@ -137,26 +137,26 @@ impl Io {
         self.channels.iter().filter(|c| c.is_open())
     }
 
-    /// The unused credits of the connected channel that has the fewest, below 0 if the target has taken back what is in
-    /// use; 0 if none is.
+    /// The least unused credits of a connected channel, 0 if none is connected. Below 0 if the
+    /// target has taken back credits in use.
     pub fn least_credits(&self) -> i32 {
         let credits = self.open().map(|c| c.credits());
         credits.min().unwrap_or(0)
     }
 
-    /// The number of answer channels that are connected.
+    /// The number of connected answer channels.
     pub fn answer_channels(&self) -> usize {
         let answers = self.channels.answers().iter();
         answers.filter(|c| c.is_open()).count()
     }
 
-    /// What was counted for each channel, connected or not; answer channels are the last.
+    /// The counters of each channel, connected or not; answer channels come last.
     pub fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
         let answers = self.channels.answers().iter();
         Iterator::chain(self.channels.iter(), answers).map(|c| c.counts())
     }
 
-    /// What was counted for the session.
+    /// The counters of the session.
     pub fn statistics(&self) -> &Statistics {
         &self.session.statistics
     }
@@ -179,7 +179,7 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        // Before the channel is chosen. The error handler has no section of its own around this.
+        // Before the channel is chosen. The error handler calls this without an RCU section.
         let posting = rcu::read_lock();
         let tag = cmd.tag();
         match self.channels.for_hw_queue(tag.hw_queue) {

@@ -96,7 +96,7 @@ suite!(
     ]
 );
 
-/// Registers for the events of the device, as the module does for its ports.
+/// Registers for device events, as the module does for its ports.
 fn listen(
     soft: &Soft,
     stands: &[&Stand],
@@ -114,7 +114,7 @@ fn listen(
     Ok((events, KBox::pin_init(registration, GFP_KERNEL)?))
 }
 
-/// A target that can be told to refuse, so that each try is one request, or to be silent.
+/// A target that can be told to refuse, so that each attempt is one request, or to be silent.
 struct Moody {
     empty: Arc<Empty>,
     refuses: Atomic<bool>,
@@ -178,7 +178,7 @@ fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.disconnected, 2)
 }
 
-/// A session that is on the list of a port, whatever port that is.
+/// Puts a session on the list of a port, whatever port that is.
 fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let gid = Gid(soft.device.gid(1, 0)?);
     let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
@@ -210,16 +210,16 @@ fn fatal_is_for_its_port(soft: &Soft) -> Result {
     check_eq!(log.count(FATAL), 1);
     events.device_event(DeviceEvent::Fatal, None);
     check!(second.is_lost());
-    // The first one is told of once.
+    // The first loss is logged once.
     check_eq!(log.count(FATAL), 2);
-    // Those that were not logged in yet end.
+    // Sessions that have not logged in yet end.
     one.sessions.wait_gone(&first);
     other.sessions.wait_gone(&second);
     check_eq!((first.life(), second.life()), (Life::Gone, Life::Gone));
     Ok(())
 }
 
-/// The events of a device that may bring the network back.
+/// Device events after which the network may be back.
 const CHANGES: [bindings::ib_event_type; 5] = [
     bindings::ib_event_type_IB_EVENT_PORT_ACTIVE,
     bindings::ib_event_type_IB_EVENT_LID_CHANGE,
@@ -227,20 +227,20 @@ const CHANGES: [bindings::ib_event_type; 5] = [
     bindings::ib_event_type_IB_EVENT_SM_CHANGE,
     bindings::ib_event_type_IB_EVENT_CLIENT_REREGISTER,
 ];
-/// The core tells of this one by itself, when it changes the table.
+/// The core reports this one by itself, when it changes the table.
 const GID_CHANGE: bindings::ib_event_type = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
 
-/// Has a session lose its connection, and its target refuse another one.
+/// Makes a session lose its connection, and its target refuse another one.
 fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
     moody.refuses.store(true, Release);
-    // After this no other connection is made at once.
+    // After a violation there is no immediate reconnect.
     session.fail(Lost::Violation(Violation::Flags));
     check_eq!(session.life(), Life::Recovering);
     check_eq!(session.statistics.violations.get(), 1);
     within(|| session.is_down())
 }
 
-/// Waits until the target was asked so often.
+/// Waits until the target has received `count` requests, and no more.
 fn asked(target: &Target, count: usize) -> Result {
     within(|| target.requests() >= count)?;
     check_eq!(target.requests(), count);
@@ -254,7 +254,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
     let (_, registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     lose(&session, &moody)?;
-    // The transport class tries again after ten seconds, which this has not to wait for.
+    // The transport class retries after ten seconds. The events must be faster.
     let begin = Instant::<Monotonic>::now();
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
     settle();
@@ -269,7 +269,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
             settle();
         }
         asked(&target, number + 2)?;
-        // The end of the try: a kick before it would be the same one.
+        // The end of the attempt: an event before it would merge with it.
         within(|| session.failed_tries() as usize == number + 1)?;
         check_eq!(session.life(), Life::Recovering);
     }
@@ -279,7 +279,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
     within(|| session.life() == Life::Live && !session.is_lost())?;
 
     target.has_heard(|heard| &heard.confirmed, 2)?;
-    // Each try asks for the same, by the same names, and that the channel before it is ended.
+    // Each attempt has the same parameters and identifiers, and asks to end the previous channel.
     let first = target.request(0)?.data;
     check_eq!(get::<1>(&first, 26)[0] & 3, 0);
     for number in 1..target.requests() {
@@ -311,7 +311,7 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
     events.device_event(active, None);
     within(|| session.failed_tries() == 2)?;
     asked(&target, 3)?;
-    // Not by the transport class.
+    // The transport class has not retried.
     check!(begin.elapsed().as_millis() < 9_000);
     Ok(())
 }
@@ -346,12 +346,12 @@ fn a_storm_is_few_tries(soft: &Soft) -> Result {
     let begin = Instant::<Monotonic>::now();
     events.device_event(DeviceEvent::ClientReregister, Some(1));
     within(|| target.requests() >= 2)?;
-    // 100 a second.
+    // 100 events per second.
     while begin.elapsed().as_millis() < 1_500 {
         events.device_event(DeviceEvent::ClientReregister, Some(1));
         fsleep(Delta::from_millis(10));
     }
-    // The last one counts, too.
+    // The last event counts, too.
     fsleep(Delta::from_millis(300));
     let tries = target.requests() - 1;
     let most = begin.elapsed().as_millis() as usize / 250 + 1;
@@ -367,10 +367,10 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let (events, _registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
-    // One command looks for disks.
+    // The scan for disks sends one command.
     within(|| moody.empty.count(CMD) == 1)?;
     let tests = || moody.empty.count(CMD) - 1;
-    // On this port no subnet manager moves anything.
+    // No subnet manager changes anything on this port.
     events.device_event(DeviceEvent::LidChange, Some(1));
     stand.sessions.port_changed(false);
     fsleep(Delta::from_millis(100));
@@ -381,7 +381,7 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     moody.silent.store(true, Release);
     let log = Log::from_now();
     let begin = Instant::<Monotonic>::now();
-    // What comes after the first changes nothing.
+    // Events after the first change nothing.
     while !session.is_lost() && begin.elapsed().as_millis() < 9_000 {
         stand.sessions.port_changed(true);
         fsleep(Delta::from_millis(20));

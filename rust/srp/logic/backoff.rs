@@ -1,72 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a session that has lost its connection tries to get another one.
+//! When a session that has lost its connection reconnects.
 //!
-//! The first try comes at once, if the connection that was lost has earned that: it lived for a second,
-//! and for twice as long after each loss. What follows are pauses of 1, 2, 4 s and so on, up to
-//! `reconnect_delay`, from where on the tries are those of the transport class's timer.
+//! The first attempt is immediate, if the lost connection has earned that: it lived for a second,
+//! doubled after each loss. Otherwise, and for further attempts, the pauses are 1, 2, 4 s and so
+//! on, up to `reconnect_delay`, from where on the transport class's timer starts the attempts.
 //!
-//! An event of the port is a reason to try at once, whatever the pause. A port that comes up has a handful of them; one
-//! whose cable flaps has hundreds in a second, of which few count.
+//! A port event triggers an attempt at once, regardless of the pause. A port that comes up causes a
+//! handful of events, a flapping cable hundreds per second, of which few count.
 //!
-//! A target that refuses is asked again, whatever its reason: Linux's says "channel limit reached" to an initiator
-//! that it does not know yet as well.
+//! A target that rejects a login is asked again, whatever its reason: Linux's target also says
+//! "channel limit reached" to an initiator that it does not know yet.
 
 use super::ktime::Ktime;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// A connection that lived so long makes earlier losses forgotten, in nanoseconds.
+/// A connection that lived this long clears the history of losses, in nanoseconds.
 const FORGET_NS: i64 = 600 * SECOND_NS;
 /// The longest life that has to be earned is 2 to the power of this, in seconds.
 const MAX_FLAPS: u32 = 6;
-/// Pauses are doubled so often at most.
+/// Most doublings of a pause.
 const MAX_DOUBLINGS: u32 = 20;
-/// The least time between two events that count, in milliseconds.
+/// Least time between two events that count, in milliseconds.
 const EVENT_MS: u32 = 250;
-/// So many events count at that pace, which are those of a port that comes up. After them it is halved each time.
+/// Events that count at that rate, enough for a port that comes up. Each later one halves it.
 const EVENTS: u32 = 8;
-/// Halved so often at most.
+/// Most halvings of the rate.
 const MAX_EVENT_DOUBLINGS: u32 = 4;
-/// So long after the last event the next one is the first again, in milliseconds.
+/// After this many milliseconds without an event, the next one is the first again.
 const EVENTS_FORGET_MS: u32 = 10_000;
 
-/// Why a connection was lost, as far as it matters for the next one.
+/// Why a connection was lost, as far as it matters for reconnecting.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
     /// The network, the target or the device.
     Plain,
-    /// The target has broken the protocol: it is not asked before `reconnect_delay`.
+    /// The target violated the protocol: no attempt before `reconnect_delay`.
     Violation,
-    /// Somebody wants a new connection, and gets it at once.
+    /// A host reset wants a new connection at once.
     Reset,
 }
 
-/// When the next try is made.
+/// When the next attempt starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pause {
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     Ms(u32),
-    /// When the timer of the transport class says so.
+    /// When the timer of the transport class fires.
     ReconnectDelay,
 }
 
-/// What a session remembers of its losses and tries.
+/// A session's history of losses and attempts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Backoff {
-    /// Losses, of which each doubles the life that earns a try at once.
+    /// Losses, each of which doubles the life that earns an immediate attempt.
     flaps: u32,
-    /// Tries that have failed since the connection was lost.
+    /// Failed attempts since the connection was lost.
     tries: u32,
-    /// Tries that the transport class has wanted since then.
+    /// Attempts that the transport class has wanted since then.
     wanted: u32,
     least: Least,
-    /// Events that have counted since there was a connection.
+    /// Events that have counted in a row while there was no connection.
     events: u32,
-    /// When the last of them counts.
+    /// When the last of them takes effect.
     event: Ktime,
 }
 
-/// The least pause before a try.
+/// Minimum pause before an attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Least {
     Seconds(u32),
@@ -118,15 +118,16 @@ impl Backoff {
         }
     }
 
-    /// Somebody wants a try now, while there is no connection.
+    /// A host reset wants an attempt now, while there is no connection.
     pub const fn hurry(&mut self) {
         self.least = Least::Seconds(0);
     }
 
-    /// An event of the port at the time `now`: after how many milliseconds it counts. The first does at once; those that
-    /// follow do together, 4 times a second, and more and more seldom if each is a reason to try.
+    /// Milliseconds until a port event at the time `now` takes effect. The first does at once.
+    /// Later ones are merged, 4 times a second, and more and more rarely if each triggers an
+    /// attempt (`tries`).
     pub const fn event(&mut self, now: Ktime, tries: bool) -> u32 {
-        // One before it waits for its time.
+        // An earlier event is still pending.
         if now.ns_since(self.event) < 0 {
             return self.event.ms_since(now);
         }
@@ -150,7 +151,7 @@ impl Backoff {
         delay_ms
     }
 
-    /// A try has failed.
+    /// An attempt has failed.
     pub const fn failed(&mut self) {
         self.tries = self.tries.saturating_add(1);
     }
@@ -161,25 +162,25 @@ impl Backoff {
         self.wanted = 0;
     }
 
-    /// The timer of the transport class begins a try.
+    /// The timer of the transport class starts an attempt.
     pub const fn wanted(&mut self) {
         self.wanted = self.wanted.saturating_add(1);
     }
 
-    /// Tries that the timer of the transport class has begun since the connection was lost. From
-    /// the eleventh on each lengthens its pauses by `reconnect_delay`, so those that an event has
-    /// hurried must not count.
+    /// Attempts that the timer of the transport class has started since the connection was lost.
+    /// From the eleventh on, each lengthens its pauses by `reconnect_delay`, so attempts triggered
+    /// by an event must not count.
     pub const fn wanted_tries(&self) -> u32 {
         self.wanted
     }
 
-    /// Tries that have failed since the connection was lost.
+    /// Failed attempts since the connection was lost.
     pub const fn tries(&self) -> u32 {
         self.tries
     }
 
-    /// The pause before the next try, with a `reconnect_delay` of so many seconds. `random` lengthens it by
-    /// up to a quarter, so that those who have lost their connections together do not come back together.
+    /// The pause before the next attempt; `reconnect_delay_s` is in seconds. `random` adds up to a
+    /// quarter, so that sessions that lost their connections together do not reconnect together.
     pub const fn pause(&self, reconnect_delay_s: u32, random: u16) -> Pause {
         let Least::Seconds(least_s) = self.least else {
             return Pause::ReconnectDelay;
@@ -205,8 +206,8 @@ impl Backoff {
     }
 }
 
-/// Milliseconds by which tries that a timer of whole seconds begins are spread: a sixteenth of
-/// `reconnect_delay`, at most a second.
+/// Milliseconds by which attempts of a timer of whole seconds are spread: at most a sixteenth of
+/// `reconnect_delay`, and at most a second.
 pub const fn spread_ms(reconnect_delay_s: u32, random: u16) -> u32 {
     let most = reconnect_delay_s.saturating_mul(1000) / 16;
     part(if most < 1000 { most } else { 1000 }, random)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much a session may say in the log about what its target can repeat.
+//! Rate limit of a session's log messages that its target can repeat.
 
 use super::ktime::Ktime;
 
-/// So many times in [`WINDOW_NS`].
+/// Messages per [`WINDOW_NS`].
 pub const MAX: u32 = 10;
 /// In nanoseconds: a minute.
 pub const WINDOW_NS: i64 = 60_000_000_000;
 
-/// Counts what was said and what was not.
+/// Counts logged and suppressed messages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Budget {
     since: Ktime,
@@ -18,7 +18,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Nothing was said so far.
+    /// Nothing logged so far.
     pub const fn new() -> Self {
         Self {
             since: Ktime::from_ns(0),
@@ -27,8 +27,7 @@ impl Budget {
         }
     }
 
-    /// Whether something may be said at the time `now`: how much was kept quiet before it,
-    /// or `None` if this is, too.
+    /// Returns how many messages were suppressed before this one, or `None` to suppress it, too.
     pub const fn spend(&mut self, now: Ktime) -> Option<u32> {
         if self.said == 0 || now.ns_since(self.since) > WINDOW_NS {
             self.since = now;

@@ -4,10 +4,10 @@
 
 use super::tag::MAX_CHANNELS;
 
-/// Channels per NUMA node when nobody said how many.
+/// Default channels per NUMA node.
 const PER_NODE: u32 = 4;
-/// Most channels when nobody said how many: four for each of four nodes. Each costs a queue pair, and its memory, at the
-/// device and at the target, for every session.
+/// Most channels by default: four for each of four nodes. Each costs a queue pair with its memory,
+/// at the device and at the target, for every session.
 const MAX_UNASKED: u32 = 16;
 
 /// What the machine and the device have.
@@ -21,8 +21,8 @@ pub struct Machine {
     pub vectors: u32,
 }
 
-/// Number of channels to ask for, at least 1: `wanted`, or a value that suits the machine, at most 16. More
-/// channels than CPUs are of no use.
+/// Number of channels to request, at least 1: `wanted`, or a default for the machine, at most 16.
+/// More channels than CPUs would be unused.
 pub fn count(wanted: Option<u32>, machine: Machine) -> u32 {
     let suits = machine.nodes.saturating_mul(PER_NODE).max(machine.vectors);
     wanted
@@ -31,8 +31,8 @@ pub fn count(wanted: Option<u32>, machine: Machine) -> u32 {
         .clamp(1, MAX_CHANNELS)
 }
 
-/// Completion vector of a channel. `first` is that of channel 0, and further channels follow; if nobody chose it,
-/// the channels are spread over all vectors, as their hardware queues are over the CPUs.
+/// Completion vector of a channel. `first` is the one of channel 0, and further channels follow. If
+/// `None`, the channels are spread over all vectors, as their hardware queues are over the CPUs.
 pub const fn vector(first: Option<u32>, channel: u32, channels: u32, vectors: u32) -> u32 {
     let vector = match first {
         Some(first) => first.wrapping_add(channel),

@@ -2,10 +2,10 @@
 
 //! Credits of a channel: how many more messages the target has buffers for.
 //!
-//! The counter holds what is unused. Sending takes one, every message from the target carries a
-//! signed change. A target that takes credits back cannot know how many of them are in use by then, so the
-//! counter may be below 0: answers bring it back. Credits only gate sending; the depth of queues never depends
-//! on them after the login.
+//! The counter holds the unused credits. Sending takes one, and every message from the target
+//! carries a signed change. A target that takes credits back cannot know how many are in use by
+//! then, so the counter may be below 0 until answers arrive. Credits only gate sending; queue
+//! depths do not depend on them after the login.
 
 /// Most credits that can be unused, or owed; more is a protocol violation.
 pub const MAX: u32 = 65_535;
@@ -16,7 +16,7 @@ pub const RESERVE_COMMAND: i32 = 1;
 /// Credits that a task management request leaves.
 pub const RESERVE_TSK_MGMT: i32 = 0;
 
-/// A change that leaves the counter beyond its limit.
+/// A change that moves the counter beyond its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfRange;
 
@@ -29,8 +29,8 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     }
 }
 
-/// The counter after a change by the target, which must be within `-limit..=limit`, as it is before; that is
-/// [`MAX`] at most.
+/// The counter after a change by the target. It must stay within `-limit..=limit`, where it is
+/// already; `limit` is at most [`MAX`].
 pub const fn give(unused: i32, delta: i32, limit: u32) -> Result<i32, OutOfRange> {
     // CAST: At most 65535.
     let limit = limit as i32;

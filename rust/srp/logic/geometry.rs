@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large things are: from the login options, the parameters, the machine and the device.
+//! Sizes of a session, from the login options, the parameters, the machine and the device.
 
 use super::{
     super::proto::{
@@ -22,12 +22,12 @@ use super::{
     }, //
 };
 
-/// 512-byte sectors of a command without `max_sect`, if [`DEFAULT_REGIONS`] hold them: 1 MiB, where the
+/// 512-byte sectors of a command without `max_sect`, if [`DEFAULT_REGIONS`] hold them: 1 MiB. The
 /// midlayer's default is half of that.
 const DEFAULT_SECTORS: u32 = 2048;
-/// Regions that a command without `max_sect` may have: 256 pages are 1 MiB only for data that begins with a page.
+/// Most regions of a command without `max_sect`: 256 pages are 1 MiB only for page-aligned data.
 const DEFAULT_REGIONS: u32 = 2;
-/// Most immediate data that is asked for, whatever the parameter says: a slot's memory is at most
+/// Most immediate data that is requested, whatever the parameter says: a slot's memory is at most
 /// 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
 /// Most polled channels, whatever the parameter says.
@@ -37,24 +37,24 @@ const MAX_STATIC_READ: u32 = 32 << 10;
 /// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
 
-/// What the device has.
+/// What the device supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Device {
-    /// Work requests of one queue of a queue pair.
+    /// Work requests per queue of a queue pair.
     pub max_qp_wr: u32,
-    /// Entries of a completion queue.
+    /// Entries per completion queue.
     pub max_cqe: u32,
-    /// Parts of a message that is sent.
+    /// Scatter-gather entries of a send.
     pub max_send_sge: u32,
     /// Its memory regions; without fast registration they have no pages.
     pub regions: Regions,
-    /// Regions of a command, at most.
+    /// Most regions of a command.
     pub regions_per_command: u32,
-    /// Bytes of the longest DMA segment.
+    /// Longest DMA segment in bytes.
     pub max_segment_size: u32,
 }
 
-/// What the parameters of the module say; any value is possible.
+/// Module parameters; any value is possible.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parameters {
     /// Bytes of immediate data, 0 for none.
@@ -65,28 +65,28 @@ pub struct Parameters {
     pub poll_queues: u32,
 }
 
-/// What had to be made smaller, from what was wanted to what there is.
+/// A size that had to be lowered: first the requested value, then the actual one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lowered {
-    /// 512-byte sectors of a command, as it has so many regions.
+    /// 512-byte sectors of a command; the third value is the number of regions that limits them.
     MaxSect(u32, u32, u32),
-    /// Commands of a channel, as the device takes no more.
+    /// Commands of a channel, limited by the device.
     QueueSize(u32, u32),
-    /// Channels, as there are no more CPUs.
+    /// Channels, limited by the number of CPUs.
     ChCount(u32, u32),
 }
 
-/// Why there are no sizes.
+/// Why the sizes cannot be chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unfit {
     /// The device has no fast registration.
     NoRegistration,
     /// Not even one command fits.
     NoCommand,
-    /// `max_sect` is so many 512-byte sectors, and a page of memory, the least that the block layer
-    /// takes, has so many.
+    /// `max_sect`, and the least that the block layer takes: a page of memory. Both in 512-byte
+    /// sectors.
     MaxSect(u32, u32),
-    /// An answer channel would have to take so many answers, one to each command.
+    /// An answer channel would have to take this many answers, one to each command.
     Answers(u32),
 }
 
@@ -95,11 +95,11 @@ pub enum Unfit {
 pub struct Geometry {
     /// Commands and regions of each channel.
     pub sizes: Sizes,
-    /// Channels to ask for, without the polled ones.
+    /// Channels to request, without the polled ones.
     pub channels: u32,
-    /// Polled channels to ask for, which come after the others.
+    /// Polled channels to request, which come after the others.
     pub polled: u32,
-    /// Answer channels to ask for.
+    /// Answer channels to request.
     pub answers: u32,
     /// Completion vector of channel 0, if chosen.
     first_vector: Option<u32>,
@@ -121,16 +121,16 @@ pub struct Geometry {
     cmd_per_lun: Option<u32>,
 }
 
-/// What a SCSI host may be asked for.
+/// Limits of a SCSI host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostLimits {
     /// Channels, each with a hardware queue.
     pub channels: u16,
-    /// How many of them, the last ones, are polled.
+    /// How many of them are polled; the last ones.
     pub polled: u16,
-    /// Commands of each.
+    /// Commands of each channel.
     pub queue_depth: u16,
-    /// Commands of a disk, at first.
+    /// Initial commands of a disk.
     pub cmd_per_lun: u16,
     /// Segments of a command.
     pub sg_tablesize: u16,
@@ -138,12 +138,12 @@ pub struct HostLimits {
     pub max_sectors: u32,
     /// Bytes of a segment; 0 for the default.
     pub max_segment_size: u32,
-    /// What a segment inside of the data begins and ends at a multiple of, minus 1; 0 for any place.
+    /// Alignment of segment boundaries inside the data, minus 1; 0 for none.
     pub virt_boundary_mask: u32,
 }
 
 impl Geometry {
-    /// Decides on all sizes before the login. `lowered` hears what had to be made smaller.
+    /// Chooses all sizes before the login. Calls `lowered` for each size that had to be lowered.
     pub fn new(
         options: &Options<'_>,
         parameters: Parameters,
@@ -177,7 +177,7 @@ impl Geometry {
             .min(most);
         let entries = regions.sg_tablesize(per_command);
         let sg_tablesize = match options.sg_tablesize {
-            // Nobody said: as many as the regions take.
+            // Not given: as many as the regions take.
             0 => entries,
             n => n.min(entries),
         };
@@ -198,20 +198,21 @@ impl Geometry {
             lowered(Lowered::ChCount(wanted, channels));
         }
         let polled = parameters.poll_queues.min(MAX_POLL_QUEUES);
-        // CAST: A few.
+        // CAST: At most `MAX_ANSWERS`.
         let answers = options.answers_from.count() as u32;
         let all = channels.saturating_add(polled);
         if answers > 0 && !sizes.answers_fit(all, limits) {
             return Err(Unfit::Answers(sizes.depth.saturating_mul(all)));
         }
-        // The data is a part of its own, and who answers in the place of the target does not get it.
+        // The data takes an entry of its own, and the peer of an answer channel does not receive
+        // it.
         let immediate = if device.max_send_sge >= 2 && answers == 0 {
             parameters.immediate.min(MAX_IMMEDIATE)
         } else {
             0
         };
-        // Its command could end long before the SEND, which the target acknowledges and not who answers: only an
-        // invalidation behind the SEND keeps the send queue from filling up.
+        // A command answered on another channel can end long before the target acknowledges its
+        // SEND: only an invalidation behind the SEND keeps the send queue from filling up.
         let static_read = match answers {
             0 => static_read(parameters.static_read, regions, sizes.depth),
             _ => 0,
@@ -237,19 +238,19 @@ impl Geometry {
         })
     }
 
-    /// Bytes of each slot's memory for small data, and of the part of it that the target may write.
+    /// Bytes of each slot's memory for small data, and of the part that the target may write.
     pub fn bounce(&self) -> (usize, usize) {
         let (read, immediate) = (self.static_read as usize, self.immediate as usize);
         if read == 0 {
             return (immediate, 0);
         }
         let page = self.regions.page_size as usize;
-        // Both are small, and a page has bytes.
+        // Both lengths are small, and `page` is not 0.
         let whole = |len: usize| len.checked_next_multiple_of(page).unwrap_or(0);
         (whole(immediate).max(whole(read)), whole(read))
     }
 
-    /// All channels to ask for.
+    /// Channels to request, including the polled ones.
     pub fn all_channels(&self) -> u16 {
         let all = self.channels.saturating_add(self.polled);
         u16::try_from(all).unwrap_or(u16::MAX)
@@ -260,7 +261,7 @@ impl Geometry {
         self.sizes.answer_receives(self.all_channels().into())
     }
 
-    /// A channel is polled.
+    /// Whether a channel is polled.
     pub const fn is_polled(&self, channel: u32) -> bool {
         channel >= self.channels
     }
@@ -270,15 +271,14 @@ impl Geometry {
         channels::vector(self.first_vector, channel, self.channels, self.vectors)
     }
 
-    /// Regions of a command, given what the target granted to each of the channels: no more than its
-    /// message has room for.
+    /// Regions of a command, limited by the descriptors that the target granted on the channels.
     fn regions_of(&self, granted: &[Granted]) -> u32 {
         let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
         // A target without room for a list still takes one direct descriptor.
         self.sizes.regions.min(descriptors.unwrap_or(0).max(1))
     }
 
-    /// Descriptors that a message must have room for, from now on; 0 if one direct one is enough.
+    /// Descriptors that later messages must have room for; 0 if one direct one is enough.
     pub fn needed_descriptors(&self, granted: &[Granted]) -> u32 {
         match self.regions_of(granted) {
             1 => 0,
@@ -286,9 +286,9 @@ impl Geometry {
         }
     }
 
-    /// What the SCSI midlayer may ask for with so many channels, given what the target granted to those
-    /// that are connected; [`None`] without a channel, if a number is too large, or if a page of
-    /// memory does not fit into a command.
+    /// Limits of the SCSI midlayer with this many channels, given what the target granted on the
+    /// connected ones; [`None`] without a channel, if a number is too large, or if a page of memory
+    /// does not fit into a command.
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
         // One credit is kept for task management.
@@ -305,7 +305,7 @@ impl Geometry {
         }
         Some(HostLimits {
             channels,
-            // Those that the device has no room for are the last ones.
+            // Channels that the device has no room for are missing at the end.
             polled: channels.saturating_sub(small(self.channels)?),
             queue_depth: small(depth)?,
             cmd_per_lun: small(
@@ -322,12 +322,12 @@ impl Geometry {
     }
 }
 
-/// 512-byte sectors of a page of memory, which the block layer wants a command to hold.
+/// 512-byte sectors of a page of memory, which the block layer requires a command to hold.
 const fn min_sectors(regions: Regions) -> u32 {
     regions.memory_page / 512
 }
 
-/// What is wanted, or less if one region does not cover the static memory of all slots.
+/// `wanted`, or less if one region does not cover the static memory of all slots.
 fn static_read(wanted: u32, regions: Regions, depth: u32) -> u32 {
     let page = regions.page_size;
     if page > MAX_STATIC_READ {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a connection is tested: when it is idle, or at once, with a verdict in 5 s.
+//! How a connection is tested: when it is idle, or at once, with a verdict within 5 s.
 //!
 //! ```text
 //!   Keep --test--> Ask --2.5 s--> Look --2.5 s--> Judge --> Keep
@@ -9,39 +9,39 @@
 //! keep_alive
 //! ```
 //!
-//! Of a way that is lost in one direction commands may still end that are on their way in the other. So those count as a
-//! sign of life that end in the second half.
+//! If a path is lost in one direction, commands in flight in the other may still end. So only
+//! commands that end in the second half count as a sign of life.
 
-/// A half of the time for an answer, in milliseconds.
+/// Half of the time for an answer, in milliseconds.
 const HALF_MS: u32 = 2_500;
 
-/// What the timer of a session's tests is set for.
+/// What the test timer of a session does next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Stage {
-    /// Idle channels are asked, and must have answered by the next time.
+    /// Probe idle channels, which must have answered by the next time.
     Keep = 0,
-    /// All channels are asked.
+    /// Probe all channels.
     Ask = 1,
-    /// From here on the end of a command is a sign of life.
+    /// From here on a completed command is a sign of life.
     Look = 2,
     /// Idle channels must have answered.
     Judge = 3,
 }
 
-/// What a channel needs.
+/// What to do with a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// Nothing now.
     Wait,
-    /// To be asked.
+    /// Probe it.
     Ask,
-    /// To be given up.
+    /// Give it up.
     Dead,
 }
 
 impl Stage {
-    /// The one with this number; [`Self::Keep`] if there is none.
+    /// The stage with this number; [`Self::Keep`] if there is none.
     pub const fn from_number(number: u32) -> Self {
         match number {
             1 => Self::Ask,
@@ -51,8 +51,8 @@ impl Stage {
         }
     }
 
-    /// What a channel needs on which no command has ended since the last time, if it is `idle`, and from which an
-    /// answer is `due`.
+    /// What to do with a channel. `idle`: no command has ended on it since the last time. `due`:
+    /// its answer is outstanding.
     pub const fn verdict(self, idle: bool, due: bool) -> Verdict {
         match (self, idle, due) {
             (Self::Keep | Self::Judge, true, true) => Verdict::Dead,
@@ -61,7 +61,7 @@ impl Stage {
         }
     }
 
-    /// The stage after it, and after how many milliseconds that is, `keep_alive` if there is no number.
+    /// The next stage and the delay until then in milliseconds; `None` for `keep_alive`.
     pub const fn next(self) -> (Self, Option<u32>) {
         match self {
             Self::Ask => (Self::Look, Some(HALF_MS)),
@@ -70,8 +70,8 @@ impl Stage {
         }
     }
 
-    /// Whether another reason for a test, with an answer `due` from any channel, begins a new one. The verdict of the
-    /// one that is under way must not move away again and again.
+    /// Whether another trigger begins a new test. `due`: the answer of any channel is outstanding.
+    /// The verdict of a test in progress must not be delayed again and again.
     pub const fn begins_anew(self, due: bool) -> bool {
         match self {
             Self::Keep => true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Points of time.
+//! Points in time.
 
 /// A time of the monotonic clock, as C's `ktime_t`. The default is the boot.
 ///
@@ -9,30 +9,30 @@
 pub struct Ktime(i64);
 
 impl Ktime {
-    /// Before all others.
+    /// The earliest time.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// So many nanoseconds after the boot.
+    /// This many nanoseconds after boot.
     pub const fn from_ns(ns: i64) -> Self {
         Self(ns)
     }
 
-    /// The nanoseconds since the boot.
+    /// Nanoseconds since boot.
     pub const fn to_ns(self) -> i64 {
         self.0
     }
 
-    /// So many milliseconds later; the last time that there is, if that is later still.
+    /// Adds milliseconds. Saturates at the latest time.
     pub const fn add_ms(self, ms: u32) -> Self {
         Self(self.0.saturating_add(ms as i64 * 1_000_000))
     }
 
-    /// The nanoseconds since `earlier`, below 0 if that is later.
+    /// Nanoseconds since `earlier`; negative if `earlier` is later.
     pub const fn ns_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The whole milliseconds since `earlier`, at most `u32::MAX`; 0 if that is later.
+    /// Whole milliseconds since `earlier`, at most `u32::MAX`; 0 if `earlier` is later.
     pub const fn ms_since(self, earlier: Self) -> u32 {
         match self.ns_since(earlier) / 1_000_000 {
             ..=0 => 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of the probe of a channel.
+//! State machine of the probe of a channel.
 //!
 //! ```text
 //!   Idle --send--> Out --answer--> Idle
@@ -10,27 +10,27 @@
 //!               Recalled
 //! ```
 
-/// State and generation of a probe in one word. The default is that none is out.
+/// State and generation of a probe in one word. By default none is in flight.
 ///
-/// Bits 0 to 7 are the state, bits 8 to 39 the generation; all of them are 0 while none is out.
+/// Bits 0 to 7 are the state, bits 8 to 39 the generation; all are 0 while none is in flight.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Word(u64);
 
-/// One is out.
+/// A probe is in flight.
 const OUT: u64 = 1;
 /// The same, but the target has been told to forget it, and may have.
 const RECALLED: u64 = 2;
 
 impl Word {
-    /// None is out.
+    /// No probe is in flight.
     pub const IDLE: Self = Self(0);
 
-    /// The probe of this generation is out.
+    /// The probe of this generation is in flight.
     pub const fn out(generation: u32) -> Self {
         Self((generation as u64) << 8 | OUT)
     }
 
-    /// The probe of this generation is out, and the target may have forgotten it.
+    /// The probe of this generation is in flight, and the target may have forgotten it.
     pub const fn recalled(generation: u32) -> Self {
         Self((generation as u64) << 8 | RECALLED)
     }
@@ -40,17 +40,17 @@ impl Word {
         Self(raw)
     }
 
-    /// For storing.
+    /// The value to store.
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Another probe may be sent: no answer need come.
+    /// Whether another probe may be sent: none is in flight, or its answer may never arrive.
     pub const fn is_free(self) -> bool {
         self.0 & 0xff != OUT
     }
 
-    /// The word when the target has been told to forget all, or `None` if that changes nothing.
+    /// The word after the target was told to forget all, or `None` if that changes nothing.
     pub const fn recall(self) -> Option<Self> {
         if self.is_free() {
             return None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session loses its connection and gets another: one table for the error path, the tries to
-//! reconnect, and the handshake with the SRP transport class.
+//! Recovery of a lost connection: one state machine for the error path, the reconnect attempts, and
+//! the handshake with the SRP transport class.
 //!
 //! ```text
 //!           logged_in              lost
@@ -20,13 +20,13 @@
 //!        +----try_ended---- Failed <--------------------+
 //! ```
 //!
-//! The link is `Lost` at once, in any context, and ended by one work item. No try begins before it
-//! is `Down`, when all commands are ended. A try runs on a thread of its own. One that has
-//! succeeded is `Ready`, and becomes the connection of the session only when the class takes it by
-//! its callback, which is `commit`: so the class orders it with its timeouts.
+//! The link becomes `Lost` at once, in any context; one work item ends it. No attempt starts before
+//! the link is `Down`, when all commands have ended. An attempt runs in a work item of its own. A
+//! successful attempt is `Ready`. It becomes the session's connection only when the transport class
+//! takes it through its callback, `commit`, so that the class orders this with its timeouts.
 //!
-//! Each event is a method of [`Recovery`]. Its type lists what the caller can have to do next.
-//! Callers match it without `_`, so that a new outcome does not compile until each of them handles
+//! Each event is a method of [`Recovery`]. Its return type lists what the caller may have to do
+//! next. Callers match it without `_`, so a new outcome does not compile until every caller handles
 //! it.
 
 use super::{
@@ -42,68 +42,68 @@ use super::{
 /// The connection of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Link {
-    /// Commands can be sent, or the login is making it.
+    /// Commands can be sent, or the login is in progress.
     Up,
-    /// The log-out has begun, so that its end is no news.
+    /// The log-out has begun, so the end of the connection is not reported.
     Closing,
-    /// It is of no more use, and a work item that ends it is queued.
+    /// The connection is lost. A work item that ends it is queued.
     Lost,
-    /// The transport class is told of that, and knows it if its timeouts have blocked the port.
+    /// The transport class is being told. It knows already if its timeouts have blocked the port.
     Notifying,
-    /// The class knows, if there will be another connection. The commands are ended.
+    /// The class knows, unless the session is ending. The commands are being ended.
     Ending,
-    /// All commands are ended, and the queue pairs are gone.
+    /// All commands have ended, and the queue pairs are gone.
     Down,
 }
 
-/// A try to reconnect: where the thread is that makes it.
+/// Progress of a reconnect attempt.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Attempt {
-    /// There is none.
+    /// No attempt.
     None,
-    /// It connects.
+    /// The attempt is connecting.
     Connecting {
-        /// Something has failed since it began.
+        /// A loss was reported since the attempt began.
         broken: bool,
     },
-    /// It has succeeded, and waits for the transport class to take it.
+    /// The attempt has succeeded, and waits for the transport class to take the connection.
     Ready {
         /// As above.
         broken: bool,
     },
     /// The class has taken the connection, and its call has not returned.
     Taken,
-    /// It has failed, and what was made is being ended.
+    /// The attempt has failed. What it set up is being torn down.
     Failed,
 }
 
-/// A reset of the host, which wants one try, whatever the pause between tries is.
+/// A host reset, which needs one attempt regardless of the pause between attempts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reset {
-    /// Nobody waits for one.
+    /// No reset is pending.
     None,
-    /// The next try is for it.
+    /// The next attempt is for the reset.
     Wanted,
-    /// The present try is.
+    /// The current attempt is for the reset.
     Tried,
 }
 
-/// All that is decided together.
+/// All state that changes together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct State {
     /// The life of the session.
     pub life: Life,
     /// Its connection.
     pub link: Link,
-    /// The try to get another.
+    /// The attempt to get another connection.
     pub attempt: Attempt,
-    /// The reset that somebody waits for.
+    /// The pending host reset.
     pub reset: Reset,
-    /// Commands fail at once: the target has been away for `fast_io_fail_tmo`.
+    /// Commands fail at once: the target has been unreachable for `fast_io_fail_tmo`.
     pub failing: bool,
-    /// The target has broken the protocol too often: there are no more tries.
+    /// The target has violated the protocol too often: there are no more attempts.
     pub banned: bool,
-    /// A caller of [`Recovery::commit`] waits for the outcome of a try.
+    /// A caller of [`Recovery::commit`] waits for the outcome of an attempt.
     pub asked: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct State {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LoggedIn {
-    /// Set the timers of the connection: the session is live.
+    /// Arm the timers of the connection: the session is live.
     StartTimers,
     /// Fail the login: the connection is lost already, or the session is ending.
     TooLate,
@@ -123,12 +123,12 @@ pub enum LoggedIn {
 pub enum Loss {
     /// Queue the work item that ends the connection.
     End {
-        /// Log why, too.
+        /// Log the cause, too.
         say: bool,
     },
-    /// Log why the connection that is being made has failed.
+    /// Log why the new connection has failed.
     Say,
-    /// Begin a try, or another one after the one that is under way.
+    /// Start an attempt, or another one after the one in flight.
     Try,
     /// Nothing: the connection is lost already.
     Nothing,
@@ -138,7 +138,7 @@ pub enum Loss {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// Tell the transport class that the connection is lost, report [`Recovery::notified`], and end
+    /// Tell the transport class that the connection is lost, call [`Recovery::notified`], and end
     /// the commands.
     Notify,
     /// End the commands.
@@ -151,19 +151,19 @@ pub enum Ending {
 pub enum Ended {
     /// Remove the session: the login has failed.
     Remove,
-    /// See about the next try.
+    /// Handle the next attempt.
     Retry(Retry),
 }
 
-/// The next try of a session that is down, with none under way.
+/// The next attempt of a session that is down, with no attempt in flight.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Retry {
-    /// Begin it after its pause.
+    /// Start it after its pause.
     Later,
-    /// There is none: log that the target has broken the protocol too often.
+    /// No attempt: log that the target has violated the protocol too often.
     GiveUp,
-    /// There is none: the session is ending.
+    /// No attempt: the session is ending.
     None,
 }
 
@@ -173,7 +173,7 @@ pub enum Retry {
 pub enum BeginTry {
     /// Log in.
     Connect,
-    /// Stop: no try is wanted now.
+    /// Stop: no attempt is wanted now.
     Nothing,
 }
 
@@ -181,9 +181,9 @@ pub enum BeginTry {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Returned {
-    /// Set the timers of the connection: it is the session's.
+    /// Arm the timers of the connection, which is now the session's.
     StartTimers,
-    /// End what the try has made, and report [`Recovery::try_ended`]: the class has not taken it.
+    /// The class has not taken the connection: tear it down and call [`Recovery::try_ended`].
     EndTry,
 }
 
@@ -191,23 +191,23 @@ pub enum Returned {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Commit {
-    /// Tell the class.
+    /// Report this outcome to the class.
     Outcome(Outcome),
-    /// Begin a try, within the time that spreads the tries of a timer, and tell the class that
-    /// there is no connection yet.
+    /// Start an attempt after the random delay that spreads timer-driven attempts, and tell the
+    /// class that there is no connection yet.
     TrySpread,
-    /// Wait until the link is down, begin a try, wait until [`State::asked`] clears, and report
+    /// Wait until the link is down, start an attempt, wait until [`State::asked`] clears, and call
     /// [`Recovery::waited`].
     Wait,
-    /// Tell the class that the target has broken the protocol too often.
+    /// Tell the class that the target has violated the protocol too often.
     Protocol,
 }
 
-/// What the transport class gets to know.
+/// What to report to the transport class.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It may go on as if there were a connection.
+    /// The class may proceed as if there were a connection.
     Accept,
     /// There is no connection yet.
     InProgress,
@@ -228,27 +228,27 @@ pub enum Remove {
 }
 
 impl State {
-    /// There is no connection, or it is of no more use.
+    /// Whether there is no usable connection.
     pub const fn is_lost(&self) -> bool {
         !matches!(self.link, Link::Up | Link::Closing)
     }
 
-    /// That, and all commands are ended.
+    /// Whether the connection is lost and all commands have ended.
     pub const fn is_down(&self) -> bool {
         matches!(self.link, Link::Down)
     }
 
-    /// A try may be begun.
+    /// Whether an attempt may start.
     pub const fn may_try(&self) -> bool {
         matches!(self.life, Life::Recovering) && self.is_down()
     }
 
-    /// The session is live again, or commands fail and nothing is under way that could make it so; and a reset has had its
-    /// try.
+    /// Whether waiting for recovery is over: the session is ending; or no reset is pending, and it
+    /// is live again, or its commands fail and no attempt has connected.
     pub const fn is_settled(&self) -> bool {
         let settled = match self.life {
             Life::Connecting => false,
-            // The port is running, too.
+            // The port is running once the call of the class has returned.
             Life::Live => !matches!(self.attempt, Attempt::Taken),
             Life::Recovering => {
                 let nearly = matches!(self.attempt, Attempt::Ready { .. } | Attempt::Taken);
@@ -260,8 +260,8 @@ impl State {
     }
 }
 
-/// The state of a session, and what it remembers of its losses and tries. An event that comes in a
-/// state that it does not belong to changes nothing.
+/// The state of a session, and its history of losses and attempts. An event that does not apply in
+/// the current state changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     state: State,
@@ -272,7 +272,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// A session that logs in.
+    /// Returns a session that is logging in.
     pub const fn new() -> Self {
         Self::of(State {
             life: Life::Connecting,
@@ -285,7 +285,7 @@ impl Recovery {
         })
     }
 
-    /// A session in this state, which remembers nothing.
+    /// Returns a session in this state, with no history.
     pub const fn of(state: State) -> Self {
         Self {
             state,
@@ -295,22 +295,22 @@ impl Recovery {
         }
     }
 
-    /// The state now.
+    /// The current state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// When the next try is made, and how many have failed.
+    /// When the next attempt is due, and how many have failed.
     pub const fn backoff(&self) -> &Backoff {
         &self.backoff
     }
 
-    /// Violations of the protocol so far.
+    /// Protocol violations so far.
     pub const fn strikes(&self) -> Strikes {
         self.strikes
     }
 
-    /// The login is done, and so is the scan for disks.
+    /// The login is done, including the scan for disks.
     pub const fn logged_in(&mut self, now: Ktime) -> LoggedIn {
         if !matches!(self.state.life, Life::Connecting) {
             return LoggedIn::TooLate;
@@ -320,7 +320,7 @@ impl Recovery {
         LoggedIn::StartTimers
     }
 
-    /// A connection is lost: the session's, the login's, or the one that a try makes.
+    /// A connection is lost: that of the session, of the login, or of an attempt.
     pub const fn lost(&mut self, cause: Cause, now: Ktime) -> Loss {
         let reset = matches!(cause, Cause::Reset);
         if !self.state.is_lost() {
@@ -337,7 +337,7 @@ impl Recovery {
             return Loss::End { say };
         }
         if reset {
-            // The caller gets a try, or what is being made if that succeeds.
+            // The reset gets an attempt of its own, or the connection in progress if that succeeds.
             self.state.reset = Reset::Wanted;
             self.backoff.hurry();
             return match self.state.may_try() {
@@ -345,7 +345,7 @@ impl Recovery {
                 false => Loss::Nothing,
             };
         }
-        // It may be of the connection that is being made, whose loss is told here only.
+        // This may be a loss of the connection in progress, which is reported only here.
         match &mut self.state.attempt {
             Attempt::Connecting { broken } | Attempt::Ready { broken } if !*broken => {
                 *broken = true
@@ -372,14 +372,14 @@ impl Recovery {
         Ending::EndCommands
     }
 
-    /// The transport class knows that the connection is lost.
+    /// The transport class has been told that the connection is lost.
     pub const fn notified(&mut self) {
         if matches!(self.state.link, Link::Notifying) {
             self.state.link = Link::Ending;
         }
     }
 
-    /// All commands are ended.
+    /// All commands have ended.
     pub const fn ended(&mut self) -> Ended {
         if !matches!(self.state.link, Link::Ending) {
             return Ended::Retry(Retry::None);
@@ -391,8 +391,8 @@ impl Recovery {
         }
     }
 
-    /// The thread that tries has begun. `automatic`: `reconnect_delay` is positive, so tries that
-    /// no caller asks for are wanted, too.
+    /// The reconnect work item runs. `automatic`: `reconnect_delay` is positive, so attempts are
+    /// also wanted without a request.
     pub const fn begin_try(&mut self, automatic: bool) -> BeginTry {
         let reset = matches!(self.state.reset, Reset::Wanted);
         let free = self.state.may_try() && matches!(self.state.attempt, Attempt::None);
@@ -409,7 +409,7 @@ impl Recovery {
         BeginTry::Nothing
     }
 
-    /// The login of the try has succeeded: the class is to take the connection.
+    /// The login of the attempt has succeeded: the class must take the connection.
     pub const fn connected(&mut self) {
         if let Attempt::Connecting { broken } = self.state.attempt {
             self.state.attempt = Attempt::Ready { broken };
@@ -417,14 +417,14 @@ impl Recovery {
         }
     }
 
-    /// The login of the try has failed: what it has made is to be ended.
+    /// The login of the attempt has failed: what it set up must be torn down.
     pub const fn try_failed(&mut self) {
         if matches!(self.state.attempt, Attempt::Connecting { .. }) {
             self.state.attempt = Attempt::Failed;
         }
     }
 
-    /// The class has returned to the thread whose try it was to take.
+    /// The class has returned to the work item that offered it the connection.
     pub const fn returned(&mut self) -> Returned {
         match self.state.attempt {
             Attempt::Ready { .. } => {
@@ -437,14 +437,14 @@ impl Recovery {
         Returned::StartTimers
     }
 
-    /// What a failed try has made is ended.
+    /// What a failed attempt set up is torn down.
     pub const fn try_ended(&mut self) -> Retry {
         if !matches!(self.state.attempt, Attempt::Failed) {
             return Retry::None;
         }
         self.state.attempt = Attempt::None;
         self.state.asked = false;
-        // A reset that came meanwhile has a try of its own.
+        // A reset that arrived in the meantime gets an attempt of its own.
         if matches!(self.state.reset, Reset::Tried) {
             self.state.reset = Reset::None;
         }
@@ -453,14 +453,14 @@ impl Recovery {
     }
 
     /// The transport class wants a connection. `blocks`: its timeouts block the port while there is
-    /// none. `running`: for the class the port is running.
+    /// none. `running`: the class considers the port running.
     pub const fn commit(&mut self, blocks: bool, running: bool, now: Ktime) -> Commit {
         match self.state.life {
             Life::Live => return Commit::Outcome(Outcome::Accept),
             Life::Recovering => {}
             _ => return Commit::Outcome(Outcome::NoDevice),
         }
-        // While the class is to hear of the loss, it must not take this for a try that failed.
+        // Until the class has been told of the loss, it must not take this for a failed attempt.
         let notified = match self.state.link {
             Link::Ending | Link::Down => true,
             Link::Notifying => blocks && !running,
@@ -479,10 +479,10 @@ impl Recovery {
                 Commit::TrySpread
             }
             _ if blocks => Commit::Outcome(Outcome::InProgress),
-            // The caller is the thread of this try, or has that wait: what was taken was lost at once. There
-            // will be another try, which this must not wait for.
+            // The caller is the work item of this attempt, or blocks it: the taken connection was
+            // lost at once. Another attempt follows, which this call must not wait for.
             Attempt::Taken => Commit::Outcome(Outcome::Accept),
-            // There is no timeout that would be late, and an error would have the commands fail.
+            // Waiting delays no timeout here, and an error would fail the commands.
             _ => {
                 self.state.asked = true;
                 self.backoff.wanted();
@@ -491,7 +491,7 @@ impl Recovery {
         }
     }
 
-    /// The caller of [`Self::commit`] has waited for a try.
+    /// The caller of [`Self::commit`] has waited for an attempt.
     pub const fn waited(&mut self, now: Ktime) -> Outcome {
         match (self.state.life, self.state.attempt) {
             (Life::Live, _) => Outcome::Accept,
@@ -501,28 +501,28 @@ impl Recovery {
         }
     }
 
-    /// `fast_io_fail_tmo` has passed, or the class gives the port up.
+    /// `fast_io_fail_tmo` has expired, or the class gives up the port.
     pub const fn fail_fast(&mut self) {
         self.state.failing = true;
     }
 
-    /// The target has broken the protocol on a connection that is not the session's yet.
+    /// The target has violated the protocol on a connection that is not the session's yet.
     pub const fn strike(&mut self, now: Ktime) {
         self.count(Cause::Violation, now);
     }
 
-    /// The target has broken the protocol too often.
+    /// The target has violated the protocol too often.
     pub const fn ban(&mut self) {
         self.state.banned = true;
     }
 
-    /// An event of the port, which is none of the table's: see [`Backoff::event`].
+    /// A port event, which is outside the state machine: see [`Backoff::event`].
     pub const fn port_event(&mut self, now: Ktime) -> u32 {
         self.backoff.event(now, self.state.is_lost())
     }
 
-    /// The session must go: log-out, module unload, device removal, a login that failed, a target
-    /// that was away for too long.
+    /// The session must go: log-out, module unload, device removal, a failed login, a target
+    /// unreachable for too long.
     pub const fn remove(&mut self) -> Remove {
         if matches!(self.state.life, Life::Removing | Life::Gone) {
             return Remove::Nothing;
@@ -531,7 +531,7 @@ impl Recovery {
         Remove::TearDown
     }
 
-    /// The disks are gone, and the target is told so.
+    /// The disks are gone, and the target is logged out.
     pub const fn log_out(&mut self) {
         if matches!(self.state.link, Link::Up) {
             self.state.link = Link::Closing;
@@ -545,7 +545,7 @@ impl Recovery {
         }
     }
 
-    /// The class takes the connection that a try has made.
+    /// The class takes the connection of an attempt.
     const fn take(&mut self, broken: bool, now: Ktime) -> Outcome {
         if broken {
             return Outcome::NotConnected;
@@ -563,7 +563,7 @@ impl Recovery {
         Outcome::Accept
     }
 
-    /// The session is down, and no try is under way.
+    /// The session is down, with no attempt in flight.
     const fn retry(&mut self) -> Retry {
         match self.state.life {
             Life::Recovering if self.state.banned => {

@@ -40,7 +40,7 @@ impl fmt::Display for NotFollowed {
 }
 
 impl Redirects {
-    /// None so far; the login began at a port of the subnet with this prefix.
+    /// No redirections yet. The login began at a port of the subnet with this prefix.
     pub const fn new(prefix: u64) -> Self {
         Self {
             prefix,
@@ -48,12 +48,12 @@ impl Redirects {
         }
     }
 
-    /// Whether to follow one more, to a port of the subnet with `prefix`, or of the same one if the
-    /// target names none.
+    /// Follows another redirection, to a port of the subnet with `prefix`, or of the same subnet if
+    /// the target names none.
     ///
     /// # Errors
     ///
-    /// If not; the login has failed then.
+    /// If the redirection must not be followed. The login has then failed.
     pub const fn follow(self, prefix: Option<u64>) -> Result<Self, NotFollowed> {
         if self.followed >= MAX_REDIRECTS {
             return Err(NotFollowed::TooMany);

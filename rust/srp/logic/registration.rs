@@ -2,16 +2,16 @@
 
 //! How the data of a command reaches the target, and how many memory regions that takes.
 
-/// What the policy looks at. All lengths are in bytes.
+/// Inputs of the policy. All lengths are in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Thresholds {
-    /// Most immediate data that was negotiated; 0 for none.
+    /// Negotiated limit of immediate data; 0 for none.
     pub immediate: u32,
     /// Reads up to this size go through the channel's own registered memory; 0 for none.
     pub static_read: u32,
 }
 
-/// What is to be transferred.
+/// What a command transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transfer {
     /// Nothing.
@@ -22,13 +22,13 @@ pub enum Transfer {
     Write(u32),
 }
 
-/// The way of the data. Those of writes have odd numbers.
+/// How the data is transferred. Writes have odd numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Way {
     /// There is no data.
     None = 0,
-    /// Copied into the message; the target can reach nothing.
+    /// Copied into the message; the target can access no memory.
     Immediate = 1,
     /// Through the slot's part of the channel's registered memory, copied out at completion.
     Static = 2,
@@ -39,21 +39,21 @@ pub enum Way {
 }
 
 impl Way {
-    /// How many there are.
+    /// Number of variants.
     pub const COUNT: usize = 5;
 
-    /// The data is registered for the command.
+    /// Whether the data is registered for the command.
     pub const fn is_dynamic(self) -> bool {
         matches!(self, Self::DynamicWrite | Self::DynamicRead)
     }
 
-    /// There is data for the device.
+    /// Whether there is data for the device.
     pub const fn is_write(self) -> bool {
         self as u8 & 1 != 0
     }
 }
 
-/// Chooses the way.
+/// Chooses how to transfer the data.
 pub const fn way(transfer: Transfer, thresholds: Thresholds) -> Way {
     match transfer {
         Transfer::None | Transfer::Read(0) | Transfer::Write(0) => Way::None,
@@ -73,34 +73,34 @@ pub struct Regions {
     pub pages: u32,
     /// True if a region may have gaps between its pages (`IB_MR_TYPE_SG_GAPS`).
     pub gaps: bool,
-    /// True if the memory that the device sees is a copy, whose segments begin elsewhere in their pages.
+    /// True if the device sees a bounce copy, with segments at other offsets in their pages.
     pub bounced: bool,
-    /// Size of a page of the machine's memory in bytes, a power of two. No device has larger ones
-    /// if memory is bounced.
+    /// Page size of the machine in bytes, a power of two. No device has larger pages if memory is
+    /// bounced.
     pub memory_page: u32,
 }
 
-/// Regions more for a command whose memory is bounced. Its first and its last segment may be parts
-/// of pages of memory; the copy of the one does not end with its page, that of the other does not
-/// begin with one. So there are gaps behind the first and before the last, where there were none.
-/// See [`Regions::virt_boundary_mask`] for the others.
+/// Extra regions of a command with bounced memory. Its first and its last segment may be parts of
+/// pages. The copy of the first does not end with its page, and the copy of the last does not begin
+/// with one, which makes gaps behind the first and before the last. See
+/// [`Regions::virt_boundary_mask`] for the other segments.
 const SPARE: u32 = 2;
 
 impl Regions {
-    /// Regions that the longest command takes, at least 1: for lists without gaps by its 512-byte
-    /// sectors, with gaps by its scatter-gather entries, or if nobody said how many (0), by the pages that so many
-    /// sectors touch.
+    /// Regions that the longest command takes, at least 1. Without gaps they depend on its 512-byte
+    /// sectors; with gaps on its scatter-gather entries, or if their number is not given (0), on
+    /// the pages that the sectors touch.
     ///
-    /// Without gaps one page of each region does not count: data that does not start at a page
+    /// Without gaps, one page of each region does not count: data that does not start at a page
     /// boundary touches one page more than its length has, and a region that ends within an entry
-    /// does not use its last page, see `ib_sg_to_pages()`. The table of several regions needs none
-    /// of its own, as the message holds all of it.
+    /// does not use its last page, see `ib_sg_to_pages()`. A descriptor table needs no region, as
+    /// the message holds all of it.
     pub const fn per_command(self, max_sectors: u32, sg_tablesize: u32) -> u32 {
         self.least(max_sectors, sg_tablesize)
             .saturating_add(self.spare())
     }
 
-    /// Regions of a command that are there for gaps which bouncing makes.
+    /// Regions of a command that cover the gaps made by bouncing.
     pub const fn spare(self) -> u32 {
         if self.bounced && !self.gaps {
             SPARE
@@ -109,11 +109,10 @@ impl Regions {
         }
     }
 
-    /// What a segment inside of the data begins and ends at a multiple of, minus 1; 0 for any
-    /// place.
+    /// Alignment of segment boundaries inside the data, minus 1; 0 for none.
     ///
-    /// The copy of a segment that is no whole page of memory begins anywhere in a page of a region:
-    /// swiotlb keeps the alignment of a copy of a page or more.
+    /// The copy of a segment that is not a whole page of memory begins anywhere in a page of a
+    /// region: swiotlb keeps the alignment of a copy of a page or more.
     pub const fn virt_boundary_mask(self) -> u32 {
         if self.gaps {
             return 0;
@@ -160,7 +159,7 @@ impl Regions {
         let count = if count > self.spare() {
             count - self.spare()
         } else if count > 0 {
-            // None to spare: each segment has a region of its own, see `sg_tablesize()`.
+            // No spare regions: each segment has a region of its own, see `sg_tablesize()`.
             1
         } else {
             0

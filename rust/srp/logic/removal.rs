@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long the disks of a session that ends may take to go.
+//! How long the disks of an ending session may take to go.
 //!
-//! What they still have to write may take as long as the midlayer allows, from a target that is there. So one
-//! that seems to do nothing is asked, and only if it does not answer the connection is ended.
+//! Their pending writes may take as long as the midlayer allows, if the target is alive. So a
+//! target that makes no progress is asked for a sign of life. The connection is ended if it does
+//! not answer, or if no command ends within [`limit_ms`].
 
-/// A flush has the time of so many other commands (`SD_FLUSH_TIMEOUT_MULTIPLIER`).
+/// A flush may take this many times as long as another command (`SD_FLUSH_TIMEOUT_MULTIPLIER`).
 const FLUSH_TIMES: u32 = 2;
-/// The error handler has ended a command that timed out after this, in milliseconds: its requests have 5 s
-/// each, and then it ends the connection.
+/// Milliseconds in which the error handler has ended a command that timed out: its requests take up
+/// to 5 s each, then it ends the connection.
 const HANDLER_MS: u32 = 60_000;
 
-/// After this time without the end of a command the target is asked, and after as much more it must have
-/// answered; in milliseconds.
+/// Milliseconds without a completed command after which the target is asked. It must answer within
+/// the same time again.
 pub const fn slice_ms(patience: u32) -> u32 {
     patience / 2
 }
 
-/// A command that the midlayer watches has ended after so many milliseconds, where a request to a disk may
-/// take `request`.
+/// Milliseconds in which a command under the midlayer's timeout has ended, if a request to a disk
+/// may take `request` milliseconds.
 pub const fn limit_ms(request: u32) -> u32 {
     request
         .saturating_mul(FLUSH_TIMES)
@@ -28,15 +29,15 @@ pub const fn limit_ms(request: u32) -> u32 {
 /// What to do after a slice in which no command ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// Ask the target. A question that is out already may be a new one.
+    /// Ask the target. A question already in flight may be recent.
     Ask,
-    /// Ask the target, which must have answered the last time.
+    /// Ask the target again. It must have answered the last question.
     AskAgain,
-    /// The target is there, and yet nothing comes of it.
+    /// The target is alive, but no command ends.
     GiveUp,
 }
 
-/// No command has ended for `quiet` milliseconds, the last slice of which has just passed.
+/// Decides after a slice; no command has ended for `quiet` milliseconds.
 pub const fn next(quiet: u32, slice: u32, limit: u32) -> Next {
     if quiet > limit {
         Next::GiveUp

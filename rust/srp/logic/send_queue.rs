@@ -6,23 +6,24 @@
 const SENDS_PER_COMMAND: u32 = 1;
 /// Work requests per region and command: REG_MR and LOCAL_INV.
 const PER_REGION: u32 = 2;
-/// Answers to requests of the target that can be under way. It may send the next request when it has
-/// one, which can be before we see that it has been sent.
+/// Answers to requests of the target that can be in flight. The target may send its next request
+/// when it has an answer, which can be before the send completion arrives here.
 pub const ANSWERS: u32 = 4;
-/// Requests beside commands: task management, answers to the target, a logout, and the registration of
-/// the static memory, whose place a probe takes later.
+/// Sends beside commands: task management, answers to the target, a logout, and the registration of
+/// the static memory. A probe later uses the entry of the last one.
 const EXTRA_SENDS: u32 = 1 + ANSWERS + 1 + 1;
 /// Of the sends that no later completion of the same command recycles, every 16th is signaled.
 pub const SIGNAL_EVERY: u32 = 16;
 /// Sends that wait to be recycled: those since the last signaled one, and those until its
-/// completion is seen.
+/// completion is handled.
 const UNSIGNALED: u32 = 2 * SIGNAL_EVERY;
 /// Entry that draining a queue pair takes in each of its queues.
 const DRAIN: u32 = 1;
 /// Messages from the target beside responses to commands: the response to a task management
-/// request, an event report, a credit change, a logout. A probe has a credit of the commands', or that of task management.
+/// request, an event report, a credit change, a logout. A probe uses a credit of the commands or of
+/// task management.
 const EXTRA_RECEIVES: u32 = 4;
-/// Receives that wait to be posted again in one batch.
+/// Receives that are posted again in one batch.
 pub const RECEIVE_BATCH: u32 = 8;
 /// Messages on an answer channel beside responses: a logout.
 const EXTRA_ANSWERS: u32 = 1;
@@ -57,8 +58,7 @@ impl Sizes {
             .saturating_add(EXTRA_SENDS + UNSIGNALED + DRAIN)
     }
 
-    /// Entries of the receive queue, which is also the number of receive buffers plus the one for
-    /// draining.
+    /// Entries of the receive queue: the receive buffers, and one for draining.
     pub const fn receive_queue(self) -> u32 {
         self.receives().saturating_add(DRAIN)
     }
@@ -73,14 +73,14 @@ impl Sizes {
         self.send_queue().saturating_add(self.receive_queue())
     }
 
-    /// Receive buffers of an answer channel, where all commands of so many channels may be answered.
+    /// Receive buffers of an answer channel for all commands of this many channels.
     pub const fn answer_receives(self, channels: u32) -> u32 {
         self.depth
             .saturating_mul(channels)
             .saturating_add(EXTRA_ANSWERS + RECEIVE_BATCH)
     }
 
-    /// An answer channel for so many channels is not too large, for the device or at all.
+    /// Whether an answer channel for this many channels fits the device and the driver's limit.
     pub const fn answers_fit(self, channels: u32, limits: DeviceLimits) -> bool {
         let receives = self.answer_receives(channels);
         let queue = receives.saturating_add(DRAIN);
@@ -96,8 +96,8 @@ impl Sizes {
             && self.completion_queue() <= limits.max_cqe
     }
 
-    /// The largest sizes with at most this depth that the device allows; `None` if it allows not
-    /// even one command.
+    /// The largest sizes with at most this depth that the device allows; `None` if not even one
+    /// command fits.
     pub const fn fit(self, limits: DeviceLimits) -> Option<Self> {
         // Halve the range between a depth that fits and one that does not.
         let (mut good, mut bad) = (0u32, self.depth.saturating_add(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a slot, the place of one command on one channel.
+//! State machine of a slot, the place of one command on one channel.
 //!
 //! ```text
 //!   Free --Claim--> Building --Post--> Posted --Answer--> Responded --Invalidate--> Invalidating
@@ -26,7 +26,7 @@ pub enum State {
     Building = 1,
     /// The target has the command or will have it.
     Posted = 2,
-    /// The target will not touch the data any more if it keeps to the protocol, but it still could.
+    /// By the protocol the target does not touch the data after this, but it still could.
     Responded = 3,
     /// Memory regions are being invalidated.
     Invalidating = 4,
@@ -56,16 +56,16 @@ impl State {
             3 => Self::Responded,
             4 => Self::Invalidating,
             5 => Self::Aborting,
-            // There are no others; what comes out of this one ends with the connection.
+            // No other values exist. A slot in this state stays so until its connection ends.
             _ => Self::Failed,
         }
     }
 }
 
-/// What happens to a slot.
+/// Events of a slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// A command takes the slot, with a generation of its own.
+    /// A command takes the slot, with a new generation.
     Claim,
     /// The command cannot be sent: no credit, no mapping.
     Cancel,
@@ -75,7 +75,7 @@ pub enum Event {
     Answer,
     /// Invalidations are about to be posted.
     Invalidate,
-    /// Nothing of the command's memory is reachable any more.
+    /// None of the command's memory is reachable for the target.
     Finish,
     /// Error handling takes the command.
     Abort,
@@ -134,17 +134,17 @@ pub struct Word(u64);
 impl Word {
     const GENERATION_SHIFT: u32 = 8;
 
-    /// Puts a word together.
+    /// Builds a word.
     pub const fn new(state: State, generation: u32) -> Self {
         Self(state as u64 | (generation as u64) << Self::GENERATION_SHIFT)
     }
 
-    /// From a stored word; an owner mark does not count.
+    /// From a stored word, without an owner mark.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw & ((1 << (Self::GENERATION_SHIFT + 32)) - 1))
     }
 
-    /// For storing.
+    /// The value to store.
     pub const fn raw(self) -> u64 {
         self.0
     }
@@ -154,7 +154,7 @@ impl Word {
         State::from_number(self.0 as u8)
     }
 
-    /// Tells the commands that the slot has held apart; goes into their tags.
+    /// Distinguishes the commands that the slot has held. Part of their tags.
     pub const fn generation(self) -> u32 {
         (self.0 >> Self::GENERATION_SHIFT) as u32
     }
@@ -164,9 +164,9 @@ impl Word {
         Self::new(state, self.generation())
     }
 
-    /// The word of a new command in a free slot, or `None` if it is not free. Half of its generation
-    /// counts, so that it is not that of one of the 65535 commands before; the other half is `random`, so
-    /// that nobody can name the command before it was sent.
+    /// Returns the word of a new command in a free slot, or `None` if it is not free. Half of its
+    /// generation is a counter, so it differs from the 65535 preceding ones. The other half is
+    /// `random`, so the target cannot guess the command's tag before it is sent.
     #[inline(always)]
     pub const fn claim(self, random: u16) -> Option<Self> {
         // CAST: The lower half.

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a channel that gets no credits is of no more use.
+//! When a channel without credits has starved.
 //!
-//! A command that waits for a credit is not under way: no timeout runs for it. While others are
-//! outstanding, their timeouts say whether the target works. With none outstanding only the target can
-//! go on, by a grant. The channel is looked at each [`period_ms`] while commands wait; after so many
-//! periods in a row that find no progress it has starved.
+//! A command that waits for a credit is not in flight, so no timeout runs for it. While other
+//! commands are outstanding, their timeouts tell whether the target works. With none outstanding,
+//! only a grant by the target helps. The channel is checked every [`period_ms`] while commands
+//! wait. It has starved after more than `PERIODS` periods in a row without progress.
 
-/// So many periods without progress are too many.
+/// Periods without progress that are tolerated.
 const PERIODS: u32 = 10;
 
-/// Milliseconds of a period, if commands may wait for `limit_ms` and for two periods more at
-/// most.
+/// Milliseconds of a period, if commands may wait for `limit_ms`, plus two periods at most.
 pub const fn period_ms(limit_ms: u32) -> u32 {
     limit_ms.div_ceil(PERIODS)
 }
 
-/// What a channel is like at the end of a period.
+/// State of a channel at the end of a period.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sample {
     /// No credit for a command, and no command outstanding.
     pub stuck: bool,
     /// Commands that have ended, modulo 2^32.
     pub ended: i32,
-    /// Commands that were refused for want of a credit, modulo 2^32.
+    /// Commands that were refused for lack of a credit, modulo 2^32.
     pub refused: i32,
 }
 
@@ -34,11 +33,11 @@ pub enum Verdict {
     Rest,
     /// Commands wait: check once more.
     Again,
-    /// They have waited for too long.
+    /// They have waited too long.
     Starved,
 }
 
-/// What is known from the periods before.
+/// State from the preceding periods.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Starving {
     /// At the end of the last period.
@@ -50,13 +49,13 @@ pub struct Starving {
 }
 
 impl Starving {
-    /// The knowledge after another period, and what to do.
+    /// The state after another period, and what to do.
     pub const fn next(self, now: Sample) -> (Self, Verdict) {
         let waits = now.refused != self.refused;
         let periods = if !now.stuck {
             0
         } else if self.periods > 0 && now.ended == self.ended {
-            // While nothing ends the midlayer may hold back the commands that wait.
+            // While no command ends, the midlayer may hold back the waiting commands.
             self.periods.saturating_add(1)
         } else if waits {
             1

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When to give up on a target that breaks the protocol again and again.
+//! When to give up on a target that violates the protocol again and again.
 
 use super::ktime::Ktime;
 
-/// So many violations in [`WINDOW_NS`] are too many.
+/// This many violations in [`WINDOW_NS`] are too many.
 pub const MAX: u32 = 5;
 /// In nanoseconds: a minute.
 pub const WINDOW_NS: i64 = 60_000_000_000;
 
-/// Counts violations of the protocol.
+/// Counts protocol violations.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Strikes {
-    /// When the present count began.
+    /// When the current count began.
     since: Ktime,
     count: u32,
 }
@@ -26,7 +26,7 @@ impl Strikes {
         }
     }
 
-    /// Counts a violation at the time `now`. Too many are never forgotten.
+    /// Counts a violation at the time `now`. The limit, once reached, stays reached.
     pub const fn add(&mut self, now: Ktime) {
         if self.is_out() {
             return;
@@ -40,7 +40,7 @@ impl Strikes {
         self.count = self.count.saturating_add(1);
     }
 
-    /// There were too many in too short a time.
+    /// Whether there were [`MAX`] violations in [`WINDOW_NS`].
     pub const fn is_out(&self) -> bool {
         self.count >= MAX
     }

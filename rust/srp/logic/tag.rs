@@ -2,10 +2,10 @@
 
 //! Tags on the wire: 32 bits of generation, 16 of channel, 16 of slot.
 //!
-//! A response is accepted only if all 64 bits are those of the request that the slot holds now, so
-//! that late, repeated, guessed and misrouted responses are recognised.
+//! A response is accepted only if all 64 bits match the request that the slot holds now. This
+//! detects late, repeated, guessed and misrouted responses.
 
-/// Bit of the slot number that task management requests have and commands never have.
+/// Bit of the slot number that is set in task management requests and clear in commands.
 const TSK_MGMT: u16 = 1 << 15;
 
 /// Most command slots of a channel.

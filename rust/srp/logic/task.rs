@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of the task management request of a channel, one at a time.
+//! State machine of the task management request of a channel, one at a time.
 //!
 //! ```text
 //!   Idle --send--> Waiting --answer--> Answered --taken--> Idle
@@ -17,20 +17,22 @@ use super::super::proto::tmf::TmfStatus;
 /// State of the request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// No request is under way.
+    /// No request is in flight.
     Idle,
     /// A request waits for its answer.
     Waiting,
-    /// The answer is there.
+    /// The answer has arrived.
     Answered,
-    /// The request was given up. Until the answer comes, its message may still be on its way, so there is no
-    /// other request.
+    /// The request was given up. Until the answer arrives its message may still be in flight, so no
+    /// other request is sent.
     Stuck,
 }
 
-/// State, answer and generation of the request in one word. The default is [`State::Idle`] of generation 0.
+/// State, answer and generation of the request in one word. The default is [`State::Idle`] of
+/// generation 0.
 ///
-/// Bits 0 and 1 are the state, bits 2 to 10 the code of the answer, bits 16 to 47 the generation; the others are 0.
+/// Bits 0 and 1 are the state, bits 2 to 10 the code of the answer, bits 16 to 47 the generation;
+/// the others are 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Word(u64);
 
@@ -39,7 +41,7 @@ const WAITING: u64 = 1;
 const ANSWERED: u64 = 2;
 const STUCK: u64 = 3;
 
-/// The code of an answer without one.
+/// Stands for an answer without a code.
 const NO_CODE: u16 = 0x100;
 
 impl Word {
@@ -47,7 +49,7 @@ impl Word {
         Self((generation as u64) << 16 | state)
     }
 
-    /// No request is under way; the last one had this generation.
+    /// No request is in flight; the last one had this generation.
     pub const fn idle(generation: u32) -> Self {
         Self::new(generation, IDLE)
     }
@@ -72,7 +74,7 @@ impl Word {
         Self(raw)
     }
 
-    /// For storing.
+    /// The value to store.
     pub const fn raw(self) -> u64 {
         self.0
     }
@@ -87,13 +89,13 @@ impl Word {
         }
     }
 
-    /// Tells the requests apart; goes into their tags.
+    /// Distinguishes the requests. Part of their tags.
     pub const fn generation(self) -> u32 {
         // CAST: Bits 16 to 47.
         (self.0 >> 16) as u32
     }
 
-    /// The answer to the request of this generation, if it is there.
+    /// The answer to the request of this generation, if it has arrived.
     pub const fn answer(self, generation: u32) -> Option<TmfStatus> {
         if !matches!(self.state(), State::Answered) || self.generation() != generation {
             return None;
@@ -107,7 +109,7 @@ impl Word {
     }
 }
 
-/// The response code that means `status`; 256 for none.
+/// The response code of `status`; 256 for none.
 pub const fn code(status: TmfStatus) -> u16 {
     match status {
         TmfStatus::Complete => 0,

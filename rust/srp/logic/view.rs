@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What others see of the state of a session, without a lock.
+//! Lockless snapshot of the state of a session.
 
 use super::{
     recovery::State,
     session::Life, //
 };
 
-/// The part of a [`State`] that others look at: one word.
+/// The part of a [`State`] that is read without the lock, in one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct View(u32);
 
@@ -67,7 +67,7 @@ impl View {
 }
 
 impl State {
-    /// What others see of it.
+    /// The part that is read without the lock.
     pub const fn view(&self) -> View {
         let mut word = self.life as u32;
         if self.is_lost() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of logins by the InfiniBand connection manager, to a target that is the test's.
+//! KUnit tests of InfiniBand CM logins to a target implemented by the test.
 
 mod answers;
 mod busy;
@@ -126,7 +126,7 @@ suite!(
     [iwarp_has_no_ib_cm]
 );
 
-/// What is not in the string.
+/// Defaults of the options that the string lacks.
 fn defaults() -> Defaults {
     Defaults {
         sg_tablesize: 0,
@@ -134,13 +134,13 @@ fn defaults() -> Defaults {
     }
 }
 
-/// A session that has not begun to log in.
+/// A session that has not started to log in.
 pub(in crate::srp) fn begin(stand: &Stand, text: &[u8]) -> Result<Arc<Session>> {
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
     super::begin(&stand.sessions, &options)
 }
 
-/// A session that is logged in. One that failed has gone when this returns.
+/// Logs in. A session that failed is gone when this returns.
 pub(in crate::srp) fn log_in(
     stand: &Stand,
     text: &[u8],
@@ -168,8 +168,8 @@ pub(in crate::srp) fn log_in_with(
     )
 }
 
-/// Logs in to a target with this script and has it fail. Returns why, and the target; what
-/// `add_target` says must be `errno`.
+/// Logs in to a target with this script, which must fail. Returns why, and the target. `add_target`
+/// must fail with `errno`.
 fn failure(
     soft: &Soft,
     script: impl Script,
@@ -184,7 +184,7 @@ fn failure(
     };
     check_eq!(why.errno(), errno);
     let requests = target.requests();
-    // By the file itself; it leaves nothing that another login would meet.
+    // Through the file itself. A failed login must not affect the next one.
     for _ in 0..2 {
         let text = stand.text(&target, more)?;
         let log = Log::from_now();
@@ -198,12 +198,12 @@ fn failure(
     Ok((why, target))
 }
 
-/// Refuses all requests.
+/// Rejects all requests.
 fn no(reason: u16, data: &'static [u8]) -> impl Script {
     move |_: usize, _: &Asked| Answer::reject(reason, &[], data)
 }
 
-/// Checks what kind of failure it is.
+/// Checks the kind of a failure.
 macro_rules! check_failure {
     ($why:expr, $pattern:pat) => {
         let why = &$why;
@@ -277,7 +277,7 @@ fn request_is_as_srp_says(soft: &Soft) -> Result {
     check_eq!(asked.retry_count, 7);
     check_eq!(asked.reads, soft.device.limits().max_qp_rd_atom.min(16));
 
-    // Offsets and values by the standard; 8260 are 8 KiB of immediate data at offset 68.
+    // Offsets and values from the standard; 8260 bytes are 8 KiB of immediate data at offset 68.
     let data = &asked.data;
     check_eq!(get::<8>(data, 0), [0; 8]);
     let tag = get::<8>(data, 8);
@@ -291,7 +291,7 @@ fn request_is_as_srp_says(soft: &Soft) -> Result {
     check_eq!(get::<8>(data, 56), 0x8899_aabb_ccdd_eeffu64.to_be_bytes());
     check_eq!(get::<28>(data, 64), [0; 28]);
 
-    // Nobody can know the tag of a request before it was sent.
+    // The tag of a request must not be predictable.
     let other = get::<8>(&target.request(1)?.data, 8);
     check!(tag != other && tag != [0; 8]);
 
@@ -322,15 +322,15 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
     check_eq!(session.life(), Life::Live);
     target.has_heard(|heard| &heard.confirmed, 1)?;
-    // It has looked for disks.
+    // The login has scanned for disks.
     check!(empty.count(CMD) > 0);
     let (channels, host) = session.parts();
     let channels = channels.ok_or(ENOENT)?;
     let channel = channels.first().ok_or(ENOENT)?;
     check!(channel.is_open() && channels.len() == 1);
-    // Each command gave back the credit that it took.
+    // Each response gave back the credit of its command.
     check_eq!(channel.credits(), REQ_LIM as i32);
-    // The target has refused them all, and says of none that data was left over.
+    // The target has refused all commands, without a residual.
     let counts = channel.counts();
     check_eq!(counts.commands(), u64::from(empty.count(CMD)));
     let ways = [
@@ -342,7 +342,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check_eq!(ways, [0, 0, counts.commands(), 0]);
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
     check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
-    // From the answer: 7 retries of 4.096 us * 2^17 or more, four times as long, and a second.
+    // From the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
     check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
     let reached = session
         .nexus
@@ -353,7 +353,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
     drop((channels, host));
 
-    // A second login there is refused before anybody is asked.
+    // A second login there is refused before any request is sent.
     let text = stand.text(&target, "")?;
     check_eq!(
         store_add_target(&stand.sessions, text.to_bytes()),
@@ -384,7 +384,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     check_eq!(session.geometry.all_channels(), 2);
     check_eq!((action(&target, 0)?, action(&target, 1)?), (0, 1));
     check_eq!(target.requests(), 2);
-    // The rest is the same but for the tag.
+    // The rest is the same except for the tag.
     let data = |number| target.request(number).map(|asked| asked.data);
     check_eq!(get::<38>(&data(0)?, 27), get::<38>(&data(1)?, 27));
     let (channels, _) = session.parts();
@@ -396,7 +396,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.disconnected, 2)
 }
 
-/// A target with one disk-less channel, that does something else to the second one.
+/// A target with one channel and no disks, which answers the second request differently.
 struct Second(Arc<Empty>, fn(&Asked) -> Answer);
 
 impl Script for Second {
@@ -451,10 +451,10 @@ fn target_refuses(soft: &Soft) -> Result {
         why,
         LoginFailure::SrpReject(RejReason::Unknown(0x0001_0007))
     );
-    // Not a message of SRP.
+    // Not an SRP message.
     let (why, _) = refused(CONSUMER, &[0xc1, 0, 0, 0, 0, 1, 0, 6])?;
     check_failure!(why, LoginFailure::CmReject(CmRej::Ib(CONSUMER)));
-    // The data is not the target's.
+    // The data is not from the target's SRP layer.
     for reason in [3, 10, 30, 25] {
         let (why, _) = refused(reason, &ACL)?;
         check_failure!(why, LoginFailure::CmReject(CmRej::Ib(_)));
@@ -463,7 +463,7 @@ fn target_refuses(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 0)?;
     target.has_heard(|heard| &heard.refused, 0)?;
 
-    // Nobody listens.
+    // No service listens.
     let stand = Stand::new(soft)?;
     let text = stand.text(&target, "")?;
     drop(target);
@@ -472,7 +472,7 @@ fn target_refuses(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Answers with a response in which some byte is another one.
+/// Answers with a response in which one byte differs.
 fn odd(at: usize, byte: u8) -> impl Script {
     move |_: usize, request: &Asked| {
         let mut rsp = login_rsp(request);
@@ -484,7 +484,7 @@ fn odd(at: usize, byte: u8) -> impl Script {
 }
 
 fn responses_of_no_use(soft: &Soft) -> Result {
-    // The target knows that its answer was refused by who connects, and was not confirmed.
+    // The target knows that the initiator rejected its response, and got no confirmation.
     let refused = |target: &Target| -> Result {
         target.has_heard(|heard| &heard.refused, 3)?;
         check_eq!(target.heard().reason.load(Relaxed), u32::from(CONSUMER));
@@ -502,7 +502,7 @@ fn responses_of_no_use(soft: &Soft) -> Result {
         (23, 55, |e| matches!(e, LoginError::MaxTiIuLen(55))),
     ];
     for (at, byte, expected) in cases {
-        // In the tag the byte could be that one already: once in 256 runs.
+        // A byte of the tag could have this value already: once in 256 runs.
         let (why, target) = match at {
             15 => failure(soft, other_tag(), "", EPROTO)?,
             _ => failure(soft, odd(at, byte), "", EPROTO)?,
@@ -510,7 +510,7 @@ fn responses_of_no_use(soft: &Soft) -> Result {
         check!(matches!(&why, LoginFailure::Response(e) if expected(e)));
         refused(&target)?;
     }
-    // What is not there is zero.
+    // Missing bytes are zero.
     let short = |_: usize, request: &Asked| {
         let rsp = login_rsp(request);
         Answer::accept(rsp.get(..24).unwrap_or(&[]))
@@ -529,7 +529,7 @@ fn responses_of_no_use(soft: &Soft) -> Result {
     refused(&target)
 }
 
-/// Answers somebody else.
+/// Answers with another tag.
 fn other_tag() -> impl Script {
     |_: usize, request: &Asked| {
         let mut rsp = login_rsp(request);

@@ -80,7 +80,7 @@ struct Header {
     cdb: [u8; BASE_CDB_LEN],
 }
 
-/// A command with the one buffer of its data.
+/// A command with one data buffer.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Direct {
@@ -160,7 +160,7 @@ struct IndirectBuf {
     len: U32,
 }
 
-/// Which way the data of a command goes.
+/// Direction of the data of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// No data.
@@ -195,7 +195,7 @@ impl Cmd<'_> {
         Ok(out.len())
     }
 
-    /// Writes a command whose data is the one buffer `data`; returns its length in bytes.
+    /// Writes a command with the one data buffer `data`; returns its length in bytes.
     #[inline(always)]
     pub fn build_direct(
         &self,
@@ -203,7 +203,7 @@ impl Cmd<'_> {
         direction: Direction,
         data: &DirectBuf,
     ) -> Result<usize, BuildError> {
-        // The usual command in one piece.
+        // Fast path: the usual command in one piece.
         if let (Some(cdb), Ok((place, _))) = (self.short(), Direct::mut_from_prefix(iu)) {
             *place = Direct {
                 header: self.header(FMT_DIRECT, direction, 0, cdb, 0)?,
@@ -217,7 +217,7 @@ impl Cmd<'_> {
         Ok(out.len())
     }
 
-    /// Writes a command whose data is a list of buffers; returns its length in bytes.
+    /// Writes a command with a list of data buffers; returns its length in bytes.
     ///
     /// `table` describes the whole list in memory, `total` is the sum of its lengths in bytes,
     /// `list` are its first 1 to [`MAX_DESCRIPTORS`] entries. If these are all of them, the target
@@ -301,14 +301,14 @@ impl Cmd<'_> {
         out.put(additional)
     }
 
-    /// The CDB padded with zeros, if it has 8 to [`BASE_CDB_LEN`] bytes as nearly all have.
+    /// The CDB padded with zeros, if it has 8 to [`BASE_CDB_LEN`] bytes, as nearly all do.
     #[inline(always)]
     fn short(&self) -> Option<[u8; BASE_CDB_LEN]> {
         let first = self.cdb.first_chunk::<8>()?;
         let last = self.cdb.last_chunk::<8>()?;
         let missing = BASE_CDB_LEN.checked_sub(self.cdb.len())? as u32;
         let low = u64::from_le_bytes(*first);
-        // Without those that are in `first` as well.
+        // Without the bytes that are in `first` as well.
         let high = u64::from_le_bytes(*last).checked_shr(8 * missing);
         Some((u128::from(low) | u128::from(high.unwrap_or(0)) << 64).to_le_bytes())
     }

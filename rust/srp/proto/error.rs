@@ -43,7 +43,7 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// A message that cannot be built from what was given. Always a bug or a refused command, never the
+/// A message that cannot be built from its inputs. Always a bug or a refused command, never the
 /// target's fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BuildError {

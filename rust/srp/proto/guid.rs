@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is who in a login string: GUIDs, GIDs, I/O classes.
+//! Identifiers in a login string: GUIDs, GIDs, I/O classes.
 
 use core::fmt;
 
@@ -40,7 +40,7 @@ pub struct Guid(pub u64);
 
 impl Guid {
     /// True for a controller with the organisation number of Topspin (00:05:ad) or Cisco
-    /// (00:1b:0d), whose targets want [`PortId::topspin`](super::ids::PortId::topspin).
+    /// (00:1b:0d). Their targets require [`PortId::topspin`](super::ids::PortId::topspin).
     pub const fn wants_topspin_workarounds(self) -> bool {
         matches!(self.0 >> 40, 0x0005ad | 0x001b0d)
     }

@@ -25,7 +25,7 @@ use zerocopy_derive::{
 pub struct PortId(pub [u8; 16]);
 
 impl PortId {
-    /// Puts an identifier together from its extension and the GUID of its port or controller.
+    /// Builds an identifier from its extension and the GUID of its port or controller.
     pub const fn new(class: IoClass, ext: u64, guid: u64) -> Self {
         let (high, low) = match class {
             IoClass::Rev16a => (ext, guid),
@@ -84,8 +84,8 @@ impl fmt::Debug for PortId {
 pub struct Lun(pub [u8; 8]);
 
 impl Lun {
-    /// From the number that the SCSI midlayer uses, whose lowest 16 bits are the first level. `int_to_scsilun()` gives
-    /// the same, in a loop, and each command would call it.
+    /// From the number that the SCSI midlayer uses. Its lowest 16 bits are the first level.
+    /// `int_to_scsilun()` gives the same, with a call and a loop for each command.
     #[inline]
     pub const fn from_int(lun: u64) -> Self {
         Self(Self::swap_bytes(lun).to_le_bytes())

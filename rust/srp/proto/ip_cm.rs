@@ -2,8 +2,8 @@
 
 //! Login requests to a service of the RDMA IP CM (IBTA, annex A11).
 //!
-//! `rdma_cm` listens at such services: their numbers are made of an IP port, and requests say
-//! between which IP addresses the connection is. Here the addresses are those that the GIDs are.
+//! `rdma_cm` listens at such services. Their numbers contain an IP port, and requests carry the IP
+//! addresses of both ends. Here these are the addresses that the GIDs stand for.
 
 use zerocopy::{
     network_endian::U16,
@@ -24,7 +24,7 @@ use super::{
     },
 };
 
-/// The service numbers of TCP ports, without the port.
+/// Service numbers of TCP ports, without the port.
 const TCP: u64 = 0x0106;
 
 /// Whether a service is one of the RDMA IP CM, for a TCP port.
@@ -32,7 +32,7 @@ pub const fn is_ip_cm(service_id: u64) -> bool {
     service_id >> 16 == TCP
 }
 
-/// Login request: 36 bytes of addresses, and then what RDMA/CM logins send.
+/// Login request: 36 bytes of addresses, then the RDMA/CM login request.
 #[derive(Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LoginReqIpCm {
@@ -70,7 +70,7 @@ impl LoginReqIpCm {
     }
 }
 
-/// The IPv4 address that a GID is, in the last bytes of the field.
+/// The IPv4 address that a GID stands for, in the last bytes of the field.
 fn ipv4(gid: &Gid) -> Option<[u8; 16]> {
     let number = u128::from_be_bytes(gid.0);
     (number >> 32 == 0xffff).then_some((number & 0xffff_ffff).to_be_bytes())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what is asked for, what is granted.
+//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what is requested, what is granted.
 
 use core::fmt;
 
@@ -44,12 +44,12 @@ pub const BUF_FMT_INDIRECT: u16 = 1 << 2;
 
 /// Smallest `max_ti_iu_len` with which a target can report an error with sense data, in bytes.
 pub const MIN_TI_IU_LEN: u32 = 56;
-/// Fewest credits that are of use: one for commands, one for task management.
+/// Fewest usable credits: one for commands, one for task management.
 pub const MIN_REQ_LIM: u32 = 2;
-/// Most credits that a target can have in mind.
+/// Most credits that a target may grant.
 pub const MAX_REQ_LIM: u32 = 65_535;
 
-/// Immediate data below this many bytes is not worth having: one logical block.
+/// Immediate data below this many bytes is not worth using: one logical block.
 const MIN_IMMEDIATE: u32 = 512;
 
 /// Bit of the request and of the response: immediate data.
@@ -59,7 +59,7 @@ const MULTICHANNEL_RESULT: u8 = 0x03;
 /// Multichannel result: the other channels were kept.
 const MAINTAINED: u8 = 0x02;
 
-/// What happens to channels that this initiator already has.
+/// What happens to existing channels of this initiator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum MultiChannel {
@@ -69,7 +69,7 @@ pub enum MultiChannel {
     Multi = 1,
 }
 
-/// What a login asks for. Both forms of the request are built from it and the response is checked
+/// What a login requests. Both forms of the request are built from it, and the response is checked
 /// against it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Requested {
@@ -77,15 +77,15 @@ pub struct Requested {
     pub tag: u64,
     /// Longest message that will be sent, in bytes; see [`it_iu_len`].
     pub max_it_iu_len: u32,
-    /// Data descriptors that one message has place for.
+    /// Data descriptors that one message has room for.
     pub descriptors: u8,
-    /// Most bytes of immediate data, 0 to do without.
+    /// Most bytes of immediate data, 0 for none.
     pub immediate: u32,
     /// First or further channel.
     pub multichannel: MultiChannel,
-    /// Who logs in.
+    /// Port identifier of the initiator.
     pub initiator: PortId,
-    /// Where.
+    /// Port identifier of the target.
     pub target: PortId,
 }
 
@@ -226,10 +226,11 @@ const _: () = {
     assert!(core::mem::size_of::<LoginRsp>() == LoginRsp::LEN);
 };
 
-/// What the target allows: the smaller of what was asked for and what it offers.
+/// What the target allows: the smaller of what was requested and what it offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Granted {
-    /// Credits to begin with, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]; 0 on an answer channel, as all but the last.
+    /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. 0 on an answer channel, like all other
+    /// fields except the last.
     pub req_lim: u32,
     /// Longest message that may be sent, in bytes; never more than requested.
     pub max_it_iu_len: u32,
@@ -247,7 +248,7 @@ pub struct Granted {
 pub enum LoginError {
     /// The tag is not that of the request.
     Tag(u64),
-    /// The target lacks the direct or the indirect buffer format; what it has.
+    /// The target lacks the direct or the indirect buffer format. These are its formats.
     BufferFormats(u16),
     /// Too few or too many credits.
     RequestLimit(i32),
@@ -257,7 +258,7 @@ pub enum LoginError {
     MaxItIuLen(u32),
     /// The target sends only messages that are too short for sense data.
     MaxTiIuLen(u32),
-    /// Immediate data was granted but not asked for.
+    /// Immediate data was granted but not requested.
     UnwantedImmediate,
     /// A further channel was not added to the existing ones; the multichannel result.
     NotMaintained(u8),
@@ -342,8 +343,8 @@ impl LoginRsp {
         })
     }
 
-    /// Checks the response of who is only to answer, on a further channel: it grants nothing, so that nothing is sent
-    /// to it.
+    /// Checks the response of the peer of an answer channel. It must grant no credits, as nothing
+    /// is sent to it.
     pub fn check_answers(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
         match signed(self.req_lim_delta) {
@@ -366,7 +367,7 @@ impl LoginRsp {
         }
     }
 
-    /// What both kinds of channels need of the messages to us, and of what was asked for.
+    /// Checks what both kinds of channels require of the target's messages and of the request.
     fn check_ti(&self, requested: &Requested) -> Result<u32, LoginError> {
         let max_ti_iu_len = self.max_ti_iu_len.get();
         if max_ti_iu_len < MIN_TI_IU_LEN {

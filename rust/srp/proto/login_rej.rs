@@ -49,7 +49,7 @@ pub struct LoginRej {
     pub reason: RejReason,
     /// Tag of the request.
     pub tag: u64,
-    /// Buffer formats that the target supports; of use with
+    /// Buffer formats that the target supports; meaningful with
     /// [`RejReason::UnsupportedDescriptorFormat`].
     pub buf_fmt: u16,
 }

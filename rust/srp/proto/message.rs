@@ -18,11 +18,11 @@ use super::{
 pub enum Message<'a> {
     /// Answer to a command or task management request.
     Rsp(Rsp<'a>),
-    /// Credits; wants an answer.
+    /// Credit change; expects an answer.
     CredReq(CredReq),
-    /// Event; wants an answer.
+    /// Event report; expects an answer.
     AerReq(AerReq<'a>),
-    /// The target leaves.
+    /// The target logs out.
     TLogout(TLogout),
 }
 

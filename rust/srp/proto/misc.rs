@@ -70,7 +70,7 @@ fn parse_short(bytes: &[u8], opcode: u8) -> Result<Short, ProtocolError> {
     Ok(wire)
 }
 
-/// A change of the request limit that wants a [`cred_rsp`].
+/// A change of the request limit that expects a [`cred_rsp`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CredReq {
     /// Credits given, or taken back if negative.
@@ -93,7 +93,7 @@ impl CredReq {
     }
 }
 
-/// A logout by the target: it will answer nothing any more.
+/// A logout by the target: it answers nothing after this.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TLogout {
     /// Why, see [`TLogout::reason_name`].
@@ -128,7 +128,7 @@ impl TLogout {
     }
 }
 
-/// An event report that wants an [`aer_rsp`].
+/// An event report that expects an [`aer_rsp`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AerReq<'a> {
     /// Credits given, or taken back if negative.

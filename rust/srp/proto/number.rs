@@ -2,7 +2,7 @@
 
 //! Numbers in login strings, by the rules of the kernel's `match_int()` and `kstrtoull()`.
 
-/// Text that is not a number that can be used.
+/// Text that is not a usable number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NumberError {
     /// Empty, or characters that do not belong there.
@@ -71,7 +71,7 @@ fn digits(text: &str, radix: u8) -> Result<u64, NumberError> {
     if text.is_empty() {
         return Err(NumberError::Syntax);
     }
-    // All of the text is looked at, so that a wrong character is reported as such in a long number
+    // The whole text is checked, so that a wrong character is reported as such in a long number
     // too.
     let mut value = Some(0u64);
     for c in text.chars() {

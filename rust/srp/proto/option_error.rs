@@ -32,7 +32,7 @@ impl fmt::Display for Token<'_> {
 pub enum Errno {
     /// `EINVAL`.
     Invalid,
-    /// `ERANGE`: a number that does not even fit into its type.
+    /// `ERANGE`: a number that does not fit into its type.
     Range,
 }
 
@@ -97,7 +97,7 @@ pub enum Why {
     Hex(NumberError),
     /// Not 32 hexadecimal digits.
     Gid,
-    /// A number out of its limits, which are given.
+    /// A number outside the given limits.
     Limits(i32, i32),
     /// Not 0100 or ff00.
     IoClass,
@@ -111,17 +111,17 @@ pub enum Why {
     Families,
     /// `dgid`, `pkey`, `service_id` and `src`, `dest` exclude each other.
     Mixed,
-    /// Of a login with `dest`, not with `dgid`.
+    /// For a login with `dest` only, not with `dgid`.
     RdmaOnly,
-    /// An address that `answers_from` has named before.
+    /// An address that `answers_from` already has.
     Twice,
-    /// More of them than there may be, which is given.
+    /// More `answers_from` than the given limit.
     TooMany(usize),
     /// `answers_from` is `dest`, where channels have credits.
     IsDest,
     /// `answers_from` and `dest` are not both IPv4 or both IPv6.
     AnswersFamily,
-    /// Options that are not there.
+    /// Required options that are absent.
     Missing(Missing),
 }
 

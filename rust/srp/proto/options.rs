@@ -2,10 +2,10 @@
 
 //! The string that is written to `add_target`.
 //!
-//! `name=value` pairs, separated by commas or line feeds; empty ones are skipped, the last of
-//! several with the same name counts, but each `answers_from`. A login needs `id_ext`, `ioc_guid` and either `dgid`, `pkey`,
-//! `service_id` (InfiniBand) or `dest` (RDMA/CM). The string is read and checked as a whole before
-//! anything is done with it.
+//! `name=value` pairs, separated by commas or line feeds. Empty ones are skipped. The last of
+//! several with the same name counts, except for `answers_from`, where each does. A login needs
+//! `id_ext`, `ioc_guid` and either `dgid`, `pkey`, `service_id` (InfiniBand) or `dest` (RDMA/CM).
+//! The whole string is read and checked before it is used.
 
 use super::{
     address::{
@@ -29,7 +29,7 @@ use super::{
     },
 };
 
-/// Longest login string in bytes: one page, what sysfs hands over at most.
+/// Longest login string in bytes: one page, the limit of sysfs.
 pub const MAX_LEN: usize = 4096;
 
 /// Commands per channel without `queue_size`.
@@ -38,20 +38,20 @@ pub const QUEUE_SIZE_DEFAULT: u32 = 62;
 pub const QUEUE_SIZE_MAX: i32 = 4096;
 /// Most channels of one login; the number of CPUs limits it further.
 pub const CH_COUNT_MAX: i32 = 1024;
-/// Fewest sectors per command: one page, less is refused by the block layer.
+/// Fewest sectors per command: one page. The block layer refuses less.
 pub const MAX_SECT_MIN: i32 = 8;
 /// Most sectors per command: 64 MiB.
 pub const MAX_SECT_MAX: i32 = 1 << 17;
 /// Most scatter-gather entries (`SG_MAX_SEGMENTS`).
 pub const SG_TABLESIZE_MAX: i32 = 2048;
-/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes; of `max_it_iu_size`, too.
+/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes; also `max_it_iu_size`.
 pub const MIN_IT_IU_LEN: u32 = 64;
 /// Most answer channels.
 pub const MAX_ANSWERS: usize = 8;
 /// Limit of `max_cmd_per_lun`, a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: i32 = 32_767;
 
-/// Values of options that a login string does not have. Module parameters.
+/// Defaults of options that a login string lacks. Module parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Defaults {
     /// Descriptors in a message, 1 to 255.
@@ -89,14 +89,14 @@ pub enum Target<'a> {
     },
     /// At an internet address.
     Rdma {
-        /// Local address, if it matters. Its port may be absent.
+        /// Local address, if given. Its port may be absent.
         src: Option<Address<'a>>,
         /// Address of the target. It always has a port.
         dest: Address<'a>,
     },
 }
 
-/// Addresses of answer channels, each another one. All have a port.
+/// Addresses of answer channels, all different. All have a port.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AnswersFrom<'a>([Option<Address<'a>>; MAX_ANSWERS]);
 
@@ -130,13 +130,13 @@ pub struct Options<'a> {
     pub ioc_guid: Guid,
     /// Where the target is.
     pub target: Target<'a>,
-    /// Addresses of those who answer in its place; of a [`Target::Rdma`] only.
+    /// Addresses of peers that answer in its place; of a [`Target::Rdma`] only.
     pub answers_from: AnswersFrom<'a>,
     /// Protocol revision of the target.
     pub io_class: IoClass,
     /// Extension of the initiator's port identifier.
     pub initiator_ext: Guid,
-    /// Most 512-byte sectors per command; `None` for the default of the SCSI midlayer.
+    /// Most 512-byte sectors per command; `None` for the default of the driver.
     pub max_sect: Option<u32>,
     /// Commands per channel.
     pub queue_size: u32,
@@ -154,10 +154,10 @@ pub struct Options<'a> {
     pub comp_vector: Option<u32>,
     /// Retries of the transport, 2 to 7.
     pub tl_retry_count: u8,
-    /// How long the transport waits for an acknowledgement, as n in 4.096 us * 2^n, 1 to 31; `None` for what the
-    /// connection manager takes.
+    /// ACK timeout of the transport, as n in 4.096 us * 2^n, 1 to 31; `None` for the default of the
+    /// connection manager.
     pub ack_timeout: Option<u8>,
-    /// Type of service of an RDMA/CM connection; `None` for what `rdma_cm` takes.
+    /// Type of service of an RDMA/CM connection; `None` for the default of `rdma_cm`.
     pub tos: Option<u8>,
     /// Longest message to the target in bytes; 0 for no cap, otherwise at least [`MIN_IT_IU_LEN`].
     pub max_it_iu_size: u32,
@@ -186,8 +186,7 @@ impl<'a> Options<'a> {
         draft.finish(defaults)
     }
 
-    /// What makes a target unique on a port: a second login with the same key is refused with
-    /// `EEXIST`.
+    /// Key of a target on a port: a second login with the same key is refused with `EEXIST`.
     pub const fn key(&self) -> (Guid, Guid, Guid) {
         (self.id_ext, self.ioc_guid, self.initiator_ext)
     }
@@ -196,7 +195,7 @@ impl<'a> Options<'a> {
 /// Reads the value of one option.
 type Setter<'a> = fn(&mut Draft<'a>, &'a str) -> Result<(), Why>;
 
-/// Options as they are read.
+/// Options during parsing.
 #[derive(Default)]
 struct Draft<'a> {
     id_ext: Option<u64>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a target that refuses a connection sends the initiator instead.
+//! Redirection of a connection that the target refuses.
 //!
-//! The additional information of a REJ with reason 24 is a `ClassPortInfo`
-//! (`struct ib_class_port_info`, IBTA 13.4.8.1). Topspin and Cisco gateways say 25 and send only the
+//! The additional information of a REJ with reason 24 is a `ClassPortInfo` (`struct
+//! ib_class_port_info`, IBTA 13.4.8.1). Topspin and Cisco gateways use reason 25 and send only the
 //! GID.
 
 use zerocopy::{
@@ -53,23 +53,23 @@ const QPN: u32 = 0x00ff_ffff;
 /// Where to connect instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Redirect {
-    /// The other port; none if it is only named by its LID.
+    /// The other port; `None` if only its LID is given.
     pub gid: Option<Gid>,
-    /// How to reach the other connection manager without asking the subnet administrator; `None` if
+    /// LID to reach the other connection manager without asking the subnet administrator; `None` if
     /// it must be asked.
     pub lid: Option<u16>,
-    /// The partition, if it was named.
+    /// The partition, if given.
     pub pkey: Option<u16>,
-    /// Queue pair of the other connection manager, if it was named.
+    /// Queue pair of the other connection manager, if given.
     pub qpn: Option<u32>,
 }
 
-/// A redirection that leads nowhere.
+/// A redirection that cannot be followed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RedirectError {
     /// The additional information is too short.
     Short {
-        /// Bytes that there should be.
+        /// Bytes required.
         need: usize,
         /// Bytes that arrived.
         got: usize,
@@ -97,13 +97,13 @@ impl fmt::Display for RedirectError {
 
 impl Redirect {
     /// Reads the redirection from `info`, the additional information of a REJ with `reason`.
-    /// `topspin` says that the target is one that means a redirection by reason 25.
+    /// `topspin`: the target uses reason 25 for a redirection.
     ///
-    /// Returns `None` if the REJ is no redirection.
+    /// Returns `None` if the REJ is not a redirection.
     ///
     /// # Errors
     ///
-    /// If it is one that cannot be followed.
+    /// If the redirection cannot be followed.
     pub fn parse(reason: u16, info: &[u8], topspin: bool) -> Option<Result<Self, RedirectError>> {
         match reason {
             PORT_CM_REDIRECT => Some(Self::class_port_info(info)),

@@ -69,7 +69,7 @@ struct Wire {
 
 const _: () = assert!(core::mem::size_of::<Wire>() == Rsp::LEN);
 
-/// What nearly every response says: the command has ended with GOOD status, and with all its data.
+/// The usual response: the command has ended with GOOD status, and with all its data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Good {
     /// As [`Rsp::req_lim_delta`].
@@ -96,7 +96,7 @@ impl Good {
 /// A response, as far as it can be read without knowing the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Rsp<'a> {
-    /// Credits given, or taken back if negative. Counts even if the rest is nonsense.
+    /// Credits given, or taken back if negative. Valid even if the rest is malformed.
     pub req_lim_delta: i32,
     /// Tag of the request.
     pub tag: u64,
@@ -135,8 +135,7 @@ pub struct Outcome<'a> {
 /// successful.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RspFault {
-    /// Response data came with a command, which is how a target says that it did not understand the
-    /// command. The code, if there is one.
+    /// Response data for a command, which the target did not understand. The code, if there is one.
     ResponseCode(Option<u8>),
     /// Sense and response data are longer than the message.
     Lengths,
@@ -167,19 +166,20 @@ impl fmt::Display for RspFault {
 /// What a response says about the data that has been transferred.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transferred {
-    /// All but [`Outcome::resid`].
+    /// All except [`Outcome::resid`].
     AllButResid,
-    /// Any part. The command failed at this block, and the upper layer takes those before it for sent.
+    /// Any part. The command failed at this block, and the upper layer counts those before it as
+    /// done.
     UpTo(u64),
-    /// Any part, and there is no sense data. The error handler asks for it, and the answer may be that all is well.
+    /// Any part, without sense data. The error handler requests it, and it may report success.
     NoSense,
     /// Any part.
     Unknown,
 }
 
 impl Outcome<'_> {
-    /// What has been transferred. A command that failed without a residual may have transferred any part of its data,
-    /// unless the error was recovered.
+    /// What has been transferred. A command that failed without a residual may have transferred any
+    /// part of its data, unless the error was recovered.
     pub fn transferred(&self) -> Transferred {
         if self.status == 0 || self.resid > 0 || self.overrun {
             return Transferred::AllButResid;
@@ -204,7 +204,7 @@ impl<'a> Rsp<'a> {
 
     /// Reads a response. `bytes` must be what arrived, not the whole buffer.
     ///
-    /// A message whose list lengths are wrong is still returned, because its credits count;
+    /// A message with wrong list lengths is still returned, because its credits count;
     /// [`Rsp::outcome`] and [`Rsp::tmf_status`] then fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
         expect(bytes, opcode::RSP, Self::LEN)?;

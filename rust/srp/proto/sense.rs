@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SCSI sense data, as far as this driver looks into it.
+//! SCSI sense data, as far as this driver reads it.
 //!
 //! The layouts are those of T10 SPC-5, section 4.4. C header:
 //! [`include/scsi/scsi_common.h`](srctree/include/scsi/scsi_common.h).
@@ -10,7 +10,7 @@ mod response_code {
     pub(super) const FIXED: u8 = 0x70;
     pub(super) const DESCRIPTOR: u8 = 0x72;
     pub(super) const DESCRIPTOR_DEFERRED: u8 = 0x73;
-    /// Reserved, as those between. The midlayer reads them as descriptor format.
+    /// Reserved, like the codes in between. The midlayer reads them as descriptor format.
     pub(super) const LAST: u8 = 0x7f;
 }
 
@@ -19,7 +19,7 @@ const VALID: u8 = 0x80;
 /// Type and additional length of an information descriptor.
 const INFORMATION: [u8; 2] = [0, 10];
 
-/// In both formats the last byte of the header, which counts the bytes behind the header.
+/// In both formats the last byte of the header: the number of bytes behind the header.
 const ADDITIONAL_LEN: usize = 7;
 
 /// Sense keys.
@@ -34,13 +34,13 @@ mod key {
 /// The additional sense code of protection information that does not match.
 const PROTECTION: u8 = 0x10;
 
-/// The number of a condition: additional sense code and its qualifier.
+/// A condition: additional sense code and its qualifier.
 const REPORTED_LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
 
 /// What sense data says, in either format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sense {
-    /// The condition belongs to an earlier command than the one that it came with.
+    /// The condition belongs to an earlier command.
     pub deferred: bool,
     /// Sense key, 0 to 15.
     pub key: u8,
@@ -55,9 +55,9 @@ pub struct Sense {
 impl Sense {
     /// Reads sense data of fixed or descriptor format. `bytes` must be what arrived.
     ///
-    /// The data may break off anywhere, as senders cut it to a length that was asked for; what lies
-    /// behind the end is 0, and so is what the data itself does not count as its own. `None` if
-    /// there is no sense key, or for any other format.
+    /// The data may be truncated anywhere, as senders cut it to the requested length. Fields behind
+    /// its end, or behind the length that it gives itself, are 0. `None` if there is no sense key,
+    /// or for any other format.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let code = bytes.first()? & 0x7f;
         let fixed = match code {
@@ -80,8 +80,8 @@ impl Sense {
         })
     }
 
-    /// The INFORMATION field, where the midlayer looks for it (`scsi_get_sense_info_fld()`): not behind reserved codes, nor
-    /// if the bit of fixed format is set in descriptor format.
+    /// The INFORMATION field, by the rules of the midlayer (`scsi_get_sense_info_fld()`): none with
+    /// reserved codes, nor with the valid bit of fixed format set in descriptor format.
     fn information(bytes: &[u8]) -> Option<u64> {
         const FIXED: u8 = VALID | response_code::FIXED;
         const FIXED_DEFERRED: u8 = FIXED | 1;
@@ -109,12 +109,13 @@ impl Sense {
         }
     }
 
-    /// True if the command was carried out as a whole, in the end.
+    /// True if the whole command was carried out in the end.
     pub const fn is_recovered(&self) -> bool {
         self.key == key::RECOVERED_ERROR && !self.deferred
     }
 
-    /// The block that a command failed at, if the upper layer takes those before it for good (`sd_done()`).
+    /// The block that a command failed at, if the upper layer counts those before it as good
+    /// (`sd_done()`).
     pub fn bad_block(&self) -> Option<u64> {
         let names_one = match self.key {
             key::MEDIUM_ERROR | key::HARDWARE_ERROR => true,
@@ -124,7 +125,7 @@ impl Sense {
         self.information.filter(|_| names_one && !self.deferred)
     }
 
-    /// True if the target has other logical units than before: REPORTED LUNS DATA HAS CHANGED.
+    /// True if the target's set of logical units has changed: REPORTED LUNS DATA HAS CHANGED.
     pub const fn is_reported_luns_changed(&self) -> bool {
         self.asc == REPORTED_LUNS_CHANGED.0 && self.ascq == REPORTED_LUNS_CHANGED.1
     }

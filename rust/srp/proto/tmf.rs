@@ -23,7 +23,7 @@ use super::{
     opcode, //
 };
 
-/// Task tag of a function that is not about one task.
+/// Task tag of a function that does not address a single task.
 pub const NO_TASK: u64 = 0xffff_ffff;
 
 /// What the target is asked to do.
@@ -97,7 +97,7 @@ impl TskMgmt {
     }
 }
 
-/// What the target says that it did. Only [`TmfStatus::Complete`] is a success.
+/// The result that the target reports. Only [`TmfStatus::Complete`] is a success.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TmfStatus {
     /// 0: done.
@@ -126,8 +126,7 @@ impl TmfStatus {
         }
     }
 
-    /// True only if the function was carried out, so that the command will not touch its data any
-    /// more.
+    /// True only if the function was carried out: the command does not touch its data after this.
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Complete)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the connections of a session end: the one error path.
+//! The teardown of a session's connections: the only error path.
 
 use super::Session;
 use crate::srp::logic::recovery::{
@@ -24,18 +24,18 @@ impl Session {
         match self.on(Recovery::ending) {
             Ending::Notify => {
                 if let Some(rport) = self.rport() {
-                    // Before the commands come back to the midlayer, so that they wait there.
+                    // Before the commands go back to the midlayer, so that they wait there.
                     rport.start_tl_fail_timers();
                 }
                 self.on(Recovery::notified);
             }
             Ending::EndCommands => {}
         }
-        // It looks whether the connection is lost, and is not to connect anything after this.
+        // The fill checks whether the connection is lost. It must not connect anything after this.
         self.nexus.waiting.interrupt();
         self.end_fill();
-        // What it knows belongs to this connection. If it is set once more, by a command that is just being
-        // refused, it finds the connection lost, or the next one.
+        // Its state belongs to this connection. If a command that is being refused arms the timer
+        // again, the timer finds the connection lost, or the next one.
         self.end_starving();
         if let Some(channels) = &channels {
             channels.end(&self.crew);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Adding the channels that a login has left out, and the answer channels that no try to reconnect makes.
+//! Adds the channels that a login has left out, and the answer channels, which no reconnect makes.
 
 use super::Session;
 use crate::{
@@ -43,15 +43,15 @@ const FILL: u64 = 2;
 type Timer = Delayed<Session, FILL>;
 impl_has_delayed! { impl HasDelayed<FILL> for Session { self.fill.timer } }
 
-/// The next try to add them.
+/// The next attempt to add them.
 #[pin_data]
 pub(super) struct Fill {
     #[pin]
     timer: Timer,
-    /// Tries so far.
+    /// Attempts so far.
     tries: Atomic<u32>,
-    /// How often the session was lost with an answer channel, and when that was last. Changed by those who notice, of
-    /// whom one that is not counted does not matter.
+    /// How often an answer channel was lost, and when last. Updates may race; a lost increment is
+    /// harmless.
     flaps: Atomic<u32>,
     flapped: AtomicKtime,
 }
@@ -68,7 +68,7 @@ impl Fill {
 }
 
 impl Session {
-    /// The connection is new, that of a session that had one before if it is one `again`: begins to add what it lacks.
+    /// Starts to add what a new connection lacks. `again`: the session had a connection earlier.
     pub(super) fn begin_fill(self: &Arc<Self>, again: bool) {
         let (Some(channels), _) = self.parts() else {
             return;
@@ -76,10 +76,10 @@ impl Session {
         if channels.missing() > 0 {
             self.fill.tries.store(0, Relaxed);
             let delay = match channels.iter().all(|c| c.is_open()) {
-                // The target has just refused it.
+                // The target has just refused one.
                 false => fill_delay_ms(0),
                 true => match self.flaps() {
-                    // Nobody has asked for them.
+                    // The reconnect has not requested them.
                     0 if again => 0,
                     flaps => fill_delay_ms(flaps),
                 },
@@ -88,8 +88,8 @@ impl Session {
         }
     }
 
-    /// An answer channel, the one with this number, is lost, and the session with it if there is no reason. One that
-    /// is lost again and again shall leave the session in peace for longer and longer.
+    /// Answer channel `number` is lost; without `why`, the session's connection is lost with it.
+    /// Each loss lengthens the pause, so that a flapping channel disturbs the session less.
     pub(super) fn count_flap(&self, number: usize, why: Option<&Lost>) {
         if self.is_lost() || self.is_ending() {
             return;
@@ -102,7 +102,7 @@ impl Session {
             return;
         };
         let from = &from.destination;
-        // The pauses are the limit of these lines.
+        // The pauses limit the rate of these lines.
         match why {
             None => session_log!(
                 Warning,
@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// The pause after the last loss with an answer channel is not over.
+    /// Whether the pause after the last loss of an answer channel is not over.
     fn is_flapping(&self) -> bool {
         let flaps = self.flaps();
         flaps > 0 && ktime_get().ms_since(self.fill.flapped.load()) < fill_delay_ms(flaps)
@@ -133,12 +133,12 @@ impl Session {
         }
     }
 
-    /// Nothing is added, until [`Self::begin_fill`]. Sleeps.
+    /// Adds nothing, until [`Self::begin_fill`]. Sleeps.
     pub(super) fn end_fill(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }
 
-    /// Tries to add the channels that are missing.
+    /// Attempts to add the channels that are missing.
     fn add_missing(self: &Arc<Self>) {
         let (Some(channels), _) = self.parts() else {
             return;
@@ -165,7 +165,7 @@ impl Session {
             result,
             fill_delay_ms(tries) > fill_delay_ms(tries.saturating_sub(1)),
         ) {
-            // A target without room for more says the same each minute from then on.
+            // A target without room for more refuses each minute from then on.
             session_log!(
                 Warning,
                 self,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Testing a connection: an idle one, and each when something may have ended it without a word.
+//! Tests of a connection: when it is idle, and when it may have ended silently.
 
 use super::Session;
 use crate::{
@@ -41,7 +41,7 @@ impl_has_delayed! { impl HasDelayed<KEEP_ALIVE> for Session { self.keep_alive.ti
 pub(super) struct KeepAlive {
     #[pin]
     timer: Timer,
-    /// The number of a [`Stage`]. Changed with the timer not set, or by it.
+    /// The number of a [`Stage`]. Changed by the timer, or while it is not armed.
     stage: Atomic<u32>,
 }
 
@@ -63,7 +63,7 @@ impl KeepAlive {
 }
 
 impl Session {
-    /// Sets the timer, if the parameter wants it.
+    /// Arms the timer, if the parameter enables it.
     pub(super) fn begin_keep_alive(self: &Arc<Self>) {
         let seconds = params::keep_alive();
         if seconds > 0 {
@@ -71,19 +71,19 @@ impl Session {
         }
     }
 
-    /// No test is under way, until a timer is set. Sleeps.
+    /// Cancels any test, until the timer is armed again. Sleeps.
     pub(super) fn end_keep_alive(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }
 
-    /// Time has passed that nobody has noticed: as [`Self::test`], with all of the time for an answer that is due already;
-    /// a session without a connection tries now. Sleeps.
+    /// Handles a resume: as [`Self::test`], and a response that is due gets the full time again; a
+    /// session without a connection reconnects now. Sleeps.
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
         self.begin_test();
     }
 
-    /// Finds out whether the connection still works, in 5 s, if that is not being found out. Sleeps.
+    /// Tests whether the connection still works, in 5 s, unless a test is in flight. Sleeps.
     pub(super) fn test(self: &Arc<Self>) {
         let (channels, _) = self.parts();
         let mut all = channels.iter().flat_map(|all| all.iter());
@@ -94,34 +94,35 @@ impl Session {
     }
 
     fn begin_test(self: &Arc<Self>) {
-        // The timer may have been set for much later. There is one only, as a test is not to find that of
-        // another unanswered.
+        // The timer may be armed for much later. There is only one, as a test must not find the
+        // probe of another unanswered.
         self.end_keep_alive();
         self.keep_alive.set_stage(Stage::Ask);
         self.later::<KEEP_ALIVE>(0);
     }
 
-    /// Asks each channel that is to be asked, and ends the connection if one has not answered.
-    /// From the last answer on an idle channel that is less than three times `keep_alive`: in the first the answer came,
-    /// after the second it is asked, the third is for that.
+    /// Probes the channels that are due, and ends the connection if one has not responded. An idle
+    /// channel is given up less than three times `keep_alive` after its last response: the response
+    /// came in the first interval, the probe is sent after the second, and the third is for its
+    /// response.
     fn test_channels(self: &Arc<Self>) {
         let stage = self.keep_alive.stage();
         if self.is_lost() {
-            // The next connection sets the timer again.
+            // The next connection arms the timer again.
             return self.keep_alive.set_stage(Stage::Keep);
         }
         let (next, delay) = stage.next();
         self.keep_alive.set_stage(next);
         let (channels, _) = self.parts();
         for channel in channels.iter().flat_map(|all| all.iter()) {
-            // Each has a way of its own through the network.
+            // Each channel has its own path through the network.
             let idle = channel.probe.is_idle(channel.ended());
-            // What it says is of this connection, which does not go before this.
+            // The result is about this connection, which cannot end in this section.
             let _posting = rcu::read_lock();
             let tested = match stage.verdict(idle, channel.probe.is_out()) {
                 Verdict::Wait => Ok(()),
                 Verdict::Dead => Err(Lost::KeepAlive),
-                // Without commands that the target has, one that waits for a credit comes first.
+                // If the target has no commands, a command that waits for a credit comes first.
                 Verdict::Ask if !channel.has_any_out() => channel.probe.send(channel),
                 Verdict::Ask => channel.probe.ask(channel).map(|_| ()),
             };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session loses its connection, and what it tells of that.
+//! How a session loses its connection, and how it reports that.
 
 use super::{
     ending::ENDING,
@@ -32,16 +32,16 @@ use kernel::{
     time::Msecs, //
 };
 
-/// A reset of the host waits so long for the next connection: for a permit, and for a target that is silent.
+/// How long a host reset waits for the next connection: for a permit, and for a silent target.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
-/// What is told, in the log and in files.
+/// What is reported, in the log and in files.
 pub(super) struct News {
-    /// The last trouble, and when it came, in seconds since 1970.
+    /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
-    /// What the log may still have of losses.
+    /// Limits how many losses are logged.
     budget: Budget,
-    /// It has had enough, and does not have the last one either.
+    /// The last loss exceeded the budget, and is not logged.
     quiet: bool,
 }
 
@@ -56,16 +56,16 @@ impl News {
 }
 
 impl Session {
-    /// The connection is of no more use: ends it and the commands. A live session gets another one,
-    /// any other ends.
+    /// Ends a failed connection and its commands. A live session reconnects, any other ends.
     ///
-    /// Says why in the log, once for each connection, one that is still being made too. Any context, interrupts may be off.
+    /// Logs why, once for each connection, including one that is still being made. Any context,
+    /// interrupts may be off.
     pub fn fail(self: &Arc<Self>, why: Lost) {
         self.lose(Some(why));
     }
 
-    /// Ends the connection with its commands, and waits for the next one, at most 60 s. Returns whether the session
-    /// is live. Sleeps.
+    /// Ends the connection with its commands, and waits for the next one, at most 60 s. Returns
+    /// whether the session is live. Sleeps.
     pub fn reset_host(self: &Arc<Self>) -> bool {
         self.fail(Lost::HostReset);
         self.wait_down();
@@ -88,7 +88,8 @@ impl Session {
                         self.say_lost(&why);
                     }
                 }
-                // It is not queued: the work for the last connection is done before there is this one.
+                // Cannot be queued already: the work for the last connection ended before this one
+                // began.
                 let _ = self.queues.ending.enqueue::<Self, ENDING>(self.clone());
             }
             Loss::Say => {
@@ -101,7 +102,7 @@ impl Session {
         }
     }
 
-    /// As [`Owner::strike`](crate::srp::owner::Owner::strike): counts that, and says so.
+    /// As [`Owner::strike`](crate::srp::owner::Owner::strike): counts and logs a strike.
     pub(super) fn count_strike(&self, why: &Lost) {
         self.on(|recovery| recovery.strike(ktime_get()));
         self.say_lost(why);
@@ -117,7 +118,7 @@ impl Session {
             let mut news = self.news.lock();
             news.last = Some((real_seconds(), trouble));
             let said = match why {
-                // A user wants it.
+                // A reset is requested, so it is always logged.
                 Lost::HostReset => Some(0),
                 _ => news.budget.spend(ktime_get()),
             };
@@ -131,18 +132,17 @@ impl Session {
         }
     }
 
-    /// The connection that was lost last, or the try to reconnect that failed last, and when, in seconds since
-    /// 1970. Any context.
+    /// The last loss or failed reconnect, and its time in seconds since 1970. Any context.
     pub fn last_error(&self) -> Option<(i64, Trouble)> {
         self.news.lock().last
     }
 
-    /// From now on that is [`Self::last_error`]. Any context.
+    /// Sets [`Self::last_error`]. Any context.
     pub(super) fn note(&self, what: Trouble) {
         self.news.lock().last = Some((real_seconds(), what));
     }
 
-    /// The log does not have the loss of the last connection.
+    /// Whether the last loss was not logged.
     pub(super) fn is_quiet(&self) -> bool {
         self.news.lock().quiet
     }

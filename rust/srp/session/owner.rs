@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What connections tell their session.
+//! How connections report to their session.
 
 use super::Session;
 use crate::srp::{

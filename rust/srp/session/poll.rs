@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Polling the polled channels for those who do not.
+//! Polls the polled channels for completions that have no other poller.
 //!
-//! Who submits a polled request polls for its end. Nobody does for task management, for the tests of an
-//! idle connection, or for commands of the error handler.
+//! The submitter of a polled request polls for its completion. No thread does for task management,
+//! connection tests, or commands of the error handler.
 
 use super::Session;
 use crate::workqueue::{
@@ -16,7 +16,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// How often, in milliseconds.
+/// The interval, in milliseconds.
 const INTERVAL_MS: Msecs = 20;
 
 /// The next poll.
@@ -25,15 +25,15 @@ const POLL: u64 = 5;
 impl_has_delayed! { impl HasDelayed<POLL> for Session { self.poll } }
 
 impl Session {
-    /// Polls from now on, if there are polled channels, until the connection is down. Any context.
+    /// Starts to poll, if there are polled channels, until the connection is down. Any context.
     pub(in crate::srp) fn begin_poll(self: &Arc<Self>) {
         if self.geometry.polled > 0 {
-            // If it is set already, that will do.
+            // If it is armed already, that suffices.
             let _ = Poll::schedule(self.clone(), INTERVAL_MS);
         }
     }
 
-    /// No more polls. The connection is down. Sleeps.
+    /// Stops polling. The connection is down. Sleeps.
     pub(super) fn end_poll(self: &Arc<Self>) {
         Poll::cancel_sync(self);
     }

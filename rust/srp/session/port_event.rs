@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an event of the port is to a session: the network may be back, or the way to the target may lead elsewhere.
+//! Port events: the network may be back, or the path to the target may have changed.
 
 use super::Session;
 use crate::{
@@ -36,7 +36,7 @@ impl_has_delayed! { impl HasDelayed<EVENT> for Session { self.port_event.timer }
 pub(super) struct PortEvent {
     #[pin]
     timer: Timer,
-    /// The way to the target may lead elsewhere since the last one.
+    /// The path to the target may have changed since the last one.
     moved: Atomic<bool>,
 }
 
@@ -50,9 +50,9 @@ impl PortEvent {
 }
 
 impl Session {
-    /// Something has happened to the port. A session that waits to reconnect does it now, as the network may be back, and
-    /// a try that waits for a lost packet to be sent again begins anew. If the way to the target may have `moved`, one
-    /// that has a connection tests it. Of a storm of events few count. Any context.
+    /// Handles a port event. A session that waits to reconnect does so now, as the network may be
+    /// back, and an attempt that waits for a retransmission starts over. If the path to the target
+    /// may have `moved`, a connected session tests it. Events are rate-limited. Any context.
     pub fn port_changed(self: &Arc<Self>, moved: bool) {
         match self.life() {
             Life::Recovering => {}
@@ -63,7 +63,7 @@ impl Session {
         self.later::<EVENT>(delay);
     }
 
-    /// No more events. The session is ending. Sleeps.
+    /// Cancels the next event. The session is ending. Sleeps.
     pub(super) fn end_port_event(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queues of all sessions.
+//! The work queues of all sessions.
 
 use crate::workqueue::Handle;
 
-/// The queues that sessions end on.
+/// The work queues of sessions.
 #[derive(Clone)]
 pub struct Queues {
-    /// Connections.
+    /// Teardown of connections.
     pub ending: Handle,
-    /// Disks, which wait for the former.
+    /// Removal of disks, which waits for the former.
     pub removal: Handle,
-    /// New connections, which wait for the network.
+    /// Reconnects, which wait for the network.
     pub reconnect: Handle,
 }

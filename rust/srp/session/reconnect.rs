@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Another connection for a session that has lost its own.
+//! Reconnects a session that has lost its connection.
 //!
-//! The state of the remote port, its timeouts and when to try again are those of the SRP transport
-//! class. What differs from its idea: a try runs on a queue of our own and holds no lock while it
-//! waits for the network, so that the timeouts are kept. `srp_reconnect_rport()` only takes over a
-//! try that has succeeded ([`Session::commit`]), and otherwise begins the next one. Tries before that timer's
-//! are our own, see [`backoff`](crate::srp::logic::backoff).
+//! The SRP transport class has the state of the remote port, its timeouts and the reconnect timer.
+//! Contrary to its design, an attempt runs on a queue of the driver and holds no lock while it
+//! waits for the network, so that the timeouts are kept. `srp_reconnect_rport()` only takes over an
+//! attempt that has succeeded ([`Session::commit`]), and otherwise starts the next one. Attempts
+//! ahead of that timer are the driver's, see [`backoff`](crate::srp::logic::backoff).
 //!
 //! Queue pairs and identifiers are new each time. Slots, message memory, memory regions and
-//! completion queues are those of the login; what has to be allocated on the way is so without I/O.
+//! completion queues are those of the login. Allocations in between do no I/O.
 
 use super::Session;
 use crate::{
@@ -56,32 +56,32 @@ use kernel::{
     time::Msecs, //
 };
 
-/// How long a wait for a try is at a time.
+/// The length of one wait for an attempt.
 const WAIT_SLICE_MS: Msecs = 10_000;
 
-/// The next try.
+/// The next attempt.
 pub(super) type Reconnect = Delayed<Session, RECONNECT>;
 const RECONNECT: u64 = 1;
 impl_has_delayed! { impl HasDelayed<RECONNECT> for Session { self.reconnect } }
 
 impl Session {
-    /// Begins to reconnect at once, if the session has lost its connection. After a try that is under way
-    /// there is another one then. Any context.
+    /// Starts to reconnect at once, if the session has lost its connection. If an attempt is in
+    /// flight, another one follows. Any context.
     pub fn begin_reconnect(self: &Arc<Self>) {
         self.try_in(0);
     }
 
-    /// The next try comes in `delay` milliseconds, whatever pause there would be. Any context.
+    /// Schedules the next attempt in `delay` milliseconds, whatever the pause. Any context.
     fn try_in(self: &Arc<Self>, delay: Msecs) {
         let recovery = self.recovery.lock();
         if recovery.state().may_try() {
-            // Not if it is being taken back, by the end of the session.
+            // Fails while the end of the session cancels it.
             let _ = Reconnect::hurry(self.clone(), delay);
         }
     }
 
-    /// The next try comes after the pause that it has, unless it comes earlier; or with the timer of the
-    /// transport class. Any context.
+    /// Schedules the next attempt after its pause, unless it is due earlier, or leaves it to the
+    /// timer of the transport class. Any context.
     fn try_later(self: &Arc<Self>, rport: &Rport<Self>) {
         let timeouts = rport.timeouts();
         let reconnect_delay = u32::try_from(timeouts.reconnect_delay);
@@ -91,13 +91,13 @@ impl Session {
         }
         let pause = match reconnect_delay {
             Ok(seconds) => recovery.backoff().pause(seconds, random_u16()),
-            // Nobody tries, but for a reset of the host.
+            // Reconnecting is disabled, except for a reset of the host.
             Err(_) if recovery.state().reset == Reset::Wanted => Pause::Ms(0),
             Err(_) => return,
         };
         let delay = match (pause, reconnect_delay) {
             (Pause::Ms(delay), _) => delay,
-            // A commit that came while the class was told of the loss has stopped its timer.
+            // A commit while the class was being told of the loss has stopped its timer.
             (Pause::ReconnectDelay, Ok(seconds)) if !timeouts.block() => {
                 seconds.saturating_mul(1000)
             }
@@ -111,13 +111,13 @@ impl Session {
         self.recovery.lock().backoff().wanted_tries()
     }
 
-    /// Tries to reconnect that have failed since the connection was lost.
+    /// Failed attempts to reconnect since the connection was lost.
     #[cfg(SRP_KUNIT)]
     pub fn failed_tries(&self) -> u32 {
         self.recovery.lock().backoff().tries()
     }
 
-    /// The session is down, and no try is under way. Any context.
+    /// Handles `retry`. The session is down, and no attempt is in flight. Any context.
     pub(super) fn retry(self: &Arc<Self>, retry: Retry) {
         match retry {
             Retry::Later => {
@@ -135,14 +135,14 @@ impl Session {
         }
     }
 
-    /// Takes over the connection that a try has made; to be called by the transport class only,
-    /// which orders this with its timeouts.
+    /// Takes over the connection that an attempt has made. Only for the transport class, which
+    /// orders this with its timeouts. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` if there is none; then another try begins. `ENODEV` if the session is ending,
-    /// `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has broken the protocol
-    /// too often.
+    /// `EINPROGRESS` if there is none; then another attempt begins. `ENODEV` if the session is
+    /// ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has
+    /// violated the protocol too often.
     pub fn commit(self: &Arc<Self>) -> Result {
         let rport = self.rport();
         let timeouts = rport.as_ref().map(|rport| rport.timeouts());
@@ -158,7 +158,7 @@ impl Session {
             Commit::Wait => {
                 let wait = |done: &dyn Fn() -> bool| {
                     let done = || done() || self.is_ending();
-                    // In slices, as a thread that does not run for minutes is reported.
+                    // In slices, as the kernel reports a thread that sleeps for minutes.
                     while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
                 };
                 wait(&|| self.is_down());
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// One try.
+    /// Makes one attempt.
     fn attempt(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
         let automatic = rport.timeouts().reconnect_delay > 0;
         match self.on(|recovery| recovery.begin_try(automatic)) {
@@ -204,7 +204,7 @@ impl Session {
             Returned::StartTimers => {}
             Returned::EndTry => {
                 if !self.is_ending() {
-                    // Why was told of the connection itself.
+                    // The reason for the loss is logged separately.
                     session_log!(
                         Warning,
                         self,
@@ -215,7 +215,7 @@ impl Session {
                 return self.end_attempt(channels);
             }
         }
-        // From here on the connections are those of the session, and may be lost again already.
+        // From here on the connections are the session's, and may be lost already.
         if !self.is_quiet() {
             session_log!(
                 Info,
@@ -228,20 +228,20 @@ impl Session {
         self.start_timers(true);
     }
 
-    /// Ends what a try has made that failed.
+    /// Ends what a failed attempt has made.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
         channels.end(&self.crew);
         self.retry(self.on(Recovery::try_ended));
     }
 
-    /// The connection is new, see [`Self::begin_fill`]: sets the timers that it needs.
+    /// Arms the timers of a new connection, see [`Self::begin_fill`].
     pub(super) fn start_timers(self: &Arc<Self>, again: bool) {
         self.begin_keep_alive();
         self.begin_poll();
         self.begin_fill(again);
     }
 
-    /// No more tries. The session is ending. Sleeps.
+    /// Cancels further attempts. The session is ending. Sleeps.
     pub(super) fn end_reconnect(self: &Arc<Self>) {
         Reconnect::cancel_sync(self);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a session is on a list.
+//! The list that a session is on.
 
 use super::Session;
 use kernel::sync::Arc;
 
-/// Has a list of sessions.
+/// A list of sessions.
 pub trait Registry: Send + Sync {
-    /// Takes a session that has ended off the list.
+    /// Removes a session that has ended from the list.
     ///
     /// Context: process, may sleep.
     fn forget(&self, session: &Arc<Session>);

@@ -42,7 +42,7 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// The patience of a log-out, in milliseconds; see [`Session::remove`].
+/// The patience of a logout, in milliseconds; see [`Session::remove`].
 pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
 /// A `Work` of the session.
@@ -53,18 +53,18 @@ const REMOVAL: u64 = 7;
 type Timer = Delayed<Session, REMOVAL>;
 impl_has_delayed! { impl HasDelayed<REMOVAL> for Session { self.removal.timer } }
 
-/// The next check of disks that go, and what it goes by.
+/// The next check of the disks' removal, and its state.
 #[pin_data]
 pub(super) struct Removal {
     #[pin]
     timer: Timer,
     /// The patience of [`Session::remove`].
     patience: Atomic<u32>,
-    /// After so many milliseconds the midlayer has ended a command, if it can.
+    /// Milliseconds within which the midlayer ends a command, if it can.
     limit: Atomic<u32>,
-    /// Commands that had ended when the timer was set.
+    /// Commands that had ended when the timer was armed.
     ended: Atomic<i32>,
-    /// How long none has, in milliseconds.
+    /// How long no command has ended, in milliseconds.
     quiet: Atomic<u32>,
 }
 
@@ -87,17 +87,17 @@ impl Removal {
 impl Session {
     /// Ends the session in the background, the disks first. Does not sleep.
     ///
-    /// The disks may have much to write, for which a target may take as long as the midlayer lets it. If
-    /// no command has ended for half of `patience` milliseconds the target is asked for a sign of life,
-    /// again and again; the connection is ended if it does not answer in the other half, or if no
-    /// command ends in twice the longest time that a disk gives a request and a minute. The first call
+    /// The disks may have much to write, for which a target may take as long as the midlayer
+    /// allows. If no command ends for half of `patience` milliseconds, the target is probed,
+    /// repeatedly. The connection is ended if it does not respond in the other half, or if no
+    /// command ends in a minute plus twice the longest request timeout of a disk. The first call
     /// counts.
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
         match self.on(Recovery::remove) {
             Remove::TearDown => {
                 self.removal.patience.store(patience, Relaxed);
                 self.nexus.waiting.interrupt();
-                // It is not queued, as this happens once.
+                // Cannot be queued already, as this happens once.
                 let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
             }
             Remove::Nothing => {}
@@ -116,10 +116,12 @@ impl Session {
         let rport = self.rport();
         if let Some(host) = &host {
             if let Some(rport) = &rport {
-                // With a connection, too: the class may just be taking it over, with the disks still blocked.
+                // With a connection, too: the class may be taking it over, with the disks still
+                // blocked.
                 rport.stop();
             }
-            // From here on the removal timer is the one that asks, and no test of its own may meet another.
+            // From here on the removal timer sends the probes, which must not meet those of another
+            // test.
             self.end_keep_alive();
             let limit = removal::limit_ms(host.request_timeout());
             self.removal.limit.store(limit, Relaxed);
@@ -137,21 +139,21 @@ impl Session {
         }
         self.lose(None);
         self.changed.wait(|| self.is_down());
-        // A try that is under way ends when it sees the state, which also keeps the timers from being
-        // set again.
+        // An attempt in flight ends when it sees the state, which also keeps the timers from being
+        // armed again.
         self.end_port_event();
         self.end_reconnect();
         self.end_fill();
         self.end_keep_alive();
         self.end_rescan();
         self.end_poll();
-        // Nobody posts any more, who could set it.
+        // No thread posts, so it cannot be armed again.
         self.end_starving();
         drop(channels);
         drop(rport);
         drop(host);
         let live = core::mem::take(&mut *self.live.lock());
-        // The host first: it has references to the connections, and the port to the session.
+        // In this order: the remote port refers to the session, and the host to the connections.
         drop(live.rport);
         drop(live.host);
         drop(live.channels);
@@ -162,7 +164,7 @@ impl Session {
 }
 
 impl Session {
-    /// What has happened to the disks that go, since the last check; asks the target if that was nothing.
+    /// Checks whether commands have ended since the last check. Probes the target if none has.
     ///
     /// # Errors
     ///
@@ -183,11 +185,12 @@ impl Session {
         }
     }
 
-    /// Asks for a sign of life on each channel. `first`: a question that is out may be a new one.
+    /// Probes each channel. `first`: an unanswered probe may be a recent one.
     ///
     /// # Errors
     ///
-    /// If a channel has not answered the last time, or has no credit, so that no command can be sent either.
+    /// If a channel has not responded to the last probe, or has no credit, so that it can send no
+    /// command either.
     fn ask(&self, first: bool) -> Result<(), Lost> {
         let (channels, _) = self.parts();
         let all = channels.iter().flat_map(|all| all.iter());
@@ -203,8 +206,7 @@ impl Session {
     }
 }
 
-/// Tells the target on all channels that nothing will follow, and waits until that has been sent, at
-/// most a second altogether.
+/// Sends a logout on all channels, and waits until they have been sent, at most a second in total.
 fn log_out(channels: &[Arc<Connection>]) {
     let end = ktime_get().add_ms(LOG_OUT_TIMEOUT_MS);
     for connection in channels {
@@ -226,7 +228,7 @@ impl WorkItem<TEAR_DOWN> for Session {
 impl DelayedItem<REMOVAL> for Session {
     fn run(this: Arc<Self>) {
         match this.check_removal() {
-            // Refused if the disks have gone meanwhile.
+            // Fails if the disks have gone meanwhile.
             Ok(()) => {
                 let slice = this.removal.slice();
                 let _ = Timer::schedule(this, slice);

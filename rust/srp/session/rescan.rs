@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scans for disks: at the end of the login, and when the target says that they have changed.
+//! Scans for disks: at the end of the login, and when the target reports a change.
 
 use super::Session;
 use crate::{
@@ -34,9 +34,9 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// How long a wait for the disks is at a time.
+/// The length of one wait for the disks.
 const WAIT_SLICE_MS: Msecs = 10_000;
-/// Disks are scanned for at most once in this time, whatever the target reports.
+/// The least time between two scans, whatever the target reports.
 const INTERVAL_MS: Msecs = 30_000;
 
 /// The first scan, a `Work` of the session.
@@ -50,13 +50,13 @@ impl_has_delayed! { impl HasDelayed<RESCAN> for Session { self.rescan.timer } }
 /// Scans for disks.
 #[pin_data]
 pub(super) struct Rescan {
-    /// The first one is done.
+    /// The first scan is done.
     #[pin]
     scanned: Completion,
-    /// The next one.
+    /// The next scan.
     #[pin]
     timer: Timer,
-    /// When the last one was.
+    /// The time of the last rescan.
     last: AtomicKtime,
 }
 
@@ -71,16 +71,16 @@ impl Rescan {
 }
 
 impl Session {
-    /// Scans for disks, which is the end of the login. Sleeps, for as long as the commands take.
+    /// Scans for disks, as the last step of the login. Sleeps, for as long as the commands take.
     ///
-    /// The midlayer waits for them without heed to signals, so it does so on a queue. A signal ends
-    /// the connection, and with it the commands.
+    /// The midlayer's wait ignores signals, so the scan runs on a queue. A signal ends the
+    /// connection, and with it the commands.
     ///
     /// # Errors
     ///
     /// After a signal, or if the connection is lost.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // It is not queued, as this is done once.
+        // Cannot be queued already, as this happens once.
         let _ = self.queues.removal.enqueue::<Self, SCAN>(self.clone());
         loop {
             match self
@@ -105,18 +105,18 @@ impl Session {
         }
     }
 
-    /// Scans for disks, now or when the interval has passed. Any context.
+    /// Schedules a scan for disks, now or when the interval has passed. Any context.
     pub(in crate::srp) fn begin_rescan(self: &Arc<Self>) {
         let passed = ktime_get().ms_since(self.last_scan());
         self.later::<RESCAN>(INTERVAL_MS.saturating_sub(passed));
     }
 
-    /// When the last scan was.
+    /// The time of the last rescan.
     pub(in crate::srp) fn last_scan(&self) -> Ktime {
         self.rescan.last.load()
     }
 
-    /// No more scans. The session is ending. Sleeps.
+    /// Cancels further scans. The session is ending. Sleeps.
     pub(super) fn end_rescan(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the SRP transport class wants of a session.
+//! Callbacks of the SRP transport class.
 
 use super::{
     Session,
@@ -32,13 +32,13 @@ impl Operations for Session {
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {
-        // Those that were sent are ended with the connection; this is for the others.
+        // Commands that were sent end with the connection; this is for the others.
         this.fail_fast();
     }
 }
 
 impl Session {
-    /// The remote port, if the login has come so far.
+    /// The remote port, if the login has made it.
     pub(in crate::srp) fn rport(&self) -> Option<Arc<Rport<Self>>> {
         self.live.lock().rport.clone()
     }
@@ -51,7 +51,7 @@ impl Session {
     pub fn keep_rport(&self, rport: Rport<Self>) -> Result {
         let rport = Arc::new(rport, GFP_KERNEL)?;
         let mut live = self.live.lock();
-        // Whoever ends the session says so before it takes the lock.
+        // The teardown sets this before it takes the lock.
         if self.is_ending() {
             drop(live);
             return Err(ENODEV);

@@ -2,7 +2,7 @@
 
 //! Commands that wait for a credit.
 //!
-//! If none is outstanding, nothing times out: neither the midlayer nor the transport would ever notice.
+//! With none outstanding nothing times out, so neither the midlayer nor the transport would notice.
 
 use super::Session;
 use crate::{
@@ -38,14 +38,14 @@ impl Session {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
 
-    /// A command was refused for want of a credit: checks whether credits come, until no
-    /// command waits, or the connection is lost. Any context.
+    /// A command was refused for lack of a credit: checks whether credits come, until no command
+    /// waits or the connection is lost. Any context.
     pub(super) fn begin_starving(self: &Arc<Self>) {
-        // If it is set already, that will do.
+        // If it is armed already, that suffices.
         let _ = Starving::schedule(self.clone(), period_ms(self.command_time()));
     }
 
-    /// No more checks, until a command is refused. Sleeps.
+    /// Stops the checks, until a command is refused. Sleeps.
     pub(super) fn end_starving(self: &Arc<Self>) {
         Starving::cancel_sync(self);
     }
@@ -54,7 +54,8 @@ impl Session {
 impl DelayedItem<STARVING> for Session {
     fn run(this: Arc<Self>) {
         if this.is_lost() {
-            // The next connection has credits; if it has too few, a command is refused there.
+            // The next connection has its own credits; if they are too few, a command is refused
+            // again.
             return;
         }
         let (Some(channels), _) = this.parts() else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of what a session does with its host, which is the test's: it has no disks and takes no command.
+//! KUnit tests of a session and its host, which is the test's: it has no disks and no commands.
 
 use super::{
     Session,
@@ -69,7 +69,7 @@ suite!(
     ]
 );
 
-/// What the test's host was asked.
+/// Calls to the test's host.
 struct Asked {
     scans: Atomic<u32>,
     rescans: Atomic<u32>,
@@ -100,7 +100,7 @@ impl Asked {
 struct Made {
     asked: Arc<Asked>,
     host: Arc<Host<NoDisks<Transport<Session>>>>,
-    /// It can be added.
+    /// Whether it can be added.
     addable: bool,
 }
 
@@ -191,13 +191,13 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
     check_eq!(session.life(), Life::Gone);
     check_eq!(asked.timeouts.load(Relaxed), 1);
     check!(asked.removals.load(Relaxed) > 0);
-    // Nothing refers to it any more, and it is the only one that sends commands.
+    // The last reference to the host is gone, and nothing else sends commands.
     check_eq!(asked.counts(), (1, 1, 1));
     check_eq!(empty.count(CMD), 0);
     Ok(())
 }
 
-/// Has the login fail at the host, and checks that nothing is left.
+/// Fails the login at the host, and checks that nothing is left.
 fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,

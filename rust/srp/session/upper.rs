@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is above a session: the SCSI host that its disks are below.
+//! The layer above a session: the SCSI host of its disks.
 //!
-//! A session knows no more of it, so that whatever the host does with its commands depends on the session, and
-//! not the other way round. None of this is on the way of a command.
+//! A session knows the host only by this trait, so that the host depends on the session, and not
+//! vice versa. None of this is on the fast path.
 
 use super::Session;
 use crate::scsi::{
@@ -26,7 +26,7 @@ pub trait Upper: Send + Sync {
     /// The number of the host.
     fn number(&self) -> u32;
 
-    /// Adds the host, with the remote port that `session` stands behind. Nothing of the host is left if that fails.
+    /// Adds the host, with the remote port of `session`. On failure nothing of the host is left.
     ///
     /// # Errors
     ///
@@ -45,18 +45,18 @@ pub trait Upper: Send + Sync {
     /// Context: process, may sleep, for as long as commands take.
     fn scan(&self);
 
-    /// Scans for disks once more, and keeps those that are there.
+    /// Scans for disks again, and keeps the existing ones.
     ///
     /// Context: as for [`Upper::scan`].
     fn rescan(&self);
 
-    /// The longest time that a disk gives a request, in milliseconds; 0 without a disk.
+    /// The longest request timeout of a disk, in milliseconds; 0 without a disk.
     ///
     /// Context: process.
     fn request_timeout(&self) -> Msecs;
 
-    /// Removes the host with its disks, and waits for their commands, which must be able to end. It may be called
-    /// more than once; all calls wait.
+    /// Removes the host with its disks, and waits for their commands, which must be able to end.
+    /// May be called more than once; all calls wait.
     ///
     /// Context: process, may sleep.
     fn remove(&self);

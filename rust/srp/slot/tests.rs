@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the slots: all who have to do with a command race for it, as they do when a
-//! response, an abort and the end of the connection come at the same time.
+//! KUnit tests of the slots: all contexts that handle a command race for it, as when a response, an
+//! abort and the end of the connection coincide.
 
 use super::*;
 use crate::{
@@ -46,7 +46,7 @@ const COMMANDS: u32 = 50_000;
 const FEW: u32 = 10_000;
 /// Rounds without any progress until a context gives up: about half a minute.
 const PATIENCE: u32 = 100_000_000;
-/// Rounds until a context lets others run: not every kernel does so by itself.
+/// Rounds until a context lets others run: not every kernel preempts.
 const NAP: u32 = 256;
 
 const LUN: Lun = Lun([0, 1, 0, 0, 0, 0, 0, 0]);
@@ -62,7 +62,7 @@ struct Race {
     commands: u32,
     /// How often the command of each generation ended.
     ends: KVVec<Atomic<u32>>,
-    /// How often the slot was owned; its memory has the same number.
+    /// How often the slot was owned. Its memory holds the same number.
     owned: Atomic<u32>,
     owners: Atomic<u32>,
     /// Ends in the states Building, Responded, Invalidating, Failed.
@@ -73,7 +73,7 @@ struct Race {
     last: Atomic<bool>,
 }
 
-/// How far a state is in the life of a command: it never goes back.
+/// The position of a state in the life of a command: it never decreases.
 fn rank(state: State) -> u32 {
     match state {
         State::Building => 0,
@@ -86,12 +86,12 @@ fn rank(state: State) -> u32 {
     }
 }
 
-/// What one context has seen of the slot.
+/// One context's view of the slot.
 struct Observer<'a> {
     race: &'a Race,
     seen: Word,
     rounds: u32,
-    /// Those without any progress.
+    /// Rounds without progress.
     idle: u32,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// Looks at the slot: it may only have gone forward.
+    /// Reads the state, and checks that it has only moved forward.
     fn look(&mut self) -> Word {
         let (was, now) = (self.seen, self.race.cell.word());
         let back = now.generation() < was.generation()
@@ -119,7 +119,7 @@ impl<'a> Observer<'a> {
         now
     }
 
-    /// There may be more to do.
+    /// Whether there may be more to do.
     fn goes_on(&mut self) -> bool {
         let last = self.race.last.load(Acquire);
         let word = self.look();
@@ -143,7 +143,7 @@ impl Race {
         }
     }
 
-    /// Owns the slot for a moment. Its memory counts the owners and has the generation.
+    /// Owns the slot for a moment. Its memory holds the count of owners and the generation.
     fn own(&self, slot: &mut Held<'_>, from: &[State]) {
         self.require(self.owners.fetch_add(1, Relaxed) == 0);
         let word = slot.word();
@@ -185,7 +185,7 @@ impl Race {
         });
     }
 
-    /// The midlayer with its commands, of which some cannot be sent.
+    /// Submits commands, as the midlayer does. Some of them cannot be sent.
     fn submit(&self, seen: Word) {
         if seen.generation() == self.commands {
             return;
@@ -206,9 +206,9 @@ impl Race {
         }
     }
 
-    /// The target's answer, as the completion callback takes it.
+    /// Handles the target's response, as the completion callback does.
     fn answer(&self, seen: Word) {
-        // An answer to the command before this one finds nothing.
+        // A response to the previous command finds nothing.
         let stale = Word::new(State::Posted, seen.generation().wrapping_sub(1));
         self.require(self.cell.take_from(stale, Event::Answer).is_none());
         let posted = seen.with_state(State::Posted);
@@ -222,14 +222,14 @@ impl Race {
         }
     }
 
-    /// Gives the others a chance.
+    /// Gives the other contexts a chance.
     fn pause(&self, _: Word) {
         for _ in 0..random_u64() % 32 {
             cpu_relax();
         }
     }
 
-    /// Ends an answered command, or does so after an invalidation.
+    /// Ends an answered command, at once or after an invalidation.
     fn settle(&self, mut slot: Held<'_>) {
         self.own(&mut slot, &[State::Responded]);
         let word = slot.word().with_state(State::Invalidating);
@@ -246,7 +246,7 @@ impl Race {
         }
     }
 
-    /// The error handler: aborts, and sometimes hears that the target has done so.
+    /// Aborts, as the error handler does. Some aborts complete at the target.
     fn abort(&self, seen: Word) {
         if seen.state() != State::Posted || !self.cell.abort(seen) {
             return;
@@ -261,7 +261,7 @@ impl Race {
         }
     }
 
-    /// The end of the connection, for some of the commands.
+    /// Ends some of the commands, as the end of the connection does.
     fn sweep(&self, seen: Word) {
         if seen.generation() % 4 != 0 {
             return;
@@ -272,7 +272,7 @@ impl Race {
         }
     }
 
-    /// Does these things until all commands have ended.
+    /// Runs `things` until all commands have ended.
     fn run(&self, things: &[fn(&Self, Word)]) {
         let mut observer = Observer::new(self);
         while observer.goes_on() {
@@ -298,17 +298,17 @@ impl Race {
         self.run(&[Self::sweep]);
     }
 
-    /// A target that answers soon.
+    /// Submits commands that are answered soon.
     fn initiator(&self) {
         self.run(&[Self::submit, Self::pause, Self::answer]);
     }
 
-    /// A host that has had enough.
+    /// Aborts commands and ends the connection.
     fn troublemaker(&self) {
         self.run(&[Self::abort, Self::sweep]);
     }
 
-    /// Commands that ended from this state.
+    /// Commands that ended in this state.
     fn ended(&self, state: State) -> u32 {
         self.ways
             .get(state as usize)
@@ -405,7 +405,7 @@ fn everything(soft: &Soft) -> Result {
     commands_end_once(soft, FEW, &contexts).map(|_| ())
 }
 
-/// One context, every event in every state: the slot moves as the table says, or not at all.
+/// Each event in each state, in one context: the slot moves as the table says, or not at all.
 fn table(soft: &Soft) -> Result {
     // The events that lead from Free to each state.
     const PATHS: [(State, &[Event]); 7] = [
@@ -469,7 +469,7 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
         .ok_or(EINVAL)?;
     slot.release_after(Event::Finish);
     alone &= cell.word() == posted.with_state(State::Aborting);
-    // Recalled is the last one, and none before there was one.
+    // Only the last recalled generation counts, and initially there is none.
     alone &= !cell.is_recalled(0) && !cell.is_recalled(1);
     cell.recall(1);
     alone &= cell.is_recalled(1) && !cell.is_recalled(0);
@@ -482,8 +482,8 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     }
 }
 
-/// Whoever looks for a command by its tag finds no slot that is being built: until `claim` is done that has the tag of
-/// the command before.
+/// A search by tag finds no slot that is being built: until `claim` is done, it has the tag of the
+/// previous command.
 fn tag_of_a_new_command(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
@@ -508,12 +508,12 @@ fn tag_of_a_new_command(soft: &Soft) -> Result {
     }
 }
 
-/// A generation is never that of a command before, whatever is random in it.
+/// A generation is never that of a previous command, whatever its random half.
 fn generations_differ(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
     for count in 1..=0x1_0001_u32 {
-        // CAST: The upper half of it comes last.
+        // CAST: The upper half, which changes last.
         let random = (count >> 16) as u16;
         let slot = cell.claim(random, LUN, TAG).ok_or(EINVAL)?;
         let generation = u32::from(random) << 16 | count & 0xffff;

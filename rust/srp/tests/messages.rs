@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a target sends, byte by byte.
+//! Messages of a target, byte by byte.
 
 use crate::rdma::{
     device::Gid,
@@ -23,7 +23,7 @@ use kernel::{
 
 /// Longest message that the target takes.
 pub(in crate::srp) const MAX_IT_IU_LEN: u32 = 1024;
-/// Commands at a time.
+/// Credits at the login.
 pub(in crate::srp) const REQ_LIM: u32 = 9;
 
 /// Reason of a REJ: the private data says why.
@@ -33,14 +33,14 @@ pub(in crate::srp) const PORT_CM_REDIRECT: u16 = 24;
 /// Reason of a REJ: go to this GID.
 pub(in crate::srp) const PORT_REDIRECT: u16 = 25;
 
-/// Puts bytes at a place.
+/// Writes bytes at an offset.
 pub(in crate::srp) fn put<const N: usize>(to: &mut [u8], at: usize, bytes: [u8; N]) {
     if let Some(place) = to.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *place = bytes;
     }
 }
 
-/// The bytes of `from` at a place.
+/// The bytes of `from` at an offset.
 pub(in crate::srp) fn get<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     from.get(at..)
         .and_then(<[u8]>::first_chunk)
@@ -48,7 +48,7 @@ pub(in crate::srp) fn get<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
         .unwrap_or([0; N])
 }
 
-/// `SRP_LOGIN_RSP` to a request of 64 bytes, which adds its channel to those there are if it is to.
+/// `SRP_LOGIN_RSP` to a request of 64 bytes; keeps the existing channels if requested.
 pub(in crate::srp) fn login_rsp(request: &Asked) -> [u8; 52] {
     let mut rsp = [0; 52];
     let [flags] = get(&request.data, 26);
@@ -70,18 +70,18 @@ pub(in crate::srp) fn login_rej(reason: u32) -> [u8; 32] {
     rej
 }
 
-/// A `ClassPortInfo` that leads elsewhere; what is 0 is not named.
+/// A `ClassPortInfo` that redirects. Fields that are 0 are absent.
 pub(in crate::srp) fn class_port_info(gid: Gid, lid: u16, pkey: u16, qpn: u32) -> [u8; 72] {
     let mut info = [0; 72];
     put(&mut info, 8, gid);
     put(&mut info, 28, lid.to_be_bytes());
     put(&mut info, 30, pkey.to_be_bytes());
-    // The uppermost byte is not part of the number.
+    // The highest byte is not part of the number.
     put(&mut info, 32, (qpn | 0x5a00_0000).to_be_bytes());
     info
 }
 
-/// A target that is always ready, and has no disks.
+/// A target that is always ready and has no disks.
 pub(in crate::srp) struct Empty {
     /// Messages by opcode.
     told: [Atomic<u32>; 4],
@@ -93,7 +93,7 @@ impl Empty {
         Ok(Arc::new(Self { told }, GFP_KERNEL)?)
     }
 
-    /// How many messages it was sent with this opcode.
+    /// Messages received with this opcode.
     pub(in crate::srp) fn count(&self, opcode: usize) -> u32 {
         self.told.get(opcode).map_or(0, |count| count.load(Relaxed))
     }

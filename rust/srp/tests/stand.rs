@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A port with what its sessions need, as the module makes it.
+//! A port with everything its sessions need, as the module creates it.
 
 use crate::{
     params,
@@ -84,12 +84,12 @@ impl Stand {
         })
     }
 
-    /// What is written to `add_target` for this target, at the port itself.
+    /// The string for `add_target` to log in at this target, through the port itself.
     pub(in crate::srp) fn text(&self, target: &Target, more: &str) -> Result<CString> {
         self.text_for(target.service_id(), more)
     }
 
-    /// The same for a service that nobody may have.
+    /// The same for a service that may not exist.
     pub(in crate::srp) fn text_for(&self, service_id: u64, more: &str) -> Result<CString> {
         let gid = self.sessions.port().device().gid(1, 0)?;
         Ok(CString::try_from_fmt(fmt!(
@@ -101,12 +101,12 @@ impl Stand {
         ))?)
     }
 
-    /// A session that has not begun to log in.
+    /// A session that has not started to log in.
     pub(in crate::srp) fn session(&self, target: &Target, more: &str) -> Result<Arc<Session>> {
         begin(self, self.text(target, more)?.to_bytes())
     }
 
-    /// A session that is logged in, or why there is none.
+    /// Logs in. Returns the session, or why the login failed.
     pub(in crate::srp) fn log_in(
         &self,
         target: &Target,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of answer channels: a target that gets the commands, and another one, the cache, that answers them.
+//! KUnit tests of answer channels: a target gets the commands, and another one, the cache, answers.
 
 mod play;
 mod readers;
@@ -80,7 +80,7 @@ fn another_one_answers(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         let session = play.log_in("ch_count=2,")?;
         check!(is_open(&session));
-        // A further channel of the same session, as the target sees it; and nobody is asked for immediate data.
+        // The cache sees a further channel of the same session. Immediate data is not requested.
         check_eq!((play.target.requests(), play.cache.requests()), (2, 1));
         check_eq!(action(&play.cache, 0)?, 1);
         let (first, cache) = (play.target.request(0)?.data, play.cache.request(0)?.data);
@@ -88,7 +88,7 @@ fn another_one_answers(soft: &Soft) -> Result {
         check_eq!((first[26], cache[26]), (0, 1));
         check_eq!(session.geometry.immediate, 0);
 
-        // Through regions, small ones too.
+        // Through regions, even small reads.
         let scan = answers(&session)?.counts().commands();
         check!(scan > 0);
         read_all(&session, 512, 50)?;
@@ -101,9 +101,9 @@ fn another_one_answers(soft: &Soft) -> Result {
         let all = channels(&session)?;
         let ended: i32 = all.iter().map(|c| c.ended()).sum();
         let own: u64 = all.iter().map(|c| c.counts().commands()).sum();
-        // What the target has answered is counted there, and ended is all of it.
+        // The target's answers are counted on its channels. `ended` includes both.
         check_eq!(ended as u64, own + scan + 400);
-        // Each credit was given to the channel that it was taken from.
+        // Each credit returned to the channel that it was taken from.
         for channel in all.iter() {
             check_eq!(channel.credits(), REQ_LIM as i32);
         }
@@ -125,7 +125,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
         }
         let (answers, all) = (answers(&session)?, channels(&session)?);
         let here = answers.counts().commands() - before;
-        // Both had their part in it.
+        // Both answered a part.
         check!((1000..=3000).contains(&here));
         let own: u64 = all.iter().map(|c| c.counts().commands()).sum();
         check!(own + here >= 4000);
@@ -137,7 +137,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
     })
 }
 
-/// Commands that were answered and had data, on all channels.
+/// Answered commands with data, on all channels.
 fn dynamic(session: &Session) -> Result<u64> {
     let all = channels(session)?;
     let both = Iterator::chain(all.iter(), all.answers().iter());
@@ -154,7 +154,7 @@ fn both_answer_the_same(soft: &Soft) -> Result {
             let len = if round % 2 == 0 { 512 } else { 8192 };
             let readers = Readers::new(&session, len, 1)?;
             readers.read();
-            // One of the two has ended it, once, and the other one the connection.
+            // One answer ended the command, once, and the other one ended the connection.
             let (good, lost, wrong) = readers.ends();
             check_eq!((good + lost, wrong), (1, 0));
             within(|| session.statistics.connections_lost.get() == 1)?;
@@ -176,7 +176,7 @@ fn changed<const N: usize>(told: &Told, at: usize, bytes: [u8; N]) -> [u8; 36] {
     rsp
 }
 
-/// What a cache must not send, to a command that is out or that was answered.
+/// A message that a cache must not send, for a command that is outstanding or answered.
 type Lie = fn(&Target, &Told) -> Result;
 
 const OUT: bool = true;
@@ -185,9 +185,9 @@ const ANSWERED: bool = false;
 fn answers_that_are_none(soft: &Soft) -> Result {
     const UNKNOWN: &str = "is not outstanding";
     const LIES: [(bool, Lie, &str); 11] = [
-        // Once more.
+        // A second answer.
         (ANSWERED, |c, told| c.act(Deed::Say(&told.rsp())), UNKNOWN),
-        // To somebody else: another generation, another slot, channels that there are not.
+        // To another command: another generation, another slot, channels that do not exist.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 8, [!told.rsp()[8]]))),
@@ -208,13 +208,13 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             |c, told| c.act(Deed::Say(&changed(told, 12, [0xff, 0xff]))),
             UNKNOWN,
         ),
-        // To a task or a probe.
+        // To a task management request or a probe.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 14, [0x80, 1]))),
             UNKNOWN,
         ),
-        // With credits without end.
+        // With too many credits.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 4, [0x7f, 0xff, 0xff, 0xff]))),
@@ -237,7 +237,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             |c, _| c.act(Deed::Say(&[0xc1])),
             "protocol violation: ",
         ),
-        // With the key of the command.
+        // Invalidates the key of the command.
         (
             OUT,
             |c, told| {
@@ -270,7 +270,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             drop(readers);
             play.stand.end(&session);
         }
-        // A log-out is none of these.
+        // A log-out is not a violation.
         let session = play.log_in("")?;
         let log = Log::from_now();
         let logout = changed(&Told([0; 64]), 0, [0x80]);
@@ -283,7 +283,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
     })
 }
 
-/// Begins a read that nobody answers, and returns the command.
+/// Begins a read that stays unanswered, and returns the command.
 fn told_meanwhile(play: &Play, readers: &Arc<Readers>) -> Result<Told> {
     *play.reading.lock() = Some(readers.clone());
     let mut told = None;
@@ -313,7 +313,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
             log.count("connection lost: connection event: disconnected"),
             1
         );
-        // The session comes back without, and has it again later.
+        // The session reconnects without the answer channel, which follows later.
         within(|| session.life() == Life::Live && !session.is_lost())?;
         play.target.has_heard(|heard| &heard.confirmed, 2)?;
         play.engine.send(Way::Either);
@@ -328,7 +328,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
     })
 }
 
-/// The cache writes to the memory of a command, again and again, while the target ends the connection.
+/// The cache keeps writing to a command's memory while the target ends the connection.
 fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         for _ in 0..8 {
@@ -343,7 +343,7 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
                 let _ = write();
             }
             play.target.disconnect(number - 1)?;
-            // Without a pause, until it is disconnected, too.
+            // Without a pause, until the cache is disconnected, too.
             let since = ktime_get();
             while !readers.done.load(Acquire) && ktime_get().ms_since(since) < 20_000 {
                 let _ = write();
@@ -363,7 +363,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         play.grant.0.store(REQ_LIM, Relaxed);
         let log = Log::from_now();
-        // Of the two only the target can.
+        // Of the two, only the target can answer.
         play.engine.send(Way::Both);
         let session = play.log_in("")?;
         check_eq!(session.life(), Life::Live);
@@ -376,7 +376,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         );
         play.cache.has_heard(|heard| &heard.refused, 1)?;
         check!(!is_open(&session));
-        // One that has learnt it is let in.
+        // A cache that stops granting credits is accepted.
         play.engine.send(Way::Nobody);
         play.grant.0.store(0, Relaxed);
         within(|| is_open(&session))?;

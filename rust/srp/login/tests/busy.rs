@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target that takes longer than a login waits for a silent one.
+//! A target that takes longer than a login waits for a silent target.
 
 use crate::{
     rdma::{
@@ -43,7 +43,7 @@ use kernel::{
     }, //
 };
 
-/// What the login waits for a silent target. The connection managers ask and say that it takes longer in less.
+/// How long the login waits for a silent target. The request and the MRA take less.
 const PATIENCE_MS: Msecs = 4_000;
 
 struct Scene {
@@ -51,7 +51,7 @@ struct Scene {
     session: Arc<Session>,
     /// Error of the login, or 0.
     errno: Atomic<i32>,
-    /// Milliseconds that it took.
+    /// Milliseconds that the login took.
     took: Atomic<u32>,
     answered: Atomic<bool>,
 }
@@ -78,7 +78,8 @@ impl Scene {
     }
 }
 
-/// The target's connection manager says that it takes longer, and its answer comes when a silent target would be given up.
+/// The target's connection manager asks for time, and answers when a silent target would be given
+/// up.
 pub(super) fn target_asks_for_time(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Later)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that the target ends, or breaks the protocol on.
+//! Connections that the target ends, or on which it violates the protocol.
 
 use super::{
     check_failure,
@@ -43,7 +43,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
-    // Before the confirmation there is nothing that the target could end.
+    // Before the confirmation the target has no connection to end.
     target.has_heard(|heard| &heard.confirmed, 1)?;
     check!(session.last_error().is_none());
     let statistics = &session.statistics;
@@ -58,7 +58,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     let before = real_seconds();
     target.disconnect(0)?;
     target.has_heard(|heard| &heard.released, 1)?;
-    // Another login follows at once, so that the loss may be over before anybody sees it.
+    // Another login follows at once, so the loss may be over before the test sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
     within(|| session.life() == Life::Live && !session.is_lost())?;
     check_eq!(
@@ -66,7 +66,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
         1
     );
     check_eq!(counted(), (2, 1));
-    // It stays, and the log-out is no news.
+    // The log-out is neither counted nor logged as a loss.
     stand.end(&session);
     check_eq!(counted(), (2, 1));
     check_eq!(statistics.violations.get(), 0);
@@ -78,7 +78,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A target whose responses are changed before they are sent, which may make them shorter.
+/// A target that changes its responses before they are sent, and may shorten them.
 struct Changed(Arc<Empty>, fn(&mut [u8], usize) -> usize);
 
 impl Script for Changed {
@@ -105,7 +105,7 @@ pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
             },
             "connection lost: logged out by the target: inactive channel (1)",
         ),
-        // A login response; a message that there is not; none; a response without its end.
+        // A login response; an undefined message; a single byte; a truncated response.
         (
             |reply, len| {
                 reply[0] = 0xc0;
@@ -122,7 +122,7 @@ pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
         ),
         (|_, _| 1, violation),
         (|_, _| 35, violation),
-        // The tag of nobody, and that of a command of another time.
+        // A tag that no command has, and one with another generation.
         (
             |reply, len| {
                 reply[8..16].fill(0xff);

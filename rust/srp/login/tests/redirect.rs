@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins that the target sends elsewhere.
+//! Logins that the target redirects.
 
 use super::{
     check_failure,
@@ -51,7 +51,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What a target without disks says to the first requests.
+/// A target without disks, and its answer to the first requests.
 struct Elsewhere<F>(Arc<Empty>, usize, F);
 
 impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Script for Elsewhere<F> {
@@ -67,13 +67,13 @@ impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Script for Elsewhere<F> {
     }
 }
 
-/// Sends the initiator to the port that it has asked.
+/// Redirects the initiator to the same port.
 fn here(request: &Asked) -> Answer {
     let info = class_port_info(request.dgid, 0, 0, 0);
     Answer::reject(PORT_CM_REDIRECT, &info, &[])
 }
 
-/// Logs in after `count` redirections, each of which is one request more to the same port.
+/// Logs in after `count` redirections, each with one more request to the same port.
 fn follows(
     soft: &Soft,
     count: usize,
@@ -89,7 +89,7 @@ fn follows(
     for number in 1..=count {
         let next = target.request(number)?;
         check_eq!((next.dgid, next.pkey), (first.dgid, first.pkey));
-        // All is asked again, by a tag of its own.
+        // The same request with a new tag.
         check_eq!(get::<48>(&next.data, 16), get::<48>(&first.data, 16));
         check!(get::<8>(&next.data, 8) != get::<8>(&first.data, 8));
     }
@@ -111,7 +111,7 @@ pub(super) fn redirections_are_followed(soft: &Soft) -> Result {
     for count in 1..=3 {
         follows(soft, count, here, "")?;
     }
-    // By a LID, of which RoCE has none; in the partition that there is.
+    // To a LID, which RoCE does not have, in the existing partition.
     let lid = |request: &Asked| {
         let info = class_port_info([0; 16], 5, request.pkey, 0);
         Answer::reject(PORT_CM_REDIRECT, &info, &[])
@@ -136,7 +136,7 @@ pub(super) fn redirections_come_to_an_end(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 0)
 }
 
-/// Redirects to what is in this information.
+/// Redirects with this information.
 fn to(info: impl Fn(&Asked) -> [u8; 72] + Send + Sync + 'static) -> impl Script {
     move |_: usize, request: &Asked| Answer::reject(PORT_CM_REDIRECT, &info(request), &[])
 }
@@ -156,7 +156,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
         LoginFailure::NotFollowed(NotFollowed::OtherSubnet(p)) if p == prefix
     ));
     check_eq!(log.count("which is not that of dgid"), 2);
-    // Nobody was asked again.
+    // No request followed the redirection.
     check_eq!(target.requests(), 3);
 
     let (why, target) = failure(
@@ -190,8 +190,8 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// To another port, and to another connection manager of this one, there is a request like the first;
-/// here are neither.
+/// A redirection to another port, or to another connection manager of this one, causes a request
+/// like the first. Neither exists here.
 pub(super) fn redirections_lead_elsewhere(soft: &Soft) -> Result {
     let port = |request: &Asked| {
         let mut gid = request.dgid;
@@ -228,7 +228,7 @@ pub(super) fn topspin_redirections(soft: &Soft) -> Result {
     check_failure!(why, LoginFailure::CmReject(CmRej::Ib(PORT_REDIRECT)));
     check_eq!(target.requests(), 3);
 
-    // The controllers of Topspin and Cisco.
+    // Controllers of Topspin and Cisco.
     check!(params::topspin_workarounds());
     let node = soft.device.node_guid().to_be_bytes();
     for guid in ["ioc_guid=0005ad0000001234,", "ioc_guid=001b0d0000001234,"] {

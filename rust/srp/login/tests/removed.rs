@@ -37,7 +37,7 @@ use kernel::{
     },
 };
 
-/// A silent target that has the session removed.
+/// A silent target that removes the session.
 #[pin_data]
 struct Remover {
     #[pin]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The target, the cache, and the initiator of a test of answer channels.
+//! Target, cache and initiator of a test of answer channels.
 
 use super::super::{
     defaults,
@@ -77,16 +77,16 @@ use kernel::{
 /// Standard INQUIRY data of a processor device.
 pub(super) const INQUIRY_DATA: &[u8; 36] =
     b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  ANSWERS         0001";
-/// A list of LUN 0.
+/// LUN list with LUN 0.
 pub(super) const LUNS: [u8; 16] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// An operation of nobody, with a number behind it; its data begins with what the number says.
+/// A vendor-specific opcode, with a number behind it that determines the start of its data.
 pub(super) const READ: u8 = 0xc8;
-/// The bytes of [`READ`] that are looked at.
+/// Bytes of the data of [`READ`] that are checked.
 pub(super) const DATA: usize = 64;
-/// As the midlayer has it.
+/// The midlayer's value.
 pub(super) const DID_RESET: i32 = 8 << 16;
 
-/// A command, as far as it is of interest.
+/// The relevant part of a command.
 #[derive(Clone, Copy)]
 pub(super) struct Told(pub(super) [u8; 64]);
 
@@ -99,19 +99,19 @@ impl Told {
         u64::from_be_bytes(get(&self.0, 8))
     }
 
-    /// A task, or a probe, which look like one.
+    /// Whether it is a task management request or a probe, which look the same.
     pub(super) fn is_task(&self) -> bool {
         self.tag() & 0x8000 != 0
     }
 
-    /// Address, key and length of what is to be written.
+    /// Address, key and length of the memory to write to.
     pub(super) fn room(&self) -> Option<(u64, u32, u32)> {
         let at = |at| u32::from_be_bytes(get(&self.0, at));
         let [formats] = get(&self.0, 5);
         (formats & 15 == 1).then(|| (u64::from_be_bytes(get(&self.0, 48)), at(56), at(60)))
     }
 
-    /// The data, what it ends with.
+    /// The data, and its length.
     pub(super) fn data(&self) -> ([u8; DATA], usize) {
         let mut data = [0; DATA];
         let [opcode, flag] = get(&self.0, 32);
@@ -143,7 +143,7 @@ impl Told {
     }
 }
 
-/// What [`READ`] of a number begins with.
+/// Start of the data of [`READ`] with this number.
 pub(super) fn pattern(number: u32) -> [u8; DATA] {
     let mut data = [0; DATA];
     for (at, byte) in data.iter_mut().enumerate() {
@@ -152,7 +152,7 @@ pub(super) fn pattern(number: u32) -> [u8; DATA] {
     data
 }
 
-/// Who gets the commands with data.
+/// Which peer gets the commands with data.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(super) enum Way {
@@ -162,13 +162,13 @@ pub(super) enum Way {
     Nobody,
 }
 
-/// Commands that wait for somebody.
+/// Commands that wait for an answer.
 pub(super) type Waiting = Pin<KBox<SpinLockIrq<KVec<Told>>>>;
 
-/// The target, and what it has told the others.
+/// The target, and the commands that it has passed on.
 pub(super) struct Engine {
     pub(super) way: Atomic<u32>,
-    /// For the target itself, the cache, and nobody.
+    /// For the target itself, the cache, and neither.
     pub(super) waiting: [Waiting; 3],
 }
 
@@ -195,7 +195,7 @@ impl Engine {
 
     pub(super) fn put(&self, place: usize, told: Told) {
         if let Some(list) = self.waiting.get(place) {
-            // There are never so many.
+            // The capacity is never used up.
             let _ = list.lock().push_within_capacity(told);
         }
     }
@@ -242,7 +242,7 @@ impl Script for Arc<Cache> {
     }
 }
 
-/// Both, an initiator, and what is to happen.
+/// Both peers, an initiator, and the state of the test.
 pub(super) struct Play {
     pub(super) stand: Stand,
     pub(super) target: Target,
@@ -275,7 +275,7 @@ impl Play {
         result
     }
 
-    /// The target, where it answers commands with data.
+    /// The target, answering commands with data.
     pub(super) fn target(&self) {
         self.serve(0, &self.target);
     }
@@ -284,7 +284,7 @@ impl Play {
         self.serve(1, &self.cache);
     }
 
-    /// Reads, while the body does something else.
+    /// Reads while the body runs.
     pub(super) fn reader(&self) {
         while !self.over.load(Acquire) {
             let readers = self.reading.lock().take();
@@ -298,7 +298,7 @@ impl Play {
     pub(super) fn serve(&self, place: usize, by: &Target) {
         while !self.over.load(Acquire) {
             match self.engine.take(place) {
-                // It may have been lost meanwhile.
+                // The connection may be lost by then.
                 Some(told) => {
                     let _ = answer(by, &told);
                 }
@@ -307,11 +307,11 @@ impl Play {
         }
     }
 
-    /// Logs in, with the cache as who answers.
+    /// Logs in, with the cache as the answering peer.
     pub(super) fn log_in(&self, more: &str) -> Result<Arc<Session>> {
         let text = self.stand.text(&self.target, more)?;
         let mut options = Options::parse(text.to_bytes(), &defaults()).map_err(|_| EINVAL)?;
-        // The option is for logins of another kind; it is the number that counts.
+        // The option is for RDMA/CM logins; only the number of its addresses matters.
         let other = b"id_ext=1,ioc_guid=2,dest=10.0.0.9:1,answers_from=10.0.0.9:2";
         let other = Options::parse(other, &defaults()).map_err(|_| EINVAL)?;
         let port = self.stand.sessions.port();

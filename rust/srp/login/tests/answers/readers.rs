@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads that read, and look at what they get.
+//! Threads that read and check the data.
 
 use super::play::{
     cdb,
@@ -36,15 +36,15 @@ use kernel::{
 /// Readers of a device.
 pub(super) struct Readers {
     pub(super) unit: Unit,
-    /// Bytes of a read.
+    /// Bytes per read.
     pub(super) len: usize,
-    /// Reads of each.
+    /// Reads per thread.
     pub(super) count: u32,
     pub(super) next: Atomic<u32>,
     pub(super) good: Atomic<u32>,
     pub(super) wrong: Atomic<u32>,
     pub(super) lost: Atomic<u32>,
-    /// Written to after the end.
+    /// Buffers written to after the end of the read.
     pub(super) touched: Atomic<u32>,
     pub(super) done: Atomic<bool>,
 }
@@ -77,7 +77,7 @@ impl Readers {
         };
         count.fetch_add(1, Relaxed);
         if result != 0 {
-            // It is ours again.
+            // The buffer belongs to the reader again.
             data.fill(0x5a);
             fsleep(Delta::from_millis(20));
             if data.iter().any(|&byte| byte != 0x5a) {
@@ -97,14 +97,14 @@ impl Readers {
         self.done.store(true, Release);
     }
 
-    /// Good, lost and wrong reads.
+    /// Numbers of good, lost and wrong reads.
     pub(super) fn ends(&self) -> (u32, u32, u32) {
         let read = |count: &Atomic<u32>| count.load(Relaxed);
         (read(&self.good), read(&self.lost), read(&self.wrong))
     }
 }
 
-/// Reads with four threads, and checks that all is well.
+/// Reads with four threads, and checks that all reads are good.
 pub(super) fn read_all(session: &Session, len: usize, count: u32) -> Result {
     let readers = Readers::new(session, len, count)?;
     let contexts: [Context<Readers>; 4] = [Readers::read; 4];
