@@ -2,30 +2,33 @@
 
 //! RDMA verbs and connection management.
 //!
-//! What an upper-layer protocol needs of `ib_core` and `rdma_cm`: devices, protection domains,
-//! queue pairs whose completions are callbacks, fast registration of a scatter list behind one
+//! The parts of `ib_core` and `rdma_cm` that an upper-layer protocol needs: devices, protection
+//! domains, queue pairs with completion callbacks, fast registration of a scatter list behind one
 //! handle, and connections.
 //!
-//! Ownership runs one way. A [`qp::Qp`] keeps alive all that a posted work request can reach: its
-//! message memory, its memory regions, its protection domain and its device registration; it drains
-//! before it lets go. So no posted request outlives what it names, whatever the caller drops first.
+//! Ownership is one-way. A [`qp::Qp`] keeps alive everything that a posted work request can access:
+//! its message memory, its memory regions, its protection domain and its device registration; it
+//! drains before it releases them. So no posted request outlives its resources, whatever the caller
+//! drops first.
 //!
 //! # How to make a connection
 //!
-//! The pages have an example each; all of them compile (`ci/lint.sh doc`).
+//! Each module has an example; all of them compile (`ci/lint.sh doc`).
 //!
-//! 1. A [client] is told of every device. It makes a protection domain, [`pd::Pd`], in which all of the
-//!    following is.
-//! 2. Messages are in [`dma::Chunk`]s of a [`dma::Pool`], mapped for the device as long as the pool lives.
-//! 3. Memory that the peer reads or writes by itself is described by a [`mr::Handle`], one for each request.
-//! 4. A [`qp::Qp`] owns the pools and regions, and has a [`qp::Handler`] for what completes.
-//! 5. It is connected on an identifier of a connection manager: a [`cm::Id`], which finds its way by IP addresses, or
-//!    an [`ib_cm::Id`], along a path that a [`lookup::Lookup`] has found.
+//! 1. A [client] is called for every device. It makes a protection domain, [`pd::Pd`], which
+//!    contains all of the following.
+//! 2. Messages are in [`dma::Chunk`]s of a [`dma::Pool`], mapped for the device for the lifetime of
+//!    the pool.
+//! 3. Memory that the peer reads or writes directly is described by a [`mr::Handle`], one for each
+//!    request.
+//! 4. A [`qp::Qp`] owns the pools and regions, and has a [`qp::Handler`] for completions.
+//! 5. It is connected on an identifier of a connection manager: a [`cm::Id`], which resolves IP
+//!    addresses, or an [`ib_cm::Id`], on a path that a [`lookup::Lookup`] has found.
 //! 6. Messages are sent, and memory is registered and invalidated, with a [`qp::Live`].
-//! 7. [`qp::Qp::hang_up`] tells the peer of the end, [`qp::Qp::shutdown`] drains, [`qp::Qp::disconnect`] destroys the
-//!    queue pair. Then step 5 may follow again.
+//! 7. [`qp::Qp::hang_up`] tells the peer of the end, [`qp::Qp::shutdown`] drains,
+//!    [`qp::Qp::disconnect`] destroys the queue pair. Step 5 may follow again.
 //!
-//! [Events of the device](device_event) tell when it is worth to try.
+//! [Events of the device](device_event) tell when a connection is worth trying.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h).
@@ -60,9 +63,9 @@ pub(crate) mod tests;
 
 use kernel::str::CStr;
 
-/// The name under which verbs objects appear in `rdma resource`: that of the module, `KBUILD_MODNAME` in C.
+/// The owner of verbs objects in `rdma resource`: the name of the module, `KBUILD_MODNAME` in C.
 pub(crate) const CALLER: &CStr = match CStr::from_bytes_with_nul(crate::__LOG_PREFIX) {
     Ok(name) => name,
-    // It ends with its only NUL.
+    // Unreachable: the only NUL is at the end.
     Err(_) => panic!(),
 };

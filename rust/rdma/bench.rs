@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What memory registration, transfers and notification cost, as the papers measured it, on the soft
-//! devices.
+//! The cost of memory registration, transfers and notification on the soft devices, as in the
+//! papers.
 //!
-//! Only in a module built with `SRP_BENCH=1`, which does this when it is loaded. In a guest whose clock
-//! counts instructions a nanosecond is one. Each result is a line `srp_bench: NAME KEY=VALUE...`;
-//! userspace-tests/bench/papers.py reads them.
+//! Only in a module built with `SRP_BENCH=1`, which runs this when it is loaded. In a guest with a
+//! clock that counts instructions, a nanosecond is one. Each result is a line `srp_bench: NAME
+//! KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
 
 use super::tests::{
     check,
@@ -47,14 +47,14 @@ use kernel::{
     sync::rcu, //
 };
 
-/// How often each thing is done.
+/// Iterations of each measurement.
 const ROUNDS: u32 = 20;
-/// Most segments.
+/// Maximum number of segments.
 const MOST: usize = 512;
 /// Bytes of the peer's memory.
 const CHUNK: usize = 64 << 10;
 
-/// Nanoseconds that `work` takes, on average; once before does not count.
+/// Average nanoseconds of `work`, after one call to warm up.
 fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     work()?;
     let began = monotonic_ns();
@@ -64,7 +64,7 @@ fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     Ok((monotonic_ns() - began).unsigned_abs() / u64::from(ROUNDS))
 }
 
-/// `count` pieces of `bytes`, no two of which are neighbours.
+/// `count` pieces of `bytes`, no two of them adjacent.
 fn scattered(count: usize, bytes: usize) -> Result<List> {
     let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
     for number in 0..count {
@@ -73,7 +73,7 @@ fn scattered(count: usize, bytes: usize) -> Result<List> {
     List::new((2 * count).next_power_of_two(), &pieces)
 }
 
-/// `count` pieces of `bytes`, each behind the last.
+/// `count` pieces of `bytes`, each directly after the last.
 fn adjacent(count: usize, bytes: usize) -> Result<List> {
     let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
     for number in 0..count {
@@ -92,7 +92,7 @@ fn paged(count: usize, bytes: usize) -> Result<List> {
     List::new(count.next_power_of_two(), &pieces)
 }
 
-/// Registers the lists and invalidates them again, each in a handle of its own.
+/// Registers the lists, each in its own handle, and invalidates them.
 fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
     let count = lists.len();
     for handle in 0..count {
@@ -126,7 +126,7 @@ fn registrations(soft: &Soft) -> Result {
         for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
             let mut one = 0;
             if count <= shape.pages as usize {
-                // A region holds whole pages with parts at its ends only.
+                // Only the first and last page of a region may be partial.
                 let list = if bytes == PAGE_SIZE {
                     scattered(count, bytes)
                 } else {
@@ -151,7 +151,7 @@ fn registrations(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The peer writes `len` bytes to segments, which have them, from their beginnings.
+/// The peer writes `len` bytes to segments, which have room for them, in order.
 fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
     let mut left = len;
     for segment in segments {
@@ -172,8 +172,8 @@ fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
     Ok(())
 }
 
-/// Gfarm, figure 5: a copy from memory that stays registered against registration in place. The peer
-/// writes the same in both cases; `transfer` is what that alone costs.
+/// Gfarm, figure 5: a copy from memory that stays registered against registration in place. The
+/// peer writes the same in both cases; `transfer` is the cost of that alone.
 fn static_and_dynamic(soft: &Soft) -> Result {
     let limits = soft.device.limits();
     let piece_size = limits.max_pages_per_mr.min(16) as usize * PAGE_SIZE;
@@ -207,8 +207,8 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                     let bytes = link.piece(number)?.read(n);
                     if copy {
                         let skip = (number * piece_size) as _;
-                        // SAFETY: The list has `count` entries that cover `len` bytes, and nobody else
-                        // uses it; there are `n` bytes to copy.
+                        // SAFETY: The list has `count` entries that cover `len` bytes, and nothing
+                        // else uses it; there are `n` bytes to copy.
                         unsafe {
                             bindings::sg_pcopy_from_buffer(
                                 to,
@@ -253,8 +253,8 @@ fn static_and_dynamic(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, figure 11: memory behind one handle in one transfer, against one handle and transfer for
-/// each page.
+/// Kernel PM2, figure 11: memory behind one handle in one transfer, against one handle and transfer
+/// for each page.
 fn transfers(soft: &Soft) -> Result {
     let shape = Shape {
         handles: 1 + CHUNK / PAGE_SIZE,
@@ -301,8 +301,8 @@ fn transfers(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, figures 4 and 10: from the sender's call to the receiver's callback, where that runs in an
-/// interrupt, in a thread, or in a thread that asks all the time.
+/// Kernel PM2, figures 4 and 10: from the sender's call to the receiver's callback, which runs in a
+/// softirq, in a workqueue, or in a polling thread.
 fn latency(soft: &Soft) -> Result {
     for (name, context) in [
         ("polling", bindings::ib_poll_context_IB_POLL_DIRECT),
@@ -321,7 +321,7 @@ fn latency(soft: &Soft) -> Result {
         };
         let mut link = Link::with(soft, &shape)?;
         let (mut sum, mut least, mut most) = (0, u64::MAX, 0);
-        // The first does not count.
+        // The first round is a warm-up.
         for round in 0..=ROUNDS {
             let began = monotonic_ns();
             link.send(None)?;
@@ -347,7 +347,7 @@ fn latency(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Does all of it on each kind of soft device that there is. Sleeps.
+/// Runs all of it on each available kind of soft device. Sleeps.
 pub(crate) fn run() {
     const ALL: [(&str, fn(&Soft) -> Result); 4] = [
         ("registration", registrations),

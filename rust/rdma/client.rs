@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clients of the RDMA core: told of every device that comes and goes.
+//! Clients of the RDMA core, which notifies them of each device that is added or removed.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 //!
 //! Not supported: more than one client in a module. `struct ib_client` has no room for a context,
-//! so the context is the module's.
+//! so the context is global to the module.
 //!
-//! A device that is removed while the client itself goes does not call [`Client::remove`] again:
-//! the core has begun that. So a second `struct ib_client` hears of each device that goes, before
-//! the client and until the client is gone, and marks its [`Health`].
+//! The core does not call [`Client::remove`] again for a device that is removed while the client is
+//! being unregistered. So a second `struct ib_client` marks the [`Health`] of each removed device.
+//! It is notified first, and until the client is unregistered.
 //!
 //! # Examples
 //!
@@ -83,7 +83,7 @@ use kernel::{
     },
 };
 
-/// A client. The value is the context that its callbacks get.
+/// A client. The value is the context of its callbacks.
 pub trait Client: Send + Sync + 'static {
     /// The name of the client.
     const NAME: &'static CStr;
@@ -91,21 +91,20 @@ pub trait Client: Send + Sync + 'static {
     /// What the client keeps for each device.
     type Data: ForeignOwnable + Send + Sync;
 
-    /// A device came. `health` is marked when it goes. May sleep.
+    /// A device was added. `health` is marked when it is removed. May sleep.
     ///
     /// # Errors
     ///
-    /// On any error the client is not told of the device again; with a line in the log unless
-    /// it is `EOPNOTSUPP`.
+    /// After any error the client is not notified of the device again. Logged unless `EOPNOTSUPP`.
     fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data>;
 
-    /// The device goes, if [`Health::is_going`] says so, or the client does; then the device may go
-    /// before this returns.
+    /// The device is being removed, if [`Health::is_going`] says so; otherwise the client is, and
+    /// the removal of the device may begin before this returns.
     ///
     /// Must return only when nothing uses the device. May sleep.
     fn remove(&self, device: &Device, data: Self::Data, health: &Health);
 
-    /// The device got another name. May sleep.
+    /// The device was renamed. May sleep.
     fn rename(&self, device: &Device, data: <Self::Data as ForeignOwnable>::Borrowed<'_>);
 }
 
@@ -113,8 +112,7 @@ pub trait Client: Send + Sync + 'static {
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
 /// A registered client. Dropping it removes the client from every device and waits for that, and
-/// until the module has no guard of a device and no identifier of `rdma_cm`: for ever, if one was
-/// forgotten.
+/// until the module has no device guard and no `rdma_cm` identifier: forever, if one was leaked.
 ///
 /// # Invariants
 ///
@@ -124,7 +122,7 @@ static REGISTRATION: Atomic<usize> = Atomic::new(0);
 pub struct Registration<C: Client> {
     #[pin]
     client: Opaque<bindings::ib_client>,
-    /// The core tells the last client first that a device goes.
+    /// The core notifies the last client first of a removal.
     #[pin]
     watch: Opaque<bindings::ib_client>,
     registered: Atomic<bool>,
@@ -136,13 +134,13 @@ pub struct Registration<C: Client> {
     _pin: PhantomPinned,
 }
 
-// SAFETY: Registration and its end are not tied to a thread.
+// SAFETY: Registration and unregistration are not tied to a thread.
 unsafe impl<C: Client> Send for Registration<C> {}
 // SAFETY: A shared registration gives access to nothing.
 unsafe impl<C: Client> Sync for Registration<C> {}
 
 impl<C: Client> Registration<C> {
-    /// Registers a client; it is told of all devices there are before this returns. May sleep.
+    /// Registers a client, which is notified of all present devices before this returns. May sleep.
     ///
     /// # Errors
     ///
@@ -203,7 +201,7 @@ impl<C: Client> Registration<C> {
     unsafe fn this<'a>() -> &'a Self {
         let address = REGISTRATION.load(Relaxed);
         // SAFETY: By the type invariant, or in `new` while it registers. There is one registration,
-        // and it waits for the callbacks before it goes.
+        // and its drop waits for the callbacks.
         unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
 
@@ -227,7 +225,7 @@ impl<C: Client> Registration<C> {
             })?;
             let data = data.into_foreign();
             let client = this.client.get();
-            // SAFETY: The core adds a client to a device once, and takes the data back in `remove`.
+            // SAFETY: The core adds a client to a device once, and passes the data to `remove`.
             unsafe { bindings::ib_set_client_data(device.as_raw(), client, data) };
             Ok(0)
         })
@@ -254,19 +252,19 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that goes, or when `watch` does.
+    /// Called by the core with a device that is removed, or when `watch` is unregistered.
     unsafe extern "C" fn goes(device: *mut bindings::ib_device, _: *mut core::ffi::c_void) {
         // SAFETY: This is a callback.
         let this = unsafe { Self::this() };
         // SAFETY: The core waits for this call before it unregisters the device.
         let device = unsafe { Device::from_raw(device) };
-        // The client has no device when `watch` goes.
+        // The client has no device when `watch` is unregistered.
         if let Some(health) = this.health(device) {
             health.go();
         }
     }
 
-    /// Has the context take a device.
+    /// Adds a device to the context.
     fn know(&self, device: &Device) -> Result<C::Data> {
         let health = Health::new()?;
         let entry = (device.as_raw().addr(), health.clone());
@@ -317,7 +315,7 @@ impl<C: Client> PinnedDrop for Registration<C> {
         // SAFETY: As for `client`.
         unsafe { bindings::ib_unregister_client(self.watch.get()) };
         REGISTRATION.store(0, Relaxed);
-        // The module goes next, and with it the functions that they lead to.
+        // The module is unloaded next, with the functions that these objects call.
         USERS.wait();
     }
 }

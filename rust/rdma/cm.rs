@@ -94,15 +94,15 @@ pub enum EventKind {
     RouteError,
     /// The connection could not be made.
     ConnectError,
-    /// Nobody answered.
+    /// The peer did not answer.
     Unreachable,
-    /// The peer said no; [`Event::status`] says why.
+    /// The peer rejected the request; [`Event::status`] says why.
     Rejected,
     /// The connection is up; the peer's private data comes with it.
     Established,
     /// The connection is down.
     Disconnected,
-    /// The device goes away.
+    /// The device is being removed.
     DeviceRemoval,
     /// The local address moved to another device.
     AddrChange,
@@ -112,7 +112,7 @@ pub enum EventKind {
     Other(u32),
 }
 
-/// In the words of `rdma_event_msg()`, as far as it ends a connection.
+/// As `rdma_event_msg()` names them, for the events that end a connection.
 impl core::fmt::Display for EventKind {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
@@ -163,7 +163,7 @@ impl Event<'_> {
         self.event.status
     }
 
-    /// The peer's private data, exactly as much as arrived.
+    /// The peer's private data, exactly as long as it arrived.
     pub fn private_data(&self) -> &[u8] {
         match self.kind() {
             EventKind::Established | EventKind::Rejected => {
@@ -177,38 +177,38 @@ impl Event<'_> {
     }
 }
 
-/// Takes the events of an [`Id`].
+/// Handles the events of an [`Id`].
 pub trait EventHandler: Send + Sync + 'static {
-    /// An event arrived.
+    /// Handles an event.
     ///
-    /// Called from a work queue of the connection manager, one event of an id at a time. May
-    /// sleep, but must not call its own id, which would wait for it, nor drop the last reference to
-    /// it.
+    /// Called from a work queue of the connection manager, one event of an id at a time. May sleep,
+    /// but must not call its own id, which would deadlock, nor drop the last reference to it.
     fn event(&self, event: Event<'_>);
 }
 
 /// The parameters of a connect request.
 pub struct ConnectParam<'a> {
-    /// Handed to the peer; at most 56 bytes on InfiniBand.
+    /// Passed to the peer; at most 56 bytes on InfiniBand.
     pub private_data: &'a [u8],
-    /// RDMA reads of the peer that we answer at a time.
+    /// RDMA reads by the peer that we serve concurrently.
     pub responder_resources: u8,
     /// Retries of an unacknowledged packet, 0 to 7.
     pub retry_count: u8,
-    /// Retries when the peer has no receive posted, 0 to 7; 7 is for ever.
+    /// Retries when the peer has no receive posted, 0 to 7; 7 means forever.
     pub rnr_retry_count: u8,
 }
 
-/// A connection identifier with its event handler. The drop of the last reference waits for a handler that runs; it sleeps.
+/// A connection identifier with its event handler. Dropping the last reference waits for a running
+/// handler and sleeps.
 ///
 /// # Invariants
 ///
-/// `id` is a valid identifier whose context is `*handler`. The functions of the connection manager
-/// that must not run beside each other are called with `calls` locked.
+/// `id` is a valid identifier with context `*handler`. `calls` is locked for each function of
+/// the connection manager that must not run concurrently with others.
 #[pin_data(PinnedDrop)]
 pub struct Id<E: EventHandler> {
     id: NonNull<bindings::rdma_cm_id>,
-    /// Outside of the connection manager's `handler_mutex`, which its functions take and its
+    /// Taken before the connection manager's `handler_mutex`, which its functions take and its
     /// callbacks hold.
     #[pin]
     calls: Mutex<Calls>,
@@ -216,18 +216,18 @@ pub struct Id<E: EventHandler> {
     _user: User<'static>,
 }
 
-/// What has been done with an [`Id`].
+/// The history of an [`Id`].
 struct Calls {
-    /// There is or was a queue pair.
+    /// A queue pair exists or existed.
     has_qp: bool,
 }
 
-/// No event of an [`Id`] comes while it exists, nor does any of the connection manager's threads
-/// change the identifier.
+/// While this exists, no event of an [`Id`] comes and no thread of the connection manager changes
+/// the identifier.
 ///
 /// # Invariants
 ///
-/// The identifier is valid for `'a`, and its `handler_mutex` is held for this.
+/// The identifier is valid for `'a`, and this holds its `handler_mutex`.
 struct NoEvents<'a> {
     id: *mut bindings::rdma_cm_id,
     _calls: PhantomData<&'a Calls>,
@@ -255,8 +255,8 @@ impl Drop for NoEvents<'_> {
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: The connection manager locks its callbacks against its functions, and leaves it to the
-// caller not to call these beside each other, which `calls` sees to.
+// SAFETY: The connection manager locks its callbacks against its functions. The caller must
+// serialise the functions, which `calls` does.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -306,7 +306,7 @@ impl<E: EventHandler> Id<E> {
         // SAFETY: By this function's contract the identifier is valid.
         let context = unsafe { (*id).context };
         // SAFETY: By the type invariant the context is the handler, which lives until
-        // `rdma_destroy_id()` has returned, and that waits for this call.
+        // `rdma_destroy_id()` returns, which waits for this call.
         let handler = unsafe { &*context.cast::<E>() };
         // SAFETY: The event is valid for the duration of the call.
         let event = unsafe { &*event };
@@ -323,30 +323,31 @@ impl<E: EventHandler> Id<E> {
         &self.handler
     }
 
-    /// Sets the type of service of the connection, before its address is resolved. May sleep.
+    /// Sets the type of service of the connection; call before the address is resolved. May sleep.
     pub fn set_service_type(&self, tos: u8) {
         let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         unsafe { bindings::rdma_set_service_type(self.as_raw(), tos.into()) };
     }
 
-    /// Sets how long the queue pair waits for an acknowledgement, as n in 4.096 us * 2^n, 0 for ever; before its route
-    /// is resolved. On RoCE the connection manager makes the packet life time of it, by which the peer waits, too. May sleep.
+    /// Sets the ACK timeout of the queue pair, as n in 4.096 us * 2^n (0: forever); call before the
+    /// route is resolved. On RoCE the connection manager derives the packet life time from it,
+    /// which the peer uses too. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another service than a reliable connection.
+    /// `EINVAL` for a service other than a reliable connection.
     pub fn set_ack_timeout(&self, timeout: u8) -> Result {
         let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::rdma_set_ack_timeout(self.as_raw(), timeout) })
     }
 
-    /// Begins to resolve `dst`, from `src` if given. Ends with an event. May sleep.
+    /// Starts to resolve `dst`, from `src` if given. Completes with an event. May sleep.
     ///
     /// # Errors
     ///
-    /// What the address or routing code says, `ENETUNREACH` or `EADDRNOTAVAIL` for instance.
+    /// What the address or routing code returns, `ENETUNREACH` or `EADDRNOTAVAIL` for instance.
     pub fn resolve_addr(
         &self,
         src: Option<&SocketAddr>,
@@ -366,18 +367,18 @@ impl<E: EventHandler> Id<E> {
         })
     }
 
-    /// Begins to resolve the route to the resolved address. Ends with an event. May sleep.
+    /// Starts to resolve the route to the resolved address. Completes with an event. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` before the address was resolved, `ENODEV` when the device has gone.
+    /// `EINVAL` before the address is resolved, `ENODEV` if the device is gone.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
         let _calls = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
         to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
-    /// The address was resolved to `port` of `device`. May sleep.
+    /// Whether the address was resolved to `port` of `device`. May sleep.
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
         let calls = self.calls.lock();
         let _no_events = NoEvents::new(self, &calls);
@@ -388,8 +389,7 @@ impl<E: EventHandler> Id<E> {
         have == device.as_raw() && number == port
     }
 
-    /// The address of our end and its port, for an identifier whose address was resolved. May
-    /// sleep.
+    /// The local address and port, once the address is resolved. May sleep.
     pub fn src_addr(&self) -> Option<SocketAddr> {
         let calls = self.calls.lock();
         let _no_events = NoEvents::new(self, &calls);
@@ -398,9 +398,9 @@ impl<E: EventHandler> Id<E> {
         SocketAddr::from_raw(raw)
     }
 
-    /// Begins to connect the queue pair of this identifier. Ends with an event. Sleeps; on iWARP
-    /// until the peer has answered, or the task is [interrupted](crate::sync::Interrupt).
-    /// Everything else that is done with the identifier waits for that.
+    /// Starts to connect the queue pair of this identifier. Completes with an event. Sleeps; on
+    /// iWARP until the peer has answered, or the task is [interrupted](crate::sync::Interrupt). All
+    /// other calls for the identifier wait for that.
     ///
     /// # Errors
     ///
@@ -423,8 +423,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `rdma_create_qp()` makes the queue pair as it is told. The connection manager uses it as
-// long as it is in `qp`: in `rdma_connect()` and for events with the handler's lock, in
+// SAFETY: `rdma_create_qp()` makes the queue pair as requested. The connection manager uses it only
+// while it is in `qp`: in `rdma_connect()` and for events with the handler's lock held, in
 // `rdma_disconnect()` with `calls` locked.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
@@ -439,13 +439,13 @@ unsafe impl<E: EventHandler> Link for Id<E> {
         // SAFETY: The identifier and the domain are valid, and by this function's contract so are
         // the queues; the function copies `attr`.
         to_result(unsafe { bindings::rdma_create_qp(self.as_raw(), pd.as_raw(), attr) })?;
-        // SAFETY: The identifier is valid, and it has a queue pair now.
+        // SAFETY: The identifier is valid and now has a queue pair.
         NonNull::new(unsafe { (*self.as_raw()).qp }).ok_or(ENOMEM)
     }
 
     fn release_qp(&self) {
         let calls = self.calls.lock();
-        // `rdma_destroy_qp()` does the same, but does not say whether the device has destroyed it.
+        // `rdma_destroy_qp()` does the same, but does not return whether the device destroyed it.
         let _no_events = NoEvents::new(self, &calls);
         // SAFETY: The identifier is valid by the type invariant, and nothing uses the field now.
         unsafe { (*self.as_raw()).qp = null_mut() };
@@ -453,8 +453,7 @@ unsafe impl<E: EventHandler> Link for Id<E> {
 
     fn disconnect(&self) {
         let _calls = self.calls.lock();
-        // SAFETY: The identifier is valid by the type invariant. An error says that there is
-        // nothing to disconnect.
+        // SAFETY: The identifier is valid by the type invariant. The call fails if not connected.
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
     }
 }
@@ -462,9 +461,9 @@ unsafe impl<E: EventHandler> Link for Id<E> {
 #[pinned_drop]
 impl<E: EventHandler> PinnedDrop for Id<E> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant the identifier is valid. It waits for a running event, so
-        // the handler may go after it; nobody drops the last reference in a handler, as
-        // `EventHandler` asks.
+        // SAFETY: By the type invariant the identifier is valid. The call waits for a running
+        // event, so the handler may be freed after it; a handler never drops the last reference, as
+        // `EventHandler` requires.
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
     }
 }

@@ -21,15 +21,15 @@ use kernel::{
     }, //
 };
 
-/// What takes the completions of a queue, one after the other.
+/// Where the callbacks of a completion queue run, one at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PollContext {
-    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU run one after the other.
-    /// With PREEMPT_RT they may not; then it is as [`Self::Workqueue`].
+    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU are serialised. With
+    /// PREEMPT_RT they may not be; then it is as [`Self::Workqueue`].
     Interrupt,
     /// A work item on the CPU of the interrupt, which may be preempted.
     Workqueue,
-    /// [`Qp::poll`](super::qp::Qp::poll). There are no interrupts.
+    /// The caller of [`Qp::poll`](super::qp::Qp::poll). There are no interrupts.
     Direct,
 }
 
@@ -54,32 +54,32 @@ enum Handler {
 /// # Invariants
 ///
 /// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in
-/// a softirq, if those of a CPU run one after the other; in its work item, which runs one at a
-/// time; or in the poller. Softirq or work item are disabled from the moment on that `stopped` has
-/// a grace period.
+/// a softirq, if those of a CPU are serialised; in its work item, which never runs concurrently
+/// with itself; or in the poller. The softirq or work item is disabled once `stopped` has a grace
+/// period.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
     context: bindings::ib_poll_context,
-    /// Neither softirq nor work item begins since this grace period has begun.
+    /// Neither the softirq nor the work item begins after this grace period has begun.
     #[pin]
     stopped: Mutex<Option<GracePeriod>>,
     // Dropped after the queue.
     pd: Arc<Pd>,
 }
 
-// SAFETY: The verbs lock for themselves.
+// SAFETY: The verbs do their own locking.
 unsafe impl Send for Cq {}
-// SAFETY: As for `Send`: a shared queue can be stopped, under a lock, and given to the verbs.
+// SAFETY: As for `Send`: a shared queue can be stopped, under a lock, and passed to the verbs.
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// A queue with room for `entries` completions, whose callbacks find `private` in it. May
-    /// sleep.
+    /// Creates a queue for `entries` completions, with `private` for its callbacks. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device has no such vector, which not all drivers look at, otherwise what the device driver says.
+    /// `EINVAL` if the device has no such vector, which not all drivers check, otherwise the error
+    /// of the device driver.
     pub(super) fn new(
         pd: &Arc<Pd>,
         private: *mut c_void,
@@ -93,7 +93,7 @@ impl Cq {
             if vector >= pd.device().limits().num_comp_vectors {
                 return Err(EINVAL);
             }
-            // SAFETY: The device is registered. The private pointer is only handed on.
+            // SAFETY: The device is registered. The private pointer is only passed on.
             let cq = from_err_ptr(unsafe {
                 bindings::__ib_alloc_cq(
                     pd.device().as_raw(),
@@ -107,7 +107,7 @@ impl Cq {
             })?;
             NonNull::new(cq).ok_or(ENOMEM)
         };
-        // INVARIANT: It was made of this domain's device just now.
+        // INVARIANT: It was just created on this domain's device.
         try_pin_init!(Self {
             cq: alloc(&pd)?,
             context,
@@ -120,9 +120,9 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a softirq or work item that is under way, and keeps others from beginning, for
-    /// ever. The end of the queue waits for the grace period, which is the same each time, so that
-    /// many queues share one. Sleeps.
+    /// Waits for a running softirq or work item, and prevents further ones for good. The drop of
+    /// the queue waits for the returned grace period, which is the same each time, so that several
+    /// queues share one. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
             match self.handler() {
@@ -140,22 +140,22 @@ impl Cq {
         })
     }
 
-    /// [`Self::stop`] was called.
+    /// Whether [`Self::stop`] was called.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.lock().is_some()
     }
 
-    /// What the interrupts of the queue begin, if it has interrupts.
+    /// What the interrupts of the queue start, if it has interrupts.
     fn handler(&self) -> Option<Handler> {
         let cq = self.as_raw();
         match self.context {
             bindings::ib_poll_context_IB_POLL_SOFTIRQ => {
-                // SAFETY: By the type invariant the queue is valid, and has this of the two.
+                // SAFETY: By the type invariant the queue is valid, and the union holds `iop`.
                 let iop = unsafe { &raw mut (*cq).__bindgen_anon_1.iop };
                 Some(Handler::Softirq(iop.cast()))
             }
             bindings::ib_poll_context_IB_POLL_WORKQUEUE => {
-                // SAFETY: By the type invariant the queue is valid, and has this of the two.
+                // SAFETY: By the type invariant the queue is valid, and the union holds `work`.
                 let work = unsafe { &raw mut (*cq).__bindgen_anon_1.work };
                 Some(Handler::Work(work.cast()))
             }
@@ -167,11 +167,11 @@ impl Cq {
 #[pinned_drop]
 impl PinnedDrop for Cq {
     fn drop(self: Pin<&mut Self>) {
-        // `ib_poll_handler()` says that it is done and then asks for the next interrupt. `ib_free_cq()` waits for
-        // the first of the two only.
+        // `ib_poll_handler()` calls `irq_poll_complete()` and then requests the next interrupt.
+        // `ib_free_cq()` waits only for the first of the two.
         self.stop().wait();
         if let Some(Handler::Softirq(iop)) = self.handler() {
-            // `ib_free_cq()` disables it once more, which waits until it is enabled.
+            // `ib_free_cq()` disables it again, which waits until it is enabled.
             // SAFETY: By the type invariant it is disabled.
             unsafe { bindings::irq_poll_enable(iop) };
         }

@@ -39,15 +39,15 @@ use kernel::{
 
 /// A registered `struct ib_device`.
 ///
-/// A reference is only had from a [`Registered`] guard or within the callbacks of a
-/// [`client::Client`](super::client::Client), so the device is registered while it lives.
+/// References come only from a [`Registered`] guard or the callbacks of a
+/// [`client::Client`](super::client::Client), so the device is registered while one lives.
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::ib_device>);
 
 // SAFETY: A device is not bound to a thread.
 unsafe impl Send for Device {}
 // SAFETY: All methods read fields that are constant while the device is registered, or call
-// functions that lock for themselves.
+// functions that do their own locking.
 unsafe impl Sync for Device {}
 
 /// A 16-byte global identifier.
@@ -58,33 +58,33 @@ pub type Gid = [u8; 16];
 pub enum Fabric {
     /// By LIDs; the subnet administrator knows the paths.
     InfiniBand,
-    /// The same with wider LIDs.
+    /// As InfiniBand, with wider LIDs.
     Opa,
     /// By Ethernet addresses; there is no subnet administrator.
     Roce,
-    /// It has no InfiniBand connection manager: iWARP.
+    /// No InfiniBand connection manager: iWARP.
     Other,
 }
 
-/// What a port says of itself.
+/// Attributes of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct PortInfo {
-    /// Time that a packet takes in the subnet, as n in 4.096 us * 2^n; 0 without a subnet manager.
+    /// Transit time of a packet in the subnet, as n in 4.096 us * 2^n; 0 without a subnet manager.
     pub subnet_timeout: u8,
     /// `enum ib_mtu`.
     pub(super) active_mtu: bindings::ib_mtu,
 }
 
-/// What a device can do, in the units of `struct ib_device_attr`.
+/// Limits of a device, in the units of `struct ib_device_attr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Work requests of one queue of a queue pair.
+    /// Work requests per queue of a queue pair.
     pub max_qp_wr: u32,
     /// Entries of a completion queue.
     pub max_cqe: u32,
-    /// Parts of a message that is sent.
+    /// SGEs of a send request.
     pub max_send_sge: u32,
-    /// RDMA reads that one queue pair can answer at a time.
+    /// RDMA reads that one queue pair can serve concurrently.
     pub max_qp_rd_atom: u8,
     /// Bytes of one memory region page, at least 4096.
     pub mr_page_size: u32,
@@ -92,9 +92,9 @@ pub struct Limits {
     pub max_pages_per_mr: u32,
     /// A region may have gaps between its segments.
     pub sg_gaps: bool,
-    /// What the device sees is a copy of the memory (swiotlb), whose segments begin elsewhere in their pages.
+    /// DMA uses bounce buffers (swiotlb): segments start at other offsets in their pages.
     pub bounces: bool,
-    /// The bits of a region's address that may be other ones than those of its memory.
+    /// The bits of a region's address that may differ from those of its memory.
     pub iova_mask: u64,
     /// Bytes of the longest DMA segment.
     pub max_segment_size: u32,
@@ -151,15 +151,15 @@ impl Device {
         Some(unsafe { device::Device::from_raw(parent) })
     }
 
-    /// The network namespace that the device is in: the first one, unless `rdma system` says that namespaces have
-    /// devices of their own. It is the same as long as the device is registered. Any context.
+    /// The network namespace of the device: the initial one, unless `rdma system` gives namespaces
+    /// their own devices. It does not change while the device is registered. Any context.
     ///
-    /// The device does not count it, and nobody else may be left who does.
+    /// The device has no reference to it, and there may be no other reference left.
     pub fn namespace(&self) -> SysfsTag<'_> {
         // SAFETY: The device is valid.
         let net = unsafe { bindings::srp_helper_rdma_dev_net(self.as_raw()) };
-        // SAFETY: A device that is registered is in a namespace. When that goes, or when the device gets another,
-        // all clients have let the device go before.
+        // SAFETY: A registered device is in a namespace. All clients release the device before the
+        // namespace is destroyed or the device moves to another.
         unsafe { SysfsTag::of(net) }
     }
 
@@ -178,7 +178,7 @@ impl Device {
         Ok(unsafe { *gid.raw.as_ref() })
     }
 
-    /// How the connection managers of `port` find their way.
+    /// The fabric of `port`; [`Fabric::Other`] if there is no such port.
     pub fn fabric(&self, port: u32) -> Fabric {
         if !self.ports().contains(&port) {
             return Fabric::Other;
@@ -198,7 +198,7 @@ impl Device {
         Fabric::InfiniBand
     }
 
-    /// The place of `pkey` in the partition table of `port`; limited membership will do.
+    /// The index of `pkey` in the partition table of `port`; limited membership suffices.
     ///
     /// # Errors
     ///
@@ -210,11 +210,11 @@ impl Device {
         Ok(index)
     }
 
-    /// The attributes of `port` as they are now. May sleep.
+    /// Queries the attributes of `port`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no such port, otherwise what the device driver says.
+    /// `EINVAL` if there is no such port, otherwise the error of the device driver.
     pub fn port_info(&self, port: u32) -> Result<PortInfo> {
         let mut attr = bindings::ib_port_attr::default();
         // SAFETY: The device is registered; `attr` is valid for writing.
@@ -261,7 +261,7 @@ impl Device {
         }
     }
 
-    /// What its driver reports of the device.
+    /// What the driver reports of the device.
     pub(super) fn reports(&self) -> Reports {
         // SAFETY: The device is registered, so its operations are set and constant.
         Reports::of(unsafe { (*self.as_raw()).ops.driver_id })
@@ -288,9 +288,9 @@ impl Device {
     }
 }
 
-/// What the users that share this know of a device: it may have failed, or be about to go, for
-/// good. Then it is not asked often for what it refuses. What a device that goes does not give is
-/// not waited for.
+/// The known state of a device, shared by its users: it may have failed, or be under removal, for
+/// good. Then a refused request is not retried often. Nothing waits for what a device under removal
+/// refuses.
 pub struct Health {
     failed: Atomic<bool>,
     going: Atomic<bool>,
@@ -298,7 +298,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Nothing is known to be wrong.
+    /// A device without known errors.
     ///
     /// # Errors
     ///
@@ -312,30 +312,29 @@ impl Health {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// It has failed. Any context.
+    /// Marks the device as failed. Any context.
     pub fn fail(&self) {
         self.failed.store(true, Release);
     }
 
-    /// It is being removed, by its driver: see [`Client::remove`](super::client::Client::remove).
-    /// Any context.
+    /// Marks the device as being removed by its driver: see
+    /// [`Client::remove`](super::client::Client::remove). Any context.
     pub fn go(&self) {
         self.going.store(true, Release);
         self.fail();
     }
 
-    /// It has failed, or is being removed.
+    /// Whether it has failed or is being removed.
     pub fn is_failed(&self) -> bool {
         self.failed.load(Acquire)
     }
 
-    /// It is being removed.
+    /// Whether it is being removed.
     pub fn is_going(&self) -> bool {
         self.going.load(Acquire)
     }
 
-    /// This is the first call: many queue pairs of the device would say the same, and the log has
-    /// one line.
+    /// Whether this is the first call: many queue pairs of the device would log the same line.
     pub(super) fn is_news(&self) -> bool {
         !self.told.xchg(true, Full)
     }
@@ -358,7 +357,7 @@ impl Name {
     }
 }
 
-/// A device whose unregistration waits for this guard.
+/// A guard of a device. The unregistration of the device waits for it.
 ///
 /// # Invariants
 ///
@@ -384,7 +383,7 @@ impl Deref for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this count is ours to give up.
+        // SAFETY: By the type invariant this object owns the count.
         unsafe { bindings::ib_device_put(self.as_raw()) }
     }
 }

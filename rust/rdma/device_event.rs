@@ -2,20 +2,20 @@
 
 //! Asynchronous events of RDMA devices: ports that come up, tables that change.
 //!
-//! What the core promises about them is little:
+//! The core guarantees little about them:
 //!
 //! - An event can be lost: reporting one needs memory in atomic context, and it is dropped if the
 //!   core cannot read the changed tables of the port again.
 //! - Events come from a work queue that runs several at a time, so an event may overtake another,
 //!   and one handler may run on several CPUs.
-//! - Most report a change that has been made: tables that are read in the handler are new.
+//! - Most report a completed change: the handler reads the new tables.
 //!
-//! So an event is a reason to look, and no state to keep.
+//! So an event is a reason to query the state, and not the state itself.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 //!
-//! Not supported: the events of queue pairs, completion queues and other objects. Their owner has a
-//! handler of its own for them.
+//! Not supported: the events of queue pairs, completion queues and other objects. Their owners have
+//! their own handlers.
 //!
 //! # Examples
 //!
@@ -63,22 +63,22 @@ use kernel::{
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// The device has failed and does nothing any more.
+    /// The device has failed for good.
     Fatal,
-    /// A port can be used.
+    /// A port has become usable.
     PortActive,
-    /// A port cannot be used any more.
+    /// A port has become unusable.
     PortError,
-    /// A port has another local identifier; siw says so when a MAC address changes.
+    /// The LID of a port has changed; siw reports this when a MAC address changes.
     LidChange,
     /// The table of partition keys of a port has changed.
     PkeyChange,
-    /// Another subnet manager is in charge.
+    /// The subnet manager has changed.
     SmChange,
-    /// The subnet manager wants its clients to register again.
+    /// The subnet manager asks its clients to register again.
     ClientReregister,
-    /// An entry of the GID table of a RoCE port has come or gone. The core does not tell of those of
-    /// other ports.
+    /// An entry of the GID table of a RoCE port was added or removed. The core does not report this
+    /// for other ports.
     GidChange,
     /// Another event of the device, an `enum ib_event_type`.
     Other(u32),
@@ -118,7 +118,7 @@ impl DeviceEvent {
     }
 }
 
-/// Takes the events of a device.
+/// Handles the events of a device.
 pub trait DeviceEventHandler: Send + Sync + 'static {
     /// Something happened to the device, or to `port` of it if there is one.
     ///
@@ -126,23 +126,23 @@ pub trait DeviceEventHandler: Send + Sync + 'static {
     /// the device: it should queue work and return. The core calls it
     ///
     /// - from the work queue `ib_wq`, with the device's `event_handler_rwsem` held for reading;
-    /// - for [`DeviceEvent::GidChange`] from whoever changes the table, with the mutex of that table
-    ///   held too. [`Device::gid`] can be called.
+    /// - for [`DeviceEvent::GidChange`] from the code that changes the table, with the mutex of
+    ///   that table held too. [`Device::gid`] can be called.
     ///
     /// It must not register a handler for the same device or drop a [`Registration`] of one: both
-    /// would wait for it for ever.
+    /// would deadlock.
     fn device_event(&self, event: DeviceEvent, port: Option<u32>);
 }
 
 /// A handler for the events of one device.
 ///
-/// Dropping it waits for the calls of the handler that are running, and none begin after it: calls
-/// are made with the device's `event_handler_rwsem` held for reading, over a list that the drop
-/// takes the handler out of with that semaphore held for writing. It sleeps, and must not happen in
-/// a handler of that device, nor with a lock held that a handler takes.
+/// Dropping it waits for running calls of the handler, and none begin after it: calls are made with
+/// the device's `event_handler_rwsem` held for reading, over a list from which the drop removes the
+/// handler with that semaphore held for writing. It sleeps, and must not happen in a handler of
+/// that device, nor with a lock held that a handler takes.
 ///
-/// It holds the registration of the device, so that it must be dropped by the `remove` of a
-/// [`Client`](super::client::Client) at the latest.
+/// It holds the registration of the device, so the `remove` of a [`Client`](super::client::Client)
+/// must drop it at the latest.
 ///
 /// # Invariants
 ///
@@ -155,7 +155,7 @@ pub struct Registration<T: DeviceEventHandler> {
     context: Arc<T>,
 }
 
-// SAFETY: Registration and its end are not tied to a thread, and `T` is `Send` and `Sync`.
+// SAFETY: Registration and unregistration are not tied to a thread, and `T` is `Send` and `Sync`.
 unsafe impl<T: DeviceEventHandler> Send for Registration<T> {}
 // SAFETY: A shared registration gives access to the device only, which is `Sync`.
 unsafe impl<T: DeviceEventHandler> Sync for Registration<T> {}
@@ -163,7 +163,7 @@ unsafe impl<T: DeviceEventHandler> Sync for Registration<T> {}
 impl<T: DeviceEventHandler> Registration<T> {
     /// Registers `context` for the events of `device`. Sleeps.
     ///
-    /// Events can come before this returns. Those of the past are not reported.
+    /// Events can arrive before this returns. Past events are not reported.
     pub fn new(device: Registered, context: Arc<T>) -> impl PinInit<Self> {
         let raw = device.as_raw();
         pin_init!(Self {
@@ -179,8 +179,8 @@ impl<T: DeviceEventHandler> Registration<T> {
                 };
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(handler) };
-                // SAFETY: The handler is initialised but for its place in the list, which this sets;
-                // it is pinned until `drop` has taken it out. `device` holds the registration.
+                // SAFETY: The handler is initialised except for its list entry, which this sets; it
+                // is pinned until `drop` has removed it. `device` holds the registration.
                 unsafe { bindings::ib_register_event_handler(slot) };
             }),
         })
@@ -210,7 +210,7 @@ impl<T: DeviceEventHandler> Registration<T> {
         // SAFETY: The device was set before the handler was registered, and stays until `drop` has
         // waited for this call.
         let device: &Device = unsafe { &(*this).device };
-        // SAFETY: The context was set before the handler was registered, and stays as long as the device.
+        // SAFETY: The context was set before the registration, and lives as long as the device.
         let context = unsafe { &(*this).context };
         // SAFETY: By the safety requirements the event is valid during this call.
         let event = unsafe { &*event };
@@ -219,7 +219,7 @@ impl<T: DeviceEventHandler> Registration<T> {
         };
         let port = kind
             .has_port()
-            // SAFETY: Those who report such an event set the number of the port.
+            // SAFETY: The reporter of such an event sets the number of the port.
             .then(|| unsafe { *event.element.port_num.as_ref() })
             .filter(|port| device.ports().contains(port));
         context.device_event(kind, port);

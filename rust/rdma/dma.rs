@@ -20,20 +20,18 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The size that a pool allocates and maps at once, if neither a chunk nor a page is larger: what
-/// the page allocator gives without much ado.
+/// Bytes that a pool allocates and maps at once, unless a chunk or a page is larger: easy to get
+/// from the page allocator.
 const BLOCK: usize = 32 << 10;
 /// The largest chunk.
 const MAX_CHUNK: usize = 64 << 10;
-/// Chunks start on a cache line of their own; where a line is longer for DMA that is not coherent,
-/// on one of that.
+/// The least alignment of chunks, a cache line. Non-coherent DMA may need more.
 const ALIGN: usize = 64;
 
-/// How many chunks of so many bytes a block has, and how long a block of `n` chunks is, with pages
-/// of this size.
+/// How chunks of `stride` bytes are cut: chunks per block, and bytes of a block of `n` chunks.
 ///
-/// In a shared pool a chunk may be for a memory region: as the device sees it, it begins with a
-/// page if its size is that of pages. swiotlb sees to that for blocks of a page or more.
+/// In a shared pool a chunk may be for a memory region: a chunk of whole pages is page-aligned as
+/// the device sees it. swiotlb ensures that for blocks of a page or more.
 #[derive(Clone, Copy)]
 struct Cut {
     stride: usize,
@@ -68,7 +66,7 @@ struct Block {
     memory: NonNull<u8>,
     len: usize,
     capacity: usize,
-    /// How many chunks are cut from it.
+    /// Number of chunks in it.
     chunks: usize,
     addr: u64,
     direction: DataDirection,
@@ -119,13 +117,14 @@ impl Drop for Block {
                 self.direction.as_raw(),
             )
         };
-        // SAFETY: By the type invariant these are the parts of a vector, which nobody uses any
-        // more: chunks hold the pool.
+        // SAFETY: By the type invariant these are the parts of a vector. It is unused, as chunks
+        // hold the pool.
         drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.len, self.capacity) });
     }
 }
 
-/// Memory for messages of one size, cut into [`Chunk`]s. The drop of the last of them, and of the pool, may sleep.
+/// Memory for messages of one size, cut into [`Chunk`]s. The drop of the last chunk, and of the
+/// pool, may sleep.
 pub struct Pool {
     blocks: KVVec<Block>,
     direction: DataDirection,
@@ -219,18 +218,18 @@ impl Pool {
         Ok((pool, chunks))
     }
 
-    /// The pool is for data in this direction, perhaps also the other one, of a queue pair of this domain.
+    /// Whether the pool is of this domain, for data in this direction or in both.
     pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
         Arc::ptr_eq(&self.pd, pd)
             && (self.direction == direction || self.direction == DataDirection::Bidirectional)
     }
 }
 
-/// A piece of a [`Pool`], owned.
+/// An owned piece of a [`Pool`].
 ///
 /// # Invariants
 ///
-/// `memory` are `size` bytes of `pool` that no other chunk has, mapped at `addr`.
+/// `memory` is `size` bytes of `pool` that no other chunk has, mapped at `addr`.
 pub struct Chunk {
     memory: NonNull<u8>,
     addr: u64,
@@ -248,15 +247,15 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     /// The bytes, to be filled in.
     ///
-    /// A device that still reads them for an earlier message sends garbage then; it cannot reach
-    /// anything else.
+    /// A device that still reads them for an earlier message sends garbage. It reaches nothing
+    /// else.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: By the type invariant these bytes are ours alone.
         unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.size) }
     }
 
-    /// Hands the first `len` bytes to the device as a part of a message: their address and length.
+    /// Syncs the first `len` bytes for the device, for a message. Returns address and length.
     ///
     /// # Errors
     ///
@@ -271,8 +270,7 @@ impl Chunk {
         Ok((self.addr, len as u32))
     }
 
-    /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
-    /// or may write to them.
+    /// Syncs the first `len` bytes, or all if there are fewer, for the device to read or write.
     #[inline(always)]
     pub(super) fn sync_for_device(&self, len: usize) {
         // SAFETY: By the type invariant the bytes are mapped.
@@ -286,7 +284,7 @@ impl Chunk {
         }
     }
 
-    /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
+    /// Syncs the first `len` bytes, at most all, for the CPU. The device may still write.
     #[inline(always)]
     fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
@@ -303,7 +301,7 @@ impl Chunk {
         unsafe { DeviceBytes::new(self.memory, len) }
     }
 
-    /// The first `len` bytes, all of them if there are not so many, from a device that has finished writing.
+    /// The first `len` bytes, or all if there are fewer, from a device that has finished writing.
     #[inline(always)]
     pub(super) fn received(&self, len: usize) -> &[u8] {
         let bytes = self.sync_for_cpu(len);
@@ -319,7 +317,7 @@ impl Chunk {
         &self.pool
     }
 
-    /// It is a chunk of this pool.
+    /// Whether it is a chunk of this pool.
     #[inline(always)]
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
@@ -330,33 +328,31 @@ impl Chunk {
     }
 }
 
-/// A piece of a [`Pool`] whose bytes a device may change at any time, so that there is never a reference to them. It
-/// cannot become a [`Chunk`].
+/// A piece of a [`Pool`] that a device may change at any time, so there is never a reference to its
+/// bytes. It cannot become a [`Chunk`].
 pub struct SharedChunk(Chunk);
 
 impl SharedChunk {
-    /// The first `len` bytes, or less if there are not so many, to be filled in. The device may use
-    /// them meanwhile.
+    /// The first `len` bytes, at most all, to be filled in. The device may use them meanwhile.
     #[inline(always)]
     pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
         // SAFETY: By the invariant of `Chunk` these bytes are ours alone, and they are borrowed.
         unsafe { DeviceBytesMut::new(self.0.memory, len.min(self.0.size)) }
     }
 
-    /// Hands the first `len` bytes to the device, all of them if there are not so many: it sees what the CPU wrote,
-    /// or may write to them.
+    /// Syncs the first `len` bytes, or all if there are fewer, for the device to read or write.
     #[inline(always)]
     pub fn sync_for_device(&self, len: usize) {
         self.0.sync_for_device(len);
     }
 
-    /// Takes the first `len` bytes back from a device that may go on writing; all of them if there are not so many.
+    /// Syncs the first `len` bytes, at most all, for the CPU. The device may still write.
     #[inline(always)]
     pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         self.0.sync_for_cpu(len)
     }
 
-    /// As a part of a message, which needs no reference to them.
+    /// The chunk as a part of a message, which needs no reference to its bytes.
     #[inline(always)]
     pub(super) fn as_chunk(&mut self) -> &mut Chunk {
         &mut self.0
@@ -366,7 +362,7 @@ impl SharedChunk {
         self.0.addr()
     }
 
-    /// It is a chunk of this pool.
+    /// Whether it is a chunk of this pool.
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         self.0.is_of(pool)
     }
@@ -381,8 +377,7 @@ impl SharedChunk {
 mod tests {
     use super::*;
 
-    /// Chunks of so many bytes on a machine with such pages: how many make a block, and how long
-    /// the last one is that has one.
+    /// Returns the chunks per block, and the bytes of a block of one chunk.
     fn cut(stride: usize, page: usize, shared: bool) -> (usize, usize) {
         let cut = Cut {
             stride,

@@ -2,9 +2,9 @@
 
 //! Connections by the InfiniBand connection manager.
 //!
-//! An [`Id`] is one attempt to connect: request, answer, confirmation. The answer is not confirmed
-//! before its private data was looked at, so that a peer whose answer is of no use is refused rather
-//! than left with half a connection.
+//! An [`Id`] is one connection attempt: request, reply, confirmation. The private data of the reply
+//! is checked before the confirmation, so that an unusable peer is refused rather than left with
+//! half a connection.
 //!
 //! C header: [`include/rdma/ib_cm.h`](srctree/include/rdma/ib_cm.h).
 //!
@@ -106,29 +106,29 @@ use state::{
 const MAX_CM_RETRIES: u8 = 15;
 /// Bits of a packet sequence number.
 const PSN: u32 = 0x00ff_ffff;
-/// Response timeout of a port that cannot be asked: n in 4.096 us * 2^n.
+/// Subnet timeout of a port if the query fails: n in 4.096 us * 2^n.
 const SUBNET_TIMEOUT: u8 = 18;
 
-/// RDMA reads and atomic operations of ours on the peer's memory.
+/// RDMA reads and atomic operations that we start on the peer's memory.
 const READS: u8 = 0;
 
 /// The parameters of a connect request.
 pub struct Request<'a> {
-    /// What is asked for.
+    /// The requested service.
     pub service_id: u64,
-    /// Handed to the peer; at most 92 bytes.
+    /// Passed to the peer; at most 92 bytes.
     pub private_data: &'a [u8],
-    /// RDMA reads of the peer that we answer at a time.
+    /// RDMA reads by the peer that we serve concurrently.
     pub responder_resources: u8,
     /// Retries of an unacknowledged packet, 0 to 7.
     pub retry_count: u8,
-    /// Retries when the peer has no receive posted, 0 to 7; 7 is for ever.
+    /// Retries when the peer has no receive posted, 0 to 7; 7 means forever.
     pub rnr_retry_count: u8,
-    /// Queue pair of the peer's connection manager, if it is not the usual one.
+    /// Queue pair of the peer's connection manager, if not the default one.
     pub remote_cm_qpn: Option<u32>,
 }
 
-/// What the callback needs.
+/// The context of the callback.
 struct Shared<E> {
     /// A [`State`].
     state: Atomic<u32>,
@@ -136,11 +136,11 @@ struct Shared<E> {
 }
 
 impl<E: EventHandler> Shared<E> {
-    /// Notes what happens, and returns what to tell.
+    /// Applies `input` to the state and returns what to report.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it must not happen in this state.
+    /// `EINVAL` if `input` is not allowed in this state.
     fn note(&self, input: state::Input) -> Result<Report> {
         let mut now = self.state.load(Acquire);
         loop {
@@ -153,12 +153,12 @@ impl<E: EventHandler> Shared<E> {
         }
     }
 
-    /// Takes an event of the connection manager.
+    /// Handles an event of the connection manager.
     ///
     /// # Safety
     ///
     /// `event` must be as the connection manager makes it: with the parameters of its kind, and
-    /// private data of the full length for an answer or a reject.
+    /// private data of the full length for a reply or a reject.
     unsafe fn event(&self, event: &bindings::ib_cm_event) -> Report {
         let what = match event.event {
             bindings::ib_cm_event_type_IB_CM_REP_RECEIVED => state::Input::Rep,
@@ -171,7 +171,7 @@ impl<E: EventHandler> Shared<E> {
             bindings::ib_cm_event_type_IB_CM_TIMEWAIT_EXIT => state::Input::TimewaitExit,
             _ => state::Input::Other,
         };
-        // What comes from the peer is possible in every state.
+        // Messages of the peer are allowed in every state.
         let report = self.note(what).unwrap_or(Report::Nothing);
         self.handler.event(match report {
             Report::Nothing => return report,
@@ -182,7 +182,7 @@ impl<E: EventHandler> Shared<E> {
             }
             Report::Answer => {
                 let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
-                // SAFETY: It is an answer, whose private data has this length.
+                // SAFETY: The private data of a reply has this length.
                 Event::Answered(unsafe { private_data(event.private_data, len as usize) })
             }
             Report::Refused => {
@@ -192,8 +192,8 @@ impl<E: EventHandler> Shared<E> {
                 let len = bindings::ib_cm_data_size_IB_CM_REJ_PRIVATE_DATA_SIZE as usize;
                 Event::Rejected {
                     reason: u16::try_from(rej.reason).unwrap_or(u16::MAX),
-                    // The length is the peer's word, the room is that of the message.
-                    // SAFETY: It has that room.
+                    // The peer chooses the length; the message has room for `most` bytes.
+                    // SAFETY: As above.
                     info: unsafe { private_data(rej.ari, usize::from(rej.ari_length).min(most)) },
                     // SAFETY: The private data of a reject has this length.
                     private_data: unsafe { private_data(event.private_data, len) },
@@ -207,11 +207,11 @@ impl<E: EventHandler> Shared<E> {
     }
 }
 
-/// The identifier itself.
+/// The raw identifier.
 ///
 /// # Invariants
 ///
-/// `id` is a valid identifier whose context is `*shared`.
+/// `id` is a valid identifier with context `*shared`.
 struct Raw<E: EventHandler> {
     id: NonNull<bindings::ib_cm_id>,
     shared: Arc<Shared<E>>,
@@ -226,7 +226,7 @@ impl<E: EventHandler> Raw<E> {
             },
             GFP_KERNEL,
         )?;
-        // SAFETY: The device is registered, and its owner holds it longer than this. The context
+        // SAFETY: The device is registered, and the owner of `Raw` holds it longer. The context
         // stays valid: `Raw` holds it, and its `Drop` waits for the last event.
         let id = from_err_ptr(unsafe {
             bindings::ib_create_cm_id(
@@ -250,19 +250,18 @@ impl<E: EventHandler> Raw<E> {
         // SAFETY: By this function's contract the identifier is valid.
         let context = unsafe { (*id).context };
         // SAFETY: By the type invariant the context is `Shared`, which lives until
-        // `ib_destroy_cm_id()` has returned, and that waits for this call.
+        // `ib_destroy_cm_id()` returns, which waits for this call.
         let shared = unsafe { &*context.cast::<Shared<E>>() };
         // SAFETY: The event is valid for the duration of the call.
         let event = unsafe { &*event };
         if event.event == bindings::ib_cm_event_type_IB_CM_DREQ_RECEIVED {
-            // SAFETY: The identifier is valid. An error says that it is past that.
+            // SAFETY: The identifier is valid. An error means that its state has moved on.
             let _ = unsafe { bindings::ib_send_cm_drep(id, core::ptr::null(), 0) };
         }
-        // SAFETY: The connection manager has made the event.
+        // SAFETY: The connection manager made the event.
         if unsafe { shared.event(event) } == Report::Answer {
-            // Whoever connects looks at the answer now; should the peer ask again meanwhile, it is
-            // told to wait.
-            // SAFETY: The identifier is valid. An error says that it is past that.
+            // While the owner of the id examines the reply, a peer that repeats it is told to wait.
+            // SAFETY: The identifier is valid. An error means that its state has moved on.
             let _ = unsafe { bindings::srp_helper_ib_prepare_cm_mra(id) };
         }
         0
@@ -271,9 +270,9 @@ impl<E: EventHandler> Raw<E> {
 
 impl<E: EventHandler> Drop for Raw<E> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the identifier is valid. It waits for a running event, so
-        // the handler may go after it; nobody drops the last reference in a handler, as
-        // `EventHandler` asks. A peer that waits for an answer is told.
+        // SAFETY: By the type invariant the identifier is valid. The call waits for a running
+        // event, so the handler may be freed after it; a handler never drops the last reference, as
+        // `EventHandler` requires. A peer that waits for a message is told.
         unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
     }
 }
@@ -281,16 +280,17 @@ impl<E: EventHandler> Drop for Raw<E> {
 /// The queue pair of an [`Id`].
 #[derive(Clone, Copy)]
 enum Queue {
-    /// There was none yet.
+    /// Not created yet.
     None,
-    /// It is there, and answers so many RDMA reads of the peer at a time.
+    /// Created; serves this many RDMA reads of the peer concurrently.
     Made(NonNull<bindings::ib_qp>, u8),
-    /// It was taken away.
+    /// Taken away by [`Link::release_qp`].
     Gone,
 }
 
-/// Lets a queue pair receive and send, with the attributes that `agreed` says, within the bounds of what was asked for: the
-/// peer's answer goes into them as it is. It waits for an acknowledgement as `ack_timeout` says, if it does. Returns the milliseconds after which a command on it has certainly ended.
+/// Moves a queue pair to RTR and RTS with the attributes from `agreed`. These have the peer's
+/// unchecked values, so RDMA reads are limited to `reads`. `ack_timeout` replaces the agreed
+/// timeout. Returns the milliseconds after which a command on it has certainly ended.
 ///
 /// # Errors
 ///
@@ -324,8 +324,8 @@ unsafe fn establish(
     Ok(longest.min(timeout::MAX_REQUEST_TIMEOUT_MS))
 }
 
-/// An attempt to connect from one port, with its event handler. The drop of the last reference waits for a handler that
-/// runs; it sleeps.
+/// A connection attempt from one port, with its event handler. Dropping the last reference waits
+/// for a running handler and sleeps.
 ///
 /// # Invariants
 ///
@@ -337,13 +337,13 @@ pub struct Id<E: EventHandler> {
     queue: Mutex<Queue>,
     port: u32,
     pkey: u16,
-    // Dropped last.
+    // Must be dropped last.
     device: Registered,
 }
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+// SAFETY: The connection manager does its own locking, and a lock protects the queue pair.
 unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
@@ -352,7 +352,7 @@ impl<E: EventHandler> Id<E> {
     ///
     /// # Errors
     ///
-    /// `ENODEV` when the device goes, `ENOMEM`.
+    /// `ENODEV` if the device is being removed, `ENOMEM`.
     pub fn new(device: &Device, port: u32, pkey: u16, handler: Arc<E>) -> Result<Arc<Self>> {
         let device = device.hold()?;
         let raw = Raw::new(&device, handler)?;
@@ -377,20 +377,20 @@ impl<E: EventHandler> Id<E> {
         &self.raw.shared.handler
     }
 
-    /// Asks the peer at the end of `path` to connect to the queue pair of this identifier, once.
-    /// Ends with an event. May sleep.
+    /// Sends a request to connect the queue pair of this identifier to the peer at the end of
+    /// `path`. Allowed once. Completes with an event. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` without a queue pair, `EINVAL` the second time, if the private data is too long
-    /// or the path is one of another device, otherwise what the connection manager says of the
-    /// path.
+    /// `ENOTCONN` without a queue pair; `EINVAL` the second time, if the private data is too long,
+    /// or if the path belongs to another device; otherwise what the connection manager returns for
+    /// the path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
         let mut queue = self.queue.lock();
         let Queue::Made(qp, _) = *queue else {
             return Err(ENOTCONN);
         };
-        // The queue pair would have a GID that only the path keeps.
+        // Otherwise the queue pair would use a GID that only the path keeps alive.
         if !path.is_from(&self.device) {
             return Err(EINVAL);
         }
@@ -401,10 +401,10 @@ impl<E: EventHandler> Id<E> {
             .map_or(SUBNET_TIMEOUT, |info| info.subnet_timeout);
         let timeout = timeout::response_timeout(subnet_timeout);
         self.raw.shared.note(state::Input::SendReq)?;
-        // INVARIANT: It is the same one.
+        // INVARIANT: The queue pair is unchanged.
         *queue = Queue::Made(qp, what.responder_resources);
         if let Some(qpn) = what.remote_cm_qpn {
-            // SAFETY: The identifier is valid, and nobody else uses it before the request.
+            // SAFETY: The identifier is valid, and nothing else uses it before the request.
             unsafe { (*self.as_raw()).remote_cm_qpn = qpn };
         }
         let mut param = bindings::ib_cm_req_param {
@@ -414,7 +414,7 @@ impl<E: EventHandler> Id<E> {
             // SAFETY: By the type invariant the queue pair is valid.
             qp_num: unsafe { (*qp.as_ptr()).qp_num },
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
-            // CAST: The lower bits are as random as the others.
+            // CAST: The low bits are as random as the high ones.
             starting_psn: random_u64() as u32 & PSN,
             private_data: what.private_data.as_ptr().cast(),
             private_data_len,
@@ -428,8 +428,8 @@ impl<E: EventHandler> Id<E> {
             max_cm_retries: MAX_CM_RETRIES,
             ..Default::default()
         };
-        // SAFETY: The identifier is valid by the type invariant; the function copies the parameters,
-        // the path and the private data, and takes its own reference to the GID.
+        // SAFETY: The identifier is valid by the type invariant; the function copies the
+        // parameters, the path and the private data, and takes its own reference to the GID.
         let sent = to_result(unsafe { bindings::ib_send_cm_req(self.as_raw(), &mut param) });
         if sent.is_err() {
             self.raw.shared.note(state::Input::Hangup)?;
@@ -437,22 +437,22 @@ impl<E: EventHandler> Id<E> {
         sent
     }
 
-    /// Takes the answer: the queue pair may be used, and the peer is told so. It waits for an acknowledgement
-    /// as long as the connection managers have agreed on, or `ack_timeout`, as n in 4.096 us * 2^n. May sleep.
+    /// Accepts the reply: makes the queue pair usable and tells the peer. `ack_timeout`, as n in
+    /// 4.096 us * 2^n, replaces the timeout that the connection managers agreed on. May sleep.
     ///
-    /// Returns the milliseconds after which a command on the queue pair has certainly ended, or those that one is
-    /// given, if an `ack_timeout` is longer.
+    /// Returns the milliseconds after which a command on the queue pair has certainly ended, capped
+    /// at `timeout::MAX_REQUEST_TIMEOUT_MS`, which a long `ack_timeout` can exceed.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if there is no answer or the connection has ended meanwhile, otherwise what the
-    /// device driver or the connection manager says; the peer should be [refused](Self::refuse) then.
+    /// `ENOTCONN` if there is no reply or the connection has ended meanwhile, otherwise what the
+    /// device driver or the connection manager returns; then [refuse](Self::refuse) the peer.
     pub fn confirm(&self, ack_timeout: Option<u8>) -> Result<u32> {
         let queue = self.queue.lock();
         let Queue::Made(qp, reads) = *queue else {
             return Err(ENOTCONN);
         };
-        // Before the peer is told, as it may disconnect at once.
+        // Before telling the peer, which may disconnect at once.
         self.raw
             .shared
             .note(state::Input::SendRtu)
@@ -465,17 +465,18 @@ impl<E: EventHandler> Id<E> {
         Ok(allowed)
     }
 
-    /// The attributes that request and answer make for the state in `attr`, and which they are.
+    /// Fills in the agreed attributes for the state in `attr`, and their `mask`.
     fn agreed(&self, attr: &mut bindings::ib_qp_attr, mask: &mut c_int) -> Result {
         // SAFETY: The identifier is valid by the type invariant, the others for writing.
         to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), attr, mask) })
     }
 
-    /// Tells the peer that its answer is of no use. Nothing is told of the connection after that.
+    /// Tells the peer that its reply is rejected. No event about the connection follows, except
+    /// [`Event::TimewaitExit`].
     pub fn refuse(&self) {
         let _ = self.raw.shared.note(state::Input::Hangup);
-        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
-        // to refuse.
+        // SAFETY: The identifier is valid by the type invariant. An error means nothing to
+        // refuse.
         let _ = unsafe {
             bindings::ib_send_cm_rej(
                 self.as_raw(),
@@ -489,8 +490,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told. It is used with the lock of
-// `queue`, as long as it is there.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as requested. It is used only while `queue`
+// holds it, and with that lock held.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,
@@ -532,11 +533,11 @@ unsafe impl<E: EventHandler> Link for Id<E> {
             to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *init, mask as c_int) })
         });
         if let Err(e) = ready {
-            // SAFETY: It was just made, and nobody knows of it.
+            // SAFETY: It was just made, and nothing else has a pointer to it.
             unsafe { destroy(&self.device, qp) };
             return Err(e);
         }
-        // INVARIANT: It is valid until `release_qp` has returned, which takes it out.
+        // INVARIANT: It is valid until `release_qp`, which takes it out, has returned.
         *queue = Queue::Made(qp, 0);
         Ok(qp)
     }
@@ -559,15 +560,14 @@ unsafe impl<E: EventHandler> Link for Id<E> {
                 },
                 GFP_KERNEL,
             );
-            // Without the memory it stays as it is until it is drained.
+            // Without memory the queue pair keeps its state until it is drained.
             if let Ok(mut attr) = attr {
                 let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
                 // SAFETY: By the type invariant the queue pair is valid while the lock is held.
                 let _ = unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) };
             }
         }
-        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
-        // to disconnect.
+        // SAFETY: The identifier is valid by the type invariant. The call fails if not connected.
         let _ = unsafe { bindings::ib_send_cm_dreq(self.as_raw(), core::ptr::null(), 0) };
     }
 }

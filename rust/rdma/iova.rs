@@ -2,8 +2,8 @@
 
 //! The addresses of memory regions.
 //!
-//! `ib_map_mr_sg()` makes the DMA address of the first byte the address of a region, its `iova`. What
-//! a driver does with it when the registration is posted (Linux 7.2, `drivers/infiniband/`):
+//! `ib_map_mr_sg()` sets the address of a region, its `iova`, to the DMA address of the first byte.
+//! What a driver does with it when the registration is posted (Linux 7.2, `drivers/infiniband/`):
 //!
 //! | driver | `IB_WR_REG_MR` | other upper bits |
 //! |---|---|---|
@@ -14,18 +14,17 @@
 //! | ocrdma | the same as an offset: `iova - pages[0]` must be within the first page | no |
 //! | others (mana, efa, usnic, mthca, what is new) | no fast registration, or not read | no |
 //!
-//! The offset in the page must stay, whatever the driver: all take it from the lower bits. A page has at most
-//! 1 GiB.
+//! The offset in the page must stay: drivers take it from the lower bits. A page is at most 1 GiB.
 
 use crate::{
     bindings,
     compat, //
 };
 
-/// The upper bits of an address; without the topmost, so that an end never wraps.
+/// The upper bits of an address, without the topmost, so that an end never wraps.
 const IOVA_UPPER: u64 = 0x7fff_ffff_0000_0000;
 
-/// The bits of a region's address that a driver does not compare with those of its memory, see above.
+/// The bits of a region's address that a driver does not compare with those of its memory.
 pub(super) const fn iova_mask(driver: bindings::rdma_driver_id) -> u64 {
     match driver {
         bindings::rdma_driver_id_RDMA_DRIVER_MLX5

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is kept because a device refuses to end what reaches it.
+//! Memory that is kept because a device refuses to stop its access.
 
 use super::device::Device;
 use kernel::{
@@ -11,13 +11,13 @@ use kernel::{
     }, //
 };
 
-/// The pause before a device is asked once more.
+/// The pause before a device is asked again.
 pub(super) const AGAIN: Delta = Delta::from_millis(500);
 
 pub(super) const QUEUE_PAIR: &str = "a queue pair cannot be stopped";
 pub(super) const REGION: &str = "a memory region cannot be deregistered";
 
-/// Says what keeps memory, and why.
+/// Logs what keeps memory, and why.
 pub(super) fn say(device: &Device, what: &str, why: Error) {
     pr_err!(
         "{}: {what} (error {}); its memory is kept until it can\n",
@@ -26,7 +26,7 @@ pub(super) fn say(device: &Device, what: &str, why: Error) {
     );
 }
 
-/// Asks until there is no error, and says the first one. Sleeps.
+/// Repeats `ask` until it succeeds, and logs the first error. Sleeps.
 pub(super) fn insist(device: &Device, what: &str, mut ask: impl FnMut() -> Result) {
     let mut said = false;
     while let Err(why) = ask() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair is connected by: an identifier of one of the connection managers.
+//! The link of a queue pair: an identifier of one of the connection managers.
 
 use super::{
     device::Device,
@@ -20,26 +20,25 @@ use kernel::{
     prelude::*, //
 };
 
-/// An identifier that a queue pair can be made on.
+/// An identifier that a queue pair can be created on.
 ///
 /// # Safety
 ///
-/// What [`Link::create_qp`] returns is a queue pair of the domain and with the queues that it was
-/// given, which the caller has to destroy. The identifier uses it until [`Link::release_qp`]
-/// returns, and no longer.
+/// [`Link::create_qp`] returns a queue pair of the given domain with the given queues, which the
+/// caller must destroy. The identifier uses it until [`Link::release_qp`] returns, and not after.
 pub unsafe trait Link: Send + Sync + 'static {
-    /// Creates the queue pair, ready to receive requests to post. Once in the life of the identifier.
+    /// Creates the queue pair, ready for receives to be posted. Once in the life of the identifier.
     ///
     /// May sleep.
     ///
     /// # Errors
     ///
     /// `EBUSY` if the identifier has or had a queue pair, `EINVAL` if it is on another device than
-    /// the domain, otherwise what the device driver says.
+    /// the domain, otherwise the error of the device driver.
     ///
     /// # Safety
     ///
-    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair. That is
+    /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair, which is
     /// not destroyed before [`Link::release_qp`] has returned.
     unsafe fn create_qp(
         &self,
@@ -47,44 +46,44 @@ pub unsafe trait Link: Send + Sync + 'static {
         attr: &mut bindings::ib_qp_init_attr,
     ) -> Result<NonNull<bindings::ib_qp>>;
 
-    /// Takes the queue pair away from the identifier, if it has one, and waits until nothing uses
-    /// it there. Events of the connection may still come. Sleeps.
+    /// Detaches the queue pair, if there is one, and waits until the identifier does not use it.
+    /// Connection events may still arrive. Sleeps.
     fn release_qp(&self);
 
     /// Tells the peer that the connection ends.
     ///
-    /// An identifier that is not connected is left as it is. May sleep.
+    /// Does nothing if the identifier is not connected. May sleep.
     fn disconnect(&self);
 }
 
-/// Destroys a queue pair, if the device does. Then nothing reaches memory by it, and nothing comes
-/// of it from now on. Sleeps.
+/// Destroys a queue pair. After a success nothing reaches memory through it, and it reports
+/// nothing. Sleeps.
 ///
 /// # Errors
 ///
-/// What the device driver says; the queue pair stays as it is.
+/// The error of the device driver; the queue pair is unchanged.
 ///
 /// # Safety
 ///
-/// The queue pair is valid. Nothing else uses it meanwhile, and nothing at all after a success.
+/// The queue pair is valid. Nothing else uses it during the call, nor anything after a success.
 pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
     // SAFETY: By this function's contract.
     to_result(unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) })
 }
 
-/// Destroys a queue pair of `device`, however often the device refuses. Sleeps.
+/// Destroys a queue pair of `device`, and retries until the device has done it. Sleeps.
 ///
 /// # Safety
 ///
-/// The queue pair is valid, and nothing else uses it, nor does it after this.
+/// The queue pair is valid, and nothing else uses it, during the call or after it.
 pub(super) unsafe fn destroy(device: &Device, qp: NonNull<bindings::ib_qp>) {
     insist(device, QUEUE_PAIR, || {
-        // SAFETY: By this function's contract; it is valid as long as that fails.
+        // SAFETY: By this function's contract; it stays valid if the call fails.
         unsafe { try_destroy(qp) }
     });
 }
 
-/// What a connection manager says that a peer has sent beside its message.
+/// The private data of a connection manager's message; empty if `data` is null.
 ///
 /// # Safety
 ///

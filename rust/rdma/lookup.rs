@@ -2,8 +2,8 @@
 
 //! Looking up a path to another port.
 //!
-//! On InfiniBand and Omni-Path the subnet administrator knows it. On RoCE there is none: the path
-//! follows from the two GIDs, which are IP addresses, and from what the network says of them.
+//! On InfiniBand and Omni-Path the subnet administrator provides it. RoCE has none: the path
+//! follows from the two GIDs, which are IP addresses, and from routes and neighbours.
 
 use super::{
     device::{
@@ -23,7 +23,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// A path that is being looked up. Dropping it ends that, and sleeps.
+/// A path lookup. Dropping it cancels the lookup, and sleeps.
 pub enum Lookup {
     /// By the subnet administrator.
     Sa(Pin<KBox<sa::Query>>),
@@ -32,16 +32,15 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// Begins to look for a path from `port` of `device`, for at most `timeout` milliseconds. May
-    /// sleep.
+    /// Looks up a path from `port` of `device`, for at most `timeout` milliseconds. May sleep.
     ///
     /// # Errors
     ///
     /// - `EOPNOTSUPP` if the port has no InfiniBand connection manager
-    /// - `ENOENT` if the port has no such GID
-    /// - `EAGAIN` if the port knows no subnet administrator
+    /// - `ENOENT` if the port has no such GID, on RoCE
+    /// - `ENODEV` if the port has no subnet administrator, `EAGAIN` if it knows none yet
     /// - `EINVAL` if the GIDs are addresses of different families, on RoCE
-    /// - otherwise what the network says, `ENETUNREACH` for instance
+    /// - otherwise the error of the network, such as `ENETUNREACH`
     pub fn start(device: &Device, port: u32, rec: &PathRec, timeout: Msecs) -> Result<Self> {
         match device.fabric(port) {
             fabric @ (Fabric::InfiniBand | Fabric::Opa) => {
@@ -55,7 +54,7 @@ impl Lookup {
 
     /// Waits for the path, at most `timeout` milliseconds. Sleeps.
     ///
-    /// Returns `None` if there is no answer yet.
+    /// Returns `None` if there is no result yet.
     ///
     /// # Errors
     ///

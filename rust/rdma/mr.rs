@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: fast registration of a whole scatter list behind one handle, and of memory for the life of a
-//! connection ([`FixedMr`]).
+//! Memory regions: fast registration of a whole scatter list behind one handle, and of memory for
+//! the life of a connection ([`FixedMr`]).
 //!
-//! A [`Handle`] owns the object whose memory it describes from the moment it is attached until the
-//! peer can reach that memory no more. The peer's access begins when the queue pair posts the
-//! registration and ends when the invalidation has completed, or when all queue pairs of the protection domain are in error
-//! and drained, as a key is good on each; [`Handle::detach`] refuses in between.
+//! A [`Handle`] owns the object that has the memory, from the time it is attached until the peer
+//! cannot reach the memory. The peer's access begins when the queue pair posts the registration. It
+//! ends when the invalidation has completed, or when all queue pairs of the protection domain are
+//! in error and drained, as a key is valid on each; [`Handle::detach`] fails in between.
 //!
 //! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
 //!
@@ -61,7 +61,8 @@ pub use regions::{
 /// What a peer needs to reach one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The address to use with the key. Where the driver can do it, its upper half is random and tells nothing.
+    /// The address to use with the key. Where the driver allows it, the upper half is random and
+    /// reveals nothing.
     pub addr: u64,
     /// The remote key.
     pub key: u32,
@@ -70,7 +71,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Of no region.
+    /// No region.
     const NONE: Self = Self {
         addr: 0,
         key: 0,

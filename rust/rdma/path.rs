@@ -22,16 +22,16 @@ use kernel::{
     prelude::*, //
 };
 
-/// What is known of a path before it is looked up: these components of its path record (`struct sa_path_rec`).
+/// The components of a path record (`struct sa_path_rec`) that are known before the lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct PathRec {
-    /// Our port's GID.
+    /// GID of the local port.
     pub sgid: Gid,
-    /// The other port's GID.
+    /// GID of the remote port.
     pub dgid: Gid,
     /// The partition.
     pub pkey: u16,
-    /// What is to be reached there.
+    /// The service at the remote port.
     pub service_id: u64,
 }
 
@@ -58,29 +58,29 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
     raw
 }
 
-/// A counted entry of a GID table. It may be dropped in any context.
+/// A reference to an entry of a GID table. It may be dropped in any context.
 ///
 /// # Invariants
 ///
-/// The entry is valid and of `device`, and one of its references is this object's.
+/// The entry is valid and of `device`, and this object holds one of its references.
 pub(super) struct SgidAttr {
     attr: NonNull<bindings::ib_gid_attr>,
-    /// The core frees the table with the device, whatever entries are counted; what is left of one
-    /// looks at it then.
+    /// The core frees the table with the device, even if entries are referenced. The put of such an
+    /// entry would then access the table.
     device: Registered,
 }
 
-// SAFETY: The reference may be given up in any context.
+// SAFETY: The reference may be dropped in any context.
 unsafe impl Send for SgidAttr {}
 // SAFETY: What a shared one reads of the entry is constant.
 unsafe impl Sync for SgidAttr {}
 
 impl SgidAttr {
-    /// Finds the entry of a port with this GID, of one of these types, the first that there is.
+    /// Finds the entry of a port with this GID, of the first of these types that exists.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there is none, `ENODEV` if the device goes.
+    /// `ENOENT` if there is none, `ENODEV` if the device is being removed.
     pub(super) fn find(
         device: &Device,
         port: u32,
@@ -111,7 +111,7 @@ impl SgidAttr {
         self.attr.as_ptr()
     }
 
-    /// The device that it is of.
+    /// The device of the entry.
     fn device(&self) -> &Device {
         &self.device
     }
@@ -125,13 +125,12 @@ impl SgidAttr {
 
 impl Drop for SgidAttr {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours to give up, and the device goes after
-        // it.
+        // SAFETY: By the type invariant this object owns the reference, and the device outlives it.
         unsafe { bindings::rdma_put_gid_attr(self.as_raw()) };
     }
 }
 
-/// A path to another port, ready to connect along.
+/// A path to another port, ready for a connection.
 pub struct Path {
     record: bindings::sa_path_rec,
     sgid: Option<SgidAttr>,
@@ -143,13 +142,13 @@ impl Path {
         Self { record, sgid }
     }
 
-    /// The GID that it leads to.
+    /// The destination GID.
     pub fn dgid(&self) -> Gid {
         // SAFETY: Every bit pattern is a valid byte array.
         unsafe { *self.record.dgid.raw.as_ref() }
     }
 
-    /// The GID that it comes from.
+    /// The source GID.
     pub fn sgid(&self) -> Gid {
         // SAFETY: Every bit pattern is a valid byte array.
         unsafe { *self.record.sgid.raw.as_ref() }
@@ -160,7 +159,7 @@ impl Path {
         u16::from_be(self.record.pkey)
     }
 
-    /// Has it lead to another port of the same subnet, whose LID is known, with the rest of it as it is.
+    /// Redirects the path to another port of the same subnet, by its LID. The rest stays unchanged.
     ///
     /// Not for RoCE, which has no LIDs: the next hop would be the old one.
     pub fn redirect(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
@@ -178,7 +177,7 @@ impl Path {
         &mut self.record
     }
 
-    /// It begins at a port of this device, or it is not known where.
+    /// Whether it begins at a port of this device, or at an unknown one.
     pub(super) fn is_from(&self, device: &Device) -> bool {
         self.sgid
             .as_ref()

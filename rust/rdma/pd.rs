@@ -24,17 +24,18 @@ use kernel::{
     }, //
 };
 
-/// A protection domain: regions and queue pairs of different ones cannot be mixed by a peer.
+/// A protection domain. A peer cannot use regions of one with queue pairs of another.
 ///
-/// There is no global remote key; every remote access goes through a registration. The key of a region is good on each
-/// queue pair of the domain. The drop of the last reference may sleep.
+/// There is no global remote key; every remote access goes through a registration. The key of a
+/// region is valid on each queue pair of the domain. The drop of the last reference may sleep.
 ///
 /// # Invariants
 ///
 /// - `pd` is a protection domain of `device`, which is registered.
-/// - `active` counts its queue pairs, from before they are made until they are drained.
-/// - `stale` counts the regions of queue pairs that are drained (all of one together), if a peer may have a key of them. It
-///   is raised before `active` is lowered. There is no queue pair for a peer before it is counted and `stale` is 0.
+/// - `active` counts its queue pairs, from before their creation until they are drained.
+/// - `stale` counts the drained queue pairs with regions that a peer may have a key of. It is
+///   raised before `active` is lowered. No queue pair is created for a peer before it is counted
+///   and `stale` is 0.
 pub struct Pd {
     pd: NonNull<bindings::ib_pd>,
     active: Atomic<u32>,
@@ -64,7 +65,7 @@ impl Pd {
     ///
     /// # Errors
     ///
-    /// What the device driver says, `ENOMEM` mostly.
+    /// The error of the device driver, usually `ENOMEM`.
     pub fn of(device: Registered, health: Arc<Health>) -> Result<Arc<Self>> {
         // SAFETY: The device is registered, and the name is a static string.
         let pd = from_err_ptr(unsafe {
@@ -87,16 +88,16 @@ impl Pd {
         &self.device
     }
 
-    /// What is known of the device.
+    /// The known state of the device.
     pub(super) fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Counts a queue pair that is going to be made, until [`Self::drained`].
+    /// Counts a queue pair that will be created, until [`Self::drained`].
     ///
     /// # Errors
     ///
-    /// `EBUSY` if regions must be made anew before; then it does not count.
+    /// `EBUSY` if regions must be replaced first; the queue pair is not counted then.
     pub(super) fn begin(&self) -> Result {
         self.active.fetch_add(1, Full);
         if self.stale.load(Acquire) != 0 {
@@ -106,22 +107,23 @@ impl Pd {
         Ok(())
     }
 
-    /// A queue pair that counted is drained, or was not made.
+    /// Uncounts a queue pair that is drained or was not created.
     pub(super) fn drained(&self) {
         self.active.fetch_sub(1, Full);
     }
 
-    /// No queue pair is left that a peer could reach a region by.
+    /// Whether no queue pair is left through which a peer could reach a region.
     pub(super) fn is_drained(&self) -> bool {
         self.active.load(Acquire) == 0
     }
 
-    /// A peer may have a key of the regions of a queue pair that is drained, but still counted as active.
+    /// Notes that a peer may have a key of the regions of a queue pair that is drained, but still
+    /// counted as active.
     pub(super) fn add_stale(&self) {
         self.stale.fetch_add(1, Full);
     }
 
-    /// The device has none of these keys any more.
+    /// Undoes [`Self::add_stale`]: the device has none of these keys.
     pub(super) fn remove_stale(&self) {
         self.stale.fetch_sub(1, Full);
     }
@@ -130,7 +132,7 @@ impl Pd {
         self.pd.as_ptr()
     }
 
-    /// The key by which the device reaches message memory.
+    /// The local key of message memory.
     pub(crate) fn local_dma_lkey(&self) -> u32 {
         // SAFETY: By the type invariant the domain is valid; the field is constant.
         unsafe { (*self.as_raw()).local_dma_lkey }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The other side of the verbs: what a module needs that is an RDMA device itself.
+//! The provider side of the verbs: what a module needs to be an RDMA device.
 //!
-//! [`Provider`] is a device, [`Registration`] makes it known to `ib_core`. The functions of `struct ib_device_ops`
-//! are called with the objects of the device (completion queues, queue pairs, memory regions), which are `Arc`s beside
-//! those of `ib_core`. What a caller of the verbs has to grant is granted here: a posted request is valid until the
-//! call returns, the memory that it names until its completion was polled, an object until it is destroyed.
+//! [`Provider`] is a device, [`Registration`] makes it known to `ib_core`. The functions of
+//! `struct ib_device_ops` are called with the objects of the device (completion queues, queue
+//! pairs, memory regions), which are `Arc`s beside those of `ib_core`. This module relies on what
+//! the verbs demand of their caller: a posted request is valid until the call returns, its memory
+//! until its completion was polled, an object until it is destroyed.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs whose completions are callbacks.
+//! Queue pairs with completion callbacks.
 //!
-//! A [`Qp`] has one completion queue, which is polled on the CPU of its interrupt, or by its
-//! pollers, one at a time. So its callbacks never run at the same time as each other.
+//! A [`Qp`] has one completion queue. It is polled on the CPU of its interrupt, or by its pollers,
+//! one at a time, so callbacks never run concurrently.
 //!
-//! Requests are made with a [`Live`], the queue pair in an RCU read-side section: from memory and regions that the [`Qp`]
-//! holds, for this connection only. Completions name what they complete by number.
+//! Requests are posted with a [`Live`], the queue pair in an RCU read-side section: from memory and
+//! regions that the [`Qp`] holds, for this connection only. Completions identify handles by number.
 //!
-//! It is connected, shut down, disconnected, and may be connected again: each time with a new
-//! `struct ib_qp` on a new identifier, but with the same completion queue, memory and regions.
+//! A [`Qp`] is connected, shut down, disconnected, and may be connected again: each time with a new
+//! `struct ib_qp` on a new identifier, with the same memory and regions, and with the same
+//! completion queue unless the last connection was not drained.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 //!
@@ -160,55 +161,55 @@ use kernel::{
 use poll::PolledCq;
 use reach::Reach;
 
-/// Receives are given back to the device in chains of this many.
+/// Receives are reposted in chains of this many.
 pub const RECEIVE_BATCH: usize = 8;
 
-/// Receives that wait to be given back in one chain. On cache lines of its own, as the rest of a queue pair is
-/// only read by commands.
+/// Receives to repost in one chain. On cache lines of its own, as commands only read the rest.
 #[repr(align(64))]
 struct Returned {
     list: [*const Cqe<Receive>; RECEIVE_BATCH],
     count: usize,
 }
 
-/// A queue pair and what it is made on.
+/// A queue pair and the link that it was created on.
 struct Connected {
-    /// Until it is destroyed.
+    /// `None` once it is destroyed.
     qp: Option<NonNull<bindings::ib_qp>>,
     link: Arc<dyn Link>,
-    /// Since then nobody finds it.
+    /// The grace period that began when `Qp::qp` was cleared.
     retired: Option<GracePeriod>,
 }
 
-/// A queue pair, whether it is connected or not. The drop of the last reference [finishes](Self::finish) it; it sleeps, and
-/// must not happen in a callback of the queue pair.
+/// A queue pair, connected or not. The drop of the last reference [finishes](Self::finish) it; it
+/// sleeps, and must not happen in a callback of the queue pair.
 ///
 /// # Invariants
 ///
 /// - The context of `cq` is this object, which is pinned.
-/// - `qp` is null or that of `connected`, with `cq` for both directions. It is read under RCU, and
-///   destroyed a grace period after it was cleared. Only then regions are given back or replaced.
-/// - The callbacks run one after the other, as those of `cq` do. If `cq` is polled, they run with
-///   `polled` locked, which has `cq`, or null.
-/// - While `drained` is set nothing reaches what `reach` has, and no callback runs. A queue pair
-/// that is `forsaken` may reach its messages and static memory until the device goes: they stay as
-/// they are until then, as there is no other connection. If completions may be left, `cq` is
-/// stopped, and the next [`Self::connect`] replaces it: each completion
-///   after that is of the new connection.
+/// - `qp` is null or the queue pair of `connected`, with `cq` for both directions. It is read under
+///   RCU and destroyed a grace period after it is cleared. Regions are deregistered or replaced
+///   only after that.
+/// - Callbacks run one at a time, as those of `cq` do. If `cq` is polled, they run with `polled`
+///   locked, which holds `cq`, or null.
+/// - While `drained` is set, nothing reaches what `reach` holds, and no callback runs. A `forsaken`
+///   queue pair may reach its messages and static memory until the device is removed: they stay
+///   unchanged until then, as there is no other connection. If completions may be left, `cq` is
+///   stopped and the next [`Self::connect`] replaces it, so each later completion is of the new
+///   connection.
 /// - Every posted request names a `cqe`, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
-    /// Taken with `connected` locked.
+    /// Locked inside `connected`.
     #[pin]
     cq: Mutex<Pin<KBox<Cq>>>,
-    /// There is no queue pair, or nothing completes on it any more.
+    /// There is no queue pair, or nothing more completes on it.
     drained: Atomic<bool>,
-    /// This side is ending the connection: that requests are flushed means nothing.
+    /// This side is ending the connection: flushed requests are not failures.
     ending: Atomic<bool>,
     #[pin]
     connected: Mutex<Option<Connected>>,
-    /// Woken by the requests that it is drained with.
+    /// Woken when a drain request completes.
     #[pin]
     flushed: WaitQueue,
     sizes: Sizes,
@@ -217,29 +218,29 @@ pub struct Qp<H: Handler> {
     polled: PolledCq,
     /// It is never connected again.
     finished: Atomic<bool>,
-    /// A queue pair was destroyed that the device may still have, with what `reach` has.
+    /// The device may still have a destroyed queue pair, and reach what `reach` holds.
     forsaken: Atomic<bool>,
-    /// Only used by the callback of a receive, which runs once at a time.
+    /// Used by receive callbacks, which run one at a time, and by `connect` while none runs.
     returned: UnsafeCell<Returned>,
     handler: H,
-    // Goes after `cq`, which has no callback any more then.
+    // Dropped after `cq`, which runs no callback by then.
     reach: Reach,
     pd: Arc<Pd>,
 }
 
-// SAFETY: The verbs lock for themselves; `returned` is used by one callback at a time, and `H` is
+// SAFETY: The verbs do their own locking; `returned` is used by one callback at a time, and `H` is
 // `Send` and `Sync`.
 unsafe impl<H: Handler> Send for Qp<H> {}
-// SAFETY: See `Send`: what a shared queue pair changes of itself is atomic, under a lock, or `returned`.
+// SAFETY: As for `Send`: what a shared queue pair changes is atomic, under a lock, or `returned`.
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// Makes the completion queue and takes the memory; not connected yet. May sleep.
+    /// Creates a queue pair that is not connected, with its completion queue and memory. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the memory is of another domain, or not as much as the sizes say, or a size is
-    /// beyond the device, otherwise what the device driver says.
+    /// `EINVAL` if the memory is of another domain or does not match the sizes, or a size exceeds
+    /// the device, otherwise the error of the device driver.
     pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
         let Memory {
             receives,
@@ -283,7 +284,7 @@ impl<H: Handler> Qp<H> {
             lkey: pd.local_dma_lkey(),
         };
         Arc::pin_init(
-            // INVARIANT: There is no queue pair, and the queue's context is the object's place.
+            // INVARIANT: There is no queue pair, and the queue's context is this object's address.
             try_pin_init!(&this in Self {
                 qp: Atomic::new(null_mut()),
                 cq <- new_mutex!(new_cq(pd, this.as_ptr().cast(), &sizes)?, "Qp::cq"),
@@ -307,12 +308,12 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// Makes the regions anew whose keys the peer may have from the last connection. Before that no other queue pair
-    /// of the domain can be connected, as a key is good on each. May sleep.
+    /// Replaces the regions with keys that the peer may have from the last connection. Until then
+    /// no other queue pair of the domain can connect, as a key is valid on each of them. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is connected or a region is still mapped, otherwise what the device driver says.
+    /// `EBUSY` if it is connected or a region is mapped, otherwise the error of the device driver.
     pub fn renew_regions(&self) -> Result {
         let connected = self.connected.lock();
         if connected.is_some() {
@@ -323,17 +324,18 @@ impl<H: Handler> Qp<H> {
         Ok(())
     }
 
-    /// Creates a queue pair on `link`, whose route is resolved, and posts all receives.
+    /// Creates a queue pair on `link`, which has a resolved route, and posts all receives.
     ///
-    /// Regions that the last connection left in an unknown state are made anew, and so is the
-    /// completion queue. May sleep.
+    /// Replaces regions that the last connection left in an unknown state, and a stopped completion
+    /// queue. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is connected, if the regions serve another queue pair, or one of them is still
-    /// mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its own before; `ESHUTDOWN` if it is
-    /// [finished](Self::finish), `ENODEV` if the device may still have the last queue pair,
-    /// otherwise those of [`Link::create_qp`] and of the device driver. It is as it was then.
+    /// `EBUSY` if it is connected, if the regions serve another queue pair, if one of them is still
+    /// mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its own
+    /// first; `ESHUTDOWN` if it is [finished](Self::finish), `ENODEV` if the device may still have
+    /// the last queue pair, otherwise the errors of [`Link::create_qp`] and of the device driver.
+    /// Its state does not change then.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
@@ -360,7 +362,7 @@ impl<H: Handler> Qp<H> {
             send_cq: cq,
             recv_cq: cq,
             cap: bindings::ib_qp_cap {
-                // One more to drain with.
+                // One more receive to drain with; `send` includes its own.
                 max_send_wr: self.sizes.send,
                 max_recv_wr: self.sizes.receive + 1,
                 max_send_sge: self.sizes.send_sge,
@@ -371,8 +373,8 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The queue is one of the domain's device, and is freed after the queue pair, which
-        // `end` destroys.
+        // SAFETY: The queue is one of the domain's device. It is freed after the queue pair, which
+        // `disconnect` and `give_up` destroy after `release_qp`.
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
@@ -385,7 +387,7 @@ impl<H: Handler> Qp<H> {
         // and the new one has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
         self.ending.store(false, Release);
-        // INVARIANT: It is that of `connected`, with this completion queue.
+        // INVARIANT: It is the queue pair of `connected`, with this completion queue.
         self.qp.store(qp.as_ptr(), Release);
         *connected = Some(Connected {
             qp: Some(qp),
@@ -412,15 +414,15 @@ impl<H: Handler> Qp<H> {
     /// Tells the peer that the connection ends, if there is one. May sleep.
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
-        // Not under the lock, as the identifier may call its handler.
+        // Without the lock, as the identifier may call its handler.
         let link = self.connected.lock().as_ref().map(|c| c.link.clone());
         if let Some(link) = link {
             link.disconnect();
         }
     }
 
-    /// Drains the queue pair if that has not been done, and has nobody else find it. The grace period that
-    /// [`Self::disconnect`] waits for begins here, so that many have one together. May sleep.
+    /// Drains the queue pair, unless that is done, and makes [`Self::live`] fail. The grace period
+    /// that [`Self::disconnect`] waits for begins here, so that queue pairs share it. May sleep.
     pub fn retire(&self) {
         if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected);
@@ -428,13 +430,13 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// [Retires](Self::retire) the queue pair if that has not been done, destroys it, and lets go of what it
-    /// was made on. May sleep, for an RCU grace period among others.
+    /// [Retires](Self::retire) the queue pair, unless that is done, destroys it, and drops its
+    /// link. May sleep, for an RCU grace period among others.
     pub fn disconnect(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
         let mut connected = self.connected.lock();
-        // Another call may have been faster, and another queue pair be there.
+        // Another CPU may have disconnected it and connected it again.
         let retired = |c: &mut Connected| c.retired.is_some();
         if let Some(Connected { qp, link, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
@@ -442,12 +444,12 @@ impl<H: Handler> Qp<H> {
             }
             link.release_qp();
             if let Some(qp) = qp {
-                // SAFETY: It was taken from `connected` just now, and its identifier has let it go.
+                // SAFETY: It was just taken from `connected`, and its identifier has released it.
                 // By the type invariant it is unused a grace period after `qp` was cleared.
                 unsafe { destroy(self.pd.device(), qp) };
             }
             self.reach.regions.unbind();
-            // Without the lock: it waits for the identifier's handler.
+            // Without the lock: the drop waits for the identifier's handler.
             drop(connected);
             drop(link);
         }
@@ -455,8 +457,8 @@ impl<H: Handler> Qp<H> {
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
     /// If the device refuses that three times, or once after its
-    /// [`Health`](crate::rdma::device::Health) has failed, the queue pair is destroyed and its
-    /// regions are given back instead; then no callback runs for the requests that were out.
+    /// [`Health`](crate::rdma::device::Health) has failed, destroys the queue pair and deregisters
+    /// its regions instead; no callback runs for outstanding requests then.
     ///
     /// After that nothing reaches the regions; requests posted later are flushed or refused. May
     /// sleep, without a deadline if the device does neither. Does nothing if the queue pair is not
@@ -469,10 +471,9 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-/// A completion queue for a queue pair of these sizes, whose callbacks find `context` in it. May
-/// sleep.
+/// Creates a completion queue of these sizes, with `context` for its callbacks. May sleep.
 fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<Cq>>> {
-    // One to drain with in each queue, of which that of the send queue is in `send`.
+    // One more for the drain request of the receive queue; `send` includes the other.
     let entries = sizes
         .send
         .checked_add(sizes.receive)
@@ -486,8 +487,8 @@ fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<
 }
 
 impl<H: Handler> Qp<H> {
-    /// A completion queue without completions of another connection. Called with `connected`
-    /// locked.
+    /// Returns a completion queue without completions of another connection. Called with
+    /// `connected` locked.
     fn ready_cq(&self) -> Result<*mut bindings::ib_cq> {
         let mut cq = self.cq.lock();
         if cq.is_stopped() {
@@ -498,18 +499,18 @@ impl<H: Handler> Qp<H> {
             )?;
         }
         if self.is_polled() {
-            // INVARIANT: It is this one.
+            // INVARIANT: It is the locked `cq`.
             self.polled.set(cq.as_raw());
         }
         Ok(cq.as_raw())
     }
 
-    /// Ends the callbacks: when this returns, those that ran have ended, and no callback runs from
-    /// now on. The softirq or work item has ended a grace period later. Called with `connected`
+    /// Stops the callbacks: running ones have ended when this returns, and no more begin. The
+    /// softirq or work item has ended after the returned grace period. Called with `connected`
     /// locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {
-            // INVARIANT: There is none.
+            // INVARIANT: It is null.
             self.polled.set(null_mut());
         }
         self.cq.lock().stop()
@@ -517,18 +518,18 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// [Disconnects](Self::disconnect), and has nobody hear of completions any more, for ever. The grace period
-    /// that the drop waits for begins here, so that many have one together. May sleep.
+    /// [Disconnects](Self::disconnect) and stops completions for good. The grace period that the
+    /// drop waits for begins here, so that several queue pairs share one. May sleep.
     pub fn finish(&self) -> GracePeriod {
         self.disconnect();
-        // With the lock, so that nobody connects it meanwhile.
+        // Locked against a concurrent `connect`.
         let _connected = self.connected.lock();
         self.finished.store(true, Release);
         self.stop_cq()
     }
 }
 
-/// A queue pair is its handler, connected.
+/// A queue pair dereferences to its handler.
 impl<H: Handler> Deref for Qp<H> {
     type Target = H;
 

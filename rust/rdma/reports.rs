@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a success of `ib_destroy_qp()` and of `ib_dereg_mr()` says, by driver: that the device has
-//! done it, or only that the driver has. By the source of Linux 7.3 (`drivers/infiniband/`):
+//! What a success of `ib_destroy_qp()` and of `ib_dereg_mr()` means, by driver: that the device has
+//! done it, or only the driver. From the source of Linux 7.3 (`drivers/infiniband/`):
 //!
 //! | driver | `destroy_qp` | `dereg_mr` |
 //! |---|---|---|

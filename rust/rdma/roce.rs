@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Paths on RoCE, where nobody can be asked for them.
+//! Paths on RoCE, which has no subnet administrator.
 //!
 //! The two GIDs are IP addresses; the network's routes and neighbours give the Ethernet address of
-//! the next hop, and the rest is what `rdma_cm` puts into its own path records.
+//! the next hop. The rest is as in the path records of `rdma_cm`.
 //!
 //! C header: [`include/rdma/ib_addr.h`](srctree/include/rdma/ib_addr.h).
 
@@ -41,12 +41,12 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Time that a packet takes, as n in 4.096 us * 2^n: what `rdma_cm` takes for Ethernet.
+/// Packet life time, as n in 4.096 us * 2^n: the value that `rdma_cm` uses for Ethernet.
 const PACKET_LIFE_TIME: u8 = 16;
-/// Hops, if the route does not say.
+/// Hop limit, if the route has none.
 const HOP_LIMIT: u8 = 64;
 
-/// The IP address that a GID is.
+/// The IP address in a GID.
 fn gid2ip(gid: &bindings::ib_gid) -> bindings::__kernel_sockaddr_storage {
     let mut address = bindings::__kernel_sockaddr_storage::default();
     // SAFETY: There is room for an address of either family.
@@ -54,13 +54,13 @@ fn gid2ip(gid: &bindings::ib_gid) -> bindings::__kernel_sockaddr_storage {
     address
 }
 
-/// A path whose next hop is not known yet.
+/// A path without its next hop.
 struct Wanted {
     record: bindings::sa_path_rec,
     sgid: SgidAttr,
 }
 
-/// A path whose next hop is being looked for.
+/// A lookup of the next hop of a path.
 ///
 /// # Invariants
 ///
@@ -69,7 +69,7 @@ struct Wanted {
 #[pin_data(PinnedDrop)]
 pub struct Query {
     address: UnsafeCell<bindings::rdma_dev_addr>,
-    /// What the core said; valid when `answered`.
+    /// The result; valid when `answered`.
     status: Atomic<i32>,
     #[pin]
     answered: Completion,
@@ -82,16 +82,16 @@ pub struct Query {
 
 // SAFETY: The query is not bound to a thread.
 unsafe impl Send for Query {}
-// SAFETY: `address` is the core's until it has answered, and only read after that.
+// SAFETY: The core owns `address` until it has answered; it is only read after that.
 unsafe impl Sync for Query {}
 
 impl Query {
-    /// Begins to look for the way. May sleep.
+    /// Starts the lookup. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOENT` if the port has no such GID, `EINVAL` if the GIDs are addresses of different
-    /// families, otherwise what the routing code says.
+    /// families, otherwise the error of the routing code.
     pub(super) fn start(
         device: &Device,
         port: u32,
@@ -119,7 +119,7 @@ impl Query {
         let mut dst = gid2ip(&record.dgid);
 
         let address = bindings::rdma_dev_addr {
-            // The core wants one here, but takes that of the GID's network interface.
+            // The core requires one, but uses that of the GID's network interface.
             net: (&raw mut bindings::init_net).cast(),
             sgid_attr: sgid.as_raw(),
             ..Default::default()
@@ -160,14 +160,14 @@ impl Query {
         _: *mut bindings::rdma_dev_addr,
         context: *mut c_void,
     ) {
-        // SAFETY: By the type invariant the query is there until this call has returned.
+        // SAFETY: By the type invariant the query is valid until this call has returned.
         let this = unsafe { &*context.cast::<Self>() };
         this.status.store(status, Relaxed);
         this.answered.complete_all();
     }
 
-    /// Waits for the answer, at most `timeout` milliseconds; `None` if there is none yet, or it was
-    /// had before. Sleeps.
+    /// Waits for the result, at most `timeout` milliseconds. Returns `None` if there is none yet,
+    /// or it was already taken. Sleeps.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Query {
         if let Err(e) = to_result(self.status.load(Relaxed)) {
             return Ok(Some(Err(e)));
         }
-        // SAFETY: The core has answered and does not use it any more.
+        // SAFETY: The core has answered and does not use it.
         let address = unsafe { &mut *self.address.get() };
         record.hop_limit = match u8::try_from(address.hoplimit) {
             Ok(0) | Err(_) => HOP_LIMIT,
@@ -201,8 +201,8 @@ impl Query {
 #[pinned_drop]
 impl PinnedDrop for Query {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: It is the address that the query was begun with, if it was. After this the core
-        // does not call any more: the request was taken off its list, or its callback has run.
+        // SAFETY: It is the address of the query, if that was started. After this the core does not
+        // call: the request was taken off its list, or its callback has run.
         unsafe { bindings::rdma_addr_cancel(self.address.get()) };
     }
 }

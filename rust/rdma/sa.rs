@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Questions to the subnet administrator.
+//! Queries to the subnet administrator.
 //!
 //! C header: [`include/rdma/ib_sa.h`](srctree/include/rdma/ib_sa.h).
 
@@ -39,29 +39,29 @@ use kernel::{
     types::Opaque, //
 };
 
-/// `IB_SA_COMP_MASK`, a macro: a bit of the component mask, which the core sends as it is in memory.
+/// `IB_SA_COMP_MASK`, a macro: a bit of the component mask, which the core sends in memory order.
 const fn component(n: u32) -> u64 {
     (1u64 << n).to_be()
 }
 
-/// Which fields of the record are asked for: service identifier, both GIDs, the number of paths, partition.
+/// The components of the query: service identifier, both GIDs, the number of paths, partition.
 const ASKED: u64 =
     component(0) | component(1) | component(2) | component(3) | component(12) | component(13);
 
-/// A path record that was asked for.
+/// A query for a path record.
 ///
 /// # Invariants
 ///
-/// `client` is registered, and used by this query alone. It is unregistered first when the object
-/// goes, which waits until the core is done with the query: no callback comes after that.
+/// `client` is registered, and used by this query alone. The drop unregisters it first, which waits
+/// until the core is done with the query: no callback comes after that.
 #[pin_data(PinnedDrop)]
 pub struct Query {
     #[pin]
     client: Opaque<bindings::ib_sa_client>,
-    /// What the core calls the query, or negative if it was not begun.
+    /// The core's number for the query, or negative if it was not started.
     id: Atomic<i32>,
     query: Atomic<*mut bindings::ib_sa_query>,
-    /// What is asked for. The core may look at it until it is done.
+    /// The query. The core may read it until it is done.
     record: UnsafeCell<bindings::sa_path_rec>,
     #[pin]
     answer: SpinLock<Option<Result<bindings::sa_path_rec>>>,
@@ -75,16 +75,17 @@ pub struct Query {
 
 // SAFETY: The query is not bound to a thread.
 unsafe impl Send for Query {}
-// SAFETY: What is shared is atomic or locks for itself; `record` is only touched before others have a reference.
+// SAFETY: Shared fields are atomic or do their own locking; `record` is only accessed before the
+// query is shared.
 unsafe impl Sync for Query {}
 
 impl Query {
-    /// Asks for a path, once; `opa` if the port has wide LIDs. May sleep.
+    /// Starts one query for a path; `opa` if the port has wide LIDs. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the port has no subnet administrator, `EAGAIN` if it is not known (yet), `EINVAL`
-    /// if its LID is too wide to be asked for, `ENOMEM`.
+    /// `ENODEV` if the port has no subnet administrator, `EAGAIN` if it is not known (yet),
+    /// `EINVAL` if its LID is too wide for the query, `ENOMEM`.
     pub(super) fn start(
         device: &Device,
         port: u32,
@@ -143,15 +144,15 @@ impl Query {
 
     /// # Safety
     ///
-    /// Called by the core with a query as its context; with at least `count` records if `status` is
-    /// 0. It may call twice: when a query is cancelled that was just answered.
+    /// Called by the core with a query as its context, and if `status` is 0 with at least `count`
+    /// records. It may call twice, if a query is cancelled just after its reply.
     unsafe extern "C" fn answer_callback(
         status: c_int,
         records: *mut bindings::sa_path_rec,
         count: c_uint,
         context: *mut c_void,
     ) {
-        // SAFETY: By the type invariant the query is there as long as the core may call.
+        // SAFETY: By the type invariant the query is valid as long as the core may call.
         let this = unsafe { &*context.cast::<Self>() };
         let result = match status {
             0 if count > 0 && !records.is_null() => {
@@ -169,8 +170,8 @@ impl Query {
         this.answered.complete_all();
     }
 
-    /// Waits for the answer, at most `timeout` milliseconds; `None` if there is none yet, or it was
-    /// had before. Sleeps.
+    /// Waits for the result, at most `timeout` milliseconds. Returns `None` if there is none yet,
+    /// or it was already taken. Sleeps.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl Query {
             // SAFETY: Every bit pattern is a valid byte array.
             let sgid = unsafe { *record.sgid.raw.as_ref() };
             let types = [bindings::ib_gid_type_IB_GID_TYPE_IB];
-            // It tells apart devices that have the same GID; it is not needed to find the way.
+            // Distinguishes devices with the same GID; not needed to reach the peer.
             let sgid = SgidAttr::find(&self.device, self.port, sgid, &types).ok();
             Path::new(record, sgid)
         })))
@@ -200,8 +201,8 @@ impl PinnedDrop for Query {
         let id = self.id.load(Relaxed);
         if id >= 0 && !self.answered.is_done() {
             let query = self.query.load(Relaxed);
-            // SAFETY: The core gave both for this query; it knows by the number whether the query is
-            // still there.
+            // SAFETY: The core gave both for this query; it checks by the number that the query
+            // exists.
             unsafe { bindings::ib_sa_cancel_query(id, query) };
         }
         // SAFETY: By the type invariant the client is registered.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What leads from C to functions of the module, and must be gone before these are.
+//! Objects through which C calls functions of the module. It stays loaded until they are gone.
 //!
-//! A guard of a device keeps it, and what is made with the guard has callbacks: queue pairs,
-//! completion queues, identifiers of `ib_cm`, questions to the subnet administrator. An identifier
-//! of `rdma_cm` has no guard. A safe program can forget any of them, or close a circle of
-//! references; then the module must not go.
+//! A guard of a device holds it, and objects made with the guard have callbacks: queue pairs,
+//! completion queues, identifiers of `ib_cm`, queries to the subnet administrator. An identifier of
+//! `rdma_cm` has no guard. Safe code can leak any of them, or form a reference cycle; then the
+//! module must not be unloaded.
 
 use kernel::{
     prelude::*,
@@ -21,12 +21,12 @@ use kernel::{
     }, //
 };
 
-/// The pause between two looks.
+/// The polling interval.
 const PAUSE: Delta = Delta::from_millis(10);
-/// After so many of them there is a line in the log.
+/// After so many polls the log has a line.
 const PATIENCE: u32 = 6_000;
 
-/// Those of the module.
+/// The objects of the module.
 pub(super) static USERS: Users = Users::none();
 
 /// A count of such objects.
@@ -46,7 +46,7 @@ impl Users {
         User(self)
     }
 
-    /// Waits until there is none. Sleeps; for ever, if one was forgotten.
+    /// Waits until there is none. Sleeps; forever, if one was leaked.
     pub(super) fn wait(&self) {
         let mut looks = 0u32;
         while self.0.load(Acquire) != 0 {
@@ -61,7 +61,7 @@ impl Users {
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
-        // What was done with the object comes before.
+        // Orders all uses of the object before this.
         self.0 .0.fetch_sub(1, Release);
     }
 }

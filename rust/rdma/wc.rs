@@ -15,12 +15,12 @@ use kernel::str::{
 pub struct Status(pub(crate) bindings::ib_wc_status);
 
 impl Status {
-    /// The request was carried out.
+    /// Whether the request succeeded.
     pub fn is_success(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_SUCCESS
     }
 
-    /// The request was thrown away because the queue pair was in error already.
+    /// Whether the request was flushed because the queue pair was already in error.
     pub fn is_flush(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
@@ -39,23 +39,23 @@ impl core::fmt::Display for Status {
     }
 }
 
-/// What a receive carries beside its bytes, `enum ib_wc_flags`.
+/// Flags of a receive completion, `enum ib_wc_flags`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(pub(crate) i32);
 
 impl Flags {
-    /// The peer sent immediate data.
+    /// Whether the peer sent immediate data.
     pub fn with_imm(self) -> bool {
         self.has(bindings::ib_wc_flags_IB_WC_WITH_IMM)
     }
 
-    /// The peer asked to invalidate a key.
+    /// Whether the peer asked to invalidate a key.
     pub fn with_invalidate(self) -> bool {
         self.has(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE)
     }
 
     fn has(self, flag: bindings::ib_wc_flags) -> bool {
-        // CAST: A bit.
+        // CAST: A single bit.
         self.0 & flag as i32 != 0
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests, and finding back from a completion to what it completes.
+//! Work requests, and how a completion leads to its request.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -11,7 +11,7 @@ use kernel::error::{
     Result, //
 };
 
-/// A work request with its completion.
+/// A send work request that completes by `cqe`.
 #[inline]
 pub(super) fn request(
     opcode: bindings::ib_wr_opcode,
@@ -39,7 +39,7 @@ pub(super) fn invalidation(key: u32, cqe: *const bindings::ib_cqe) -> bindings::
     wr
 }
 
-/// What the verbs say of posted requests.
+/// The result of posting requests.
 #[inline]
 pub(super) fn posted(error: i32) -> Result {
     match error {
@@ -56,7 +56,7 @@ pub(super) fn cookie(wc: &bindings::ib_wc) -> *const bindings::ib_cqe {
     cqe.as_ptr()
 }
 
-/// Makes a completion of a receive request lead to `cqe`.
+/// Makes the completion of a receive request lead to `cqe`.
 #[inline]
 pub(super) fn set_receive_cookie(wr: &mut bindings::ib_recv_wr, cqe: *const bindings::ib_cqe) {
     let cookie = (&raw mut wr.__bindgen_anon_1).cast::<*const bindings::ib_cqe>();

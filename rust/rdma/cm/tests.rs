@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of `rdma_cm` for tests of those who take them.
+//! Synthetic events of `rdma_cm` for tests of event handlers.
 
 use super::{
     Event,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::bindings;
 
-/// Hands an event to a handler, as the connection manager would.
+/// Passes an event to a handler, as the connection manager would.
 pub(crate) fn bring<E: EventHandler>(
     handler: &E,
     kind: bindings::rdma_cm_event_type,
@@ -23,7 +23,7 @@ pub(crate) fn bring<E: EventHandler>(
     // SAFETY: All of the union is initialised.
     *unsafe { event.param.conn.as_mut() } = bindings::rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
-        // CAST: What is longer is cut off.
+        // CAST: Longer data is cut off.
         private_data_len: private_data.len().min(255) as u8,
         ..Default::default()
     };

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The events of a connection, and the handler that takes them.
+//! The events of a connection, and their handler.
 
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The peer has the request, and asks for so many milliseconds to answer it: 70,000 at most.
+    /// The peer has the request and needs this many milliseconds to reply: at most 70,000.
     Later(u32),
-    /// The peer has answered the request; the private data is its answer, and zeros after it.
+    /// The peer has replied to the request; its private data, padded with zeros.
     Answered(&'a [u8]),
-    /// The peer said no.
+    /// The peer has rejected the request.
     Rejected {
         /// `enum ib_cm_rej_reason`.
         reason: u16,
-        /// Additional information, as long as the peer says.
+        /// Additional information, of the length that the peer gives.
         info: &'a [u8],
-        /// The private data, and zeros after it.
+        /// The private data, padded with zeros.
         private_data: &'a [u8],
     },
-    /// No answer to the request arrived.
+    /// No reply to the request arrived.
     Unreachable,
     /// The connection is down.
     Disconnected,
@@ -26,10 +26,10 @@ pub enum Event<'a> {
     TimewaitExit,
 }
 
-/// Takes the events of an [`Id`](super::Id).
+/// Handles the events of an [`Id`](super::Id).
 pub trait EventHandler: Send + Sync + 'static {
-    /// An event arrived: at most one that is an answer, a rejection or the lack of an answer, and
-    /// then at most one end of the connection. A peer asks for time before all of these.
+    /// Handles an event. There is at most one reply, rejection or lack of a reply, and then at most
+    /// one end of the connection. [`Event::Later`] comes before all of these.
     ///
     /// Called from a work queue of the connection manager. May sleep, but must not drop the last
     /// reference to its own id.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the messages of the InfiniBand connection manager mean for one connection attempt.
+//! The state machine of one connection attempt by the InfiniBand connection manager.
 //!
 //! ```text
 //!   Idle --SendReq--> ReqSent --Rep--> RepRcvd --SendRtu--> Established
@@ -9,11 +9,11 @@
 //!     +-----Hangup-----> Over <-----------+--------------------+
 //! ```
 //!
-//! The connection manager of the kernel checks messages against its own state. This one is of our
-//! side only: whoever connects hears of one answer at most and of one end at most, the answer
-//! first, whatever arrives in whatever order.
+//! The kernel's connection manager checks messages against its own state. This machine covers our
+//! side only: in whatever order messages arrive, it reports at most one reply and at most one end
+//! of the connection, the reply first.
 
-/// How far an attempt has come, in the words of `enum ib_cm_state`.
+/// The progress of an attempt; the names are those of `enum ib_cm_state`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum State {
@@ -21,11 +21,11 @@ pub enum State {
     Idle = 0,
     /// The REQ was sent.
     ReqSent = 1,
-    /// The REP has arrived and is being looked at.
+    /// The REP has arrived and is being examined.
     RepRcvd = 2,
-    /// The RTU was sent, or is being sent.
+    /// The RTU was sent or is being sent.
     Established = 3,
-    /// Refused, given up or disconnected.
+    /// Refused, abandoned or disconnected.
     Over = 4,
 }
 
@@ -52,32 +52,32 @@ impl State {
     }
 }
 
-/// What happens: what we do, then what the connection manager tells.
+/// An action of ours, or an event of the connection manager.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Input {
     /// We send the REQ.
     SendReq,
-    /// We take the answer and send the RTU.
+    /// We accept the reply and send the RTU.
     SendRtu,
-    /// We give up, refuse or disconnect.
+    /// We abandon, refuse or disconnect.
     Hangup,
     /// The REP arrived.
     Rep,
     /// A REJ arrived.
     Rej,
-    /// Nobody answered the REQ.
+    /// No reply to the REQ arrived.
     ReqError,
-    /// The peer needs more time. The kernel's connection manager takes one for a request (`cm_mra_handler()`: the state
-    /// must be REQ_SENT) and waits longer.
+    /// The peer needs more time. The kernel's connection manager accepts one in state REQ_SENT only
+    /// (`cm_mra_handler()`) and waits longer.
     Mra,
     /// The peer disconnects.
     Dreq,
-    /// Our DREQ was answered, or nobody will answer it. The connection manager sends one by itself
-    /// when it finds the connection to be stale.
+    /// Our DREQ was answered, or will not be. The connection manager sends a DREQ by itself when it
+    /// finds the connection to be stale.
     Drep,
     /// The queue pair number may be used again.
     TimewaitExit,
-    /// What an active side does not get.
+    /// An event that an active side does not get.
     Other,
 }
 
@@ -98,18 +98,18 @@ impl Input {
     ];
 }
 
-/// What whoever connects is told.
+/// What is reported to the event handler.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Report {
     /// Nothing.
     Nothing,
-    /// The peer asks for time.
+    /// The peer needs more time.
     Later,
-    /// The peer has answered; its private data comes with it.
+    /// The peer has replied; its private data comes with it.
     Answer,
     /// The peer has refused.
     Refused,
-    /// Nobody has answered.
+    /// The peer has not replied.
     Unreachable,
     /// The connection has ended.
     Disconnected,
@@ -117,7 +117,7 @@ pub enum Report {
     TimewaitExit,
 }
 
-/// What `input` does in `state`, or `None` if we must not do that there.
+/// The next state and the report, or `None` for an action that `state` does not allow.
 pub const fn next(state: State, input: Input) -> Option<(State, Report)> {
     use {
         Input as I,
@@ -132,7 +132,7 @@ pub const fn next(state: State, input: Input) -> Option<(State, Report)> {
         (S::ReqSent, I::Mra) => (S::ReqSent, Report::Later),
         (_, I::Mra | I::Other) => (state, Report::Nothing),
         (S::Over, I::TimewaitExit) => (S::Over, Report::TimewaitExit),
-        // Nothing was asked, or it is a message from before the end.
+        // Either nothing was requested, or the message is a late one.
         (S::Idle | S::Over, _) => (state, Report::Nothing),
 
         (S::ReqSent, I::Rep) => (S::RepRcvd, Report::Answer),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of connections by the InfiniBand connection manager: events that it might bring, in
-//! every order, handed to the callback that it calls; and real connections along RoCE.
+//! KUnit tests of connections by the InfiniBand connection manager: synthetic events in every
+//! order, passed to its callback; and real connections over RoCE.
 
 mod answer;
 mod events;
@@ -84,23 +84,23 @@ use target::{
 
 /// The partition that every RoCE port is in.
 const PKEY: u16 = 0xffff;
-/// What an answer or a reject carries.
+/// The private data of a reply or a reject.
 const PATTERN: u8 = 0x5a;
 
-/// Counts what it is told.
+/// Counts its events.
 struct Record {
     answers: Atomic<u32>,
     refusals: Atomic<u32>,
     silences: Atomic<u32>,
     ends: Atomic<u32>,
     exits: Atomic<u32>,
-    /// How often the target has asked for time, and for how many milliseconds the last time.
+    /// MRAs of the target, and the milliseconds that the last one asked for.
     delays: Atomic<u32>,
     delay: Atomic<u32>,
     /// Of the last reject.
     reason: Atomic<u32>,
     info: Atomic<u32>,
-    /// Private data that is not what was sent.
+    /// Events with other private data than was sent.
     wrong: Atomic<u32>,
 }
 
@@ -159,7 +159,7 @@ impl EventHandler for Record {
             } => {
                 self.reason.store(reason.into(), Relaxed);
                 self.info.store(info.len() as u32, Relaxed);
-                // Only the target's own layer sends private data.
+                // Only a consumer-defined reject (28) has private data.
                 let good = reason != 28 || good(private_data, 148);
                 (&self.refusals, good && private_data.len() == 148)
             }
@@ -220,7 +220,7 @@ fn path_rec(soft: &Soft, service_id: u64) -> PathRec {
     }
 }
 
-/// Looks a path up.
+/// Looks up a path.
 fn path(soft: &Soft, rec: &PathRec) -> Result<Path> {
     let lookup = Lookup::start(&soft.device, 1, rec, 1000)?;
     for _ in 0..50 {
@@ -235,7 +235,7 @@ fn path(soft: &Soft, rec: &PathRec) -> Result<Path> {
 ///
 /// # Invariants
 ///
-/// `qp` is that of `id`, with `cq` for both directions; both are valid.
+/// `qp` is the queue pair of `id`, with `cq` for both directions; both are valid.
 struct Attempt {
     record: Arc<Record>,
     id: Arc<Id<Record>>,
@@ -331,7 +331,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.id.release_qp();
-        // SAFETY: By the type invariant it is the identifier's, which has let it go; nothing was
+        // SAFETY: By the type invariant it is the identifier's, which has released it; nothing was
         // posted.
         let _ = unsafe { try_destroy(self.qp) };
         // SAFETY: By the type invariant it is valid, and its queue pair is gone.
@@ -339,7 +339,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Says yes to all, with something that can be recognised.
+/// Accepts every request, with recognisable data.
 fn yes(_: usize, _: &Asked) -> Answer {
     Answer::accept(&[PATTERN; 64])
 }
@@ -356,7 +356,7 @@ fn connects_and_disconnects(soft: &Soft) -> Result {
     check_eq!(asked.data.last_chunk(), Some(&[0; 28]));
     check_eq!((asked.sgid, asked.dgid), (gid_of(soft), gid_of(soft)));
     check_eq!((asked.pkey, asked.retry_count, asked.reads), (PKEY, 5, 3));
-    // 5 retries of 4.096 us * 2^17 at least: the path's packet life time is 16.
+    // 5 retries of 4.096 us * 2^17 at least: the packet life time of the path is 16.
     check!(attempt.id.confirm(None)? >= 5 * 4 * 536 + 1000);
     check_eq!(attempt.state()?, bindings::ib_qp_state_IB_QPS_RTS);
     target.has_heard(|heard| &heard.confirmed, 1)?;
@@ -385,7 +385,7 @@ fn is_disconnected(soft: &Soft) -> Result {
     target.disconnect(0)?;
     attempt.record.wait(&attempt.record.ends)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 1, 0]);
-    // The other side is told by the callback, and has not to wait for our own disconnect.
+    // The callback tells the peer, which need not wait for our own disconnect.
     target.has_heard(|heard| &heard.released, 1)?;
     attempt.record.wait(&attempt.record.exits)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 1, 1]);
@@ -421,7 +421,7 @@ fn nobody_listens(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// An attempt that is given up does not wait for its end.
+/// Abandoning an attempt does not wait for its end.
 fn peer_is_silent(soft: &Soft) -> Result {
     let silence = |_: usize, _: &Asked| Answer::Silence;
     let target = Target::new(&soft.device, silence)?;
@@ -433,7 +433,7 @@ fn peer_is_silent(soft: &Soft) -> Result {
     attempt.id.disconnect();
     let record = attempt.record.clone();
     drop(attempt);
-    // The connection manager has told it: timeout.
+    // The connection manager has told the target: timeout.
     target.has_heard(|heard| &heard.refused, 1)?;
     check_eq!(target.heard().reason.load(Relaxed), 4);
     check_eq!(record.counts(), [0; 5]);
@@ -447,32 +447,32 @@ fn refuses_an_answer(soft: &Soft) -> Result {
     attempt.record.wait(&attempt.record.answers)?;
     attempt.id.refuse();
     target.has_heard(|heard| &heard.refused, 1)?;
-    // It is the one of who connects.
+    // The reject comes from the consumer, not from the connection manager.
     check_eq!(target.heard().reason.load(Relaxed), 28);
     check_eq!(attempt.id.confirm(None), Err(ENOTCONN));
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
     target.has_heard(|heard| &heard.confirmed, 0)
 }
 
-/// While the answer is looked at, an impatient target is told to wait.
+/// While the reply is being examined, an impatient target is told to wait.
 fn answer_is_looked_at(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
     attempt.request(soft, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
-    // It sends its answer again after a second or two.
+    // The target repeats its reply after a second or two.
     within(|| target.heard().delayed.load(Acquire) > 0)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 0, 0]);
     attempt.id.confirm(None)?;
     target.has_heard(|heard| &heard.confirmed, 1)
 }
 
-/// A target that is slow says so, and the attempt goes on.
+/// A slow target sends an MRA, and the attempt continues.
 fn target_needs_time(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Later)?;
     let attempt = Attempt::new(soft)?;
     attempt.request(soft, target.service_id(), None)?;
-    // It is asked again after four seconds.
+    // The request is repeated after four seconds.
     within(|| {
         // SAFETY: The identifier is valid; the field is a number.
         let state = unsafe { (&raw const (*attempt.id.as_raw()).state).read_volatile() };
@@ -493,16 +493,16 @@ fn target_needs_time(soft: &Soft) -> Result {
 fn connects_once(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
-    // To a queue pair where no connection manager is: nobody answers. The first request counts.
+    // A queue pair without a connection manager does not answer. The first request counts.
     attempt.request(soft, target.service_id(), Some(0x00ff_fff0))?;
     check_eq!(
         attempt.request(soft, target.service_id(), None),
         Err(EINVAL)
     );
     check_eq!(target.requests(), 0);
-    // No second queue pair either.
+    // A second queue pair is refused, too.
     let mut attr = bindings::ib_qp_init_attr::default();
-    // SAFETY: It is refused before the queues are looked at.
+    // SAFETY: It is refused before the queues are used.
     let second = unsafe { attempt.id.create_qp(&attempt._pd, &mut attr) };
     check!(matches!(second, Err(e) if e == EBUSY));
 
@@ -532,7 +532,7 @@ fn paths(soft: &Soft) -> Result {
     check_eq!((found.dgid(), found.pkey()), ([1; 16], 0x8001));
 
     let failure = |rec: &PathRec| path(soft, rec).err();
-    // A GID that is not ours; an address of the other family.
+    // A GID that the port does not have; an address of the other family.
     let sgid = [7; 16];
     check_eq!(failure(&PathRec { sgid, ..rec }), Some(ENOENT));
     let mut dgid = [0; 16];
@@ -541,12 +541,12 @@ fn paths(soft: &Soft) -> Result {
     check!(Lookup::start(&soft.device, 9, &rec, 1000).is_err());
     check_eq!(soft.device.pkey_index(1, PKEY), Ok(0));
     check_eq!(soft.device.pkey_index(1, 0x8001), Err(ENOENT));
-    // Limited membership will do.
+    // Limited membership suffices.
     check_eq!(soft.device.pkey_index(1, PKEY & 0x7fff), Ok(0));
     Ok(())
 }
 
-/// The GID of a path is of its device, and must not go into a queue pair of another one.
+/// The GID of a path belongs to its device and must not go into a queue pair of another device.
 fn path_of_another_device_is_refused(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
@@ -560,11 +560,11 @@ fn path_of_another_device_is_refused(soft: &Soft) -> Result {
     check!(path.is_from(&other.device) && !path.is_from(&soft.device));
     let refused = attempt.request_along(path, target.service_id(), None);
     check_eq!(refused, Err(EINVAL));
-    // It was not that attempt's request.
+    // The refused request does not count.
     attempt.request(soft, target.service_id(), None)
 }
 
-/// A lookup that is dropped while it is being answered.
+/// A lookup is dropped while it completes.
 fn lookups_end_at_any_time(soft: &Soft) -> Result {
     let rec = path_rec(soft, 1);
     for i in 0..300 {

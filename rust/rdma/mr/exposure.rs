@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many regions of a handle a peer may reach, and how far their registration is.
+//! How many regions of a handle a peer may reach, and the state of their registration.
 
 use kernel::sync::atomic::{
     Acquire,
@@ -11,12 +11,12 @@ use kernel::sync::atomic::{
 
 /// The registration is posted.
 const POSTED: u32 = 1 << 8;
-/// The poster of the registration is to post the invalidation.
+/// The poster of the registration must post the invalidation.
 const WANTED: u32 = 1 << 9;
 /// The count of regions.
 const COUNT: u32 = POSTED - 1;
 
-/// The word of one handle.
+/// The state of one handle.
 ///
 /// ```text
 /// 0 --set--> Made --posted--> Posted --invalidate: posts--------+
@@ -26,8 +26,8 @@ const COUNT: u32 = POSTED - 1;
 ///            Wanted --posted: posts the invalidation------------+--ended--> 0
 /// ```
 ///
-/// An invalidation affects what is registered by then, so it must not overtake the registration.
-/// The callback that has the answer cannot wait for the poster, which may be the task that its
+/// An invalidation only affects registered regions, so it must not overtake the registration. The
+/// callback that has the response cannot wait for the poster, which may be the task that its
 /// softirq has interrupted. So the last of the two posts the invalidation.
 pub(super) struct Exposure(Atomic<u32>);
 
@@ -37,39 +37,39 @@ impl Exposure {
         Self(Atomic::new(0))
     }
 
-    /// The peer can reach nothing.
+    /// Whether the peer can reach nothing.
     #[inline(always)]
     pub(super) fn is_none(&self) -> bool {
         self.0.load(Acquire) == 0
     }
 
-    /// The peer may reach so many regions, from the first on.
+    /// The number of regions that the peer may reach, from the first on.
     #[inline(always)]
     pub(super) fn count(&self) -> u32 {
         self.0.load(Acquire) & COUNT
     }
 
-    /// The registration of so many regions, at most 255, is made and will be posted. A reader that
+    /// Notes that a registration of `count` regions, at most 255, will be posted. A reader that
     /// sees the count sees what is written before this call.
     #[inline(always)]
     pub(super) fn set(&self, count: u32) {
         self.0.store(count, Release);
     }
 
-    /// The registration is posted, once. Returns whether the invalidation is to be posted now.
+    /// The registration is posted, once. Returns whether the caller must post the invalidation.
     #[inline(always)]
     pub(super) fn posted(&self) -> bool {
         self.0.fetch_add(POSTED, Full) & WANTED != 0
     }
 
-    /// The invalidation is to be posted, once for each registration. Returns whether the caller is
-    /// to post it; if not, the poster of the registration does.
+    /// Requests the invalidation, once per registration. Returns whether the caller must post it;
+    /// if not, the poster of the registration does.
     #[inline(always)]
     pub(super) fn invalidate(&self) -> bool {
         self.0.load(Acquire) & POSTED != 0 || self.0.fetch_add(WANTED, Full) & POSTED != 0
     }
 
-    /// The invalidation has completed, or the regions are other ones.
+    /// The invalidation has completed, or the regions were replaced.
     #[inline(always)]
     pub(super) fn end(&self) {
         self.0.store(0, Release);

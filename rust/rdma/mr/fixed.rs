@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A region for the life of a connection.
+//! A region that stays registered for the life of a connection.
 //!
-//! The peer may write to it at any time. To copy what it has written costs less than to register and invalidate for each
-//! small transfer (Gfarm paper, figure 5).
+//! The peer may write to it at any time. For small transfers, to copy the data costs less than to
+//! register and invalidate for each (Gfarm paper, figure 5).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -43,22 +43,23 @@ use kernel::{
     }, //
 };
 
-/// One region of the first bytes of each chunk of a pool, which a peer may write as long as a connection lasts. It goes into
-/// one queue pair, which has it alone: it is made anew for each of its connections. The drop of it and of its parts may sleep.
+/// One region over the first bytes of each chunk of a pool, which a peer may write while a
+/// connection lasts. It goes into one queue pair, which alone uses it and renews it for each
+/// connection. Dropping it or its parts may sleep.
 pub struct FixedMr(Arc<Inner>);
 
 /// What a [`FixedMr`] and its [`FixedPart`]s share.
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes it, while no
-/// queue pair exists, nor one that a [`Bound`] could name. No queue pair exists before `renew` has
-/// succeeded. `list` has the DMA addresses of memory of `pool`.
+/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes it, while
+/// there is no queue pair, nor one that a [`Bound`] could name. No queue pair exists before `renew`
+/// has succeeded. `list` has the DMA addresses of memory of `_pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
-    /// A queue pair may have been told to register the region.
+    /// The registration may have been posted.
     posted: Atomic<bool>,
-    /// What the region is called now, for [`FixedPart`]s.
+    /// The current key and address of the region, for [`FixedPart`]s.
     key: Atomic<u32>,
     base: Atomic<u64>,
     /// An entry for each chunk.
@@ -73,21 +74,22 @@ struct Inner {
     _pool: Arc<Pool>,
 }
 
-// SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the one
-// caller of `renew`.
+// SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the
+// one caller of `renew`.
 unsafe impl Send for Inner {}
 // SAFETY: As for `Send`.
 unsafe impl Sync for Inner {}
 
 impl FixedMr {
-    /// Allocates a region of the first `size` bytes of each of these chunks of `pool`. Also returns the parts of the
-    /// region, in the order of the chunks. May sleep.
+    /// Allocates a region over the first `size` bytes of each of these chunks of `pool`. Also
+    /// returns the parts of the region, in the order of the chunks. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no chunk, or one of another pool, if the device only reads the pool, if `size` or the size of
-    /// the chunks is no multiple of the device's page size, or `size` is 0 or above that of the chunks, or if one region does not
-    /// cover all; otherwise `ENOMEM` or what the device driver says.
+    /// `EINVAL` if there is no chunk, or one of another pool, if the device only reads the pool, if
+    /// `size` or the size of the chunks is not a multiple of the device's page size, if `size` is 0
+    /// or exceeds a chunk, or if one region cannot cover all; otherwise `ENOMEM` or the error of
+    /// the device driver.
     pub fn new(
         pd: &Arc<Pd>,
         pool: &Arc<Pool>,
@@ -96,7 +98,7 @@ impl FixedMr {
     ) -> Result<(Self, KVVec<FixedPart>)> {
         // The limits come from the device, not from the caller: they decide where a peer writes.
         let limits = pd.device().limits();
-        // It is a power of two.
+        // The page size is a power of two.
         let page_mask = limits.mr_page_size as usize - 1;
         let wrong = |chunk: &SharedChunk| {
             !chunk.is_of(pool) || chunk.size() < size || (chunk.size() | size) & page_mask != 0
@@ -119,7 +121,7 @@ impl FixedMr {
             // SAFETY: The entry is valid.
             unsafe { bindings::srp_helper_sg_set_dma(entry, chunk.addr(), size) };
         }
-        // INVARIANT: It was made just now, and the chunks are of the pool.
+        // INVARIANT: It was just allocated, and the chunks are of the pool.
         let inner = Inner {
             mr: Atomic::new(alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)?),
             posted: Atomic::new(false),
@@ -146,43 +148,43 @@ impl FixedMr {
         Ok((Self(mr), parts))
     }
 
-    /// Prepares the registration for a new queue pair. A region is made anew if it is unknown
-    /// whether the device has it registered. May sleep.
+    /// Prepares the registration for a new queue pair. Replaces the region if the device may have
+    /// it registered. May sleep.
     ///
     /// # Errors
     ///
-    /// What the device driver says.
+    /// The error of the device driver.
     pub(in crate::rdma) fn renew(&self) -> Result {
         self.0.renew()
     }
 
-    /// The registration to post: region, key and access. From now on it counts as done.
+    /// Returns the registration to post: region, key and access. From now on it counts as posted.
     pub(in crate::rdma) fn registration(
         &self,
         _bound: Bound<'_>,
     ) -> (*mut bindings::ib_mr, u32, i32) {
         let inner = &*self.0;
         inner.posted.store(true, Relaxed);
-        // The standard wants local write with remote write.
+        // The standard requires local write with remote write.
         let access = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
             | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
         let mr = inner.mr.load(Relaxed);
         (mr, inner.key.load(Relaxed), access as i32)
     }
 
-    /// The region belongs to this domain.
+    /// Whether the region belongs to this domain.
     pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.0.pd, pd)
     }
 }
 
 impl Inner {
-    /// Gives the region back, if there is one. To be called with no queue pair.
+    /// Deregisters the region, if there is one. Called without a queue pair.
     fn give_back(&self) -> Result {
         let mr = self.mr.load(Relaxed);
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid, and no queue pair is left, nor a user that
-            // has it from a `Bound`.
+            // SAFETY: By the type invariant it is valid. No queue pair is left, nor a user that has
+            // it from a `Bound`.
             unsafe { free(mr) }?;
             self.mr.store(core::ptr::null_mut(), Relaxed);
         }
@@ -235,9 +237,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The queue pair that had the region, if any, held this object until that queue pair was
-        // destroyed. The peer may still have the key of one that was posted, which is good on each
-        // queue pair of the domain.
+        // The queue pair that had the region, if any, held this object until its destruction. The
+        // peer may still have the key of a posted region, which is valid on each queue pair of the
+        // domain.
         insist(self.pd.device(), REGION, || match self.give_back() {
             Err(why) if self.posted.load(Relaxed) && !self.pd.health().is_going() => Err(why),
             Err(why) => {
@@ -249,18 +251,18 @@ impl Drop for Inner {
     }
 }
 
-/// What a [`FixedMr`] has of one chunk.
+/// The part of a [`FixedMr`] in one chunk.
 pub struct FixedPart {
     mr: Arc<Inner>,
     offset: u64,
 }
 
 impl FixedPart {
-    /// What the peer needs to write the first `len` bytes, on the present connection.
+    /// What the peer needs to write the first `len` bytes, on the current connection.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if it may not write so many.
+    /// `EMSGSIZE` if `len` exceeds the part.
     #[inline(always)]
     pub fn segment(&self, len: u32) -> Result<Segment> {
         if len > self.mr.size {

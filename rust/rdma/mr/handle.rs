@@ -34,12 +34,12 @@ use kernel::{
     }, //
 };
 
-/// What is mapped.
+/// A mapped scatter list.
 struct Mapped {
     direction: DataDirection,
     /// Regions that describe the list, at least one.
     used: u32,
-    /// The invalidation of the last registration was made.
+    /// The invalidation of the last registration was requested.
     invalidated: bool,
     /// What the peer needs for the first region.
     first: Segment,
@@ -49,8 +49,8 @@ struct Mapped {
 ///
 /// # Invariants
 ///
-/// `own` is a group of `regions`, which belongs to this handle alone. While `mapped` is set,
-/// `object` is, and its scatter list is mapped for the device.
+/// `own` is a group of `regions` that belongs to this handle alone. While `mapped` is set, `object`
+/// is set and its scatter list is mapped for the device.
 pub struct Handle<T: ScatterList> {
     regions: Arc<Regions>,
     own: NonNull<Group>,
@@ -62,12 +62,12 @@ pub struct Handle<T: ScatterList> {
 
 // SAFETY: The regions may be used from any thread, and the object is `Send`.
 unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
-// SAFETY: What a shared handle gives access to is atomic, or shared as well.
+// SAFETY: What a shared handle gives access to is atomic or `Sync`.
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// The handle of a group, which is one of `regions` and no other handle's, and which has
-    /// `others` regions beside the first.
+    /// Creates the handle of the group `own`, which is one of `regions` and no other handle's, and
+    /// has `others` regions besides the first.
     ///
     /// # Errors
     ///
@@ -87,11 +87,11 @@ impl<T: ScatterList> Handle<T> {
         })
     }
 
-    /// Takes `object` into the handle.
+    /// Attaches `object` to the handle.
     ///
     /// # Errors
     ///
-    /// Gives the object back if the handle has one.
+    /// Returns the object if the handle already has one.
     pub fn attach(&mut self, object: T) -> Result<(), T> {
         if self.object.is_some() {
             return Err(object);
@@ -105,21 +105,21 @@ impl<T: ScatterList> Handle<T> {
         self.object.as_ref()
     }
 
-    /// Describes the whole scatter list of the attached object by this handle's regions.
+    /// Maps the whole scatter list of the attached object and describes it with the regions.
     ///
     /// Nothing is reachable before the registration is posted. Does not sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` without an object or a direction, or with an empty list, `EBUSY` if the handle is mapped, `ENOMEM`
-    /// if the device cannot map the list or takes nothing of it, `E2BIG` if it needs more regions
-    /// than the handle has.
+    /// `EINVAL` without an object or a direction, or with an empty list; `EBUSY` if the handle is
+    /// mapped or its memory counts as reachable; `ENOMEM` if the device cannot map the list or
+    /// takes nothing of it; `E2BIG` if the list needs more regions than the handle has.
     ///
-    /// `random` makes keys and addresses that a peer cannot guess.
+    /// `random` provides keys and addresses that a peer cannot guess.
     #[inline(always)]
     pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
-        // Also without a queue pair: such a region is made anew before the next one.
+        // Also without a queue pair: the next connection replaces a reachable region first.
         if self.mapped.is_some() || !self.own().reachable.is_none() {
             return Err(EBUSY);
         }
@@ -157,8 +157,8 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes the mapped list by regions and gives each a new key and address. Returns how many,
-    /// and what the peer needs for the first.
+    /// Describes the mapped list with regions and gives each a new key and address. Returns their
+    /// number and the segment of the first.
     #[inline(always)]
     fn describe(
         &mut self,
@@ -177,8 +177,8 @@ impl<T: ScatterList> Handle<T> {
         Ok((used, first))
     }
 
-    /// Goes on with the other regions after the first, of which `filled` says how many entries and
-    /// bytes it has.
+    /// Continues with the regions after the first; `filled` is the number of entries and bytes of
+    /// the first. Returns the number of regions.
     #[cold]
     #[inline(never)]
     fn describe_more(
@@ -193,7 +193,7 @@ impl<T: ScatterList> Handle<T> {
         let (mut used, mut before) = (1, 0);
         loop {
             let (done, got) = filled;
-            // Not even a part of an entry: hns returns this when it has no memory.
+            // Not even a part of an entry: hns returns this when it is out of memory.
             if done == 0 && offset == before {
                 return Err(ENOMEM);
             }
@@ -225,8 +225,8 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes with one region what it takes of the `left` entries from `sg` on, and gives it a
-    /// new key and address; returns the number of entries and bytes, and what the peer needs.
+    /// Describes with one region as many of the `left` entries from `sg` on as it takes, and gives
+    /// it a new key and address. Returns the number of entries and bytes, and the segment.
     #[inline(always)]
     fn fill(
         &self,
@@ -249,7 +249,7 @@ impl<T: ScatterList> Handle<T> {
         let segment = Segment {
             addr,
             key,
-            // CAST: A region is at most as long as the list, whose length is a `u32`.
+            // CAST: A region is at most as long as the list, which has a `u32` length.
             len: len as u32,
         };
         Ok(((done, len), segment))
@@ -257,11 +257,11 @@ impl<T: ScatterList> Handle<T> {
 
     #[inline(always)]
     fn own(&self) -> &Group {
-        // SAFETY: By the type invariant it is a part of `regions`, whose groups do not move.
+        // SAFETY: By the type invariant it is a part of `regions`, which does not move its groups.
         unsafe { self.own.as_ref() }
     }
 
-    /// What the peer needs, if it is one segment.
+    /// Returns the segment for the peer, or `None` if there is not exactly one.
     #[inline(always)]
     pub fn segment(&self) -> Option<Segment> {
         match self.mapped {
@@ -270,17 +270,18 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// What the peer needs, one segment for each region; none if nothing is mapped.
+    /// Returns the segments for the peer, one per region; none if nothing is mapped.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         let used = self.mapped.as_ref().map_or(0, |m| m.used as usize);
         let first = self.mapped.as_ref().map(|m| m.first);
         Iterator::chain(first.into_iter(), self.others.iter().copied()).take(used)
     }
 
-    /// The registration to post on the queue pair of `bound`, with exactly the access that the direction needs; none if nothing is mapped.
+    /// Returns the registration to post on the queue pair of `bound`, with exactly the access that
+    /// the direction needs, or `None` if nothing is mapped.
     ///
-    /// From now on the memory counts as reachable: until the invalidation has completed, or until
-    /// all queue pairs of the domain are in error and drained.
+    /// From now on the memory counts as reachable, until the invalidation has completed or all
+    /// queue pairs of the domain are in error and drained.
     ///
     /// # Errors
     ///
@@ -304,12 +305,12 @@ impl<T: ScatterList> Handle<T> {
         }))
     }
 
-    /// What the peer may reach, to be invalidated on the queue pair of `bound`, once for each
-    /// registration; none if the peer can reach nothing.
+    /// Returns the regions to invalidate on the queue pair of `bound`, once per registration, or
+    /// `None` if the peer can reach nothing.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair has other regions, `EBUSY` the second time.
+    /// `EINVAL` if the queue pair has other regions, `EBUSY` on a second call.
     #[inline(always)]
     pub(in crate::rdma) fn invalidation<'a>(
         &mut self,
@@ -326,7 +327,7 @@ impl<T: ScatterList> Handle<T> {
         Ok(Some(exposed))
     }
 
-    /// The group, whose regions are those of the queue pair of `bound`.
+    /// Returns the group, if its regions are those of the queue pair of `bound`.
     ///
     /// # Errors
     ///
@@ -336,17 +337,16 @@ impl<T: ScatterList> Handle<T> {
         if !core::ptr::eq(&*self.regions, bound.regions) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariant it is a part of `regions`, which are those of `bound`. It
-        // borrows them for `'a`.
+        // SAFETY: By the type invariant it is a part of `regions`, which `bound` borrows for `'a`.
         Ok(unsafe { self.own.as_ref() })
     }
 
-    /// From now on the memory counts as reachable, if it is mapped: by so many regions, for this access.
+    /// Marks the memory as reachable, if mapped. Returns the number of regions and the access.
     #[inline(always)]
     pub(in crate::rdma) fn expose(&mut self) -> Option<(u32, i32)> {
         let mapped = self.mapped.as_mut()?;
         mapped.invalidated = false;
-        // The standard wants local write with remote write.
+        // The standard requires local write with remote write.
         let write = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
             | bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
         let read = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
@@ -357,18 +357,18 @@ impl<T: ScatterList> Handle<T> {
             DataDirection::None => 0,
         };
         let used = mapped.used;
-        // After `mapped`: a reader that sees the one sees the other.
+        // After `mapped`: a reader that sees this also sees `mapped`.
         self.own().reachable.set(used);
         Some((used, access as i32))
     }
 
-    /// No peer can reach the memory.
+    /// Whether no peer can reach the memory.
     #[inline(always)]
     pub fn unreachable(&self) -> bool {
         self.own().reachable.is_none() || self.regions.is_out_of_reach()
     }
 
-    /// Gives the object back, its list unmapped; `None` if there is no object.
+    /// Unmaps the list and returns the object; `None` if there is no object.
     ///
     /// # Errors
     ///
@@ -406,7 +406,7 @@ impl<T: ScatterList> Handle<T> {
 impl<T: ScatterList> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.detach().is_err() {
-            // Memory that a peer may write must not be given to anyone else.
+            // Memory that a peer may write must not be reused.
             pr_err!("memory handle dropped while registered; its memory is leaked\n");
             core::mem::forget(self.object.take());
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A memory region, as the verbs have it.
+//! Raw memory regions of the verbs.
 
 use crate::{
     bindings,
@@ -14,11 +14,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// Makes a region for `pages` pages.
+/// Allocates a region for `pages` pages.
 ///
 /// # Errors
 ///
-/// Those of the device.
+/// The error of the device.
 pub(super) fn alloc(
     pd: &Pd,
     kind: bindings::ib_mr_type,
@@ -28,21 +28,21 @@ pub(super) fn alloc(
     from_err_ptr(unsafe { bindings::ib_alloc_mr(pd.as_raw(), kind, pages) })
 }
 
-/// Gives a region back, if the device takes it: the device then has none of its keys. May sleep.
+/// Deregisters a region. After a success the device has none of its keys. May sleep.
 ///
 /// # Errors
 ///
-/// What the device driver says; the region stays as it is.
+/// The error of the device driver; the region is unchanged.
 ///
 /// # Safety
 ///
-/// `mr` came from [`alloc`]. Nothing else uses it meanwhile, and nothing at all after a success.
+/// `mr` is from [`alloc`]. Nothing else uses it during the call, nor anything after a success.
 pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
     // SAFETY: By this function's contract.
     to_result(unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) })
 }
 
-/// Says that a region stays with a device that does not give it back.
+/// Logs that a region is leaked because the device does not deregister it.
 pub(super) fn say_left(pd: &Pd, why: Error) {
     pr_err!(
         "{}: memory region leaked, the device does not deregister it: error {}\n",
@@ -51,8 +51,8 @@ pub(super) fn say_left(pd: &Pd, why: Error) {
     );
 }
 
-/// `ib_update_fast_reg_key()` with the lowest bits of `random`, which are the owner's part of a key. The address of
-/// the region gets the bits of `iova_mask` from there, too. Returns both.
+/// `ib_update_fast_reg_key()` with the lowest bits of `random`, the consumer's part of a key. The
+/// address also takes the bits of `iova_mask` from `random`. Returns both.
 ///
 /// # Safety
 ///

@@ -35,7 +35,7 @@ use kernel::{
     }, //
 };
 
-/// The most regions that one handle may have.
+/// The maximum number of regions per handle.
 pub const MAX_PER_HANDLE: usize = 16;
 
 /// One memory region.
@@ -48,24 +48,24 @@ pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
     fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<Self> {
-        // INVARIANT: It was made just now.
+        // INVARIANT: It was just allocated.
         Ok(Self(Atomic::new(alloc(pd, kind, pages)?)))
     }
 
-    /// Gives the verbs' region back, if there is one. May sleep.
+    /// Deregisters the region, if there is one. May sleep.
     ///
     /// # Errors
     ///
-    /// What the device driver says; it is still there then.
+    /// The error of the device driver; the region is still there then.
     ///
     /// # Safety
     ///
-    /// It is reachable, and stays so until there is another one; no [`Bound`] exists meanwhile.
+    /// The group is reachable, and stays so until the region is replaced. No [`Bound`] exists.
     unsafe fn give_back(&self) -> Result {
         let mr = self.as_raw();
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid. Its handle does not touch what is
-            // reachable, and all other users need a `Bound`.
+            // SAFETY: By the type invariant it is valid. Its handle does not touch a reachable
+            // region, and all other users need a `Bound`.
             unsafe { free(mr) }?;
             // INVARIANT: By this function's contract.
             self.0.store(null_mut(), Relaxed);
@@ -73,19 +73,19 @@ impl Region {
         Ok(())
     }
 
-    /// The verbs' region, for the handle that has it.
+    /// The raw region, for the handle that has it.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::ib_mr {
         self.0.load(Relaxed)
     }
 
-    /// The verbs' region, to be posted. It stays as long as `bound`.
+    /// The raw region, to be posted. It stays valid as long as `bound`.
     #[inline]
     pub(in crate::rdma) fn mr(&self, _bound: Bound<'_>) -> *mut bindings::ib_mr {
         self.as_raw()
     }
 
-    /// The key of a region that is not replaced meanwhile.
+    /// The key of a region, which must not be replaced during the call.
     #[cfg(SRP_KUNIT)]
     pub(in crate::rdma) fn key_now(&self) -> u32 {
         // SAFETY: By the type invariant the region is valid.
@@ -95,15 +95,15 @@ impl Region {
     /// The key of a region that a peer may reach.
     #[inline]
     pub(in crate::rdma) fn key(&self, bound: Bound<'_>) -> u32 {
-        // SAFETY: By the invariant of `Bound` the region is valid. Its key changes only in `Handle::map`,
-        // which does not touch a region that is reachable.
+        // SAFETY: By the invariant of `Bound` the region is valid. Its key changes only in
+        // `Handle::map`, which does not touch a reachable region.
         unsafe { (*self.mr(bound)).rkey }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: No user of it is left. The queue pair that used it, if any, held the `Regions`
+        // SAFETY: No user is left. The queue pair that used it, if any, held the `Regions`
         // until it was destroyed, a grace period after the last `Bound`.
         let _ = unsafe { self.give_back() };
     }
@@ -113,22 +113,21 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is given back or replaced only while `reachable` is not none and no queue pair that a
-/// [`Bound`] could name has it. It is replaced only while no queue pair is bound and `mapped` is
-/// not set. Only the one [`Handle`] that has the group changes its fields, while `reachable` is
-/// none.
+/// A region is deregistered or replaced only while `reachable` is not none and no [`Bound`] can
+/// name a queue pair that has it. It is replaced only while no queue pair is bound and `mapped` is
+/// clear. Only the one [`Handle`] that has the group changes its fields, while `reachable` is none.
 #[repr(align(64))]
 pub(in crate::rdma) struct Group {
-    /// Mostly the only one that is used.
+    /// Usually the only one in use.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
-    /// What the peer may reach: set when the registration is made, before it is posted, and none
-    /// again when the invalidation has completed. If it is still set when the queue pair is gone,
-    /// the device may or may not have the regions registered.
+    /// What the peer may reach. Set before the registration is posted, cleared when the
+    /// invalidation has completed. If it is still set when the queue pair is gone, the device may
+    /// or may not have the regions registered.
     pub(super) reachable: Exposure,
     /// The number of the handle.
     handle: u32,
-    /// The handle describes a list with them.
+    /// The handle has mapped a list with them.
     pub(super) mapped: Atomic<bool>,
 }
 
@@ -159,43 +158,42 @@ impl Group {
     }
 }
 
-/// The memory regions of one queue pair, a fixed number for each of its handles. The drop of the last reference may sleep,
-/// and each handle has one.
+/// The memory regions of one queue pair, a fixed number for each of its handles. Each handle holds
+/// a reference. The drop of the last one may sleep.
 ///
 /// # Invariants
 ///
-/// Every region was allocated from `pd`, which counts these as stale if and only if `stale` is set.
+/// Every region was allocated from `pd`, which counts them as stale if and only if `stale` is set.
 pub struct Regions {
     groups: KVVec<Group>,
     kind: bindings::ib_mr_type,
-    /// Bytes of a region's page.
+    /// Page size of a region, in bytes.
     pub(super) page_size: u32,
-    /// Entries of a scatter list that one region takes.
+    /// Scatter list entries of one region, at most.
     pub(super) pages: u32,
     /// See [`Limits::iova_mask`](crate::rdma::device::Limits::iova_mask).
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
-    /// That queue pair is in error and drained: no access is possible by it.
+    /// That queue pair is in error and drained: nothing reaches the regions through it.
     pub(super) dead: Atomic<bool>,
-    /// A peer may have a key of them since; `pd` counts these.
+    /// A peer may still have a key of them after that; counted in `pd`.
     stale: Atomic<bool>,
     pub(super) pd: Arc<Pd>,
 }
 
 // SAFETY: Regions have no thread affinity.
 unsafe impl Send for Regions {}
-// SAFETY: Regions are changed only through the one `Handle` that has them; what is shared is atomic.
+// SAFETY: Regions are changed only by the one `Handle` that has them; shared fields are atomic.
 unsafe impl Sync for Regions {}
 
 impl Regions {
-    /// Allocates `per_handle` regions for each of `handles` handles, as large as the device has
-    /// them. May sleep.
+    /// Allocates `per_handle` regions of maximum size for each of `handles` handles. May sleep.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the device has no fast registration, `EINVAL` if `per_handle` is 0 or above
-    /// [`MAX_PER_HANDLE`], otherwise what the device driver says.
+    /// [`MAX_PER_HANDLE`], otherwise the error of the device driver.
     pub fn new<T: ScatterList>(
         pd: &Arc<Pd>,
         handles: usize,
@@ -255,7 +253,7 @@ impl Regions {
         Ok((this, list))
     }
 
-    /// How many regions a peer may reach now. An idle connection has 0.
+    /// Returns the number of regions that a peer may reach now: 0 on an idle connection.
     pub fn reachable(&self) -> usize {
         if self.dead.load(Acquire) {
             return 0;
@@ -264,20 +262,19 @@ impl Regions {
         self.groups.iter().map(reachable).sum()
     }
 
-    /// A peer may reach regions of a handle.
+    /// Whether a peer may reach regions of a handle.
     #[cfg(any(SRP_KUNIT, SRP_BENCH))]
     pub(in crate::rdma) fn is_exposed(&self, handle: usize) -> bool {
         let group = self.groups.get(handle);
         group.is_some_and(|group| !group.reachable.is_none())
     }
 
-    /// Gives the regions to a new queue pair. Makes those anew of which it is unknown whether they
-    /// are registered. May sleep.
+    /// Binds the regions to a new queue pair. Replaces those that may be registered. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if they have a queue pair, or if such a region is still mapped; otherwise what the
-    /// device driver says.
+    /// `EBUSY` if they are bound, or if such a region is still mapped; otherwise the error of the
+    /// device driver.
     pub(in crate::rdma) fn bind(&self) -> Result {
         self.bound
             .cmpxchg(false, true, Acquire)
@@ -290,7 +287,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The queue pair is in error and drained; nothing reaches the regions by it from now on.
+    /// Notes that the queue pair is in error and drained: nothing reaches the regions through it.
     pub(in crate::rdma) fn set_dead(&self) {
         let exposed = |group: &Group| !group.reachable.is_none();
         if self.groups.iter().any(exposed) && !self.stale.xchg(true, Full) {
@@ -299,43 +296,43 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
-    /// Has the device forget the keys that a peer may have, so that the peer reaches nothing by
-    /// them. There must be no queue pair, nor one that a [`Bound`] could name. May sleep.
+    /// Deregisters the regions that a peer may have a key of, so that the keys are invalid. There
+    /// must be no queue pair, nor one that a [`Bound`] could name. May sleep.
     ///
     /// # Errors
     ///
-    /// What the device driver says. The next call goes on from there.
+    /// The error of the device driver. The next call continues from there.
     ///
     /// # Safety
     ///
-    /// No [`Bound`] of these regions exists, nor is one made before [`Self::unbind`].
+    /// No [`Bound`] of these regions exists, nor is one created before [`Self::unbind`].
     pub(in crate::rdma) unsafe fn revoke(&self) -> Result {
         for group in &self.groups {
             for region in group.all(group.reachable.count()) {
-                // SAFETY: No `Bound` exists by this function's contract. The region is reachable,
-                // which only an invalidation on that queue pair, or `renew`, which makes another
-                // one, would change.
+                // SAFETY: By this function's contract no `Bound` exists. The region stays
+                // reachable: only an invalidation on that queue pair, or `renew`, which replaces
+                // it, would change that.
                 unsafe { region.give_back() }?;
             }
         }
         Ok(())
     }
 
-    /// No peer can reach a region that was not invalidated.
+    /// Whether no peer can reach even a region that was not invalidated.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.dead.load(Acquire) && self.pd.is_drained()
     }
 
-    /// The device has none of the old keys.
+    /// Clears the stale state: the device has none of the old keys.
     fn not_stale(&self) {
         if self.stale.xchg(false, Full) {
             self.pd.remove_stale();
         }
     }
 
-    /// A device takes a new registration only of a region that it has not registered. A region
-    /// without a completed invalidation may or may not be registered, and its old key may or may
-    /// not have been used.
+    /// Replaces the regions without a completed invalidation. The device accepts a registration
+    /// only for a region that is not registered. These may or may not be, and their old keys may or
+    /// may not have been used.
     fn renew(&self) -> Result {
         for group in &self.groups {
             let count = group.reachable.count();
@@ -347,8 +344,8 @@ impl Regions {
             }
             for region in group.all(count) {
                 // SAFETY: `reachable` is not none and `mapped` is not set; both stay so, as a
-                // handle does not map a group that is reachable. The caller has set `bound`, and
-                // the last queue pair was cleared a grace period before, so no `Bound` exists.
+                // handle does not map a reachable group. The caller has set `bound`, and the last
+                // queue pair was cleared a grace period before, so no `Bound` exists.
                 unsafe { region.give_back() }?;
                 let new = alloc(&self.pd, self.kind, self.pages)?;
                 // INVARIANT: As above.
@@ -360,13 +357,13 @@ impl Regions {
         Ok(())
     }
 
-    /// The queue pair is destroyed.
+    /// Unbinds the regions. The queue pair is destroyed.
     pub(in crate::rdma) fn unbind(&self) {
         self.set_dead();
         self.bound.store(false, Release);
     }
 
-    /// The invalidations of `handle` have completed.
+    /// Notes that the invalidations of `handle` have completed.
     #[inline(always)]
     pub(in crate::rdma) fn invalidated(&self, handle: usize) {
         if let Some(group) = self.groups.get(handle) {
@@ -374,7 +371,7 @@ impl Regions {
         }
     }
 
-    /// The regions of this domain serve queue pairs of this domain.
+    /// Whether the regions are of this domain.
     pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
@@ -382,15 +379,14 @@ impl Regions {
 
 impl Drop for Regions {
     fn drop(&mut self) {
-        // No handle is left. The device forgets them first.
+        // No handle is left. Deregister first, then drop the stale count.
         let mut left = None;
         for group in &self.groups {
             for region in Iterator::chain(core::iter::once(&group.first), group.others.iter()) {
                 // SAFETY: As in the drop of a region.
                 if let Err(why) = unsafe { region.give_back() } {
                     left = Some(why);
-                    // INVARIANT: No user is left. Null keeps the drop of the region from asking the
-                    // device again.
+                    // INVARIANT: No user is left. Null keeps the drop of the region from retrying.
                     region.0.store(null_mut(), Relaxed);
                 }
             }
@@ -402,14 +398,14 @@ impl Drop for Regions {
     }
 }
 
-/// The regions of a handle that a peer may reach on the connection that they were registered for.
+/// The regions of a handle that a peer may reach on the connection of their registration.
 pub(in crate::rdma) struct Exposed<'a> {
     group: &'a Group,
     others: &'a [Region],
 }
 
 impl<'a> Exposed<'a> {
-    /// The first `count` regions of a group, if there are so many, and at least one.
+    /// Returns the first `count` regions of a group, if there are so many and `count` is not 0.
     #[inline(always)]
     pub(super) fn new(group: &'a Group, count: u32) -> Option<Self> {
         let others = match count {
@@ -438,22 +434,22 @@ impl<'a> Exposed<'a> {
         self.group.handle as usize
     }
 
-    /// The registration is posted; called once. Returns whether the invalidation is to be posted
-    /// now.
+    /// Notes that the registration is posted; called once. Returns whether the caller must post the
+    /// invalidation now.
     #[inline(always)]
     pub(in crate::rdma) fn posted(&self) -> bool {
         self.group.reachable.posted()
     }
 
-    /// The invalidation is to be posted; called once. Returns whether the caller is to post it; if
-    /// not, [`Self::posted`] tells the poster of the registration to.
+    /// Requests the invalidation; called once. Returns whether the caller must post it; if not,
+    /// [`Self::posted`] tells the poster of the registration to.
     #[inline(always)]
     pub(in crate::rdma) fn invalidate(&self) -> bool {
         self.group.reachable.invalidate()
     }
 }
 
-/// A registration to be posted, once, on the connection that it was made for: which regions, and what the peer may do.
+/// A registration to be posted once, on one connection: the regions and the peer's access.
 pub(in crate::rdma) struct Register<'a> {
     pub(in crate::rdma) regions: Exposed<'a>,
     pub(in crate::rdma) access: i32,

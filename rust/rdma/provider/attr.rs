@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What devices, ports and queue pairs are like.
+//! Attributes of devices, ports and queue pairs.
 
 use crate::{
     bindings,
@@ -9,7 +9,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A protection domain, as a name: its address, and in the lowest bit whether a process has made it.
+/// A protection domain, as a name: its address, with the lowest bit set for a domain of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PdName(usize);
 
@@ -25,7 +25,7 @@ impl PdName {
         Self(pd.addr() | usize::from(process))
     }
 
-    /// Whether the key of all memory is good in it: not in that of a process.
+    /// Whether the key of all memory is valid in it: not in a domain of a process.
     #[inline]
     pub fn has_all_memory(self) -> bool {
         self.0 & 1 == 0
@@ -44,7 +44,7 @@ pub mod access {
     pub const REMOTE_READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
 }
 
-/// The driver that a device says it is of: `enum rdma_driver_id`.
+/// The driver that a device claims to have: `enum rdma_driver_id`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Driver(pub(super) bindings::rdma_driver_id);
 
@@ -63,82 +63,83 @@ impl Driver {
     pub const OCRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_OCRDMA);
     pub const VMW_PVRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_VMW_PVRDMA);
     pub const RXE: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_RXE);
-    /// By this and version 1 of the interface rdma-core's `ipathverbs` takes the device, and does
-    /// everything by commands of ib_uverbs.
+    /// With this ID and version 1 of the interface, rdma-core's `ipathverbs` takes the device, and
+    /// uses only commands of ib_uverbs.
     pub const QIB: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_QIB);
 }
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Clone, Copy, Default)]
 pub struct DeviceAttr {
-    /// The driver that it is of.
+    /// The driver it claims to have.
     pub driver: Driver,
-    /// Most completion vectors. There is one for each CPU at most.
+    /// Maximum completion vectors. There is at most one per CPU.
     pub max_vectors: u32,
-    /// Whether it drains queue pairs itself, by requests that it takes when it takes no others.
+    /// Whether it drains queue pairs itself, by requests that it accepts when it accepts no
+    /// others.
     pub drains: bool,
-    /// GUID of the system.
+    /// System image GUID.
     pub sys_image_guid: u64,
-    /// Most queue pairs, completion queues, regions.
+    /// Maximum queue pairs.
     pub max_qp: u32,
-    /// Most requests of a queue.
+    /// Maximum requests in a queue.
     pub max_qp_wr: u32,
-    /// Most pieces of a request of a send queue.
+    /// Maximum SGEs in a send request.
     pub send_sge: u32,
-    /// Most pieces of a receive request.
+    /// Maximum SGEs in a receive request.
     pub recv_sge: u32,
-    /// Most pieces of a request that reads the peer's memory.
+    /// Maximum SGEs in an RDMA read request.
     pub read_sge: u32,
-    /// Most completion queues.
+    /// Maximum completion queues.
     pub max_cq: u32,
-    /// Most completions of a queue.
+    /// Maximum completions in a queue.
     pub max_cqe: u32,
-    /// Most regions.
+    /// Maximum regions.
     pub max_mr: u32,
-    /// Most pages, or pieces, of a region that requests register; 0 if there are no such regions.
+    /// Maximum pages or pieces of a fast-registered region; 0 if not supported.
     pub max_pages: u32,
-    /// A bit for each size of a page.
+    /// One bit per supported page size.
     pub page_sizes: u64,
-    /// Most bytes of a region.
+    /// Maximum size of a region in bytes.
     pub max_mr_size: u64,
-    /// Whether a region may be of pieces of any size.
+    /// Whether a region may have pieces of any size.
     pub gaps: bool,
-    /// Whether all memory has a key without a region for it.
+    /// Whether there is a key for all memory without a region.
     pub local_dma_lkey: bool,
-    /// Most reads of the peer's memory at once.
+    /// Maximum concurrent RDMA reads.
     pub max_reads: u32,
-    /// Entries of the table of partitions.
+    /// Size of the P_Key table.
     pub max_pkeys: u16,
-    /// Most memberships of queue pairs in multicast groups, in as many groups.
+    /// Maximum memberships of queue pairs in multicast groups, in as many groups.
     pub max_members: u32,
 }
 
-/// What a port is like now.
+/// Current attributes of a port.
 #[derive(Clone, Copy, Default)]
 pub struct PortAttr {
     /// `enum ib_port_state`.
     pub state: u8,
-    /// State of the link: 5 is up, 3 disabled, 2 polling.
+    /// Physical state: 5 is up, 3 disabled, 2 polling.
     pub phys_state: u8,
     /// CapabilityMask.
     pub capabilities: u32,
-    /// Its LID.
+    /// LID of the port.
     pub lid: u16,
-    /// That of the subnet manager.
+    /// LID of the subnet manager.
     pub sm_lid: u16,
-    /// Service level to reach that.
+    /// Service level to the subnet manager.
     pub sm_sl: u8,
-    /// Timeout of the subnet.
+    /// Subnet timeout.
     pub subnet_timeout: u8,
-    /// Of its identifier of the subnet.
+    /// GID prefix of the subnet.
     pub prefix: u64,
-    /// Entries of the table of partitions.
+    /// Size of the P_Key table.
     pub pkeys: u16,
-    /// Entries of the table of GIDs.
+    /// Size of the GID table.
     pub gids: u32,
 }
 
-/// A way to another port: `struct rdma_ah_attr`.
+/// A path to another port: `struct rdma_ah_attr`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Address {
     /// The LID.
@@ -149,22 +150,22 @@ pub struct Address {
     pub port: u32,
     /// The static rate.
     pub rate: u8,
-    /// The global route, if there is to be one.
+    /// The global route, if any.
     pub grh: Option<Grh>,
 }
 
 /// A global route.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Grh {
-    /// The other port's GID.
+    /// GID of the destination.
     pub dgid: [u8; 16],
-    /// Index of our GID.
+    /// Index of the source GID.
     pub sgid_index: u8,
-    /// The flow.
+    /// The flow label.
     pub flow: u32,
-    /// Most hops.
+    /// The hop limit.
     pub hops: u8,
-    /// The class of traffic.
+    /// The traffic class.
     pub class: u8,
 }
 
@@ -249,12 +250,12 @@ impl State {
     }
 }
 
-/// What kind a queue pair is of.
+/// The type of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Of subnet management packets: queue pair 0.
+    /// Subnet management packets: queue pair 0.
     Smi,
-    /// Of general services: queue pair 1.
+    /// General services: queue pair 1.
     Gsi,
     /// A reliable connection.
     Rc,
@@ -286,17 +287,17 @@ impl Kind {
 /// Sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Default)]
 pub struct Sizes {
-    /// Requests of the send queue.
+    /// Send queue entries.
     pub send: u32,
-    /// Requests of the receive queue.
+    /// Receive queue entries.
     pub recv: u32,
-    /// Pieces of a send request.
+    /// SGEs per send request.
     pub send_sge: u32,
-    /// Pieces of a receive request.
+    /// SGEs per receive request.
     pub recv_sge: u32,
 }
 
-/// What is changed of a queue pair: bits of `enum ib_qp_attr_mask`.
+/// The attributes of a queue pair to modify: bits of `enum ib_qp_attr_mask`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Mask(pub(super) u32);
 
@@ -305,11 +306,11 @@ macro_rules! attributes {
         /// Attributes of a queue pair: `struct ib_qp_attr`.
         #[derive(Clone, Copy, Default)]
         pub struct QpAttr {
-            /// Its state.
+            /// The state.
             pub state: State,
-            /// The state that it is thought to be in.
+            /// The state that the caller assumes.
             pub current: State,
-            /// The way to the peer.
+            /// The path to the peer.
             pub address: Address,
             $($(#[$doc])* pub $field: $type,)*
         }
@@ -345,7 +346,7 @@ macro_rules! attributes {
                 raw
             }
 
-            /// Takes over what `mask` names.
+            /// Copies what `mask` names, except the state.
             pub fn update(&mut self, from: &Self, mask: Mask) {
                 if mask.has(bindings::ib_qp_attr_mask_IB_QP_AV) {
                     self.address = from.address;
@@ -361,33 +362,33 @@ macro_rules! attributes {
 attributes! {
     /// `enum ib_mtu`.
     path_mtu: u32, u32 = ib_qp_attr_mask_IB_QP_PATH_MTU;
-    /// Key of datagrams.
+    /// Q_Key of datagrams.
     qkey: u32, u32 = ib_qp_attr_mask_IB_QP_QKEY;
-    /// First number of a packet from the peer.
+    /// PSN of the first packet from the peer.
     rq_psn: u32, u32 = ib_qp_attr_mask_IB_QP_RQ_PSN;
-    /// First number of a packet to the peer.
+    /// PSN of the first packet to the peer.
     sq_psn: u32, u32 = ib_qp_attr_mask_IB_QP_SQ_PSN;
-    /// The peer's number.
+    /// QP number of the peer.
     dest_qp_num: u32, u32 = ib_qp_attr_mask_IB_QP_DEST_QPN;
-    /// What the peer may do.
+    /// Rights of the peer.
     qp_access_flags: u32, i32 = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
-    /// The partition, as an index.
+    /// Index of the P_Key.
     pkey_index: u16, u16 = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
-    /// Most reads of ours at once.
+    /// Maximum RDMA reads that we start concurrently.
     max_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
-    /// Most reads of the peer at once.
+    /// Maximum RDMA reads of the peer that we serve concurrently.
     max_dest_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
-    /// How long the peer is to wait for a receive request, as a code.
+    /// RNR NAK timer for the peer, encoded.
     min_rnr_timer: u8, u8 = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
-    /// How long to wait for an acknowledgement, as a power of two of 4.096 us.
+    /// ACK timeout, n in 4.096 us * 2^n.
     timeout: u8, u8 = ib_qp_attr_mask_IB_QP_TIMEOUT;
     /// Retries without an acknowledgement.
     retry_cnt: u8, u8 = ib_qp_attr_mask_IB_QP_RETRY_CNT;
-    /// Retries without a receive request; 7 is for ever.
+    /// Retries while the peer has no receive posted; 7 means forever.
     rnr_retry: u8, u8 = ib_qp_attr_mask_IB_QP_RNR_RETRY;
     /// The port.
     port_num: u32, u32 = ib_qp_attr_mask_IB_QP_PORT;
-    /// Whether the end of a drain is told.
+    /// Whether to report the end of a drain.
     en_sqd_async_notify: u8, u8 = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
 }
 
@@ -397,37 +398,38 @@ impl Mask {
         self.0 & bit != 0
     }
 
-    /// Whether the state is given.
+    /// Whether it has the state.
     pub fn state(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_STATE)
     }
 
-    /// Whether the state is given that it is thought to be in.
+    /// Whether it has the state that the caller assumes.
     pub fn current(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE)
     }
 
-    /// Whether the port is given.
+    /// Whether it has the port.
     pub fn port(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PORT)
     }
 
-    /// Whether the way to the peer is given.
+    /// Whether it has the path to the peer.
     pub fn address(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_AV)
     }
 
-    /// Whether the partition is given.
+    /// Whether it has the index of the P_Key.
     pub fn pkey_index(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX)
     }
 
-    /// Whether the size of packets is given.
+    /// Whether it has the path MTU.
     pub fn path_mtu(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PATH_MTU)
     }
 
-    /// Whether a queue pair of this kind may go so from one state to the other, and has what that takes.
+    /// Whether a queue pair of this kind may move from one state to the other, with the required
+    /// attributes in `self`.
     pub fn fits(self, from: State, to: State, kind: Kind) -> bool {
         // SAFETY: No precondition.
         unsafe { bindings::ib_modify_qp_is_ok(from as u32, to as u32, kind.raw(), self.0) }

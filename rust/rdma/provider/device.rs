@@ -16,13 +16,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What a process cannot do by itself, as none of the device's memory is mapped into it.
+/// Commands for what a process cannot do itself, because no memory of the device is mapped into it.
 const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_REQ_NOTIFY_CQ
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_SEND
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_RECV;
 
-/// A device that `ib_core` knows. Dropping it takes the device away from all its users, and waits for them.
+/// A device registered with `ib_core`. Dropping it takes the device away from all its users, and
+/// waits for them.
 ///
 /// # Invariants
 ///
@@ -30,22 +31,22 @@ const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
 pub struct Registration<P: Provider> {
     pub(super) device: NonNull<bindings::ib_device>,
     provider: Arc<P>,
-    // Goes after it.
+    // Outlives the registration.
     _dma: Arc<DmaDevice>,
 }
 
 // SAFETY: A device has no thread affinity.
 unsafe impl<P: Provider> Send for Registration<P> {}
-// SAFETY: What a shared one gives out may be shared.
+// SAFETY: What a shared reference gives out may be shared.
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with so many ports, and an interrupt for each CPU if it can have so many,
-    /// whose memory is mapped for `dma`. May sleep.
+    /// Registers a device with `ports` ports and a completion vector per CPU, up to its maximum;
+    /// its memory is mapped for `dma`. May sleep.
     ///
     /// # Errors
     ///
-    /// What `ib_core` says.
+    /// Those of `ib_core`.
     pub fn new(
         provider: Arc<P>,
         name: &CStr,
@@ -58,9 +59,9 @@ impl<P: Provider> Registration<P> {
         let raw = unsafe { bindings::srp_vfab_alloc_device(size) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         let object = raw.cast::<DeviceObject<P>>().as_ptr();
-        // SAFETY: It was just allocated with this size, and all zeroes is `None`.
+        // SAFETY: It was just allocated with this size, and zeroes are `None`.
         unsafe { (*object).provider = Some(provider.clone()) };
-        // SAFETY: It was just allocated, and nobody else knows it.
+        // SAFETY: It was just allocated, and nothing else has its address.
         let device = unsafe { &mut *raw.as_ptr() };
         // CAST: A small number.
         device.node_type = bindings::srp_vfab_node_SRP_VFAB_NODE_IB_CA as u8;
@@ -73,7 +74,7 @@ impl<P: Provider> Registration<P> {
         device.num_comp_vectors = vectors.min(attr.max_vectors) as i32;
         device.local_dma_lkey = P::LOCAL_DMA_LKEY;
         device.uverbs_cmd_mask |= COMMANDS;
-        // SAFETY: The functions fit the objects, whose sizes are in it.
+        // SAFETY: The functions fit the objects; `OPS` has their sizes.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::OPS) };
         if attr.drains {
             // SAFETY: As above.
@@ -81,11 +82,11 @@ impl<P: Provider> Registration<P> {
         }
         // SAFETY: It is valid, and nothing else has its address yet.
         unsafe { (*raw.as_ptr()).ops.driver_id = attr.driver.0 };
-        // The device's parent is what its memory is mapped for, as with hardware.
+        // The parent is the device that memory is mapped for, as with hardware.
         // SAFETY: As above; the union's other field is for another view of the same.
         unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
-        // SAFETY: The device is set up, the name is a string, and the device for DMA is kept by
-        // this.
+        // SAFETY: The device is set up, the name is a string, and `Registration` keeps the device
+        // for DMA.
         let registered = to_result(unsafe {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
         });
@@ -115,19 +116,19 @@ impl<P: Provider> Drop for Registration<P> {
         self.provider.target().forget();
         // SAFETY: By the type invariant it is registered.
         unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
-        // SAFETY: It is not registered any more, and is ours.
+        // SAFETY: It is unregistered, and ours.
         unsafe { release::<P>(self.device) };
     }
 }
 
-/// Gives a device back.
+/// Frees a device.
 ///
 /// # Safety
 ///
-/// It was allocated here, is not registered, and nobody uses it after this.
+/// It was allocated here, is not registered, and is not used after this.
 unsafe fn release<P>(device: NonNull<bindings::ib_device>) {
     let object = device.cast::<DeviceObject<P>>().as_ptr();
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is the first field of a `DeviceObject`.
     drop(unsafe { (*object).provider.take() });
     // SAFETY: By this function's contract.
     unsafe { bindings::ib_dealloc_device(device.as_ptr()) };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device of the module's own that memory is mapped for, and the memory behind its addresses.
+//! A device of the module to map memory for, and access to memory by its DMA addresses.
 //!
-//! It is a platform device without an IOMMU, so that a DMA address is a physical address: of the memory itself, or of
-//! the bounce buffer that swiotlb gives instead. What is not mapped, or not synchronised, is seen as it would be on
-//! hardware with `swiotlb=force`.
+//! It is a platform device without an IOMMU, so that a DMA address is a physical address: of the
+//! memory itself, or of its bounce buffer in swiotlb. A missing mapping or synchronisation shows as
+//! on hardware with `swiotlb=force`.
 //!
 //! C header: [`include/linux/dma-direct.h`](srctree/include/linux/dma-direct.h)
 
@@ -36,15 +36,15 @@ pub struct DmaDevice(NonNull<bindings::platform_device>);
 
 // SAFETY: A device has no thread affinity.
 unsafe impl Send for DmaDevice {}
-// SAFETY: What a shared one reads is constant.
+// SAFETY: A shared reference only reads constants.
 unsafe impl Sync for DmaDevice {}
 
 impl DmaDevice {
-    /// Registers one with addresses of `bits` bits. May sleep.
+    /// Registers a device with addresses of `bits` bits. May sleep.
     ///
     /// # Errors
     ///
-    /// What the driver core says.
+    /// Those of the driver core.
     pub fn new(name: &'static CStr, number: u32, bits: u32) -> Result<Self> {
         let bits = bits.clamp(32, 64);
         let info = bindings::platform_device_info {
@@ -54,27 +54,29 @@ impl DmaDevice {
             dma_mask: u64::MAX >> (64 - bits),
             ..Default::default()
         };
-        // SAFETY: The description is valid for the call, and the name for ever.
+        // SAFETY: The description is valid for the call, and the name forever.
         let device = from_err_ptr(unsafe { bindings::platform_device_register_full(&info) })?;
         let device = NonNull::new(device).ok_or(ENOMEM)?;
         // INVARIANT: It was just registered.
         let this = Self(device);
-        // As an adapter's driver does it: only then the kernel knows that nothing need be synchronised.
-        // SAFETY: By the type invariant; nobody maps memory for it yet.
+        // As an adapter's driver does: only then does the kernel know that synchronisation can be
+        // skipped.
+        // SAFETY: By the type invariant; no memory is mapped for it yet.
         to_result(unsafe { bindings::srp_vfab_dma_set_mask(this.as_raw(), bits) })?;
-        // SAFETY: By the type invariant; the parameters are only read by those who map memory, which nobody does yet.
+        // SAFETY: By the type invariant; only mapping memory reads the parameters, and none is
+        // mapped yet.
         unsafe { bindings::srp_vfab_dma_set_max_seg_size(this.as_raw(), SEGMENT) };
         Ok(this)
     }
 
-    /// Registers one that reaches all memory, also with `swiotlb=force`. May sleep.
+    /// Registers a device that reaches all memory, even with `swiotlb=force`. May sleep.
     ///
     /// # Errors
     ///
-    /// What the driver core says.
+    /// Those of the driver core.
     pub fn direct(name: &'static CStr, number: u32) -> Result<Self> {
         let this = Self::new(name, number, 64)?;
-        // SAFETY: By the type invariant; nobody has mapped memory for it yet.
+        // SAFETY: By the type invariant; no memory is mapped for it yet.
         unsafe { bindings::srp_vfab_dma_never_bounce(this.as_raw()) };
         Ok(this)
     }
@@ -84,22 +86,22 @@ impl DmaDevice {
         unsafe { &raw mut (*self.0.as_ptr()).dev }
     }
 
-    /// The memory behind `len` bytes at a DMA address. `None` if there is no memory.
+    /// The memory behind `len` bytes at a DMA address, or `None` if there is no memory.
     ///
     /// # Safety
     ///
-    /// The address was posted, or registered, and that is so for `'a`: the poster grants that it is
-    /// mapped as long.
+    /// The address is posted or registered for all of `'a`: the poster guarantees that it is mapped
+    /// as long.
     #[inline]
     pub unsafe fn span<'a>(&'a self, addr: u64, len: usize) -> Option<Span<'a>> {
         if len == 0 {
             return Some(Span::EMPTY);
         }
         addr.checked_add(len as u64)?;
-        // SAFETY: By the type invariant; an address that is no memory is refused.
+        // SAFETY: By the type invariant; the function refuses an address that is no memory.
         let at = unsafe { bindings::srp_vfab_dma_to_virt(self.as_raw(), addr, len) };
-        // INVARIANT: By this function's contract it is memory that the poster of the address has
-        // lent to the device.
+        // INVARIANT: By this function's contract it is memory that the poster of the address lent
+        // to the device.
         NonNull::new(at.cast()).map(|at| Span {
             at,
             len,
@@ -119,7 +121,8 @@ impl Drop for DmaDevice {
 ///
 /// # Invariants
 ///
-/// `at` is valid for reads and writes of `len` bytes, which others may access at the same time, as with any DMA.
+/// `at` is valid for reads and writes of `len` bytes, which others may access concurrently, as with
+/// any DMA.
 pub struct Span<'a> {
     at: NonNull<u8>,
     len: usize,
@@ -134,10 +137,10 @@ impl Span<'_> {
         _device: PhantomData,
     };
 
-    /// Memory of the device itself, for a message that it makes.
+    /// Memory of the device itself, for a message that it creates.
     #[inline]
     pub fn of(bytes: &mut [u8]) -> Span<'_> {
-        // INVARIANT: It is borrowed for the life of this.
+        // INVARIANT: The bytes are borrowed for the lifetime of the `Span`.
         Span {
             len: bytes.len(),
             at: NonNull::from(bytes).cast(),
@@ -145,25 +148,25 @@ impl Span<'_> {
         }
     }
 
-    /// Bytes that are left.
+    /// The remaining bytes.
     #[inline]
     pub fn left(&self) -> usize {
         self.len
     }
 
     fn skip(&mut self, n: usize) {
-        // INVARIANT: It is a part of what it was; `n` is not above `len`.
-        // SAFETY: By the type invariant; the end of it is the farthest.
+        // INVARIANT: The rest is a part of the same memory; `n` is at most `len`.
+        // SAFETY: By the type invariant; it is at most the end of the memory.
         self.at = unsafe { self.at.add(n) };
         self.len -= n;
     }
 
-    /// Copies the beginning of `from` to the beginning of this, as much as both have, at most `most` bytes, and takes
-    /// that off both. Returns how much that was.
+    /// Copies the beginning of `from` to the beginning of this, as much as both have, at most
+    /// `most` bytes, and removes it from both. Returns the number of bytes.
     #[inline]
     pub fn take(&mut self, from: &mut Span<'_>, most: usize) -> usize {
         let n = self.len.min(from.len).min(most);
-        // SAFETY: By the type invariants both are valid for so many bytes. They may overlap.
+        // SAFETY: By the type invariants both are valid for `n` bytes. They may overlap.
         unsafe { copy(from.at.as_ptr(), self.at.as_ptr(), n) };
         self.skip(n);
         from.skip(n);

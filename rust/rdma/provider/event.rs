@@ -29,35 +29,35 @@ macro_rules! kinds {
 kinds! {
     /// Too many completions for a queue.
     CQ_ERR = ib_event_type_IB_EVENT_CQ_ERR,
-    /// A queue pair has an error that no completion tells.
+    /// A queue pair has an error that no completion reports.
     QP_FATAL = ib_event_type_IB_EVENT_QP_FATAL,
-    /// The peer sent what does not fit.
+    /// The peer sent an invalid request.
     QP_REQ_ERR = ib_event_type_IB_EVENT_QP_REQ_ERR,
     /// The peer named memory that it must not access.
     QP_ACCESS_ERR = ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-    /// The first message came before the connection was told to be there.
+    /// The first message arrived before the connection was reported as established.
     COMM_EST = ib_event_type_IB_EVENT_COMM_EST,
     /// The send queue has stopped.
     SQ_DRAINED = ib_event_type_IB_EVENT_SQ_DRAINED,
-    /// The device does nothing any more.
+    /// The device has stopped working.
     DEVICE_FATAL = ib_event_type_IB_EVENT_DEVICE_FATAL,
     /// A port has become active.
     PORT_ACTIVE = ib_event_type_IB_EVENT_PORT_ACTIVE,
-    /// A port is not active any more.
+    /// A port is inactive.
     PORT_ERR = ib_event_type_IB_EVENT_PORT_ERR,
-    /// A port has another LID.
+    /// The LID of a port has changed.
     LID_CHANGE = ib_event_type_IB_EVENT_LID_CHANGE,
-    /// The table of partitions has changed.
+    /// The P_Key table has changed.
     PKEY_CHANGE = ib_event_type_IB_EVENT_PKEY_CHANGE,
-    /// The subnet manager is another one.
+    /// The subnet manager has changed.
     SM_CHANGE = ib_event_type_IB_EVENT_SM_CHANGE,
-    /// The subnet manager wants all to register again.
+    /// The subnet manager requests all clients to register again.
     CLIENT_REREGISTER = ib_event_type_IB_EVENT_CLIENT_REREGISTER,
-    /// The table of GIDs has changed.
+    /// The GID table has changed.
     GID_CHANGE = ib_event_type_IB_EVENT_GID_CHANGE,
 }
 
-/// An object of `ib_core` that events are told to, as long as it is there.
+/// An object of `ib_core` that events are reported to, while it exists.
 #[pin_data]
 pub struct Target<R> {
     #[pin]
@@ -72,13 +72,13 @@ struct Object<R>(NonNull<R>);
 // SAFETY: The objects of `ib_core` have no thread affinity.
 unsafe impl<R> Send for Object<R> {}
 
-/// A queue pair that events are told to.
+/// A queue pair that events are reported to.
 pub type QpTarget = Target<bindings::ib_qp>;
-/// A completion queue that events are told to.
+/// A completion queue that events are reported to.
 pub type CqTarget = Target<bindings::ib_cq>;
 
 impl<R> Target<R> {
-    /// Nobody yet.
+    /// A target without an object.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             object <- new_mutex!(None, "vfab::Target"),
@@ -93,14 +93,14 @@ impl<R> Target<R> {
         *self.object.lock() = Some(Object(object));
     }
 
-    /// Tells nothing more. Sleeps until what is being told was told.
+    /// Stops reporting. Sleeps until a report in progress has finished.
     pub(super) fn forget(&self) {
         *self.object.lock() = None;
     }
 }
 
 impl QpTarget {
-    /// Tells an event. Sleeps.
+    /// Reports an event. Sleeps.
     pub fn tell(&self, kind: Kind) {
         let object = self.object.lock();
         let Some(Object(qp)) = &*object else { return };
@@ -120,14 +120,14 @@ impl QpTarget {
         // SAFETY: As above.
         let context = unsafe { (*qp).qp_context };
         if let Some(handler) = handler {
-            // SAFETY: It is the handler of this queue pair, in a context in which it may sleep.
+            // SAFETY: It is the handler of this queue pair, called where it may sleep.
             unsafe { handler(&mut event, context) };
         }
     }
 }
 
 impl CqTarget {
-    /// Tells that completions were lost. Sleeps.
+    /// Reports that completions were lost. Sleeps.
     pub fn tell(&self) {
         let object = self.object.lock();
         let Some(Object(cq)) = &*object else { return };
@@ -147,13 +147,13 @@ impl CqTarget {
         // SAFETY: As above.
         let context = unsafe { (*cq).cq_context };
         if let Some(handler) = handler {
-            // SAFETY: It is the handler of this queue, in a context in which it may sleep.
+            // SAFETY: It is the handler of this queue, called where it may sleep.
             unsafe { handler(&mut event, context) };
         }
     }
 }
 
-/// A device that events are told of, as long as it is registered.
+/// A device that events are reported of, while it is registered.
 #[pin_data]
 pub struct DeviceTarget {
     #[pin]
@@ -161,7 +161,7 @@ pub struct DeviceTarget {
 }
 
 impl DeviceTarget {
-    /// None yet.
+    /// A target without a device.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             device <- new_spinlock_irq!(None, "vfab::DeviceTarget"),
@@ -170,18 +170,18 @@ impl DeviceTarget {
 
     /// # Safety
     ///
-    /// It is valid until [`DeviceTarget::forget`].
+    /// `device` is valid until [`DeviceTarget::forget`].
     pub(super) unsafe fn set(&self, device: NonNull<bindings::ib_device>) {
         // INVARIANT: By this function's contract.
         *self.device.lock() = Some(Object(device));
     }
 
-    /// Tells nothing more.
+    /// Stops reporting.
     pub(super) fn forget(&self) {
         *self.device.lock() = None;
     }
 
-    /// Tells an event of a port, or of the device, to all that listen. Any context.
+    /// Reports an event of a port, or of the device, to all listeners. Any context.
     pub fn dispatch(&self, kind: Kind, port: u32) {
         let device = self.device.lock();
         let Some(Object(raw)) = &*device else { return };
@@ -193,7 +193,7 @@ impl DeviceTarget {
         let place = (&raw mut event.element).cast::<u32>();
         // SAFETY: The union has room for it.
         unsafe { place.write(port) };
-        // SAFETY: By the type invariant it is valid; the listeners are told by a work item.
+        // SAFETY: By the type invariant it is valid; a work item calls the listeners.
         unsafe { bindings::ib_dispatch_event(&event) };
     }
 }

@@ -2,9 +2,9 @@
 
 //! The interrupt of a completion queue.
 //!
-//! It is the handler of an irq_work, on the CPU of whoever posts; where the architecture has no interrupt for that
-//! (User-Mode Linux), it is that of a timer that has expired. Never the stack of whoever posts. Modules cannot have an
-//! irq_work on another CPU, so vectors are names.
+//! It is the handler of an irq_work on the CPU of the poster. On architectures without an interrupt
+//! for that (User-Mode Linux) it is the handler of an expired timer. It never runs on the poster's
+//! stack. Modules cannot queue an irq_work on another CPU, so the vectors are nominal.
 //!
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
@@ -45,15 +45,15 @@ pub struct Notify {
 
 // SAFETY: Neither an irq_work nor a timer is bound to a thread.
 unsafe impl Send for Notify {}
-// SAFETY: Both can be queued by many at once; the other fields are constant or atomic.
+// SAFETY: Both can be queued concurrently; the other fields are constant or atomic.
 unsafe impl Sync for Notify {}
 
 impl Notify {
-    /// An interrupt that does not come yet.
+    /// An interrupt that is not raised.
     pub fn new(cq: CqHandle) -> impl PinInit<Self> {
         // SAFETY: No precondition.
         let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() };
-        // INVARIANT: `ib_core` keeps the queue until it was destroyed, when this is stopped.
+        // INVARIANT: `ib_core` keeps the queue until its destruction, which stops this.
         pin_init!(Self {
             work <- Opaque::ffi_init(|slot| {
                 // SAFETY: The slot is valid for writes and stays where it is.
@@ -77,7 +77,7 @@ impl Notify {
         })
     }
 
-    /// Has the interrupt come, once for all calls until it does. Any context but NMI.
+    /// Raises the interrupt, once for all calls until it runs. Any context except NMI.
     #[inline]
     pub fn raise(&self) {
         if self.by_work {
@@ -96,7 +96,7 @@ impl Notify {
         }
     }
 
-    /// Has it come no more, and waits for one that runs. Sleeps.
+    /// Disables the interrupt, and waits for a running handler. Sleeps.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Relaxed);
         // SAFETY: It is initialised.
@@ -115,7 +115,8 @@ impl Notify {
         // SAFETY: By the type invariant; the field is constant.
         let context = unsafe { (*cq).cq_context };
         if let Some(handler) = handler {
-            // SAFETY: This is the context in which it expects to be called, with its own queue.
+            // SAFETY: This is the context in which the handler expects to be called, with its own
+            // queue.
             unsafe { handler(cq, context) };
         }
     }
@@ -130,7 +131,7 @@ impl PinnedDrop for Notify {
 
 /// # Safety
 ///
-/// `work` is that of a `Notify`.
+/// `work` is a field of a `Notify`.
 unsafe extern "C" fn worked(work: *mut bindings::irq_work) {
     let this = work.cast::<Opaque<bindings::irq_work>>();
     // SAFETY: By this function's contract; a `Notify` is not dropped before its work has run.
@@ -140,7 +141,7 @@ unsafe extern "C" fn worked(work: *mut bindings::irq_work) {
 
 /// # Safety
 ///
-/// `timer` is that of a `Notify`.
+/// `timer` is a field of a `Notify`.
 unsafe extern "C" fn expired(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     let this = timer.cast::<Opaque<bindings::hrtimer>>();
     // SAFETY: By this function's contract; a `Notify` is not dropped before its timer has run.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The objects of `ib_core`, each with what the device has made for it behind it.
+//! The objects of `ib_core`, each followed by the device's own object.
 
 use super::{
     attr::Address,
@@ -9,7 +9,7 @@ use super::{
 use crate::bindings;
 use kernel::sync::Arc;
 
-/// `ib_core` allocates it with zeroes, which are `None`.
+/// `ib_core` allocates it zeroed, which is `None`.
 #[repr(C)]
 pub(super) struct DeviceObject<P> {
     raw: bindings::ib_device,
@@ -37,11 +37,11 @@ pub(super) struct AhObject {
     pub(super) address: Address,
 }
 
-/// A region, which the device allocates.
+/// A region, allocated by the device.
 ///
 /// # Invariants
 ///
-/// The pages in `head` are those of `mr`, or of nothing.
+/// The pages in `head`, if any, are those of `mr`.
 #[repr(C)]
 pub(super) struct MrObject<M> {
     pub(super) head: MrHead,
@@ -50,9 +50,9 @@ pub(super) struct MrObject<M> {
 
 /// # Safety
 ///
-/// It is a device of this kind, which lives for `'a`.
+/// `device` is of this kind and lives for `'a`.
 pub(super) unsafe fn provider<'a, P>(device: *const bindings::ib_device) -> &'a Arc<P> {
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is its first field.
     let object = unsafe { &*device.cast::<DeviceObject<P>>() };
     match &object.provider {
         Some(provider) => provider,
@@ -63,37 +63,37 @@ pub(super) unsafe fn provider<'a, P>(device: *const bindings::ib_device) -> &'a 
 
 /// # Safety
 ///
-/// It is a completion queue of a device with such ones, which lives for `'a`.
+/// `cq` belongs to a device with completion queues `C`, and lives for `'a`.
 #[inline]
 pub(super) unsafe fn cq<'a, C>(cq: *const bindings::ib_cq) -> Option<&'a Arc<C>> {
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is its first field.
     let object = unsafe { &*cq.cast::<CqObject<C>>() };
     object.cq.as_ref()
 }
 
 /// # Safety
 ///
-/// It is a queue pair of a device with such ones, which lives for `'a`.
+/// `qp` belongs to a device with queue pairs `Q`, and lives for `'a`.
 #[inline]
 pub(super) unsafe fn qp<'a, Q>(qp: *const bindings::ib_qp) -> Option<&'a Arc<Q>> {
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is its first field.
     let object = unsafe { &*qp.cast::<QpObject<Q>>() };
     object.qp.as_ref()
 }
 
 /// # Safety
 ///
-/// It is null, or a region of a device with such ones, which lives for `'a`.
+/// `mr` is null, or belongs to a device with regions `M` and lives for `'a`.
 pub(super) unsafe fn mr<'a, M>(mr: *const bindings::ib_mr) -> Option<&'a Arc<M>> {
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is its first field.
     let object = unsafe { mr.cast::<MrObject<M>>().as_ref() }?;
     Some(&object.mr)
 }
 
 /// # Safety
 ///
-/// It is an address handle of such a device, which is valid now.
+/// `ah` is a valid address handle of such a device.
 pub(super) unsafe fn address(ah: *const bindings::ib_ah) -> Address {
-    // SAFETY: By this function's contract it is the beginning of this.
+    // SAFETY: By this function's contract it is its first field.
     unsafe { (*ah.cast::<AhObject>()).address }
 }

@@ -2,8 +2,8 @@
 
 //! The functions of `struct ib_device_ops`, for a [`Provider`].
 //!
-//! `ib_core` grants for all of them: an object is one of this device, and was created and not destroyed; nobody else
-//! creates or destroys it meanwhile. Of a process, two threads may change it at once.
+//! `ib_core` ensures for all of them: an object belongs to this device, exists, and is not
+//! created or destroyed concurrently. Two threads of a process may modify it concurrently.
 
 mod context;
 mod device;
@@ -69,7 +69,7 @@ fn errno(result: Result) -> c_int {
 /// The functions for one kind of device.
 pub(super) struct Ops<P>(PhantomData<P>);
 
-// What `ib_core` grants for each function is at the top of this file.
+// The top of this file says what `ib_core` ensures.
 impl<P: Provider> Ops<P> {
     pub(super) const OPS: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
         owner: THIS_MODULE.as_ptr(),
@@ -117,7 +117,7 @@ impl<P: Provider> Ops<P> {
         ..pin_init::zeroed()
     };
 
-    /// Those more of a device that drains queue pairs itself.
+    /// The additional functions of a device that drains queue pairs itself.
     pub(super) const DRAIN: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
         drain_sq: Some(Self::drain_sq),
         drain_rq: Some(Self::drain_rq),
@@ -132,9 +132,9 @@ impl<P: Provider> Ops<P> {
         init: *mut bindings::rdma_ah_init_attr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let attr = unsafe { &*(*init).ah_attr };
-        // SAFETY: As above; it has the size of this.
+        // SAFETY: As above; it has the size of an `AhObject`.
         unsafe { (*ah.cast::<AhObject>()).address = Address::from_raw(attr) };
         0
     }
@@ -146,7 +146,7 @@ impl<P: Provider> Ops<P> {
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let raw = unsafe { address(ah) }.to_raw();
         // SAFETY: As above.
         unsafe { *attr = raw };
@@ -171,7 +171,7 @@ impl<P: Provider> Ops<P> {
         let Some(handle) = NonNull::new(raw) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let attr = unsafe { &*attr };
         if attr.flags != 0 {
             return EOPNOTSUPP.to_errno();
@@ -187,9 +187,9 @@ impl<P: Provider> Ops<P> {
         unsafe { P::cq_target(&new).set(handle) };
         // CAST: It is at most the device's limit.
         let cqe = P::cqe(&new) as c_int;
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { (*raw).cqe = cqe };
-        // SAFETY: As above; it has the size of this, and `None` in it.
+        // SAFETY: As above; it has the size of a `CqObject`, and `None` in it.
         unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq = Some(new) };
         0
     }
@@ -201,7 +201,7 @@ impl<P: Provider> Ops<P> {
         raw: *mut bindings::ib_cq,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         if let Some(cq) = unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq.take() } {
             P::destroy_cq(&cq);
             P::notify(&cq).stop();
@@ -218,11 +218,11 @@ impl<P: Provider> Ops<P> {
         count: c_int,
         wc: *mut bindings::ib_wc,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
-        // SAFETY: There is room for `count`, which is laid out as what it wraps.
+        // SAFETY: There is room for `count`, and a `Wc` has the layout of what it wraps.
         let room = unsafe { slice::from_raw_parts_mut(wc.cast::<Wc>(), count.max(0) as usize) };
         // CAST: It is at most `count`.
         P::poll_cq(cq, &mut Room(room)) as c_int
@@ -235,7 +235,7 @@ impl<P: Provider> Ops<P> {
         raw: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
@@ -253,7 +253,7 @@ impl<P: Provider> Ops<P> {
         init: *mut bindings::ib_qp_init_attr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         errno(unsafe { Self::new_qp(raw, init) })
     }
 
@@ -274,9 +274,9 @@ impl<P: Provider> Ops<P> {
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: As above.
         let pd = unsafe { PdName::of((*raw).pd) };
-        // SAFETY: The queue is one of this device.
+        // SAFETY: The queue belongs to this device.
         let send_cq = unsafe { cq::<P::Cq>(init.send_cq) }.ok_or(EINVAL)?;
-        // SAFETY: The queue is one of this device.
+        // SAFETY: The queue belongs to this device.
         let recv_cq = unsafe { cq::<P::Cq>(init.recv_cq) }.ok_or(EINVAL)?;
         let (new, number) = P::create_qp(
             provider,
@@ -301,7 +301,7 @@ impl<P: Provider> Ops<P> {
         unsafe { P::qp_target(&new).set(handle) };
         // SAFETY: By this function's contract.
         unsafe { (*raw).qp_num = number };
-        // SAFETY: As above; it has the size of this, and `None` in it.
+        // SAFETY: As above; it has the size of a `QpObject`, and `None` in it.
         unsafe { (*raw.cast::<QpObject<P::Qp>>()).qp = Some(new) };
         Ok(())
     }
@@ -315,7 +315,7 @@ impl<P: Provider> Ops<P> {
         mask: c_int,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
@@ -337,7 +337,7 @@ impl<P: Provider> Ops<P> {
         _mask: c_int,
         init: *mut bindings::ib_qp_init_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
@@ -365,10 +365,9 @@ impl<P: Provider> Ops<P> {
         raw: *mut bindings::ib_qp,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above. It changes only here and in `create_qp`, which are not called at the
-        // same time.
+        // SAFETY: As above. Only this function and `create_qp` change it, never concurrently.
         let place = unsafe { &mut (*raw.cast::<QpObject<P::Qp>>()).qp };
         if let Some(qp) = place {
             if let Err(e) = provider.destroy_qp(qp) {
@@ -377,11 +376,13 @@ impl<P: Provider> Ops<P> {
             P::qp_target(qp).forget();
         }
         *place = None;
-        // `ib_mad_port_close()` has the queue pairs 0 and 1 freed while its work may still take a completion of them.
-        // SAFETY: `ib_core` grants it.
+        // `ib_mad_port_close()` frees queue pairs 0 and 1 while its work item may still process a
+        // completion of them.
+        // SAFETY: `ib_core` ensures it.
         let (kind, cq) = unsafe { ((*raw).qp_type, (*raw).recv_cq) };
         if kind == bindings::ib_qp_type_IB_QPT_SMI || kind == bindings::ib_qp_type_IB_QPT_GSI {
-            // SAFETY: A completion queue goes after its queue pairs. The work does not end them.
+            // SAFETY: A completion queue outlives its queue pairs. The work item does not destroy
+            // them.
             unsafe { bindings::srp_vfab_wait_for_work(cq) };
         }
         0
@@ -391,7 +392,7 @@ impl<P: Provider> Ops<P> {
     ///
     /// `ib_core` calls it.
     unsafe extern "C" fn drain_sq(raw: *mut bindings::ib_qp) {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { Self::drain(raw, false) };
     }
 
@@ -399,7 +400,7 @@ impl<P: Provider> Ops<P> {
     ///
     /// `ib_core` calls it.
     unsafe extern "C" fn drain_rq(raw: *mut bindings::ib_qp) {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { Self::drain(raw, true) };
     }
 
@@ -424,7 +425,7 @@ impl<P: Provider> Ops<P> {
         gid: *mut bindings::ib_gid,
         lid: u16,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.attach(qp, gid, lid)) })
     }
 
@@ -436,7 +437,7 @@ impl<P: Provider> Ops<P> {
         gid: *mut bindings::ib_gid,
         lid: u16,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.detach(qp, gid, lid)) })
     }
 
@@ -464,21 +465,21 @@ impl<P: Provider> Ops<P> {
         wr: *const bindings::ib_send_wr,
         bad: *mut *const bindings::ib_send_wr,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller grants it.
+        // SAFETY: The caller ensures it.
         let Some(first) = (unsafe { SendWr::<P::Mr>::from_raw(wr) }) else {
             return 0;
         };
-        // SAFETY: `ib_core` grants it; the field is constant.
+        // SAFETY: `ib_core` ensures it; the field is constant.
         let rc = unsafe { (*raw).qp_type } == bindings::ib_qp_type_IB_QPT_RC;
         let datagrams = (!rc).then_some(Datagrams(()));
         match P::post_send(qp, first, datagrams.as_ref()) {
             Ok(()) => 0,
             Err((wr, e)) => {
-                // SAFETY: `ib_core` grants it.
+                // SAFETY: `ib_core` ensures it.
                 unsafe { *bad = wr.as_raw() };
                 e.to_errno()
             }
@@ -493,18 +494,18 @@ impl<P: Provider> Ops<P> {
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller grants it.
+        // SAFETY: The caller ensures it.
         let Some(first) = (unsafe { RecvWr::from_raw(wr) }) else {
             return 0;
         };
         match P::post_recv(qp, first) {
             Ok(()) => 0,
             Err((wr, e)) => {
-                // SAFETY: `ib_core` grants it.
+                // SAFETY: `ib_core` ensures it.
                 unsafe { *bad = wr.as_raw() };
                 e.to_errno()
             }

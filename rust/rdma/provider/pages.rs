@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a region: a list of pages or of pieces, and a second one that is being written.
+//! The memory of a region: the current list of pages or pieces, and a second one for writing.
 //!
-//! An adapter copies the list when it executes the registration. Here it changes the list that counts, so that a
-//! caller who describes new memory does not change what a registered region is.
+//! An adapter copies the list when it executes the registration. This code switches lists instead,
+//! so that a caller that describes new memory does not change a registered region.
 
 use crate::bindings;
 use core::{
@@ -23,11 +23,11 @@ use kernel::{
     }, //
 };
 
-/// The beginning of a region, whatever the device.
+/// The first part of a region, common to all devices.
 ///
 /// # Invariants
 ///
-/// `pages` lives as long as this is with `ib_core`.
+/// `pages` lives as long as `ib_core` has this object.
 #[repr(C)]
 pub(super) struct MrHead {
     raw: bindings::ib_mr,
@@ -35,7 +35,7 @@ pub(super) struct MrHead {
 }
 
 impl MrHead {
-    /// One with this key; the caller keeps the pages.
+    /// Creates one with this key; the caller keeps the pages alive.
     pub(super) fn new(key: u32, pages: Option<&Pages>) -> Self {
         Self {
             raw: bindings::ib_mr {
@@ -50,7 +50,7 @@ impl MrHead {
 
 /// # Safety
 ///
-/// It is the beginning of a [`MrHead`], which lives for `'a`.
+/// `mr` is the first field of a [`MrHead`], which lives for `'a`.
 pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Pages> {
     // SAFETY: By this function's contract.
     let head = unsafe { &*mr.cast::<MrHead>() };
@@ -58,10 +58,10 @@ pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Page
     head.pages.map(|p| unsafe { p.as_ref() })
 }
 
-/// What a list is of.
+/// The elements of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Pages of one size; what is described begins in the first and ends in the last one.
+    /// Pages of one size; the memory begins in the first and ends in the last one.
     Pages,
     /// Pieces of any size, at any address.
     Pieces,
@@ -71,7 +71,7 @@ pub enum Shape {
 pub struct List {
     /// Their DMA addresses.
     parts: KVVec<u64>,
-    /// Where each piece begins in the region. Of pages there are none.
+    /// The offset of each piece in the region. Empty for pages.
     starts: KVVec<u64>,
     /// The address of its first byte.
     pub iova: u64,
@@ -94,7 +94,8 @@ impl List {
         })
     }
 
-    /// Pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses, in which `len` bytes begin at `iova`.
+    /// A list of pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses;
+    /// `len` bytes begin in them at `iova`.
     pub(super) fn of(pages: KVVec<u64>, iova: u64, len: u64) -> Self {
         Self {
             parts: pages,
@@ -106,7 +107,7 @@ impl List {
         }
     }
 
-    /// The DMA address of byte `at` of the region, and how many bytes follow there.
+    /// The DMA address of byte `at` of the region, and the number of contiguous bytes there.
     #[inline]
     pub fn find(&self, at: u64) -> Option<(u64, u64)> {
         if !self.starts.is_empty() {
@@ -120,7 +121,7 @@ impl List {
     }
 
     fn find_piece(&self, at: u64) -> Option<(u64, u64)> {
-        // The last that begins there or before: one of no bytes is not found.
+        // The last piece that begins at or before `at`: empty pieces are skipped.
         let n = self
             .starts
             .partition_point(|start| *start <= at)
@@ -131,13 +132,13 @@ impl List {
         Some((self.parts.get(n)? + within, left))
     }
 
-    /// Whether the address of its first byte is one in its first page.
+    /// Whether `iova` is the DMA address of a byte in the first page.
     pub fn is_offset(&self) -> bool {
         let first = self.parts.first().copied().unwrap_or(0);
         self.iova.wrapping_sub(first) >> self.shift == 0
     }
 
-    /// How many pages or pieces it has.
+    /// The number of pages or pieces.
     pub fn count(&self) -> usize {
         self.parts.len()
     }
@@ -148,11 +149,11 @@ impl List {
     }
 }
 
-/// Two lists, one of which counts.
+/// Two lists, one of which is current.
 ///
 /// # Invariants
 ///
-/// The list that does not count is used by nobody but whoever describes memory, one at a time.
+/// Only the context that describes memory uses the other list, one context at a time.
 pub struct Pages {
     lists: [UnsafeCell<List>; 2],
     counts: Atomic<u32>,
@@ -185,12 +186,12 @@ impl Pages {
         })
     }
 
-    /// The list that counts.
+    /// The current list.
     ///
     /// # Safety
     ///
     /// While the list is borrowed, no memory is described after a [`turn`](Self::turn): the region
-    /// is in use, or being registered.
+    /// is in use or being registered.
     #[inline]
     pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
@@ -198,13 +199,13 @@ impl Pages {
         unsafe { &*self.lists[n].get() }
     }
 
-    /// Makes the list that was described last count, if one was since the last call, as the memory
-    /// that begins at `iova`.
+    /// Makes the list that was described last the current one, if there was one since the last
+    /// call, as the memory that begins at `iova`.
     ///
     /// # Safety
     ///
-    /// No other thread describes memory for the region, reads it or calls this meanwhile: the
-    /// region is not valid, and being registered.
+    /// No other thread describes memory for the region, reads it or calls this concurrently: the
+    /// region is not valid, and is being registered.
     pub unsafe fn turn(&self, iova: u64) {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;
@@ -215,17 +216,18 @@ impl Pages {
         }
     }
 
-    /// The list that does not count.
+    /// The list that is not current.
     fn other(&self) -> *mut List {
         let n = (self.counts.load(Relaxed) as usize & 1) ^ 1;
         self.lists[n].get()
     }
 
-    /// Returns how many entries of the table it has taken.
+    /// Fills the other list. Returns how many table entries it took, or a negative errno.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the verb. Nobody else describes memory for this region, or registers it.
+    /// The arguments are those of the verb. No other caller describes memory for this region or
+    /// registers it.
     pub(super) unsafe fn describe(
         &self,
         mr: *mut bindings::ib_mr,
@@ -237,7 +239,7 @@ impl Pages {
         // SAFETY: By the type invariant and this function's contract.
         unsafe { (*list).clear() };
         let taken = match self.shape {
-            // SAFETY: All arguments are those of the verb, as this function wants them.
+            // SAFETY: All arguments are those of the verb, as this function requires.
             Shape::Pages => unsafe {
                 bindings::ib_sg_to_pages(mr, sg, count, offset, Some(page_of))
             },
@@ -255,11 +257,11 @@ impl Pages {
         taken
     }
 
-    /// As `ib_sg_to_pages()`, for pieces: takes each entry as it is, as many as there is room for.
+    /// Like `ib_sg_to_pages()`, but for pieces: takes each entry unchanged, as many as fit.
     ///
     /// # Safety
     ///
-    /// It is called by [`Pages::describe`] only.
+    /// Only [`Pages::describe`] calls this.
     unsafe fn take_pieces(
         &self,
         mr: *mut bindings::ib_mr,
@@ -270,11 +272,11 @@ impl Pages {
         // SAFETY: It is null, or valid and the caller's.
         let offset = unsafe { offset.as_mut() };
         let mut skip = offset.as_ref().map_or(0, |offset| **offset);
-        // SAFETY: By the type invariant; `describe` has no reference to it meanwhile.
+        // SAFETY: By the type invariant; `describe` has no reference to it now.
         let list = unsafe { &mut *self.other() };
         let (mut first, mut len) = (None, 0);
         while list.count() < self.most && !sg.is_null() && (list.count() as i32) < count {
-            // SAFETY: It is an entry that is mapped.
+            // SAFETY: It is a mapped entry.
             let at = unsafe { bindings::srp_vfab_sg_dma_address(sg) } + u64::from(skip);
             // SAFETY: As above.
             let bytes = unsafe { bindings::srp_vfab_sg_dma_len(sg) };
@@ -289,13 +291,13 @@ impl Pages {
             first.get_or_insert(at);
             len += u64::from(bytes);
             skip = 0;
-            // SAFETY: It is an entry of a table that has an end.
+            // SAFETY: It is an entry of a terminated table.
             sg = unsafe { bindings::sg_next(sg) };
         }
         let Some(first) = first else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller lends the region, at which the core may look.
+        // SAFETY: The caller lends the region; the core may read its fields.
         unsafe { (*mr).iova = first };
         // SAFETY: As above.
         unsafe { (*mr).length = len };
@@ -308,9 +310,10 @@ impl Pages {
 
     /// # Safety
     ///
-    /// It is called by [`Pages::describe`] only.
+    /// Only [`Pages::describe`] calls this.
     pub(super) unsafe fn push(&self, page: u64) -> i32 {
-        // SAFETY: By the type invariant and this function's contract; `describe` has no reference to it meanwhile.
+        // SAFETY: By the type invariant and this function's contract; `describe` has no reference
+        // to it now.
         let list = unsafe { &mut *self.other() };
         if list.count() >= self.most || list.parts.push_within_capacity(page).is_err() {
             return ENOMEM.to_errno();
@@ -321,12 +324,12 @@ impl Pages {
 
 /// # Safety
 ///
-/// It is called by `ib_sg_to_pages()` for a region that has pages here only.
+/// Only `ib_sg_to_pages()` calls this, for a region with [`Pages`].
 unsafe extern "C" fn page_of(mr: *mut bindings::ib_mr, page: u64) -> i32 {
     // SAFETY: By this function's contract.
     let pages = unsafe { pages_of(mr) };
     match pages {
-        // SAFETY: `describe` is on the stack.
+        // SAFETY: `describe` is the caller of `ib_sg_to_pages()`.
         Some(pages) => unsafe { pages.push(page) },
         None => EINVAL.to_errno(),
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The variables of `vfab_params.c`.
+//! The parameters in `vfab_params.c`.
 
 use crate::bindings;
 use kernel::prelude::*;
@@ -8,13 +8,14 @@ use kernel::prelude::*;
 macro_rules! read {
     ($name:ident) => {{
         let parameter = &raw const bindings::$name;
-        // SAFETY: It is a variable that is initialised before the module is, and constant then.
+        // SAFETY: The variable is initialised before the module, and constant from then on.
         unsafe { *parameter }
     }};
 }
 
-/// Adapters, ports of each, bits of a DMA address, adapters that reach all memory, those with [`Region::Pieces`](super::verbs::Region::Pieces), and whether
-/// ports are active from the start.
+/// Adapters, ports per adapter, bits of a DMA address, adapters that reach all memory, adapters
+/// with [`Region::Pieces`](super::verbs::Region::Pieces), and whether ports are active from the
+/// start.
 pub fn get() -> (u32, u32, u32, u32, u32, bool) {
     (
         read!(srp_vfab_devices),
@@ -26,14 +27,14 @@ pub fn get() -> (u32, u32, u32, u32, u32, bool) {
     )
 }
 
-/// The name of the personality of adapter `n`, if one is given. While the module is initialised.
+/// The name of the personality of adapter `n`, if given. Call it while the module is initialised.
 pub fn personality(n: usize) -> Option<&'static CStr> {
     let names = &raw const bindings::srp_vfab_personality;
-    // SAFETY: The variable is initialised before the module is, and constant then.
+    // SAFETY: The variable is initialised before the module, and constant from then on.
     let name = *unsafe { &*names }.get(n)?;
     if name.is_null() {
         return None;
     }
-    // SAFETY: It is a string, which is there as long as the module is.
+    // SAFETY: It is a string that lives as long as the module.
     Some(unsafe { CStr::from_char_ptr(name) })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A work queue of the module's own, so that no work is left when it goes.
+//! A work queue of the module, so that no work item outlives the module.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
@@ -11,7 +11,7 @@ use kernel::{
     workqueue::Queue, //
 };
 
-/// A work queue. Dropping it waits for its work.
+/// A work queue. Dropping it waits for its work items.
 ///
 /// # Invariants
 ///
@@ -24,7 +24,7 @@ unsafe impl Send for WorkQueue {}
 unsafe impl Sync for WorkQueue {}
 
 impl WorkQueue {
-    /// Makes one. May sleep.
+    /// Creates a work queue. May sleep.
     ///
     /// # Errors
     ///
@@ -36,13 +36,13 @@ impl WorkQueue {
         NonNull::new(queue.cast()).map(Self).ok_or(ENOMEM)
     }
 
-    /// To put work into.
+    /// The queue, for new work items.
     pub fn queue(&self) -> &Queue {
-        // SAFETY: By the type invariant it is valid as long as this.
+        // SAFETY: By the type invariant it is valid as long as `self`.
         unsafe { Queue::from_raw(self.0.as_ptr()) }
     }
 
-    /// Waits for all work that was put into it. Sleeps.
+    /// Waits for all work items queued so far. Sleeps.
     pub fn flush(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::srp_vfab_flush_workqueue(self.0.as_ptr().cast()) };
@@ -51,7 +51,7 @@ impl WorkQueue {
 
 impl Drop for WorkQueue {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody uses it any more.
+        // SAFETY: By the type invariant; nothing uses it after this.
         unsafe { bindings::srp_vfab_destroy_workqueue(self.0.as_ptr().cast()) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A table of counted objects that is read without a lock, and from which an object can be taken with the certainty
-//! that nobody uses it any more.
+//! A table of reference-counted objects with lockless readers. Taking an object out waits for its
+//! users.
 
 use core::{
     hint::spin_loop,
@@ -23,18 +23,18 @@ use kernel::{
     }, //
 };
 
-/// A place of a [`Table`].
+/// An entry of a [`Table`].
 ///
 /// # Invariants
 ///
-/// `item` is null or came from `Arc::into_raw` and stands for that reference. It is taken back only after it was null
-/// at a time when `users` was 0.
+/// `item` is null or came from `Arc::into_raw` and owns that reference. The reference is taken back
+/// only after `users` was 0 while `item` was null.
 struct Slot<T> {
     users: Atomic<i32>,
     item: Atomic<*mut T>,
 }
 
-/// Places for objects, which have numbers from 0.
+/// Entries for objects, numbered from 0.
 pub struct Table<T> {
     slots: KVVec<Slot<T>>,
 }
@@ -44,14 +44,15 @@ unsafe impl<T: Send + Sync> Send for Table<T> {}
 // SAFETY: As above; its fields are atomic.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
-/// An object of a [`Table`] in use. Whoever has one takes no lock and does not sleep, as somebody may wait for its end.
+/// An object of a [`Table`] in use. Its holder must not take a lock or sleep, because
+/// [`Table::quiesce`] spins until it is dropped.
 pub struct Use<'a, T> {
     users: &'a Atomic<i32>,
     item: &'a T,
 }
 
 impl<T> Table<T> {
-    /// A table with `count` places. May sleep.
+    /// Creates a table with `count` entries. May sleep.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl<T> Table<T> {
     pub fn new(count: usize) -> Result<Self> {
         let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            // INVARIANT: It has nothing.
+            // INVARIANT: It is empty.
             let slot = Slot {
                 users: Atomic::new(0),
                 item: Atomic::new(null_mut()),
@@ -69,29 +70,29 @@ impl<T> Table<T> {
         Ok(Self { slots })
     }
 
-    /// Whether a place has an object now.
+    /// Whether an entry has an object now.
     pub fn has(&self, number: usize) -> bool {
         self.slots
             .get(number)
             .is_some_and(|s| !s.item.load(Relaxed).is_null())
     }
 
-    /// Puts an object into a place that has none. Callers see to it that they do so one at a time.
+    /// Puts an object into an empty entry. Callers must serialise this.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it has one, `EINVAL` if there is no such place.
+    /// `EBUSY` if the entry is in use, `EINVAL` if it does not exist.
     pub fn set(&self, number: usize, item: Arc<T>) -> Result {
         let slot = self.slots.get(number).ok_or(EINVAL)?;
         if !slot.item.load(Relaxed).is_null() {
             return Err(EBUSY);
         }
-        // INVARIANT: The reference is given up to the place.
+        // INVARIANT: The reference passes to the entry.
         slot.item.store(Arc::into_raw(item).cast_mut(), Release);
         Ok(())
     }
 
-    /// The object at a place. Any context.
+    /// The object of an entry. Any context.
     #[inline]
     pub fn get(&self, number: usize) -> Option<Use<'_, T>> {
         let slot = self.slots.get(number)?;
@@ -101,7 +102,7 @@ impl<T> Table<T> {
             slot.users.fetch_sub(1, Release);
             return None;
         }
-        // SAFETY: By the type invariant it is valid until `users` was 0 after it was null.
+        // SAFETY: By the type invariant it is valid until `users` was 0 with a null `item`.
         let item = unsafe { &*item };
         Some(Use {
             users: &slot.users,
@@ -109,7 +110,8 @@ impl<T> Table<T> {
         })
     }
 
-    /// Waits until all uses that began before have ended. Spins, in any context, without a use of its own.
+    /// Waits until all earlier uses have ended. Spins; any context, but the caller must not hold a
+    /// use.
     pub fn quiesce(&self, number: usize) {
         if let Some(slot) = self.slots.get(number) {
             while slot.users.fetch_add(0, Full) != 0 {
@@ -118,7 +120,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes an object out, when nobody uses it any more.
+    /// Takes an object out, after waiting for its users as [`Self::quiesce`] does.
     pub fn take(&self, number: usize) -> Option<Arc<T>> {
         let slot = self.slots.get(number)?;
         let item = slot.item.xchg(null_mut(), Full);
@@ -126,7 +128,7 @@ impl<T> Table<T> {
         if item.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant it stands for a reference, and no user is left.
+        // SAFETY: By the type invariant it owns a reference, and no user is left.
         Some(unsafe { Arc::from_raw(item) })
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A user of a device, for its KUnit tests: verbs as a driver calls them, on memory that is mapped for the device.
+//! A user of a device, for KUnit tests of the device: calls verbs as a driver does, on memory
+//! mapped for the device.
 
 mod connect;
 mod groups;
@@ -57,12 +58,12 @@ use kernel::{
 
 /// Bytes of the memory of a [`User`].
 pub(crate) const MEMORY: usize = 16 * PAGE_SIZE;
-/// Requests of each queue.
+/// Entries of each queue.
 pub(crate) const DEPTH: u32 = 8;
 /// Pages of a region.
 pub(crate) const PAGES: u32 = 8;
 
-/// What a completion says.
+/// The fields of a completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     pub(crate) id: u64,
@@ -74,11 +75,11 @@ pub(crate) struct Completion {
     pub(crate) src_qp: u32,
 }
 
-/// Rights.
+/// Access rights.
 pub(crate) const LOCAL: u32 = bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
 pub(crate) const WRITE: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
 pub(crate) const READ: u32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ;
-/// All of them.
+/// All rights.
 pub(crate) const ALL: u32 = LOCAL | WRITE | READ;
 
 struct Counts {
@@ -119,7 +120,7 @@ unsafe extern "C" fn cq_event(_: *mut bindings::ib_event, context: *mut c_void) 
         .store(1, Relaxed);
 }
 
-/// A protection domain, a completion queue and a queue pair of one device, with memory and a region.
+/// A protection domain, a completion queue, a queue pair, memory and a region on one device.
 ///
 /// # Invariants
 ///
@@ -136,7 +137,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// On a device. `size` is that of the completion queue.
+    /// Creates a user of a device, with a completion queue of `size` entries.
     pub(crate) fn new<P: Provider>(
         registration: &Registration<P>,
         kind: bindings::ib_qp_type,
@@ -174,7 +175,8 @@ impl User {
         let pd =
             from_err_ptr(unsafe { bindings::__ib_alloc_pd(device, 0, c"vfab".as_char_ptr()) })?;
         if process {
-            // SAFETY: Nobody else knows the domain; the pointer is only compared with null.
+            // SAFETY: Nothing else has the domain's address; the pointer is only compared with
+            // null.
             unsafe { (*pd).uobject = NonNull::dangling().as_ptr() };
         }
         let attr = bindings::ib_cq_init_attr {
@@ -203,7 +205,7 @@ impl User {
                 max_send_wr: DEPTH,
                 max_recv_wr: DEPTH,
                 max_send_sge: 3,
-                // Some devices take one only.
+                // Some devices support only one.
                 max_recv_sge: most.try_into().unwrap_or(1).min(3),
                 ..Default::default()
             },
@@ -231,7 +233,7 @@ impl User {
             )
         };
         let at = NonNull::new(at.cast::<u8>()).ok_or(ENOMEM)?;
-        // SAFETY: It has so many bytes.
+        // SAFETY: It has `MEMORY` bytes.
         unsafe { at.as_ptr().write_bytes(0, MEMORY) };
         Ok(Self {
             device,
@@ -256,7 +258,7 @@ impl User {
         unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), MEMORY) }
     }
 
-    /// The DMA address of a byte of it.
+    /// The DMA address of byte `at` of its memory.
     pub(crate) fn addr(&self, at: usize) -> u64 {
         self.addr + at as u64
     }
@@ -267,13 +269,13 @@ impl User {
         unsafe { (*self.pd).local_dma_lkey }
     }
 
-    /// The key that its region has.
+    /// The key of its region.
     pub(crate) fn key(&self) -> u32 {
         // SAFETY: By the type invariant.
         unsafe { (*self.mr).rkey }
     }
 
-    /// The address at which its region begins.
+    /// The first address of its region.
     pub(crate) fn iova(&self) -> u64 {
         // SAFETY: By the type invariant.
         unsafe { (*self.mr).iova }
@@ -283,7 +285,7 @@ impl User {
         self.counts.interrupts.load(Relaxed)
     }
 
-    /// A bit for each `enum ib_event_type` that came.
+    /// One bit for each `enum ib_event_type` received.
     pub(crate) fn events(&self) -> u32 {
         self.counts.events.load(Relaxed)
     }
@@ -301,33 +303,33 @@ impl User {
         // SAFETY: By the type invariant.
         let arm = unsafe { (*self.device).ops.req_notify_cq };
         let flags = flags | bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS;
-        // SAFETY: The queue is one of this device.
+        // SAFETY: The queue belongs to this device.
         arm.is_some_and(|arm| unsafe { arm(self.cq, flags) } > 0)
     }
 
-    /// Has a region of another type instead of its own, which is not in use.
+    /// Replaces its region, which is not in use, by one of another type.
     pub(crate) fn change_region(&mut self, kind: bindings::ib_mr_type) -> Result {
         // SAFETY: By the type invariant.
         let new = from_err_ptr(unsafe { bindings::ib_alloc_mr(self.pd, kind, PAGES) })?;
         let old = core::mem::replace(&mut self.mr, new);
-        // SAFETY: By the type invariant; nobody uses it any more.
+        // SAFETY: By the type invariant; nothing uses it after this.
         unsafe { bindings::ib_dereg_mr_user(old, null_mut()) };
         Ok(())
     }
 
-    /// Takes its region away, which is not in use, unless the device refuses that.
+    /// Deregisters its region, which is not in use. The device must refuse that.
     pub(crate) fn deregister(&self) -> Result {
-        // SAFETY: By the type invariant: it stays valid if this fails, as it is to do.
+        // SAFETY: By the type invariant: it stays valid if this fails, as the test expects.
         to_result(unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) })
     }
 
-    /// Has its region be registered for this address.
+    /// Sets the first address for the next registration of its region.
     pub(crate) fn set_iova(&mut self, iova: u64) {
         // SAFETY: By the type invariant.
         unsafe { (*self.mr).iova = iova };
     }
 
-    /// Describes pieces of its memory (offset and length) for its region. Returns how many are in it.
+    /// Describes pieces of its memory (offset and length) for its region. Returns how many fit.
     pub(crate) fn describe(&mut self, pieces: &[(usize, usize)]) -> Result<i32> {
         let mut sg: [MaybeUninit<bindings::scatterlist>; 12] =
             [const { MaybeUninit::zeroed() }; 12];
@@ -337,7 +339,7 @@ impl User {
         let list = sg.as_mut_ptr().cast::<bindings::scatterlist>();
         // CAST: It is at most 12.
         let count = pieces.len() as u32;
-        // SAFETY: There are as many entries.
+        // SAFETY: There are `count` entries.
         unsafe { bindings::sg_init_table(list, count) };
         for (n, (at, len)) in pieces.iter().enumerate() {
             // SAFETY: It is one of them.
@@ -384,7 +386,7 @@ impl User {
         to_result(unsafe { post(self.qp, &wr, &mut bad) })
     }
 
-    /// Posts send requests, each with the same pieces, in one chain. Returns how many were taken.
+    /// Posts a chain of send requests, each with the same pieces. Returns how many were accepted.
     pub(crate) fn send(
         &self,
         id: u64,
@@ -476,12 +478,12 @@ impl User {
         let post = unsafe { (*self.device).ops.post_send }.ok_or(EINVAL)?;
         // SAFETY: The request is valid for the call, its memory longer.
         let result = to_result(unsafe { post(self.qp, &raw const wr.wr, &mut bad) });
-        // SAFETY: It was created above, and no request uses it any more.
+        // SAFETY: It was created above, and no request uses it now.
         unsafe { bindings::rdma_destroy_ah_user(ah, 1, null_mut()) };
         result
     }
 
-    /// A completion, if there is one.
+    /// Polls one completion.
     pub(crate) fn poll(&self) -> Option<Completion> {
         let mut wc = bindings::ib_wc::default();
         // SAFETY: By the type invariant.
@@ -508,7 +510,7 @@ impl User {
         within(|| self.poll())
     }
 
-    /// Lets `ib_core` drain the queue pair, whose completion queue it does not poll.
+    /// Lets `ib_core` drain the queue pair, although it does not poll the completion queue.
     pub(crate) fn drained(&self) -> Result {
         self.fail()?;
         while self.poll().is_some() {}
@@ -516,7 +518,7 @@ impl User {
     }
 }
 
-/// Waits for something, for at most two seconds.
+/// Waits until `what` returns a value, for at most two seconds.
 pub(crate) fn within<T>(mut what: impl FnMut() -> Option<T>) -> Result<T> {
     let began = Instant::<Monotonic>::now();
     loop {
@@ -532,7 +534,7 @@ pub(crate) fn within<T>(mut what: impl FnMut() -> Option<T>) -> Result<T> {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody posts any more.
+        // SAFETY: By the type invariant; nothing posts after this.
         unsafe { bindings::ib_destroy_qp_user(self.qp, null_mut()) };
         // SAFETY: As above; the queue pair is gone.
         unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) };
@@ -540,7 +542,7 @@ impl Drop for User {
         unsafe { bindings::ib_destroy_cq_user(self.cq, null_mut()) };
         // SAFETY: As above.
         unsafe { bindings::ib_dealloc_pd_user(self.pd, null_mut()) };
-        // SAFETY: It was allocated so, and the device does not use it any more.
+        // SAFETY: It was allocated in this way; the device is done with it.
         unsafe {
             bindings::dma_free_attrs(
                 (*self.device).dma_device,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A timer that is a field of a counted object, and calls it in softirq context.
+//! A timer that is a field of a reference-counted object, and calls that object in softirq context.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -24,9 +24,9 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What has a timer.
+/// An object with a timer.
 pub trait Expire: Send + Sync + 'static {
-    /// The time has come. Softirq context.
+    /// The timer has expired. Softirq context.
     fn expired(self: Arc<Self>);
 }
 
@@ -34,9 +34,9 @@ pub trait Expire: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `owner` is null or stands for a reference, that of the one start that has not expired yet. It is
-/// not null as long as the timer is queued: what takes the reference out has taken the timer off
-/// the queue, or been called by it.
+/// `owner` is null or owns a reference, that of the one start that has not expired yet. It is not
+/// null while the timer is queued: the reference is taken out only after dequeuing the timer, or by
+/// the callback.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
 pub struct Timer<T: Expire> {
@@ -48,11 +48,11 @@ pub struct Timer<T: Expire> {
 
 // SAFETY: A timer is not bound to a thread.
 unsafe impl<T: Expire> Send for Timer<T> {}
-// SAFETY: Whoever takes `owner` out has the reference.
+// SAFETY: Only the context that takes `owner` out has the reference.
 unsafe impl<T: Expire> Sync for Timer<T> {}
 
 impl<T: Expire> Timer<T> {
-    /// A timer that is not started.
+    /// Creates a stopped timer.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             timer <- Opaque::ffi_init(|slot| {
@@ -72,8 +72,9 @@ impl<T: Expire> Timer<T> {
         })
     }
 
-    /// Has `owner`, whose field this is, called in `ns` nanoseconds, unless it is to be called already. Does nothing with
-    /// another owner, which would not keep the timer.
+    /// Calls [`Expire::expired`] of `owner`, which must contain this timer, in `ns` nanoseconds.
+    /// Does nothing if a start is pending, or with another owner, which would not keep the timer
+    /// alive.
     pub fn start(&self, owner: Arc<T>, ns: u64) {
         let begin = Arc::as_ptr(&owner).cast::<Self>();
         let end = Arc::as_ptr(&owner).wrapping_add(1).cast::<Self>();
@@ -82,12 +83,13 @@ impl<T: Expire> Timer<T> {
         }
         let owner = Arc::into_raw(owner).cast_mut();
         if self.owner.cmpxchg(null_mut(), owner, Full).is_err() {
-            // SAFETY: It is the pointer from above, which nobody took.
+            // SAFETY: It is the pointer from above, which was not stored.
             drop(unsafe { Arc::from_raw(owner) });
             return;
         }
         // INVARIANT: The reference is that of this start.
-        // SAFETY: It is initialised, and lives until it has expired or was cancelled, as `owner` keeps it.
+        // SAFETY: It is initialised, and `owner` keeps it alive until it has expired or was
+        // cancelled.
         unsafe {
             bindings::hrtimer_start_range_ns(
                 self.timer.get(),
@@ -98,13 +100,13 @@ impl<T: Expire> Timer<T> {
         };
     }
 
-    /// Cancels earlier starts: none of them leads to a call from now on. Waits for a call that
-    /// runs. A concurrent start may come after this. Sleeps.
+    /// Cancels earlier starts: none of them calls back after this. Waits for a running callback. A
+    /// concurrent start may take effect after this. Sleeps.
     pub fn cancel(&self) {
         // SAFETY: It is initialised.
         let queued = unsafe { bindings::hrtimer_cancel(self.timer.get()) } != 0;
-        // If it was not queued, the reference is that of a start that is about to queue it, or a
-        // call has taken it.
+        // If the timer was not queued, the reference belongs to a start that is about to queue it,
+        // or a callback has taken it.
         if queued {
             drop(self.owner());
         }
@@ -112,7 +114,7 @@ impl<T: Expire> Timer<T> {
 
     fn owner(&self) -> Option<Arc<T>> {
         let owner = self.owner.xchg(null_mut(), Full);
-        // SAFETY: By the type invariant it stands for a reference, which nobody else has taken out.
+        // SAFETY: By the type invariant it owns a reference, which this call alone has taken out.
         (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
     }
 }
@@ -120,9 +122,8 @@ impl<T: Expire> Timer<T> {
 #[pinned_drop]
 impl<T: Expire> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
-        // By the type invariant it is not queued. Its function may be on its last instructions,
-        // with this the drop of the reference, or after that: neither it nor `__run_hrtimer()`
-        // looks at the timer then.
+        // By the type invariant it is not queued. Its callback may be at its last instructions, in
+        // this drop or after it: neither it nor `__run_hrtimer()` accesses the timer then.
         // SAFETY: It is initialised.
         unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
     }
@@ -130,12 +131,12 @@ impl<T: Expire> PinnedDrop for Timer<T> {
 
 /// # Safety
 ///
-/// `timer` is that of a `Timer<T>`.
+/// `timer` is a field of a `Timer<T>`.
 unsafe extern "C" fn expired<T: Expire>(
     timer: *mut bindings::hrtimer,
 ) -> bindings::hrtimer_restart {
     let this = timer.cast::<Opaque<bindings::hrtimer>>();
-    // SAFETY: By this function's contract; what started the timer keeps it.
+    // SAFETY: By this function's contract; the reference of the start keeps it alive.
     let this = unsafe { &*kernel::container_of!(this, Timer<T>, timer) };
     if let Some(owner) = this.owner() {
         owner.expired();

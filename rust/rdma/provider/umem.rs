@@ -29,25 +29,27 @@ pub struct Umem {
 
 /// # Invariants
 ///
-/// It is one that `ib_core` has made, and was not released.
+/// `ib_core` made it, and it was not released.
 struct Pinned(NonNull<bindings::ib_umem>);
 
-// SAFETY: It is not bound to the thread, nor to the process, that has made it.
+// SAFETY: It is not bound to the thread or process that made it.
 unsafe impl Send for Pinned {}
-// SAFETY: Nothing of it is changed.
+// SAFETY: It is never modified.
 unsafe impl Sync for Pinned {}
 
 impl Umem {
-    /// Pins `len` bytes at `start` of the process that runs, as the memory that begins at `iova`. May sleep.
+    /// Pins `len` bytes at `start` of the current process, as the memory that begins at `iova`. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if the process may not access it as `access` says, `EINVAL` if there is none or the places in a page of
-    /// `start` and `iova` are different, `ENOMEM`, and if it cannot be mapped for the device.
+    /// `EFAULT` if the process may not access it as `access` requires, `EINVAL` if it is empty or
+    /// `start` and `iova` differ in their offset within a page, `ENOMEM`, or an error of mapping it
+    /// for the device.
     ///
     /// # Safety
     ///
-    /// The device is registered, until after this is dropped.
+    /// The device stays registered until after this is dropped.
     pub(super) unsafe fn new(
         device: *mut bindings::ib_device,
         start: u64,
@@ -69,9 +71,9 @@ impl Umem {
         // SAFETY: It is valid.
         let count = unsafe { bindings::srp_vfab_umem_pages(raw, null_mut(), 0) };
         let mut pages = KVVec::from_elem(0u64, count, GFP_KERNEL)?;
-        // SAFETY: It is valid, and there is room for so many.
+        // SAFETY: It is valid, and there is room for `count` pages.
         unsafe { bindings::srp_vfab_umem_pages(raw, pages.as_mut_ptr(), count) };
-        // INVARIANT: Its pages were put there.
+        // INVARIANT: The list was filled with its pages.
         Ok(Self {
             list: List::of(pages, iova, len),
             _pinned: pinned,
@@ -87,7 +89,7 @@ impl Umem {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody uses it any more.
+        // SAFETY: By the type invariant; nothing uses it after this.
         unsafe { bindings::srp_vfab_umem_release(self.0.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device does, as its verbs.
+//! The verbs of a device.
 
 use super::{
     attr::{
@@ -41,21 +41,21 @@ use kernel::{
 /// A management datagram.
 pub type Mad = [u8; 256];
 
-/// What became of a management datagram.
+/// The result for a management datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadResult {
     /// There is a response.
     Reply,
     /// It was for the device.
     Consumed,
-    /// It is for somebody else.
+    /// It is not for the device.
     Ignored,
 }
 
-/// A request that was refused, with all that follow it, and why.
+/// The first refused request (all after it are refused too), and the error.
 pub type Refused<W> = (W, Error);
 
-/// What a queue pair is to be.
+/// The parameters of a new queue pair.
 pub struct QpInit<'a, P: Provider> {
     /// Its kind.
     pub kind: Kind,
@@ -67,23 +67,23 @@ pub struct QpInit<'a, P: Provider> {
     pub sizes: Sizes,
     /// Whether each request has a completion.
     pub all_signaled: bool,
-    /// Where completions of send requests go.
+    /// Completion queue of send requests.
     pub send_cq: &'a Arc<P::Cq>,
-    /// Where those of receive requests go.
+    /// Completion queue of receive requests.
     pub recv_cq: &'a Arc<P::Cq>,
-    /// The name that completions have.
+    /// The name of the queue pair in completions.
     pub name: QpName,
 }
 
-/// What a region is to be of.
+/// The memory of a region.
 pub enum Region {
     /// All memory.
     All,
-    /// Up to so many pages, which are described and registered later.
+    /// At most this many pages, described and registered later.
     Pages(u32),
-    /// Up to so many pieces of any size, as above (`IB_MR_TYPE_SG_GAPS`).
+    /// At most this many pieces of any size, as above (`IB_MR_TYPE_SG_GAPS`).
     Pieces(u32),
-    /// This, from the start.
+    /// Memory of a process, fixed at creation.
     Process(Umem),
 }
 
@@ -92,12 +92,12 @@ pub enum Region {
 /// # Safety
 ///
 /// - [`notify`](Self::notify), [`cq_target`](Self::cq_target), [`qp_target`](Self::qp_target) and
-///   [`target`](Self::target) give the same object each time, which belongs to that queue, queue
-///   pair or device alone. A [`Notify`] made of the handle of a queue is the one that `notify`
-///   gives, and no other is.
-/// - Memory is accessed by the addresses of posted requests until their completion can be polled,
-///   of registered regions until they are invalidated or destroyed, and by no others.
-/// - What is [gone](Self::destroy_qp) accesses nothing.
+///   [`target`](Self::target) return the same object each time, which belongs to that queue, queue
+///   pair or device alone. The [`Notify`] that `notify` returns was made from the handle of that
+///   queue, and no other was.
+/// - The device accesses memory only by the addresses of posted requests, until their completion
+///   can be polled, and of registered regions, until they are invalidated or destroyed.
+/// - A [destroyed](Self::destroy_qp) object accesses nothing.
 pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// A completion queue.
     type Cq: Send + Sync;
@@ -106,26 +106,26 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// A memory region.
     type Mr: Send + Sync;
 
-    /// The key of all memory by its DMA addresses, for requests of its own side only.
+    /// The key of all memory by its DMA addresses, valid in local requests only.
     const LOCAL_DMA_LKEY: u32;
 
-    /// Who is told of its events.
+    /// The target of its events.
     fn target(&self) -> &DeviceTarget;
-    /// What it can do.
+    /// Its capabilities.
     fn device_attr(&self) -> DeviceAttr;
-    /// What a port, from 1, is like now.
+    /// The attributes of `port`, counted from 1.
     ///
     /// # Errors
     ///
     /// `EINVAL` if there is no such port.
     fn port_attr(&self, port: u32) -> Result<PortAttr>;
-    /// An entry of the table of partitions.
+    /// An entry of the P_Key table.
     ///
     /// # Errors
     ///
     /// `EINVAL` if there is none.
     fn pkey(&self, port: u32, index: u16) -> Result<u16>;
-    /// An entry of the table of GIDs.
+    /// An entry of the GID table.
     ///
     /// # Errors
     ///
@@ -137,9 +137,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// `EINVAL` if there is no such port.
     fn set_capabilities(&self, port: u32, set: u32, clear: u32) -> Result;
-    /// Sets the description of the node.
+    /// Sets the node description.
     fn set_description(&self, description: &[u8; 64]);
-    /// Looks at a management datagram that came to a port from a LID.
+    /// Processes a management datagram that `port` received from LID `slid`.
     fn process_mad(&self, port: u32, slid: u16, mad: &Mad, reply: &mut Mad) -> MadResult;
 
     /// Creates a completion queue for `cqe` completions.
@@ -148,60 +148,59 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Self::Cq>>;
-    /// Completions that it has room for.
+    /// Its capacity.
     fn cqe(cq: &Self::Cq) -> u32;
     /// The interrupt of a completion queue.
     fn notify(cq: &Self::Cq) -> &Notify;
-    /// Who is told of its events.
+    /// The target of its events.
     fn cq_target(cq: &Self::Cq) -> &CqTarget;
-    /// No completion comes any more; sleeps.
+    /// Stops completions. Sleeps.
     fn destroy_cq(cq: &Self::Cq);
-    /// Takes completions out; returns how many.
+    /// Moves completions to `room`; returns how many.
     fn poll_cq(cq: &Self::Cq, room: &mut Room<'_>) -> usize;
-    /// Has the next completion interrupt; returns whether there is one already.
+    /// Requests an interrupt for the next completion; returns whether there is one already.
     fn arm_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
 
-    /// Creates a queue pair, with its number.
+    /// Creates a queue pair; returns its number, too.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Self::Qp>, u32)>;
-    /// Who is told of its events.
+    /// The target of its events.
     fn qp_target(qp: &Self::Qp) -> &QpTarget;
-    /// Changes it.
+    /// Modifies a queue pair.
     ///
     /// # Errors
     ///
     /// `EINVAL`
     fn modify_qp(&self, qp: &Arc<Self::Qp>, attr: &QpAttr, mask: Mask) -> Result;
-    /// What it is like.
+    /// The attributes and sizes of a queue pair.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
-    /// The device itself begins to drain it, or ends that ([`DeviceAttr::drains`]). Returns whether
-    /// the device has stopped, so that it does not matter if the queue pair cannot be moved to the
-    /// error state.
+    /// A drain by the device starts or ends ([`DeviceAttr::drains`]). Returns whether the device
+    /// has stopped; then a failure to move the queue pair to the error state is harmless.
     fn draining(_qp: &Self::Qp, _on: bool) -> bool {
         false
     }
-    /// It is gone after this: no access to memory, and no further completion.
+    /// Destroys a queue pair. No access to memory and no completion follows.
     ///
     /// # Errors
     ///
-    /// Those of a device that does not do it: it stays as it is.
+    /// Those of the device; the queue pair stays as it is.
     fn destroy_qp(&self, qp: &Arc<Self::Qp>) -> Result;
-    /// Has a queue pair of datagrams get those to a multicast group, which has a GID and a LID.
+    /// Attaches a queue pair of datagrams to a multicast group.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it gets them already, `ENOMEM` if there are too many members.
+    /// `EINVAL` if it is attached already, `ENOMEM` if there are too many members.
     fn attach(&self, qp: &Arc<Self::Qp>, gid: [u8; 16], lid: u16) -> Result;
-    /// Ends that.
+    /// Detaches a queue pair from a multicast group.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it does not get them.
+    /// `EINVAL` if it is not attached.
     fn detach(&self, qp: &Arc<Self::Qp>, gid: [u8; 16], lid: u16) -> Result;
-    /// Takes requests. `datagrams` is given if it is of that kind.
+    /// Posts send requests. `datagrams` is given for a queue pair of datagrams.
     ///
     /// # Errors
     ///
@@ -211,28 +210,28 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
         first: SendWr<'a, Self::Mr>,
         datagrams: Option<&Datagrams>,
     ) -> Result<(), Refused<SendWr<'a, Self::Mr>>>;
-    /// Takes requests.
+    /// Posts receive requests.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM` if the queue is full.
     fn post_recv<'a>(qp: &Arc<Self::Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>>;
 
-    /// Creates a region; returns its key.
+    /// Creates a region; returns its key, too.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_mr(&self, pd: PdName, region: Region, access: u32) -> Result<(Arc<Self::Mr>, u32)>;
-    /// A region is about to be described. Any context.
+    /// Memory of a region will be described. Any context.
     #[inline]
     fn describing(&self) {}
-    /// What is described, if it is one of [`Region::Pages`] or [`Region::Pieces`].
+    /// The described memory, for [`Region::Pages`] and [`Region::Pieces`].
     fn pages(mr: &Self::Mr) -> Option<&Pages>;
-    /// It is gone after this, and nobody accesses its memory.
+    /// Destroys a region. No access to its memory follows.
     ///
     /// # Errors
     ///
-    /// Those of a device that has failed: it is not gone then.
+    /// Those of a failed device; the region still exists.
     fn destroy_mr(&self, mr: &Arc<Self::Mr>) -> Result;
 }

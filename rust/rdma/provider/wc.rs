@@ -15,7 +15,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Self = Self(bindings::$raw);)*
 
-            /// The status that has this name, in the words of `ib_wc_status_msg()`.
+            /// The status with this name; the names follow `ib_wc_status_msg()`.
             pub fn named(name: &str) -> Option<Self> {
                 match name {
                     $($text => Some(Self::$name),)*
@@ -46,7 +46,7 @@ statuses! {
     GENERAL_ERR = ib_wc_status_IB_WC_GENERAL_ERR, "general";
 }
 
-/// What was done: `enum ib_wc_opcode`.
+/// The completed operation: `enum ib_wc_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(bindings::ib_wc_opcode);
 
@@ -78,7 +78,7 @@ pub struct Wc(bindings::ib_wc);
 unsafe impl Send for Wc {}
 
 impl Wc {
-    /// The completion of a request by its number.
+    /// The completion of request `id`.
     #[inline]
     pub fn new(id: u64, qp: QpName, opcode: Opcode, status: Status) -> Self {
         let mut wc = bindings::ib_wc {
@@ -93,14 +93,14 @@ impl Wc {
         Self(wc)
     }
 
-    /// The same again.
+    /// Returns a copy.
     #[inline]
     pub fn copy(&self) -> Self {
-        // SAFETY: It is plain data, of which no part is owned.
+        // SAFETY: It is plain data that owns nothing.
         unsafe { ptr::read(self) }
     }
 
-    /// Nothing.
+    /// A zeroed completion.
     pub fn empty() -> Self {
         Self(Default::default())
     }
@@ -110,24 +110,24 @@ impl Wc {
         QpName(self.0.qp)
     }
 
-    /// How it ended.
+    /// Its status.
     pub fn status(&self) -> Status {
         Status(self.0.status)
     }
 
-    /// Has it end so instead.
+    /// Replaces its status.
     pub fn set_status(&mut self, status: Status) {
         self.0.status = status.0;
     }
 
-    /// With the length of what came.
+    /// Adds the length of the received data.
     #[inline]
     pub fn bytes(mut self, n: u32) -> Self {
         self.0.byte_len = n;
         self
     }
 
-    /// With immediate data, as it is in memory.
+    /// Adds immediate data, in memory order.
     #[inline]
     pub fn imm(mut self, imm: u32) -> Self {
         self.0.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_IMM as i32;
@@ -137,7 +137,7 @@ impl Wc {
         self
     }
 
-    /// With the key that the message has invalidated.
+    /// Adds the key that the message invalidated.
     #[inline]
     pub fn invalidated(mut self, key: u32) -> Self {
         self.0.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
@@ -147,7 +147,7 @@ impl Wc {
         self
     }
 
-    /// With where a datagram comes from.
+    /// Adds the source of a datagram.
     pub fn from(mut self, from: Source) -> Self {
         self.0.src_qp = from.qp;
         self.0.slid = u32::from(from.lid);
@@ -161,34 +161,34 @@ impl Wc {
     }
 }
 
-/// Where a datagram comes from.
+/// The source of a datagram.
 #[derive(Clone, Copy, Default)]
 pub struct Source {
     /// The queue pair.
     pub qp: u32,
-    /// The port.
+    /// The LID of the port.
     pub lid: u16,
     /// The service level.
     pub sl: u8,
-    /// The partition, as an index of the receiver's table.
+    /// The P_Key, as an index of the receiver's table.
     pub pkey_index: u16,
-    /// The port that it came to.
+    /// The port that received it.
     pub port: u32,
     /// Whether it has a global route header.
     pub grh: bool,
 }
 
-/// Where polled completions go.
+/// Room for polled completions.
 pub struct Room<'a>(pub(super) &'a mut [Wc]);
 
 impl Room<'_> {
-    /// How many fit.
+    /// How many completions fit.
     #[inline]
     pub fn size(&self) -> usize {
         self.0.len()
     }
 
-    /// Puts one at a place.
+    /// Stores a completion at an index.
     #[inline]
     pub fn put(&mut self, at: usize, wc: &Wc) {
         if let Some(place) = self.0.get_mut(at) {

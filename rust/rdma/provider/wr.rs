@@ -22,7 +22,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A piece of memory: `struct ib_sge`.
+/// A scatter/gather entry: `struct ib_sge`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Sge {
@@ -38,13 +38,13 @@ const _: () = {
 };
 
 impl Sge {
-    /// A piece by its parts.
+    /// Creates an entry.
     #[inline]
     pub fn new(addr: u64, key: u32, len: u32) -> Self {
         Self { addr, len, key }
     }
 
-    /// The address: of DMA with the key for all memory, else of the region.
+    /// The address: a DMA address with the key of all memory, otherwise an address in the region.
     #[inline]
     pub fn addr(&self) -> u64 {
         self.addr
@@ -56,7 +56,7 @@ impl Sge {
         self.key
     }
 
-    /// Bytes.
+    /// The length in bytes.
     #[inline]
     pub fn bytes(&self) -> u32 {
         self.len
@@ -65,18 +65,18 @@ impl Sge {
 
 /// # Safety
 ///
-/// There are `count` pieces at `list`, which live for `'a`.
+/// `list` has `count` entries, which live for `'a`.
 #[inline]
 unsafe fn pieces<'a>(list: *const bindings::ib_sge, count: i32) -> Result<&'a [Sge]> {
     let count = usize::try_from(count).map_err(|_| EINVAL)?;
     if count == 0 {
         return Ok(&[]);
     }
-    // SAFETY: By this function's contract; an `Sge` is laid out as what it wraps.
+    // SAFETY: By this function's contract; an `Sge` has the layout of `struct ib_sge`.
     Ok(unsafe { slice::from_raw_parts(list.cast(), count) })
 }
 
-/// A request of a send queue of a device with such regions.
+/// A send request of a device with regions `M`.
 pub struct SendWr<'a, M> {
     raw: &'a bindings::ib_send_wr,
     _region: PhantomData<M>,
@@ -90,53 +90,53 @@ impl<M> Clone for SendWr<'_, M> {
 
 impl<M> Copy for SendWr<'_, M> {}
 
-/// What a request is to do.
+/// The operation of a request.
 pub enum Work<'a, M> {
-    /// A message.
+    /// SEND.
     Send,
-    /// A message, and a number.
+    /// SEND with immediate data.
     SendWithImm(u32),
-    /// A message that invalidates a key of the peer's.
+    /// SEND with invalidate: a key of the peer.
     SendWithInv(u32),
-    /// To the peer's memory, with its address and key.
+    /// RDMA WRITE: address and rkey of the peer's memory.
     Write(u64, u32),
-    /// To the peer's memory, and a number.
+    /// RDMA WRITE with immediate: address, rkey, immediate data.
     WriteWithImm(u64, u32, u32),
-    /// From the peer's memory, with its address and key.
+    /// RDMA READ: address and rkey of the peer's memory.
     Read(u64, u32),
-    /// A region gets a key and rights, and its first byte this address.
+    /// REG_MR: the region, its key, its rights, and the address of its first byte.
     RegMr(&'a Arc<M>, u32, u32, u64),
-    /// A key is not valid any more.
+    /// LOCAL_INV: the key to invalidate.
     LocalInv(u32),
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Default)]
 pub struct Datagram {
-    /// The port, and the way to it.
+    /// The path to the port.
     pub address: Address,
     /// The queue pair.
     pub qp: u32,
-    /// The key that it must have.
+    /// The Q_Key of that queue pair.
     pub qkey: u32,
-    /// The partition, as an index of the sender's table.
+    /// The P_Key, as an index of the sender's table.
     pub pkey_index: u16,
 }
 
-/// There is to be a completion.
+/// Request a completion.
 // CAST: A bit.
 pub const SIGNALED: u32 = bindings::ib_send_flags_IB_SEND_SIGNALED as u32;
-/// The receiver is to be interrupted.
+/// Interrupt the receiver.
 // CAST: A bit.
 pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
-/// The data is to be taken while the request is posted.
+/// Copy the data while posting.
 // CAST: A bit.
 pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
 
 impl<'a, M> SendWr<'a, M> {
     /// # Safety
     ///
-    /// The request, and all that follow it, are valid for `'a`, as the verbs have it.
+    /// The request and all that follow it are valid for `'a`, as the verbs require.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::ib_send_wr) -> Option<Self> {
         // SAFETY: By this function's contract.
@@ -150,17 +150,17 @@ impl<'a, M> SendWr<'a, M> {
         self.raw
     }
 
-    /// The next of the chain.
+    /// The next request of the chain.
     #[inline]
     pub fn next(&self) -> Option<Self> {
         // SAFETY: The chain is valid for `'a`.
         unsafe { Self::from_raw(self.raw.next) }
     }
 
-    /// The number that its completion has.
+    /// The ID for its completion.
     #[inline]
     pub fn id(&self) -> u64 {
-        // SAFETY: The union holds a number or a pointer, which is one here.
+        // SAFETY: The union holds a number or a pointer, read as a number.
         unsafe { *(&raw const self.raw.__bindgen_anon_1).cast::<u64>() }
     }
 
@@ -171,14 +171,14 @@ impl<'a, M> SendWr<'a, M> {
         self.raw.send_flags as u32
     }
 
-    /// The memory.
+    /// The scatter/gather entries.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if their number is negative.
+    /// `EINVAL` if their count is negative.
     #[inline]
     pub fn sges(&self) -> Result<&'a [Sge]> {
-        // SAFETY: A valid request has as many as it says.
+        // SAFETY: A valid request has as many as its count says.
         unsafe { pieces(self.raw.sg_list, self.raw.num_sge) }
     }
 
@@ -189,16 +189,16 @@ impl<'a, M> SendWr<'a, M> {
 
     fn remote(&self) -> (u64, u32) {
         let wr: *const bindings::ib_rdma_wr = (&raw const *self.raw).cast();
-        // SAFETY: It is the first field of this, as only requests of this kind are asked.
+        // SAFETY: This is only called for requests of this kind, of which it is the first field.
         let wr = unsafe { &*wr };
         (wr.remote_addr, wr.rkey)
     }
 
-    /// What it is to do.
+    /// The operation.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if that is nothing known.
+    /// `EOPNOTSUPP` if it is unknown.
     #[inline]
     pub fn work(&self) -> Result<Work<'a, M>> {
         Ok(match self.raw.opcode {
@@ -220,9 +220,10 @@ impl<'a, M> SendWr<'a, M> {
             bindings::ib_wr_opcode_IB_WR_LOCAL_INV => Work::LocalInv(self.ex()),
             bindings::ib_wr_opcode_IB_WR_REG_MR => {
                 let wr: *const bindings::ib_reg_wr = (&raw const *self.raw).cast();
-                // SAFETY: It is the first field of this.
+                // SAFETY: It is the first field of an `ib_reg_wr`.
                 let wr = unsafe { &*wr };
-                // SAFETY: The region is valid until its registration has completed, and one of this device.
+                // SAFETY: The region is valid until its registration has completed, and belongs to
+                // this device.
                 let mr = unsafe { object::mr::<M>(wr.mr) }.ok_or(EINVAL)?;
                 // SAFETY: As above; it is not null.
                 let iova = unsafe { (*wr.mr).iova };
@@ -233,7 +234,7 @@ impl<'a, M> SendWr<'a, M> {
         })
     }
 
-    /// Where it goes. Only asked of a request for a queue pair of datagrams.
+    /// The destination, for a queue pair of datagrams.
     ///
     /// # Errors
     ///
@@ -241,12 +242,12 @@ impl<'a, M> SendWr<'a, M> {
     pub fn datagram(&self, datagrams: &Datagrams) -> Result<Datagram> {
         let Datagrams(()) = datagrams;
         let wr: *const bindings::ib_ud_wr = (&raw const *self.raw).cast();
-        // SAFETY: It is the first field of this, as the queue pair has no other requests.
+        // SAFETY: It is the first field of an `ib_ud_wr`, as the queue pair has no other requests.
         let wr = unsafe { &*wr };
         if wr.ah.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: The handle is valid, and one of this device.
+        // SAFETY: The handle is valid, and belongs to this device.
         let address = unsafe { object::address(wr.ah) };
         Ok(Datagram {
             address,
@@ -257,17 +258,17 @@ impl<'a, M> SendWr<'a, M> {
     }
 }
 
-/// Says that a queue pair is one of datagrams: UD, GSI or SMI.
+/// Proves that a queue pair is one of datagrams: UD, GSI or SMI.
 pub struct Datagrams(pub(super) ());
 
-/// A request of a receive queue.
+/// A receive request.
 #[derive(Clone, Copy)]
 pub struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 
 impl<'a> RecvWr<'a> {
     /// # Safety
     ///
-    /// The request, and all that follow it, are valid for `'a`, as the verbs have it.
+    /// The request and all that follow it are valid for `'a`, as the verbs require.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::ib_recv_wr) -> Option<Self> {
         // SAFETY: By this function's contract.
@@ -278,28 +279,28 @@ impl<'a> RecvWr<'a> {
         self.0
     }
 
-    /// The next of the chain.
+    /// The next request of the chain.
     #[inline]
     pub fn next(&self) -> Option<Self> {
         // SAFETY: The chain is valid for `'a`.
         unsafe { Self::from_raw(self.0.next) }
     }
 
-    /// The number that its completion has.
+    /// The ID for its completion.
     #[inline]
     pub fn id(&self) -> u64 {
-        // SAFETY: The union holds a number or a pointer, which is one here.
+        // SAFETY: The union holds a number or a pointer, read as a number.
         unsafe { *(&raw const self.0.__bindgen_anon_1).cast::<u64>() }
     }
 
-    /// The memory.
+    /// The scatter/gather entries.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if their number is negative.
+    /// `EINVAL` if their count is negative.
     #[inline]
     pub fn sges(&self) -> Result<&'a [Sge]> {
-        // SAFETY: A valid request has as many as it says.
+        // SAFETY: A valid request has as many as its count says.
         unsafe { pieces(self.0.sg_list, self.0.num_sge) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Entries that lead from a completion to what it completes.
+//! Completion entries, which lead from a completion to its request.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_cqe`.
 
@@ -21,21 +21,21 @@ pub(super) trait Completion<H: Handler>: Sized {
     /// The kind of the request.
     const KIND: &'static str;
 
-    /// The request of this entry was carried out. In the context of [`Handler`].
+    /// The request of this entry succeeded. In the context of [`Handler`].
     fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc);
 
-    /// The request of this entry was not carried out. In the context of [`Handler`].
+    /// The request of this entry failed. In the context of [`Handler`].
     #[inline(always)]
     fn failed(_: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc) {
         qp.failed(Self::KIND, Status(wc.status));
     }
 }
 
-/// An entry with its owner. A request that names it completes by [`Completion::done`].
+/// A completion entry with its owner. A request that names it completes by [`Completion::done`].
 ///
 /// # Invariants
 ///
-/// It is only named by requests of a `Qp<H>` that has it in its `reach`, and `cqe` leads to [`done::<H, O>`](done).
+/// Only requests of a `Qp<H>` with it in `reach` name it. `cqe` leads to [`done::<H, O>`](done).
 #[repr(C)]
 pub(super) struct Cqe<O> {
     cqe: bindings::ib_cqe,
@@ -56,7 +56,7 @@ impl<O> Cqe<O> {
         }
     }
 
-    /// For a request.
+    /// The pointer for a work request.
     #[inline(always)]
     pub(super) fn as_raw(&self) -> *const bindings::ib_cqe {
         core::ptr::from_ref(self).cast()
@@ -72,8 +72,8 @@ unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
 ) {
     // SAFETY: The queue is valid for the call.
     let context = unsafe { (*cq).cq_context };
-    // SAFETY: By the invariant of `Qp` the context is this object, which goes after its completion queue; and
-    // that waits for the callbacks.
+    // SAFETY: By the invariant of `Qp` the context is the `Qp`, which is dropped after its
+    // completion queue; and that waits for the callbacks.
     let qp: &Qp<H> = unsafe { &*context.cast() };
     // SAFETY: The completion is valid for the call.
     let wc = unsafe { &*wc };

@@ -25,13 +25,14 @@ use crate::{
 };
 use kernel::sync::atomic::Acquire;
 
-/// A receive has the memory that it receives into.
+/// A receive, with the memory that it receives into.
 pub(super) struct Receive(pub(super) Chunk);
 
-/// The last invalidation of a handle has its number.
+/// The last invalidation of a handle, with the number of the handle.
 pub(super) struct Invalidate(pub(super) usize);
 
-/// Nobody waits for the success of a registration, an invalidation that is not the last one, or [`SendWr::post`](super::SendWr::post).
+/// A registration, an invalidation that is not the last one, or
+/// [`SendWr::post`](super::SendWr::post). Its success is ignored.
 pub(super) struct Sent;
 
 /// [`SendWr::post_control`](super::SendWr::post_control).
@@ -48,7 +49,7 @@ impl<H: Handler> Completion<H> for Receive {
         let len = wc.byte_len as usize;
         H::received(qp, chunk.received(len), Flags(wc.wc_flags));
         chunk.sync_for_device(len);
-        // SAFETY: By the invariant of `Qp` the callbacks run one at a time, and nothing else uses it.
+        // SAFETY: By the invariant of `Qp` callbacks run one at a time. Only they use it now.
         let returned = unsafe { &mut *qp.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {
             *place = cqe;
@@ -96,8 +97,8 @@ impl<H: Handler> Completion<H> for LastSent {
 }
 
 impl<H: Handler> Qp<H> {
-    /// A flushed request may be all that is heard of a queue pair that failed: rxe, when it cannot
-    /// send a packet, says nothing else.
+    /// A flushed request may be the only sign of a queue pair that failed: rxe reports nothing else
+    /// when it cannot send a packet.
     pub(super) fn failed(&self, kind: &'static str, status: Status) {
         if !status.is_flush() || !self.ending.load(Acquire) {
             H::failed(self, Failure::Request(kind, status));
@@ -113,10 +114,10 @@ impl<H: Handler> Qp<H> {
     ) {
         // SAFETY: The event is valid for the call.
         let kind = unsafe { (*event).event };
-        // SAFETY: The context was set in `connect`, and the queue pair is destroyed before it goes.
+        // SAFETY: `connect` has set the context, which outlives the queue pair.
         let this = unsafe { &*context.cast::<Self>() };
         match kind {
-            // The first matters to the passive side of a connection only.
+            // The first matters only to the passive side of a connection.
             bindings::ib_event_type_IB_EVENT_COMM_EST
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED

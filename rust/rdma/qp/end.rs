@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a queue pair ends, so that nothing reaches its memory afterwards.
+//! The end of a queue pair, after which nothing reaches its memory.
 //!
-//! It goes to its error state and is drained: a request is posted in each queue, and comes out
-//! last. A device that does not do its part is asked again. Drivers that reset a device by removing
-//! it refuse this for good from some moment on. So after three refusals, or at once if the device
-//! has [failed](crate::rdma::device::Health), the next promise of this list is enough:
+//! The queue pair goes to its error state and is drained: a request is posted in each queue, and
+//! completes last. A device that does not do its part is asked again. Drivers that reset a device
+//! by removing it refuse this for good at some point. So after three refusals, or at once if the
+//! device has [failed](crate::rdma::device::Health), the next guarantee of this list is enough:
 //!
 //! 1. The queue pair is in its error state, and both queues are drained.
-//! 2. The queue pair is destroyed, and each region that the peer may have a key of is given back.
-//!    This counts where the driver [reports](super::super::reports) of one of them what the device
-//!    did. If it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the
-//!    device is removed, and nothing else is connected with it.
-//! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it, or
-//!    does so.
+//! 2. The queue pair is destroyed, and each region that the peer may have a key of is deregistered.
+//!    This counts if the driver [reports](super::super::reports) the device's result for one of
+//!    them. If it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the
+//!    device is removed, and no other connection uses it.
+//! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it or is
+//!    stopping it.
 //!
-//! Memory is kept until one of the promises is given, without a deadline. With some drivers,
-//! completions of a queue pair that is destroyed with requests out may name what is gone, so its
-//! completion queue is stopped before.
+//! Memory is kept until one of the guarantees holds, without a deadline. With some drivers,
+//! completions of a queue pair that is destroyed with requests outstanding may name freed memory,
+//! so its completion queue is stopped first.
 
 use super::{
     cqe::{
@@ -67,21 +67,20 @@ use kernel::{
     }, //
 };
 
-/// How long a drain request may take, in milliseconds. Then another one is posted: some drivers
-/// look for what is to be flushed only at a post.
+/// The time limit of a drain request, in milliseconds. Then another one is posted: some drivers
+/// look for requests to flush only at a post.
 const FLUSH_MS: Msecs = 1_000;
-/// A device that is not known to have failed may refuse so often. With the pauses that is a second.
+/// How often a device that is not known to have failed may refuse: 1 s with the pauses.
 const REFUSALS: u32 = 3;
-/// In its error state a queue pair serves no peer: its completions may be late so often, which
-/// with the pauses is 30 s; in a device that has failed as often as it may refuse.
+/// How often completions may be late in the error state, which serves no peer: 30 s with the
+/// pauses. For a device that has failed, `REFUSALS` applies.
 const LATE: u32 = 20;
-/// After so long a line in the log says so.
+/// After this time the log reports the delay.
 const SAY: Delta = Delta::from_secs(5);
-/// A callback may post something behind the drain requests of the first round. None does behind
-/// those of the second.
+/// A callback may post behind the drain requests of the first round, but not of the second.
 pub(super) const ROUNDS: usize = 2;
 
-/// A drain request has completed, with any status.
+/// Whether a drain request has completed, with any status.
 pub(super) struct Flush(Atomic<bool>);
 
 impl<H: Handler> Completion<H> for Flush {
@@ -97,7 +96,7 @@ impl<H: Handler> Completion<H> for Flush {
     }
 }
 
-/// One round: a request in each queue, or several, of which the first to complete counts.
+/// One round: one or more requests in each queue, of which the first to complete counts.
 pub(super) struct Flushes {
     send: Cqe<Flush>,
     receive: Cqe<Flush>,
@@ -121,19 +120,19 @@ impl Flushes {
     }
 }
 
-/// How far the drain of a queue pair has come.
+/// The progress of a drain.
 #[derive(Default)]
 struct Progress {
     stopped: bool,
     late: u32,
     rounds: usize,
-    /// More drain requests than one for each queue and round may be out.
+    /// More than one drain request per queue and round may be outstanding.
     repeated: bool,
 }
 
 impl<H: Handler> Qp<H> {
     /// Drains the queue pair: nothing reaches its memory afterwards. Called with `Qp::connected`
-    /// locked; `connected` is what that protects. Sleeps.
+    /// locked; `connected` is its value. Sleeps.
     pub(super) fn drain(&self, connected: &mut Connected) {
         if self.drained.load(Acquire) {
             return;
@@ -148,7 +147,7 @@ impl<H: Handler> Qp<H> {
             }
         }
         let reports = self.pd.device().reports();
-        // Whether its end is worth something.
+        // Whether destroying it guarantees anything.
         let ends = || reports.queue_pairs || reports.regions || health.is_going();
         loop {
             let given = match connected.qp {
@@ -178,13 +177,13 @@ impl<H: Handler> Qp<H> {
             } else {
                 refusals = refusals.saturating_add(1);
             }
-            // A device that has failed is asked for the next promise at once.
+            // A device that has failed is asked for the next guarantee at once.
             if refusals < REFUSALS || !ends() || connected.retired.is_some() {
                 fsleep(AGAIN);
             }
         }
         if progress.repeated {
-            // A request that is still out must not be taken for one of the next connection.
+            // An outstanding request must not be taken for one of the next connection.
             let _ = self.stop_cq();
         }
         // In this order, see `Pd`.
@@ -201,13 +200,13 @@ impl<H: Handler> Qp<H> {
         );
     }
 
-    /// Destroys the queue pair, if that was not done, and gives back each region that the peer may
+    /// Destroys the queue pair, unless that is done, and deregisters each region that the peer may
     /// have a key of. No callback runs afterwards. Called with `Qp::connected` locked; `connected`
-    /// is what that protects. Sleeps.
+    /// is its value. Sleeps.
     ///
     /// # Errors
     ///
-    /// What the device driver says. The next call goes on from there.
+    /// The error of the device driver. The next call continues from there.
     fn give_up(&self, connected: &mut Connected) -> Result {
         let hidden = self.hide(connected);
         self.stop_cq().wait();
@@ -215,7 +214,7 @@ impl<H: Handler> Qp<H> {
         if let Some(qp) = connected.qp {
             connected.link.release_qp();
             // SAFETY: By the type invariant of `Qp` it is unused a grace period after `qp` was
-            // cleared; its identifier has let it go.
+            // cleared; its identifier has released it.
             unsafe { try_destroy(qp) }?;
             connected.qp = None;
             if !self.pd.device().reports().queue_pairs {
@@ -223,11 +222,12 @@ impl<H: Handler> Qp<H> {
             }
         }
         // SAFETY: By the type invariant of `Qp` no `Bound` exists a grace period after `qp` was
-        // cleared, and the lock, which the caller has, keeps it from being connected meanwhile.
+        // cleared, and the caller's lock prevents a concurrent `connect`.
         unsafe { self.reach.regions.revoke() }
     }
 
-    /// Keeps what a forsaken queue pair may reach until the device is removed. Sleeps.
+    /// If the queue pair is forsaken, waits until the device is removed: until then, what it may
+    /// reach is kept. Sleeps.
     pub(in crate::rdma) fn wait_going(&self) {
         insist(self.pd.device(), QUEUE_PAIR, || {
             match self.forsaken.load(Acquire) && !self.pd.health().is_going() {
@@ -237,8 +237,8 @@ impl<H: Handler> Qp<H> {
         });
     }
 
-    /// Hides the queue pair: it is not found after the returned grace period, which the first call
-    /// begins. Called with `Qp::connected` locked; `connected` is what that protects.
+    /// Hides the queue pair. It is unused after the returned grace period, which the first call
+    /// begins. Called with `Qp::connected` locked; `connected` is its value.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -248,8 +248,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// What the device driver says, `ETIMEDOUT` if a drain request does not complete. The next call
-    /// goes on from there.
+    /// The error of the device driver, `ETIMEDOUT` if a drain request does not complete. The next
+    /// call continues from there.
     fn flush(&self, qp: NonNull<bindings::ib_qp>, progress: &mut Progress) -> Result {
         if !progress.stopped {
             self.stop(qp)?;
@@ -257,8 +257,8 @@ impl<H: Handler> Qp<H> {
         }
         let mut repeated = progress.repeated;
         while let Some(flushes) = self.reach.flushes.get(progress.rounds) {
-            // A full queue has a place once other requests have been flushed. A driver that returns
-            // an error may have posted the request nevertheless.
+            // A full queue has room once other requests have been flushed. A driver that returns an
+            // error may have posted the request nevertheless.
             let sent = self.post_send(qp, &flushes.send);
             let received = self.post_receive(qp, &flushes.receive);
             repeated |= progress.repeated || sent.is_err() || received.is_err();
@@ -323,7 +323,7 @@ impl<H: Handler> Qp<H> {
         self.qp.load(Acquire)
     }
 
-    /// It is not connected, or [`Self::shutdown`] has done its work.
+    /// Whether it is not connected, or drained.
     #[cfg(SRP_KUNIT)]
     pub fn is_shut_down(&self) -> bool {
         self.drained.load(Acquire)

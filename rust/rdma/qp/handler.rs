@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who takes the completions of a queue pair.
+//! The callbacks of a queue pair.
 
 use super::{
     Qp,
@@ -12,10 +12,10 @@ use crate::rdma::wc::{
 };
 use kernel::error::Error;
 
-/// Why a queue pair is of no more use.
+/// Why a queue pair failed.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
-    /// A request of the named kind ended badly.
+    /// A request of the named kind failed.
     Request(&'static str, Status),
     /// The device reported an event.
     Event(QpEvent),
@@ -23,14 +23,15 @@ pub enum Failure {
     Post(Error),
 }
 
-/// What a [`Qp`] is for. It takes the completions, in a softirq or a task, as its
-/// [`PollContext`](super::PollContext) says; if the queue pair is polled, where [`Qp::poll`] is
-/// called, with softirqs off, or the connection ended. They come one at a time, and must not sleep.
+/// The callbacks of a [`Qp`]. They run in a softirq or a task, as its
+/// [`PollContext`](super::PollContext) says; if the queue pair is polled, in the caller of
+/// [`Qp::poll`], with softirqs off, or where the connection is ended. They run one at a time, and
+/// must not sleep.
 pub trait Handler: Send + Sync + Sized + 'static {
-    /// A message of the peer arrived. It is gone when the function returns.
+    /// A message of the peer arrived. It is valid only during the call.
     fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);
 
-    /// The regions of a handle can be reached no more.
+    /// The peer can no longer reach the regions of a handle.
     fn invalidated(qp: &Qp<Self>, handle: usize);
 
     /// The message posted by [`SendWr::post_control`](super::SendWr::post_control) has been sent.
@@ -39,7 +40,7 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// The message posted by [`SendWr::post_last`](super::SendWr::post_last) has been sent.
     fn last_sent(qp: &Qp<Self>);
 
-    /// The queue pair failed. Called for each failed request, but not for those that fail because
-    /// the queue pair was in error already. Any context, interrupts may be off.
+    /// The queue pair failed. Called for each failed request, except for those that are flushed
+    /// while this side ends the connection. Any context, interrupts may be off.
     fn failed(qp: &Qp<Self>, failure: Failure);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs without interrupts: those who wait poll the completion queue, one at a time.
+//! Queue pairs without interrupts: waiting tasks poll the completion queue, one at a time.
 
 use super::{
     Handler,
@@ -22,11 +22,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// Completions that are taken in one poll.
+/// The most completions of one poll.
 const BUDGET: c_int = 64;
 
-/// The completion queue that is polled, by the holder of the lock; null while there is none.
-/// Softirqs, and without PREEMPT_RT other tasks, do not run on the holder's CPU meanwhile.
+/// The completion queue that the holder of the lock polls, or null. Softirqs, and without
+/// PREEMPT_RT other tasks, do not run on the holder's CPU meanwhile.
 #[pin_data]
 pub(super) struct PolledCq {
     #[pin]
@@ -40,13 +40,13 @@ impl PolledCq {
         })
     }
 
-    /// Waits for a poll that is under way; the next poll is of this queue.
+    /// Waits for a poll in progress; later polls use `cq`.
     pub(super) fn set(&self, cq: *mut bindings::ib_cq) {
         *self.cq.lock() = cq;
     }
 
     /// Without PREEMPT_RT returns [`None`] at once while the queue is polled. With PREEMPT_RT waits
-    /// for the holder, which may be preempted, and has the priority of the caller meanwhile.
+    /// for the holder, which may be preempted and inherits the caller's priority.
     fn try_lock(&self) -> Option<SpinLockBhGuard<'_, *mut bindings::ib_cq>> {
         match compat::PREEMPTIBLE_SPINLOCKS {
             true => Some(self.cq.lock()),
@@ -56,14 +56,14 @@ impl PolledCq {
 }
 
 impl<H: Handler> Qp<H> {
-    /// There are no interrupts.
+    /// Whether the queue pair is polled, without interrupts.
     pub fn is_polled(&self) -> bool {
         self.sizes.context == PollContext::Direct
     }
 
-    /// Runs the callbacks of what has completed on a polled queue pair, and returns how many. Returns 0
-    /// at once for any other, and while it is drained. While another task polls it, returns 0 at
-    /// once without PREEMPT_RT, and waits for that task with it.
+    /// Runs the callbacks of completed requests of a polled queue pair and returns their number.
+    /// Returns 0 at once for any other, and while it is drained. While another task polls it,
+    /// returns 0 at once without PREEMPT_RT; with PREEMPT_RT waits for that task.
     ///
     /// Context: process or softirq. Does not sleep, except for spinlocks with PREEMPT_RT.
     pub fn poll(&self) -> u32 {

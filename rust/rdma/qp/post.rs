@@ -51,16 +51,16 @@ use kernel::{
     }, //
 };
 
-/// Places for the requests of one registration.
+/// Storage for the work requests of one registration.
 type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
 const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
 
-/// A connected queue pair, to post on until the end of an RCU read-side section. What is built with it is of this
-/// connection, and ends with the section.
+/// A connected queue pair, to post on until the end of an RCU read-side section. What is built with
+/// it belongs to this connection and ends with the section.
 ///
 /// # Examples
 ///
-/// A message of 48 bytes, after the registration of memory that it names; then the invalidation.
+/// A message of 48 bytes, after the registration of its memory; then the invalidation.
 ///
 /// ```
 /// use ib_srp::{
@@ -96,8 +96,8 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 ///
 /// # Invariants
 ///
-/// Until the section ends the queue pair is valid, and the regions of `reach`, which is that of its [`Qp`], are not
-/// replaced.
+/// Until the section ends, the queue pair is valid and the regions of `reach`, which is that of its
+/// [`Qp`], are not replaced.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
     qp: NonNull<bindings::ib_qp>,
@@ -106,7 +106,7 @@ pub struct Live<'a> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// The queue pair in this read-side section. Any context.
+    /// Returns the queue pair for this read-side section. Any context.
     ///
     /// # Errors
     ///
@@ -114,8 +114,9 @@ impl<H: Handler> Qp<H> {
     #[inline(always)]
     pub fn live<'a>(&'a self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
         let qp = NonNull::new(self.qp.load(Acquire)).ok_or(ENOTCONN)?;
-        // INVARIANT: By the type invariant of `Qp` it is destroyed a grace period after it was cleared, and
-        // regions are replaced only after that and before the next one is stored, with `Release`.
+        // INVARIANT: By the type invariant of `Qp` it is destroyed a grace period after it is
+        // cleared. Regions are replaced only after that and before the next one is stored, with
+        // `Release`.
         Ok(Live {
             qp,
             reach: &self.reach,
@@ -149,8 +150,8 @@ impl<H: Handler> Qp<H> {
         let section = rcu::read_lock();
         let live = self.live(&section)?;
         let mut bad = core::ptr::null();
-        // SAFETY: By the invariant of `Live` the queue pair is valid; the receives and their memory live
-        // as long as this object, which drains before it goes.
+        // SAFETY: By the invariant of `Live` the queue pair is valid; the receives and their memory
+        // live as long as this object, which drains before it is dropped.
         posted(unsafe { bindings::srp_helper_ib_post_recv(live.qp.as_ptr(), first, &mut bad) })
     }
 }
@@ -159,17 +160,17 @@ impl<'a> Live<'a> {
     /// Its regions.
     #[inline(always)]
     fn bound(&self) -> Bound<'a> {
-        // INVARIANT: By that of this type.
+        // INVARIANT: By the invariant of this type.
         Bound {
             regions: &self.reach.regions,
         }
     }
 
-    /// A message of the first `len` bytes of `chunk`, which the device sees from now on.
+    /// Builds a message of the first `len` bytes of `chunk`, synced for the device.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair does not have the chunk's pool, `EMSGSIZE` if the chunk is shorter.
+    /// `EINVAL` if the chunk is not of the queue pair's message pool, `EMSGSIZE` if it is shorter.
     #[inline(always)]
     pub fn send(&self, chunk: &mut Chunk, len: usize) -> Result<SendWr<'a>> {
         if !chunk.is_of(&self.reach.messages) {
@@ -184,11 +185,12 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one: before a message that names it.
+    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one. Called
+    /// before a message that names it is posted.
     ///
     /// # Errors
     ///
-    /// What the device driver says.
+    /// The error of the device driver.
     pub fn register_fixed(&self) -> Result {
         let Some(fixed) = &self.reach.fixed else {
             return Ok(());
@@ -208,7 +210,7 @@ impl<'a> Live<'a> {
         self.post(&wr.wr)
     }
 
-    /// Posts the registration of a handle alone, if it is mapped.
+    /// Posts the registration of a handle without a message. `EINVAL` if it is not mapped.
     #[cfg(SRP_BENCH)]
     pub fn register<T: ScatterList>(&self, handle: &mut Handle<T>) -> Result {
         let register = handle.register(self.bound())?.ok_or(EINVAL)?;
@@ -218,7 +220,8 @@ impl<'a> Live<'a> {
         self.registered(register.regions)
     }
 
-    /// Writes the first `len` bytes of `chunk` to memory of the peer, as a target does. [`Handler::control_sent`] follows.
+    /// Writes the first `len` bytes of `chunk` to memory of the peer, as a target does.
+    /// [`Handler::control_sent`] follows.
     #[cfg(SRP_KUNIT)]
     pub(crate) fn write(&self, chunk: &mut Chunk, len: usize, addr: u64, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
@@ -232,8 +235,8 @@ impl<'a> Live<'a> {
         self.post(&wr.wr)
     }
 
-    /// Sends the first `len` bytes of `chunk`, and has the peer's device invalidate one of its keys. [`Handler::control_sent`]
-    /// follows.
+    /// Sends the first `len` bytes of `chunk` and has the peer's device invalidate `rkey`.
+    /// [`Handler::control_sent`] follows.
     #[cfg(SRP_KUNIT)]
     pub(crate) fn send_invalidating(&self, chunk: &mut Chunk, len: usize, rkey: u32) -> Result {
         let opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
@@ -264,13 +267,13 @@ impl<'a> Live<'a> {
         wr
     }
 
-    /// The invalidation of all regions of `handle` that the peer may reach, once for each
-    /// registration; none if it can reach nothing. The memory is reachable until the invalidation
-    /// is posted and has completed.
+    /// Returns the invalidation of all regions of `handle` that the peer may reach, once per
+    /// registration, or `None` if it can reach nothing. The memory is reachable until the
+    /// invalidation is posted and has completed.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if there was an
+    /// `EINVAL` if the handle's regions are not the queue pair's, `EBUSY` if there was an
     /// invalidation since the registration.
     #[inline(always)]
     pub fn invalidation<T: ScatterList>(
@@ -286,7 +289,7 @@ impl<'a> Live<'a> {
         }))
     }
 
-    /// The registration of these regions is posted. Posts their invalidation, if it waits for that.
+    /// Notes that the registration of these regions is posted. Posts a pending invalidation.
     ///
     /// # Errors
     ///
@@ -299,18 +302,18 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Takes the regions by value: with a reference the compiler builds each message in memory.
+    /// Takes the regions by value: with a reference, the compiler builds each message in memory.
     #[cold]
     #[inline(never)]
     fn invalidate_late(self, regions: Exposed<'a>) -> Result {
         self.invalidate(&regions)
     }
 
-    /// Posts the invalidation of regions whose registration is posted.
+    /// Posts the invalidation of regions after their registration.
     #[inline(always)]
     fn invalidate(&self, regions: &Exposed<'a>) -> Result {
         let cqe = self.reach.invalidates.get(regions.handle()).ok_or(EINVAL)?;
-        // Built from the last to the first.
+        // Built back to front.
         let mut last = invalidation(regions.first().key(self.bound()), cqe.as_raw());
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
@@ -323,7 +326,7 @@ impl<'a> Live<'a> {
         self.post(first)
     }
 
-    /// The requests that make a registration, in `chain`, with `last` after them; the first one.
+    /// Builds the requests of a registration in `chain`, followed by `last`. Returns the first.
     #[inline(always)]
     fn registrations(
         &self,
@@ -364,21 +367,22 @@ impl<'a> Live<'a> {
         &wr.wr
     }
 
-    /// Posts a chain whose completions, memory and regions are those of `reach`.
+    /// Posts a chain with completions, memory and regions of `reach`.
     #[inline(always)]
     fn post(&self, first: *const bindings::ib_send_wr) -> Result {
         let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid. What the chain names lives as long as its `Qp`,
-        // which drains before it goes, or are regions that stay in this section, until they are posted.
+        // SAFETY: By the type invariant the queue pair is valid. What the chain names lives as long
+        // as its `Qp`, which drains before it is dropped, or is a region that stays in this
+        // section, until it is posted.
         posted(unsafe { bindings::srp_helper_ib_post_send(self.qp.as_ptr(), first, &mut bad) })
     }
 }
 
-/// A message to be posted on the connection that it was made for, with the registration that goes before it.
+/// A message for one connection, with the registration that is posted before it.
 ///
 /// # Invariants
 ///
-/// The parts are memory of pools that the `reach` of `live` has, and the regions are of its [`Bound`].
+/// The parts are memory of pools of `live.reach`, and the regions are of its [`Bound`].
 #[must_use]
 pub struct SendWr<'a> {
     live: Live<'a>,
@@ -388,11 +392,11 @@ pub struct SendWr<'a> {
 }
 
 impl<'a> SendWr<'a> {
-    /// Has the first `len` bytes of `chunk` follow, which the device sees from now on.
+    /// Appends the first `len` bytes of `chunk`, synced for the device.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair does not have the chunk's pool for this, `EMSGSIZE` if the chunk is shorter.
+    /// `EINVAL` if the chunk is not of the queue pair's data pool, `EMSGSIZE` if it is shorter.
     #[inline(always)]
     pub fn with(mut self, chunk: &mut SharedChunk, len: usize) -> Result<Self> {
         let chunk = chunk.as_chunk();
@@ -405,14 +409,15 @@ impl<'a> SendWr<'a> {
         Ok(self)
     }
 
-    /// Has the registration of `handle` go before the message, if it is mapped.
+    /// Adds the registration of `handle`, if it is mapped, to be posted before the message.
     ///
-    /// From now on the memory counts as reachable: until the invalidation has completed, or until
-    /// all queue pairs of the domain are in error and drained.
+    /// From now on the memory counts as reachable, until the invalidation has completed or all
+    /// queue pairs of the domain are in error and drained.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle is of other regions than the queue pair's, `EBUSY` if its memory counts as reachable.
+    /// `EINVAL` if the handle has other regions than the queue pair, `EBUSY` if it counts as
+    /// reachable.
     #[inline(always)]
     pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
         // INVARIANT: The regions are those of `live`.
@@ -420,14 +425,14 @@ impl<'a> SendWr<'a> {
         Ok(self)
     }
 
-    /// Posts it with one doorbell. Does not sleep.
+    /// Posts the message with one doorbell. Does not sleep.
     ///
-    /// Without `signaled` a success is not reported and the place in the send queue
-    /// is only recycled by a later completion.
+    /// Without `signaled`, success is not reported and only a later completion frees the entry in
+    /// the send queue.
     ///
     /// # Errors
     ///
-    /// What the device driver says, also of the invalidation, if that waits for this post. The
+    /// The error of the device driver, also for the invalidation, if that waits for this post. The
     /// registration may have been posted then, and counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
@@ -435,7 +440,7 @@ impl<'a> SendWr<'a> {
         self.post_for(signaled, reach.sent.as_raw())
     }
 
-    /// Posts it and reports by [`Handler::control_sent`] that its memory is free again.
+    /// Posts the message. [`Handler::control_sent`] reports that its memory is free again.
     ///
     /// # Errors
     ///
@@ -445,7 +450,7 @@ impl<'a> SendWr<'a> {
         self.post_for(true, reach.control_sent.as_raw())
     }
 
-    /// Posts it and reports by [`Handler::last_sent`] that it has been sent.
+    /// Posts the message. [`Handler::last_sent`] reports that it was sent.
     ///
     /// # Errors
     ///
@@ -481,7 +486,7 @@ impl<'a> SendWr<'a> {
         if let Some(register) = &self.register {
             first = self.live.registrations(&mut chain, register, first);
         }
-        // By the type invariant it names only what `reach` has.
+        // By the type invariant it names only what `reach` holds.
         self.live.post(first)?;
         match self.register {
             Some(register) => self.live.registered(register.regions),
@@ -490,13 +495,12 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// The invalidation of the regions of a handle that a peer may reach, to be posted on the
-/// connection of their registration. If it is dropped, the memory stays reachable until the end of
-/// the connection.
+/// The invalidation of a handle's regions that a peer may reach, for the connection of their
+/// registration. If it is dropped, the memory stays reachable until the connection ends.
 ///
 /// # Invariants
 ///
-/// The regions are of the [`Bound`] of `live`. There is one for each registration.
+/// The regions are of the [`Bound`] of `live`. There is at most one per registration.
 #[must_use]
 pub struct Invalidation<'a> {
     live: Live<'a>,
@@ -505,14 +509,14 @@ pub struct Invalidation<'a> {
 
 impl Invalidation<'_> {
     /// Posts the invalidation, or leaves that to the post of the registration, if that has not
-    /// returned. [`Handler::invalidated`] follows. Does not sleep.
+    /// returned yet. [`Handler::invalidated`] follows. Does not sleep.
     ///
-    /// A registration that is never posted, or whose post fails, is not invalidated before the end
+    /// A registration that is never posted, or fails to post, is not invalidated before the end
     /// of the connection.
     ///
     /// # Errors
     ///
-    /// What the device driver says; `EINVAL` if the queue pair was made for fewer handles.
+    /// The error of the device driver; `EINVAL` if the queue pair was made for fewer handles.
     #[inline(always)]
     pub fn post(self) -> Result {
         if self.regions.invalidate() {

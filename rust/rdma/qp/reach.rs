@@ -31,8 +31,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What the requests that are posted on a [`Qp`](super::Qp) can reach, on the device or by their completion. It does not
-/// change, and goes after the queue pair.
+/// What requests posted on a [`Qp`](super::Qp) can reach, by the device or by their completion. It
+/// does not change, and is dropped after the queue pair.
 pub(super) struct Reach {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,
@@ -46,12 +46,12 @@ pub(super) struct Reach {
     pub(super) data: Option<Arc<Pool>>,
     pub(super) regions: Arc<Regions>,
     pub(super) fixed: Option<FixedMr>,
-    /// The key of message memory.
+    /// The local key of message memory.
     pub(super) lkey: u32,
 }
 
 impl Reach {
-    /// The entry for `addr` and `length` of message memory.
+    /// The SGE for `length` bytes of message memory at `addr`.
     #[inline(always)]
     pub(super) fn sge(&self, (addr, length): (u64, u32)) -> bindings::ib_sge {
         bindings::ib_sge {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair is made of.
+//! The sizes and the memory of a queue pair.
 
 use super::PollContext;
 use crate::rdma::{
@@ -21,15 +21,16 @@ use kernel::{
 /// The sizes of a [`Qp`](super::Qp).
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Send work requests that may be outstanding, the one for draining included.
+    /// Outstanding send work requests, the one for draining included.
     pub send: u32,
-    /// Parts of a message, 1 or 2.
+    /// SGEs of a message, 1 or 2.
     pub send_sge: u32,
-    /// Receives that are posted.
+    /// Posted receives.
     pub receive: u32,
-    /// Completion vector, below [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
+    /// Completion vector, below
+    /// [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
     pub vector: u32,
-    /// What takes the completions.
+    /// Where the callbacks run.
     pub context: PollContext,
     /// Memory handles.
     pub handles: usize,
@@ -41,10 +42,10 @@ pub struct Memory {
     pub receives: KVVec<Chunk>,
     /// The pool of the outgoing messages.
     pub messages: Arc<Pool>,
-    /// The pool of what may follow a message.
+    /// The pool of data that may follow a message.
     pub data: Option<Arc<Pool>>,
-    /// What data is registered with.
+    /// The regions for data.
     pub regions: Arc<Regions>,
-    /// What is registered once for each connection.
+    /// The region that is registered once per connection.
     pub fixed: Option<FixedMr>,
 }

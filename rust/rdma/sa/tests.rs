@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of questions to the subnet administrator. RoCE ports have none, so the core refuses
-//! real ones, and its answers are handed to the callback in its place.
+//! KUnit tests of queries to the subnet administrator. RoCE ports have none, so the core refuses
+//! real queries, and the tests call the callback in its place.
 
 use super::{
     super::path::raw_gid,
@@ -42,7 +42,7 @@ fn path_rec(soft: &Soft) -> Result<PathRec> {
     })
 }
 
-/// Leaves nothing behind, whether or not there is such a port.
+/// A refused query leaks nothing, whether or not there is such a port.
 fn is_refused_on_roce(soft: &Soft) -> Result {
     let rec = path_rec(soft)?;
     for port in [0, 1, 2, u32::MAX] {
@@ -54,13 +54,13 @@ fn is_refused_on_roce(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The mask is sent as it is in memory.
+/// The core sends the mask in memory order.
 fn asks_by_both_ends(_: &Soft) -> Result {
     check_eq!(ASKED.to_ne_bytes(), [0, 0, 0, 0, 0, 0, 0x30, 0x0f]);
     Ok(())
 }
 
-/// A question that the core does not know of.
+/// A query that the core does not know of.
 fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
     let record = path_rec(soft)?.to_raw(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
     let device = soft.device.hold()?;
@@ -84,13 +84,13 @@ fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
     )
 }
 
-/// Answers in the core's place, with one record or none.
+/// Calls the callback in the core's place, with one record or none.
 fn bring(query: &Query, status: i32, record: Option<bindings::sa_path_rec>) {
     let count = u32::from(record.is_some());
     bring_count(query, status, record, count);
 }
 
-/// As [`bring`], but only so many records are meant.
+/// As [`bring`], with this `count` of records.
 fn bring_count(query: &Query, status: i32, record: Option<bindings::sa_path_rec>, count: u32) {
     let mut record = record;
     let records = record
@@ -116,10 +116,10 @@ fn answers(soft: &Soft) -> Result {
     check_eq!(path.dgid()[15], 9);
     check_eq!(path.sgid(), soft.device.gid(1, 0)?);
     check_eq!(path.pkey(), 0x8001);
-    // It is had once.
+    // It can be taken once.
     check!(found.wait(0)?.is_none());
 
-    // An error; no record; neither. What a positive status is nobody says.
+    // An error, with or without a record; no record; a positive status, which is undefined.
     let failures = [
         (-110, None, ETIMEDOUT),
         (-4, Some(record(soft, 9)?), EINTR),
@@ -139,7 +139,7 @@ fn answers(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The connection manager waits for twice the time that a message is on its way.
+/// The connection manager waits for twice the packet life time.
 fn a_path_takes_seconds_at_most(soft: &Soft) -> Result {
     for (life, taken) in [
         (0, 0),
@@ -161,14 +161,14 @@ fn a_path_takes_seconds_at_most(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A query that is cancelled when it was just answered is answered twice.
+/// A query that is cancelled just after its reply has two callbacks.
 fn the_first_answer_counts(soft: &Soft) -> Result {
     let twice = query(soft)?;
     bring(&twice, 0, Some(record(soft, 1)?));
     bring(&twice, -4, None);
     let path = twice.wait(0)?.ok_or(ENOENT)??;
     check_eq!(path.dgid()[15], 1);
-    // Neither does the second one count as another answer when the first was had.
+    // The second one does not count either if the first result was taken.
     let late = query(soft)?;
     bring(&late, -110, None);
     check!(late.wait(0)?.is_some());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of a device: those that the test reports to the core, and those that it hands to the
-//! handler in the core's place.
+//! Events of a device: those that the test reports to the core, and those that it passes to the
+//! handler directly.
 //!
-//! The table of GIDs of an rxe device may change during a test, as its network interface gets an
-//! address of its own.
+//! The GID table of an rxe device may change during a test, when its network interface gets an
+//! address.
 
 use super::{
     check,
@@ -39,15 +39,15 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Milliseconds that a handler is held up.
+/// Milliseconds that a handler is delayed.
 const HOLD: Msecs = 200;
-/// Milliseconds after which something will not happen any more.
+/// Milliseconds after which an event is considered lost.
 const NEVER: Msecs = 60_000;
 
-/// An event as a handler gets it.
+/// An event as the handler receives it.
 type Seen = (DeviceEvent, Option<u32>);
 
-/// A handler that keeps what it gets.
+/// A handler that records its events.
 #[pin_data]
 struct Record {
     #[pin]
@@ -71,7 +71,7 @@ impl Record {
         )
     }
 
-    /// Forgets what it has got.
+    /// Clears the record.
     fn clear(&self) {
         self.seen.lock().clear();
     }
@@ -80,7 +80,7 @@ impl Record {
         self.seen.lock().contains(&event)
     }
 
-    /// How many events it has got, but for those that come by themselves.
+    /// The number of recorded events, without spontaneous ones.
     fn count(&self) -> usize {
         let seen = self.seen.lock();
         seen.iter()
@@ -110,13 +110,13 @@ fn event(soft: &Soft, kind: bindings::ib_event_type, port: u32) -> bindings::ib_
 
 /// Reports an event, as the driver of the device would.
 pub(crate) fn report(soft: &Soft, kind: bindings::ib_event_type) {
-    // SAFETY: The device is registered and has a port 1; the core makes a copy of the event.
+    // SAFETY: The device is registered and has a port 1; the core copies the event.
     unsafe { bindings::ib_dispatch_event(&event(soft, kind, 1)) };
 }
 
 /// Waits until all reported events have been handled.
 pub(crate) fn settle() {
-    // SAFETY: The queue is there as long as the core is, and this runs in none of its items.
+    // SAFETY: The queue lives as long as the core, and this does not run in one of its items.
     unsafe { bindings::__flush_workqueue(bindings::ib_wq) };
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn call<T: DeviceEventHandler>(
     let handler = registration.as_raw();
     // SAFETY: The handler is registered.
     if let Some(callback) = unsafe { (*handler).handler } {
-        // SAFETY: It is the function of this handler, and the event is one of its device.
+        // SAFETY: It is the function of this handler, and the event is of its device.
         unsafe { callback(handler, &mut event) };
     }
 }
@@ -218,7 +218,7 @@ fn nothing_comes_after_the_drop(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A handler that waits in the middle.
+/// A handler that waits in its callback.
 #[pin_data]
 struct Slow {
     #[pin]
@@ -239,7 +239,7 @@ impl DeviceEventHandler for Slow {
     }
 }
 
-/// A drop during a call.
+/// The drop of a registration during a callback.
 #[pin_data]
 struct Scene {
     handler: Arc<Slow>,
@@ -247,7 +247,7 @@ struct Scene {
     registration: Mutex<Option<Registered<Slow>>>,
     #[pin]
     dropped: Completion,
-    /// The drop has returned while the handler was held up.
+    /// The drop returned while the handler was waiting.
     early: Atomic<bool>,
     /// The handler had ended when the drop returned.
     ended: Atomic<bool>,

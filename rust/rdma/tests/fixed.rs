@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a peer may write as long as a connection lasts.
+//! Memory that a peer may write for the duration of a connection.
 
 use super::{
     check,
@@ -39,18 +39,18 @@ fn theirs(piece: usize, at: usize) -> u8 {
     (at.wrapping_mul(211) >> 2) as u8 ^ (piece as u8).wrapping_mul(57)
 }
 
-/// Byte `at`, of a device that is done with it.
+/// Byte `at`; the device has finished its access.
 fn byte(bytes: DeviceBytes<'_>, at: usize) -> Option<u8> {
     if at >= bytes.len() {
         return None;
     }
     // SAFETY: It is one of the bytes.
     let byte = unsafe { bytes.as_ptr().add(at) };
-    // SAFETY: `bytes` has it, and the device is done with it.
+    // SAFETY: `bytes` contains it, and the device has finished its access.
     Some(unsafe { byte.read_volatile() })
 }
 
-/// Has the peer write the first `len` bytes of each piece, and looks at them.
+/// Lets the peer write the first `len` bytes of each piece, and checks them.
 fn written(link: &mut Link, len: usize) -> Result {
     for number in 0..PIECES {
         let segment = link.piece(number)?.expose(len)?;
@@ -59,7 +59,7 @@ fn written(link: &mut Link, len: usize) -> Result {
         }
         check!(link.peer.transfer(Transfer::Write, &segment)?.is_success());
     }
-    // What is sent after a transfer arrives after it.
+    // A message sent after a transfer arrives after it.
     let before = link.record().received();
     link.peer.send(4)?;
     within(|| link.record().received() > before)?;
@@ -82,10 +82,10 @@ fn peer_writes_all_pieces(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A transfer that must not succeed.
+/// A transfer that must fail.
 fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
     let status = link.peer.transfer(how, segment)?;
-    // An iWARP write is done when it is on its way; the connection ends when it has arrived.
+    // An iWARP write completes when it is sent; the connection ends when it has arrived.
     within(|| link.is_over() || !status.is_success())?;
     link.qp.shutdown();
     check_eq!(link.record().wrong(), 0);
@@ -131,7 +131,7 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
     )?;
     let half = PIECE_SIZE / 2;
     check_eq!(link.piece(1)?.expose(half + 1).err(), Some(EMSGSIZE));
-    // What follows there is the next piece.
+    // The next piece begins there.
     written(&mut link, half)?;
     let mut segment = link.piece(PIECES - 1)?.expose(half)?;
     segment.addr += 1;
@@ -141,7 +141,7 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
 fn messages_have_two_parts(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
     for round in 0..40 {
-        // Their lengths are 4 and more.
+        // Their lengths are at least 4.
         link.send_parted(round % PIECES, 1 + round % 4)?;
         link.arrived()?;
     }
@@ -174,14 +174,14 @@ fn sizes_are_checked(soft: &Soft) -> Result {
         check_eq!(wrong.err(), Some(EINVAL));
     }
     let (pool, chunks) = Pool::shared(&pd, 8, 2 * page, both)?;
-    // The chunks of another pool, and those of one that the device only reads.
+    // The chunks of another pool, and chunks that the device only reads.
     let (other, _) = Pool::shared(&pd, 8, 2 * page, both)?;
     let wrong = FixedMr::new(&pd, &other, &chunks, page);
     check_eq!(wrong.err(), Some(EINVAL));
     let (reads, read) = Pool::shared(&pd, 8, 2 * page, DataDirection::ToDevice)?;
     let wrong = FixedMr::new(&pd, &reads, &read, page);
     check_eq!(wrong.err(), Some(EINVAL));
-    // What the device takes, and one chunk more.
+    // As much as the device supports, and one chunk more.
     const PAGES: usize = 16;
     let most = limits.max_pages_per_mr as usize / PAGES;
     let (all, list) = Pool::shared(&pd, most + 1, PAGES * page, both)?;
@@ -199,7 +199,7 @@ fn sizes_are_checked(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// What a chunk gives out is never more than it has.
+/// A chunk never gives out more bytes than it has.
 fn chunks_end(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     let (_, mut chunks) = Pool::shared(&pd, 2, 700, DataDirection::Bidirectional)?;
@@ -229,7 +229,7 @@ macro_rules! suites {
 }
 
 suites!(
-    // siw answers reads without a look at the access.
+    // siw serves reads without checking the access rights.
     srp_fixed_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [memory_cannot_be_read];
     srp_fixed_siw siw crate::rdma::tests::soft::Kind::Siw, [];
 );

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair's end waits for, and what may be posted meanwhile.
+//! What the teardown of a queue pair waits for, and concurrent posting.
 
 use super::{
     check,
@@ -73,7 +73,7 @@ use kernel::{
 /// Entries of the send queue.
 const SENDS: u32 = 200;
 
-/// Nobody is at the other end.
+/// There is no peer.
 struct Nobody;
 
 impl Handler for Nobody {
@@ -84,12 +84,12 @@ impl Handler for Nobody {
     fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
-/// No connection manager: a queue pair that takes requests, or none at all.
+/// No connection manager: a queue pair that accepts requests, or an error.
 struct Bare {
     fails: bool,
 }
 
-// SAFETY: The queue pair is made as it is told, and lives until it is destroyed.
+// SAFETY: The queue pair is made as requested, and lives until it is destroyed.
 unsafe impl crate::rdma::link::Link for Bare {
     unsafe fn create_qp(
         &self,
@@ -112,7 +112,7 @@ unsafe impl crate::rdma::link::Link for Bare {
             | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
             | bindings::ib_qp_attr_mask_IB_QP_PORT
             | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
-        // SAFETY: The queue pair was made just now.
+        // SAFETY: The queue pair was just made.
         to_result(unsafe { bindings::ib_modify_qp(qp, &mut attr, mask as c_int) })?;
         NonNull::new(qp).ok_or(ENOMEM)
     }
@@ -122,7 +122,7 @@ unsafe impl crate::rdma::link::Link for Bare {
     fn disconnect(&self) {}
 }
 
-/// The sizes of the memory that [`bare_in`] takes.
+/// Sizes that match the memory of [`bare_in`].
 const SIZES: Sizes = Sizes {
     send: SENDS,
     send_sge: 2,
@@ -164,9 +164,9 @@ fn connect(qp: &Qp<Nobody>, fails: bool) -> Result {
     qp.connect(Arc::new(Bare { fails }, GFP_KERNEL)?)
 }
 
-/// Grace periods so far, more or less.
+/// Grace periods so far, approximately.
 fn grace_periods() -> usize {
-    // SAFETY: It has no preconditions. The lower two bits are the state of the present one.
+    // SAFETY: It has no preconditions. The low two bits are the state of the current one.
     let state = unsafe { bindings::get_state_synchronize_rcu() };
     state >> 2
 }
@@ -213,7 +213,7 @@ fn a_finished_one_is_not_connected(soft: &Soft) -> Result {
     connect(&qp, false)?;
     qp.retire();
     check_eq!(qp.live(&rcu::read_lock()).err(), Some(ENOTCONN));
-    // It is still there.
+    // The queue pair still exists.
     check_eq!(connect(&qp, false), Err(EBUSY));
     let _ = qp.finish();
     check_eq!(connect(&qp, false), Err(ESHUTDOWN));
@@ -229,8 +229,8 @@ fn a_vector_is_one_of_the_device(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// More receives than there is room for would leave none to drain with, and so it is with what may
-/// follow a message.
+/// More receives than entries would leave no entry for the drain. Likewise, data after a message
+/// needs a second SGE.
 fn memory_is_as_much_as_the_sizes_say(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     for receive in [0, 2] {
@@ -243,7 +243,7 @@ fn memory_is_as_much_as_the_sizes_say(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A key is good on each queue pair of the domain.
+/// A key is valid on each queue pair of the domain.
 fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     let (one, mut handle) = bare_in(soft, &pd, SIZES)?;
@@ -264,14 +264,14 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
         check_eq!(handle.detach().err(), Some(EBUSY));
         last.shutdown();
         let list = handle.detach()?.ok_or(EINVAL)?;
-        // The device may still have it registered.
+        // The device may still have the memory registered.
         first.disconnect();
         last.disconnect();
         check_eq!(connect(&other, false), Err(EBUSY));
         one.renew_regions()?;
         check!(handle.attach(list).is_ok());
     }
-    // So it is when the connection does not come about.
+    // The same holds when connecting fails.
     check_eq!(connect(&other, true), Err(ENOMEM));
     check!(pd.is_drained());
     connect(&other, false)?;
@@ -281,7 +281,7 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A queue pair that comes and goes, or does not come.
+/// A queue pair that connects repeatedly, sometimes with a failure.
 #[pin_data]
 struct Fickle {
     qp: Arc<Qp<Nobody>>,
@@ -319,7 +319,7 @@ impl Fickle {
     fn post(&self) {
         let (mut round, mut posted, mut turns) = (0, 0, 0u32);
         while !self.done.load(Acquire) {
-            // A kernel that does not preempt lets the others run only then.
+            // Lets the others run on a kernel without preemption.
             turns = turns.wrapping_add(1);
             if turns % 64 == 0 {
                 fsleep(Delta::from_micros(20));
@@ -328,7 +328,7 @@ impl Fickle {
             if now != round {
                 (round, posted) = (now, 0);
             }
-            // There must be room to drain with. The queue pair may be the next one already.
+            // Leaves room for the drain request. The queue pair may already be the next one.
             if posted < SENDS / 5 && self.post_one().is_ok() {
                 posted += 1;
             }
@@ -357,9 +357,9 @@ fn posting_races_with_connecting(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// How often a completion queue has been looked at.
+/// Polls of a completion queue.
 static LOOKS: Atomic<u32> = Atomic::new(0);
-/// What looks at it.
+/// The original `poll_cq`.
 static POLL: Atomic<usize> = Atomic::new(0);
 
 type Poll = unsafe extern "C" fn(*mut bindings::ib_cq, c_int, *mut bindings::ib_wc) -> c_int;
@@ -384,12 +384,12 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     connect(&qp, false)?;
     // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
     let cq = unsafe { (*qp.as_raw()).send_cq };
-    // SAFETY: The queue is there until the drop; these do not change.
+    // SAFETY: The queue lives until the drop; these fields are constant.
     let (event, context) = unsafe { ((*cq).comp_handler, (*cq).cq_context) };
     let event = event.ok_or(EINVAL)?;
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.poll_cq };
-    // SAFETY: No other test uses the device meanwhile.
+    // SAFETY: No other test uses the device concurrently.
     let mut poll_cq = unsafe { Operation::new(place) };
     POLL.store(poll_cq.before().ok_or(EINVAL)? as usize, Release);
     poll_cq.set(Some(look));
@@ -409,9 +409,9 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A queue pair is being made.
+/// Whether a queue pair is being created.
 static MAKES: Atomic<bool> = Atomic::new(false);
-/// What makes it.
+/// The original `create_qp`.
 static CREATE: Atomic<usize> = Atomic::new(0);
 
 type Create = unsafe extern "C" fn(
@@ -438,7 +438,7 @@ unsafe extern "C" fn make(
     result
 }
 
-/// An identifier that is used by two.
+/// An identifier with concurrent users.
 struct Busy {
     qp: Arc<Qp<Nobody>>,
     id: Arc<cm::Id<Events>>,
@@ -461,7 +461,7 @@ impl Busy {
     }
 }
 
-/// The connection manager's functions must not run beside each other for one identifier.
+/// The connection manager's functions must not run concurrently for one identifier.
 fn one_call_at_a_time(soft: &Soft) -> Result {
     let (_peer, _, id) = Link::route(soft, bindings::ib_poll_context_IB_POLL_DIRECT)?;
     let busy = Arc::new(
@@ -475,7 +475,7 @@ fn one_call_at_a_time(soft: &Soft) -> Result {
     )?;
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.create_qp };
-    // SAFETY: No other test uses the device meanwhile.
+    // SAFETY: No other test uses the device concurrently.
     let mut create_qp = unsafe { Operation::new(place) };
     CREATE.store(create_qp.before().ok_or(EINVAL)? as usize, Release);
     create_qp.set(Some(make));

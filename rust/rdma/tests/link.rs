@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection from a [`Qp`], whose handler keeps a record, to a [`Peer`].
+//! A connection from a [`Qp`] to a [`Peer`]; the handler records its callbacks.
 
 use super::{
     list::List,
@@ -64,11 +64,11 @@ pub(in crate::rdma) const HANDLES: usize = 4;
 const PER_HANDLE: usize = 4;
 /// Pages of a region.
 const PAGES: u32 = 4;
-/// Receives that are posted.
+/// Posted receives.
 const RECEIVES: u32 = 32;
-/// Messages that the peer may send ahead: receives wait for each other to be posted in chains.
+/// Messages that the peer may send ahead: receives are reposted in chains.
 pub(in crate::rdma) const WINDOW: u32 = RECEIVES - 8;
-/// The sizes of a connection, and where the peer's callbacks run.
+/// The sizes of a connection, and the context of the peer's callbacks.
 pub(in crate::rdma) struct Shape {
     pub(in crate::rdma) handles: usize,
     pub(in crate::rdma) per_handle: usize,
@@ -78,7 +78,7 @@ pub(in crate::rdma) struct Shape {
     /// Bytes of each piece that the peer may write.
     pub(in crate::rdma) reach: usize,
     pub(in crate::rdma) context: bindings::ib_poll_context,
-    /// Where ours run.
+    /// The context of our callbacks.
     pub(in crate::rdma) ours: PollContext,
 }
 pub(in crate::rdma) const SHAPE: Shape = Shape {
@@ -96,10 +96,10 @@ pub(in crate::rdma) const SENDS: u32 = 32;
 /// Pieces of memory that the peer may write, and the size of each.
 pub(in crate::rdma) const PIECES: usize = 5;
 pub(in crate::rdma) const PIECE_SIZE: usize = 8192;
-/// Events in a record.
+/// Capacity of a record.
 const RECORDS: usize = 64;
 
-/// Byte `at` of message `number`: the number first, then something that depends on it.
+/// Byte `at` of message `number`: the number, followed by bytes that depend on it.
 pub(in crate::rdma) fn pattern(number: u32, at: usize) -> u8 {
     match number.to_le_bytes().get(at) {
         Some(byte) => *byte,
@@ -113,7 +113,7 @@ pub(in crate::rdma) fn is_pattern(number: u32, bytes: &[u8]) -> bool {
     bytes.len() >= 4 && bytes.all(|(at, byte)| *byte == pattern(number, at))
 }
 
-/// What the connection manager has said.
+/// The events of the connection manager.
 pub(in crate::rdma) struct Events {
     addr: Atomic<bool>,
     route: Atomic<bool>,
@@ -155,7 +155,7 @@ pub(in crate::rdma) enum Call {
     Control = 1,
     /// The last message has been sent.
     Last = 2,
-    /// Handle 0 has been invalidated; the others follow.
+    /// Handle 0 has been invalidated; the numbers of the other handles follow.
     Invalidated = 16,
 }
 
@@ -165,8 +165,7 @@ pub(in crate::rdma) struct Record {
     calls: KVec<Atomic<u32>>,
     count: Atomic<u32>,
     received: Atomic<u32>,
-    /// What should never happen: messages out of order, callbacks at the same time as others,
-    /// invalidated handles that are not, flags.
+    /// Errors: messages out of order, concurrent callbacks, callbacks for exposed handles, flags.
     wrong: Atomic<u32>,
     failed: Atomic<u32>,
     running: Atomic<u32>,
@@ -181,7 +180,7 @@ impl Record {
         self.count.store(at + 1, Release);
     }
 
-    /// Runs a callback, alone.
+    /// Runs a callback, and checks that no other one runs.
     fn alone(&self, ok: impl FnOnce() -> bool) {
         let others = self.running.fetch_add(1, Acquire);
         if !ok() || others != 0 {
@@ -195,7 +194,7 @@ impl Record {
         self.count.load(Acquire)
     }
 
-    /// The callback with this number was this one, plus `more`.
+    /// Whether callback `number` is `call` plus `more`.
     pub(in crate::rdma) fn is(&self, number: usize, call: Call, more: u32) -> bool {
         number < self.count() as usize
             && self
@@ -209,7 +208,7 @@ impl Record {
         self.received.load(Acquire)
     }
 
-    /// Things that should never happen.
+    /// Errors so far.
     pub(in crate::rdma) fn wrong(&self) -> u32 {
         self.wrong.load(Relaxed)
     }
@@ -257,29 +256,29 @@ impl Handler for Record {
     }
 }
 
-/// A piece of memory that the peer may write as long as the connection lasts.
+/// A piece of memory that the peer may write during the connection.
 pub(in crate::rdma) struct Piece {
     chunk: SharedChunk,
     part: FixedPart,
 }
 
 impl Piece {
-    /// Hands the first `len` bytes over; what the peer needs for them.
+    /// Hands the first `len` bytes to the device; returns what the peer needs to reach them.
     pub(in crate::rdma) fn expose(&self, len: usize) -> Result<Segment> {
         self.chunk.sync_for_device(len);
         // CAST: It is at most 64 KiB.
         self.part.segment(len as u32)
     }
 
-    /// What the peer has written to the first `len` bytes.
+    /// The first `len` bytes, which the peer may have written.
     pub(in crate::rdma) fn read(&self, len: usize) -> DeviceBytes<'_> {
         self.chunk.sync_for_cpu(len)
     }
 }
 
-/// A connection. Its fields may go in any order.
+/// A connection. Its fields may be dropped in any order.
 pub(in crate::rdma) struct Link {
-    // First, so that a test that fails leaves nothing reachable.
+    // Dropped first, so that a failed test leaves nothing reachable.
     pub(in crate::rdma) qp: Arc<Qp<Record>>,
     pub(in crate::rdma) peer: Peer,
     pub(in crate::rdma) handles: KVVec<Handle<List>>,
@@ -292,7 +291,7 @@ pub(in crate::rdma) struct Link {
 }
 
 impl Link {
-    /// Connects. The first message, which tells an iWARP peer that it may send, has been received.
+    /// Connects. The first message, which allows an iWARP peer to send, has arrived.
     pub(in crate::rdma) fn new(soft: &Soft) -> Result<Self> {
         let shape = Shape {
             ours: soft.ours,
@@ -333,7 +332,7 @@ impl Link {
             running: Atomic::new(0),
         };
         let sizes = Sizes {
-            // Messages, registrations, invalidations, the fixed region, and one to drain with.
+            // Messages, registrations, invalidations, the fixed region, and one for the drain.
             send: SENDS + (shape.handles * shape.per_handle * 2) as u32 + 1 + 1,
             send_sge: 2,
             receive: RECEIVES,
@@ -365,7 +364,7 @@ impl Link {
         Ok(this)
     }
 
-    /// A listening peer, and an identifier that knows the way to it.
+    /// A listening peer, and an identifier with a resolved route to it.
     pub(in crate::rdma) fn route(
         soft: &Soft,
         context: bindings::ib_poll_context,
@@ -403,7 +402,7 @@ impl Link {
         qp.live(&rcu::read_lock())?.register_fixed()
     }
 
-    /// Sends the first message, which tells an iWARP peer that it may send.
+    /// Sends the first message, which allows an iWARP peer to send.
     fn greet(&mut self) -> Result {
         self.send(None)?;
         self.arrived()?;
@@ -431,7 +430,7 @@ impl Link {
         &self.qp
     }
 
-    /// Fills the next message; its memory and its length.
+    /// Fills the next message; returns its chunk and length.
     fn fill<'c>(chunks: &'c mut [Chunk], sent: &mut u32) -> Result<(&'c mut Chunk, usize)> {
         let (number, place) = (*sent, *sent as usize % SENDS as usize);
         let chunk = chunks.get_mut(place).ok_or(EINVAL)?;
@@ -461,9 +460,9 @@ impl Link {
         let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
         let mut place = piece.chunk.place(len);
         for at in 0..place.len() {
-            // SAFETY: It is one of the bytes.
+            // SAFETY: It is inside `place`.
             let byte = unsafe { place.as_mut_ptr().add(at) };
-            // SAFETY: `place` has it alone.
+            // SAFETY: `place` has exclusive access to it.
             unsafe { byte.write_volatile(pattern(number, head + at)) };
         }
         let rest = chunk.bytes_mut().get_mut(head..).unwrap_or_default();
@@ -473,7 +472,7 @@ impl Link {
         wr.with(&mut piece.chunk, len)?.post(true)
     }
 
-    /// Tries to send a message with a second part there.
+    /// Tries to send a message with `data` as its second part.
     pub(in crate::rdma) fn send_with(&mut self, data: &mut SharedChunk) -> Result {
         let chunk = self.chunks.first_mut().ok_or(EINVAL)?;
         let section = rcu::read_lock();
@@ -495,7 +494,7 @@ impl Link {
         self.qp.live(&section)?.send(chunk, len)?.post_control()
     }
 
-    /// Waits until the peer has got all messages, in their order.
+    /// Waits until the peer has received all messages, in order.
     pub(in crate::rdma) fn arrived(&self) -> Result {
         self.peer.poll_until(|peer| peer.received() >= self.sent)?;
         if self.peer.received() == self.sent && self.peer.disordered() == 0 {
@@ -505,13 +504,13 @@ impl Link {
         }
     }
 
-    /// Whether the peer, which has callbacks, has got all messages.
+    /// Whether the peer, which runs callbacks, has received all messages.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn arrived_by_itself(&self) -> bool {
         self.peer.received() >= self.sent
     }
 
-    /// What the peer needs to reach a handle.
+    /// The segments of a handle, for the peer.
     pub(in crate::rdma) fn segments(&self, handle: usize) -> Result<KVec<Segment>> {
         let mut segments = KVec::new();
         for segment in self.handles.get(handle).ok_or(EINVAL)?.segments() {
@@ -546,7 +545,7 @@ impl Link {
         handle.detach()?.ok_or(EINVAL)
     }
 
-    /// Invalidates handles, and waits for them without sleeping.
+    /// Invalidates handles and spins until that has completed.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn revoke_all(&mut self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {
@@ -567,7 +566,7 @@ impl Link {
         }
     }
 
-    /// Invalidates a handle and waits for it.
+    /// Invalidates a handle and waits for the callback.
     pub(in crate::rdma) fn revoke(&mut self, handle: usize) -> Result {
         let before = self.record().count();
         if !self.invalidate(handle)? {
@@ -576,7 +575,7 @@ impl Link {
         within(|| self.record().count() > before)
     }
 
-    /// The connection is of no more use.
+    /// Whether the connection has failed or ended.
     pub(in crate::rdma) fn is_over(&self) -> bool {
         self.record().failed() > 0 || self.peer.is_disconnected() || self.events.ended.load(Acquire)
     }

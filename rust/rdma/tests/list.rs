@@ -13,10 +13,10 @@ use kernel::{
     types::Opaque, //
 };
 
-/// The mark of the last entry in `page_link`.
+/// The flag of the last entry in `page_link`.
 const SG_END: usize = 2;
 
-/// Where a piece of the memory begins, and how many bytes it has.
+/// Offset and length of a piece of the memory.
 pub(in crate::rdma) type Piece = (usize, usize);
 
 /// A list of pieces of contiguous memory.
@@ -40,12 +40,12 @@ unsafe impl Send for List {}
 unsafe impl Sync for List {}
 
 impl List {
-    /// Makes a list of the given pieces of fresh memory, which is zero and `pages` pages long, a
-    /// power of two.
+    /// Creates a list of the given pieces of new zeroed memory, `pages` pages long. `pages` must be
+    /// a power of two.
     pub(in crate::rdma) fn new(pages: usize, pieces: &[Piece]) -> Result<Self> {
         let size = pages * PAGE_SIZE;
         let memory = KVec::from_elem(0u8, size, GFP_KERNEL)?;
-        // The allocator aligns powers of two, but the tests are worth nothing without it.
+        // The allocator aligns powers of two, and the tests depend on it.
         if memory.as_ptr() as usize % PAGE_SIZE != 0 || memory.capacity() != size {
             return Err(EIO);
         }
@@ -74,7 +74,7 @@ impl List {
         })
     }
 
-    /// `count` whole pages, no two of which are neighbours.
+    /// `count` whole pages that are not adjacent to each other.
     pub(in crate::rdma) fn scattered(count: usize) -> Result<Self> {
         let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
         for number in 0..count {
@@ -94,7 +94,7 @@ impl List {
         None
     }
 
-    /// Byte `at` of the memory. Nobody must be writing to it now.
+    /// Byte `at` of the memory. Nothing may write to it now.
     fn byte(&self, at: usize) -> u8 {
         assert!(at < self.size);
         // SAFETY: By the type invariant it is inside the memory.
@@ -103,23 +103,23 @@ impl List {
         unsafe { byte.read_volatile() }
     }
 
-    /// Byte `at` of the list. Nobody must be writing to the memory now.
+    /// Byte `at` of the list. Nothing may write to the memory now.
     pub(in crate::rdma) fn get(&self, at: usize) -> Option<u8> {
         Some(self.byte(self.address(at)? - self.memory.as_ptr() as usize))
     }
 
-    /// Sets byte `at` of the list to what `pattern` gives for it.
+    /// Sets each byte of the list to what `pattern` returns for its index.
     pub(in crate::rdma) fn fill(&mut self, pattern: fn(usize) -> u8) {
         for at in 0..self.len as usize {
             if let Some(address) = self.address(at) {
-                // SAFETY: By the type invariant the address is inside the memory, which nobody has
-                // been given yet.
+                // SAFETY: By the type invariant the address is inside the memory, which nothing
+                // else has access to yet.
                 unsafe { (address as *mut u8).write(pattern(at)) };
             }
         }
     }
 
-    /// Bytes of the memory that are in no piece and not zero any more.
+    /// The number of nonzero bytes of the memory outside all pieces.
     pub(in crate::rdma) fn spoilt(&self) -> usize {
         let inside = |at: &usize| {
             self.pieces
@@ -139,7 +139,7 @@ impl Drop for List {
     }
 }
 
-// SAFETY: By the type invariant; neither list nor memory move with the object.
+// SAFETY: By the type invariant; neither list nor memory moves with the object.
 unsafe impl ScatterList for List {
     fn list(&self) -> *mut bindings::scatterlist {
         self.entries

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's log, as an administrator would read it.
+//! The kernel log, as an administrator reads it.
 
 use kernel::prelude::*;
 
@@ -22,13 +22,13 @@ extern "C" {
     ) -> bool;
 }
 
-/// The end of the log at some time.
+/// A position in the log.
 pub(crate) struct Log {
     since: u64,
 }
 
 impl Log {
-    /// What comes from now on.
+    /// Starts at the current end of the log.
     pub(crate) fn from_now() -> Self {
         let mut position = Position { current: 0, end: 0 };
         // SAFETY: `position` is valid for writing.
@@ -38,7 +38,7 @@ impl Log {
         }
     }
 
-    /// How many lines there were with this text.
+    /// The number of lines with this text since then.
     pub(crate) fn count(&self, text: impl AsRef<[u8]>) -> usize {
         let text = text.as_ref();
         let mut position = Position {
@@ -49,7 +49,7 @@ impl Log {
         loop {
             let mut line = [0u8; 512];
             let mut len = 0;
-            // SAFETY: All are valid for writing, the line for the size that is said.
+            // SAFETY: All are valid for writing, the line for its size.
             let more = unsafe {
                 kmsg_dump_get_line(
                     &mut position,

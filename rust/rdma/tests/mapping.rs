@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scatter lists behind memory handles; nothing is sent.
+//! Scatter lists in memory handles; nothing is sent.
 
 use super::{
     check,
@@ -65,7 +65,7 @@ fn mapped(soft: &Soft, per_handle: usize, list: List) -> Result<Handle<List>> {
     Ok(handle)
 }
 
-/// Checks that the segments are the bytes of the list, all of them, in their order, and nothing else.
+/// Checks that the segments are exactly the bytes of the list, in order.
 fn covers(handle: &Handle<List>) -> Result {
     let list = handle.get().ok_or(EINVAL)?;
     let mut at = 0;
@@ -74,8 +74,8 @@ fn covers(handle: &Handle<List>) -> Result {
         check_eq!(segment.addr as u32, address as u32);
         check!(segment.len > 0);
         at += segment.len as usize;
-        // The end of a region is the end of its memory: what it has in between is contiguous or
-        // made of whole pages.
+        // The end of a region is the end of its memory: the memory in between is contiguous or
+        // consists of whole pages.
         check!(list.address(at - 1).is_some());
     }
     check_eq!(at, list.len() as usize);
@@ -99,7 +99,7 @@ fn becomes(soft: &Soft, list: List, lengths: &[u32]) -> Result {
     Ok(())
 }
 
-/// Checks that a list is refused and the handle is as before.
+/// Checks that a list is refused and the handle is unchanged.
 fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
@@ -110,7 +110,7 @@ fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
     check_eq!(handle.segments().count(), 0);
     check!(handle.expose().is_none());
     check!(handle.detach()?.is_some());
-    // It is as good as new.
+    // The handle works as if new.
     check!(handle.attach(List::scattered(1)?).is_ok());
     handle.map(DataDirection::FromDevice, random_u64())?;
     covers(&handle)
@@ -123,7 +123,7 @@ fn whole_pages_are_one_region(soft: &Soft) -> Result {
     becomes(soft, List::scattered(4)?, &[4 * PAGE])
 }
 
-/// As swiotlb lays out a list that had no gaps: the end of a page, two pages, the beginning of one.
+/// As swiotlb lays out a list without gaps: the end of a page, two pages, the beginning of one.
 fn a_bounced_list_takes_two_regions_more(soft: &Soft) -> Result {
     let bounced = [
         (0, 2560),
@@ -164,7 +164,7 @@ fn gaps_need_regions(soft: &Soft) -> Result {
         (5 * PAGE_SIZE, PAGE_SIZE),
         (7 * PAGE_SIZE, 7),
     ];
-    // Three ends or beginnings inside a page; then the list goes on at page boundaries.
+    // Three ends or beginnings inside a page; then the list continues at page boundaries.
     becomes(soft, List::new(8, &pieces)?, &[512, 512, 200, PAGE + 7])?;
     too_big(soft, 3, List::new(8, &pieces)?)
 }
@@ -192,7 +192,7 @@ fn limits_are_exact(soft: &Soft) -> Result {
     too_big(soft, 16, List::scattered(65)?)
 }
 
-/// Entries that are longer than a region. How many regions they take is the device driver's business.
+/// Entries longer than a region. The number of regions that they take depends on the device driver.
 fn long_entries_are_split(soft: &Soft) -> Result {
     for pieces in [
         &[(0, 16 * PAGE_SIZE)][..],
@@ -209,7 +209,7 @@ fn long_entries_are_split(soft: &Soft) -> Result {
     }
     if soft.kind == Kind::Rxe {
         too_big(soft, 4, List::new(16, &[(0, 16 * PAGE_SIZE)])?)?;
-        // Eight pages are touched, but the last of a region that goes on is not used.
+        // Eight pages are touched, but the last page of a region that continues is not used.
         too_big(soft, 2, List::new(16, &[(512, 7 * PAGE_SIZE)])?)?;
     }
     Ok(())
@@ -256,14 +256,14 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
         covers(&handle)?;
         let now = handle.segments().next().ok_or(EINVAL)?;
         check_eq!(now.key >> 8, last.key >> 8);
-        // Random, so that only much repetition is wrong: 1 in 2^32, and 1 in 256.
+        // Random, so only frequent repetition is an error: 1 in 2^32, and 1 in 256.
         check!(now.addr >> 32 != last.addr >> 32);
         keys += u32::from(now.key != last.key);
         bits |= now.addr ^ last.addr;
         last = now;
     }
     check!(keys > ROUNDS / 2);
-    // All but the topmost bit change, which is clear.
+    // All upper bits change except the topmost, which is clear.
     check_eq!((bits | last.addr) >> 63, 0);
     check_eq!(bits >> 32, u64::from(u32::MAX >> 1));
     Ok(())
@@ -292,7 +292,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
         let list = handle.detach()?.ok_or(EINVAL)?;
         check!(handle.expose().is_none());
         check!(handle.attach(list).is_ok());
-        // Nobody has seen the end of the registration.
+        // The end of the registration is unknown.
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
         regions.invalidated(0);
     }
@@ -301,7 +301,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
 
 /// # Safety
 ///
-/// None: it touches nothing.
+/// None: it accesses nothing.
 unsafe extern "C" fn takes_nothing(
     _: *mut bindings::ib_mr,
     _: *mut bindings::scatterlist,
@@ -317,7 +317,7 @@ fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
     check!(handle.attach(List::scattered(2)?).is_ok());
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
-    // SAFETY: No other test uses the device meanwhile.
+    // SAFETY: No other test uses the device concurrently.
     let mut map_mr_sg = unsafe { Operation::new(place) };
     map_mr_sg.set(Some(takes_nothing));
     let without = handle.map(DataDirection::FromDevice, random_u64());
@@ -329,12 +329,12 @@ fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The address of a region for a list that begins within a page, with the device of this driver, and that of the
-/// page.
+/// The address of a region for a list that begins inside a page, on a device that has this
+/// `driver_id`, and the address of the page.
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.driver_id };
-    // SAFETY: Nobody else looks at this meanwhile.
+    // SAFETY: Nothing else reads this meanwhile.
     let mut driver_id = unsafe { Operation::new(place) };
     driver_id.set(driver);
     let mut handle = mapped(soft, 1, List::new(1, &[(100, 200)])?)?;
@@ -353,7 +353,7 @@ fn addresses_are_what_the_driver_takes(soft: &Soft) -> Result {
     ] {
         for _ in 0..4 {
             let (address, page) = address_with(soft, driver)?;
-            // What ocrdma tells its device: the offset of the address in the first page.
+            // What ocrdma passes to its device: the offset of the address from the first page.
             check!(address.wrapping_sub(page) < PAGE_SIZE as u64);
         }
     }
@@ -397,7 +397,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
         check_eq!(handle.invalidation(bound).err(), Some(EBUSY));
     }
 
-    // The one ends without the other.
+    // One handle becomes unreachable without the other.
     regions.invalidated(0);
     check_eq!(regions.reachable(), 2);
     check!(handle.unreachable() && !other.unreachable());
@@ -405,7 +405,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     check_eq!(other.detach().err(), Some(EBUSY));
     check!(handle.invalidation(bound)?.is_none());
 
-    // So does the end of the queue pair.
+    // The end of the queue pair has the same effect.
     regions.set_dead();
     check!(other.detach()?.is_some());
     regions.unbind();
@@ -413,7 +413,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// What the driver tells the block layer to keep to can be mapped, wherever it begins: the longest
+/// The limits that the driver sets for the block layer can be mapped at any offset: the longest
 /// command in one piece, which is the worst case.
 fn longest_command_fits(soft: &Soft) -> Result {
     let shape = registration::Regions {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a test puts into the operations of a device.
+//! Overrides of a device's operations.
 
-/// A field of a device's operations. It has its own value again when this is dropped.
+/// A field of a device's operations. Dropping this restores its value.
 ///
 /// # Invariants
 ///
-/// `place` is valid, and nobody else changes it.
+/// `place` is valid, and nothing else modifies it.
 pub(super) struct Operation<T: Copy> {
     place: *mut T,
     before: T,
@@ -15,7 +15,8 @@ pub(super) struct Operation<T: Copy> {
 impl<T: Copy> Operation<T> {
     /// # Safety
     ///
-    /// `place` is valid until the drop, and nobody else changes it or minds another value there.
+    /// `place` is valid until the drop. Nothing else modifies it, and any value that is set is
+    /// acceptable to its users.
     pub(super) unsafe fn new(place: *mut T) -> Self {
         Self {
             place,
@@ -24,12 +25,12 @@ impl<T: Copy> Operation<T> {
         }
     }
 
-    /// The device's own value.
+    /// The device's original value.
     pub(super) fn before(&self) -> T {
         self.before
     }
 
-    /// Puts another value there.
+    /// Overrides the value.
     pub(super) fn set(&mut self, value: T) {
         // SAFETY: By the type invariant.
         unsafe { self.place.write(value) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The other end of a connection, on bare verbs: it listens, accepts one connection, and does what
-//! its test tells it to.
+//! The other end of a connection, on bare verbs: it listens, accepts one connection, and acts only
+//! as its test requests.
 //!
-//! Its completion queue is only polled by the test, so nothing happens behind the test's back.
+//! Only the test polls its completion queue, so nothing happens without the test.
 
 use super::soft::Soft;
 use crate::{
@@ -66,14 +66,14 @@ extern "C" {
 
 /// Bytes of a message.
 const MESSAGE: usize = 64;
-/// Receives that are posted.
+/// Posted receives.
 const RECEIVES: usize = 32;
 /// Bytes of the memory for transfers.
 const TRANSFER: usize = 64 << 10;
 /// Milliseconds until the tests give up.
 const PATIENCE: u32 = 10_000;
 
-/// Waits until `done` says so, for at most ten seconds.
+/// Waits until `done` returns true, for at most ten seconds.
 pub(crate) fn within(done: impl Fn() -> bool) -> Result {
     for _ in 0..PATIENCE {
         if done() {
@@ -84,12 +84,11 @@ pub(crate) fn within(done: impl Fn() -> bool) -> Result {
     Err(ETIMEDOUT)
 }
 
-/// What the callbacks use.
+/// The context of the callbacks.
 ///
 /// # Invariants
 ///
-/// - `cq` is null or a queue whose context is this object, and which only the owner polls, if
-///   anybody does.
+/// - `cq` is null or a queue with this object as its context; only the owner may poll it.
 /// - `id` is 0, or the address of the accepted identifier, which has a queue pair with `cq`.
 struct Inner {
     pd: Arc<Pd>,
@@ -105,9 +104,9 @@ struct Inner {
     /// Received messages that were not numbered one above the last.
     disordered: Atomic<u32>,
     sent: Atomic<u32>,
-    /// How the last transfer ended, if it has.
+    /// Status of the last transfer, or [`PENDING`].
     transfer: Atomic<u32>,
-    /// When the last message arrived, in nanoseconds.
+    /// Arrival of the last message, in nanoseconds.
     #[cfg(SRP_BENCH)]
     arrived: Atomic<i64>,
 }
@@ -124,7 +123,7 @@ unsafe impl Sync for Inner {}
 ///
 /// # Invariants
 ///
-/// `listener` is a listening identifier whose context is `inner`.
+/// `listener` is a listening identifier with context `inner`.
 pub(in crate::rdma) struct Peer {
     listener: NonNull<bindings::rdma_cm_id>,
     inner: Arc<Inner>,
@@ -133,22 +132,22 @@ pub(in crate::rdma) struct Peer {
     source: Chunk,
     sink: Chunk,
     poll_context: bindings::ib_poll_context,
-    /// Where it listens.
+    /// The address that it listens on.
     pub(in crate::rdma) address: SocketAddr,
 }
 
-/// How a transfer goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rdma) enum Transfer {
-    /// From the other side's memory.
+    /// Reads the other side's memory.
     Read,
-    /// To the other side's memory.
+    /// Writes the other side's memory.
     Write,
 }
 
 impl Peer {
-    /// Begins to listen on the address of the device, on a free port. Its queue is polled by the test,
-    /// or else has its callbacks in that context.
+    /// Starts to listen on the address of the device, on a free port. Either the test polls its
+    /// queue, or callbacks run in `poll_context`.
     pub(in crate::rdma) fn new(
         soft: &Soft,
         poll_context: bindings::ib_poll_context,
@@ -232,27 +231,27 @@ impl Peer {
         to_result(unsafe { bindings::rdma_bind_addr(listener, address) })?;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_listen(listener, 1) })?;
-        // SAFETY: The identifier is valid, and bound.
+        // SAFETY: The identifier is valid and bound.
         let bound = unsafe { &(*listener).route.addr.src_addr };
         this.address = SocketAddr::from_raw(bound).ok_or(EINVAL)?;
         Ok(this)
     }
 
-    /// The other side's first message has arrived, or its confirmation.
+    /// Waits until the other side's first message, or its confirmation, has arrived.
     pub(in crate::rdma) fn wait_established(&self) -> Result {
         within(|| self.inner.established.load(Acquire))
     }
 
-    /// Runs the callbacks of what has completed.
+    /// Runs the callbacks of completed requests.
     pub(in crate::rdma) fn poll(&self) {
         if self.poll_context != bindings::ib_poll_context_IB_POLL_DIRECT {
             return;
         }
-        // SAFETY: By the type invariant of `Inner` the queue is polled by nobody else.
+        // SAFETY: By the type invariant of `Inner` nothing else polls the queue.
         unsafe { bindings::ib_process_cq_direct(self.inner.cq, 64) };
     }
 
-    /// Polls until `done` says so.
+    /// Polls until `done` returns true.
     pub(in crate::rdma) fn poll_until(&self, done: impl Fn(&Self) -> bool) -> Result {
         within(|| {
             self.poll();
@@ -260,23 +259,23 @@ impl Peer {
         })
     }
 
-    /// Messages that have arrived.
+    /// Messages received.
     pub(in crate::rdma) fn received(&self) -> u32 {
         self.inner.received.load(Acquire)
     }
 
-    /// When the last message arrived, in nanoseconds of the monotonic clock.
+    /// Arrival of the last message, in nanoseconds of the monotonic clock.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn arrived(&self) -> i64 {
         self.inner.arrived.load(Relaxed)
     }
 
-    /// Messages that have arrived out of order.
+    /// Messages received out of order.
     pub(in crate::rdma) fn disordered(&self) -> u32 {
         self.inner.disordered.load(Relaxed)
     }
 
-    /// Messages that have been sent, or that never will.
+    /// Messages sent or flushed.
     pub(in crate::rdma) fn sent(&self) -> u32 {
         self.inner.sent.load(Relaxed)
     }
@@ -292,13 +291,13 @@ impl Peer {
 
     fn post(&self, wr: &bindings::ib_send_wr) -> Result {
         let mut bad = core::ptr::null();
-        // SAFETY: The queue pair is valid; the memory of the request is that of a chunk of this
-        // object, whose drop drains the queue pair.
+        // SAFETY: The queue pair is valid; the memory of the request belongs to a chunk of this
+        // object, which drains the queue pair before it drops the chunk.
         to_result(unsafe { bindings::srp_helper_ib_post_send(self.qp()?, wr, &mut bad) })
     }
 
-    /// Sends a message of `len` bytes, at least 4, that begins with the count of those before it.
-    /// No more than 32 may be under way.
+    /// Sends a message of `len` bytes, at least 4, that begins with the number of messages before
+    /// it. At most 32 may be in flight.
     pub(in crate::rdma) fn send(&mut self, len: usize) -> Result {
         let posted = self.posted;
         let place = posted as usize % RECEIVES;
@@ -318,8 +317,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends `count` messages, keeping at most `window` between those sent and those that `seen`
-    /// says have been received.
+    /// Sends `count` messages, with at most `window` of them not yet received; `seen` returns the
+    /// number received.
     pub(in crate::rdma) fn send_all(
         &mut self,
         count: u32,
@@ -336,12 +335,12 @@ impl Peer {
         Ok(())
     }
 
-    /// Begins to transfer the whole of a segment.
+    /// Starts to transfer a whole segment.
     pub(in crate::rdma) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
         self.begin_all(how, core::slice::from_ref(segment))
     }
 
-    /// Begins to transfer the whole of each segment; the end of the last is that of all.
+    /// Starts to transfer all of the segments; only the last one signals completion.
     pub(in crate::rdma) fn begin_all(&mut self, how: Transfer, segments: &[Segment]) -> Result {
         self.inner.transfer.store(PENDING, Relaxed);
         for (number, segment) in segments.iter().enumerate() {
@@ -375,14 +374,14 @@ impl Peer {
         Ok(())
     }
 
-    /// Transfers the whole of a segment, and waits for the end.
+    /// Transfers a whole segment and waits for its completion.
     pub(in crate::rdma) fn transfer(&mut self, how: Transfer, segment: &Segment) -> Result<Status> {
         self.begin(how, segment)?;
         self.poll_until(|peer| peer.inner.transfer.load(Relaxed) != PENDING)?;
         Ok(Status(self.inner.transfer.load(Relaxed)))
     }
 
-    /// Polls without sleeping until `done` says so.
+    /// Polls without sleeping until `done` returns true.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn spin_until(&self, done: impl Fn(&Self) -> bool) -> Result {
         for _ in 0..100_000_000u64 {
@@ -390,13 +389,13 @@ impl Peer {
             if done(self) {
                 return Ok(());
             }
-            // SAFETY: A kernel thread that holds nothing may always do so.
+            // SAFETY: A kernel thread without locks may always yield.
             unsafe { yield_now() };
         }
         Err(ETIMEDOUT)
     }
 
-    /// Transfers the whole of each segment, without sleeping.
+    /// Transfers all of the segments, without sleeping.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn transfer_spinning(
         &mut self,
@@ -408,17 +407,17 @@ impl Peer {
         Ok(Status(self.inner.transfer.load(Relaxed)))
     }
 
-    /// The bytes that are written by [`Self::transfer`].
+    /// The bytes that [`Self::transfer`] writes.
     pub(in crate::rdma) fn source(&mut self) -> &mut [u8] {
         self.source.bytes_mut()
     }
 
-    /// The first bytes of what was read by [`Self::transfer`].
+    /// The first bytes that [`Self::transfer`] has read.
     pub(in crate::rdma) fn sink(&self, len: usize) -> &[u8] {
         self.sink.received(len)
     }
 
-    /// The connection is down.
+    /// Whether the connection is down.
     pub(in crate::rdma) fn is_disconnected(&self) -> bool {
         self.inner.disconnected.load(Relaxed)
     }
@@ -426,18 +425,18 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; no connection comes after it, and no event is running.
+        // SAFETY: By the type invariant; after this no connection is made and no event is running.
         unsafe { bindings::rdma_destroy_id(self.listener.as_ptr()) };
         if let Ok(qp) = self.qp() {
             let id = self.inner.id.load(Relaxed) as *mut bindings::rdma_cm_id;
-            // SAFETY: By the type invariant of `Inner`; both queues have an entry to spare.
+            // SAFETY: By the type invariant of `Inner`; both queues have a spare entry.
             unsafe { bindings::ib_drain_qp(qp) };
             // SAFETY: By the type invariant of `Inner`; it is drained.
             unsafe { bindings::rdma_destroy_qp(id) };
             // SAFETY: By the type invariant of `Inner`; the call waits for the last event.
             unsafe { bindings::rdma_destroy_id(id) };
         }
-        // SAFETY: No queue pair uses it any more.
+        // SAFETY: Its queue pair is destroyed.
         unsafe { bindings::ib_free_cq(self.inner.cq) };
     }
 }
@@ -466,11 +465,12 @@ impl Inner {
         };
         set_receive_cookie(&mut wr, &self.receive_cqe);
         let mut bad = core::ptr::null();
-        // SAFETY: The queue pair is valid by the caller; memory and completion are this object's.
+        // SAFETY: The caller passes a valid queue pair; memory and completion belong to this
+        // object.
         to_result(unsafe { bindings::srp_helper_ib_post_recv(qp, &wr, &mut bad) })
     }
 
-    /// Gives the identifier of a request a queue pair and accepts.
+    /// Creates a queue pair on the identifier of a request and accepts the request.
     fn accept(&self, id: *mut bindings::rdma_cm_id) -> Result {
         let mut attr = bindings::ib_qp_init_attr {
             send_cq: self.cq,
@@ -503,9 +503,9 @@ impl Inner {
                 to_result(unsafe { bindings::rdma_accept(id, &mut param) })
             });
         match result {
-            // INVARIANT: The identifier is ours now, and has a queue pair.
+            // INVARIANT: The identifier is now ours, and has a queue pair.
             Ok(()) => self.id.store(id as usize, Release),
-            // SAFETY: The queue pair was made above; the identifier is destroyed by the caller.
+            // SAFETY: The queue pair was made above; the caller destroys the identifier.
             Err(_) => unsafe { bindings::rdma_destroy_qp(id) },
         }
         result
@@ -518,7 +518,7 @@ impl Inner {
         id: *mut bindings::rdma_cm_id,
         event: *mut bindings::rdma_cm_event,
     ) -> i32 {
-        // SAFETY: The context of the listener is inherited by its requests.
+        // SAFETY: Requests inherit the context of the listener.
         let this = unsafe { &*(*id).context.cast::<Self>() };
         // SAFETY: The event is valid for the call.
         match unsafe { (*event).event } {
@@ -584,7 +584,7 @@ impl Inner {
     }
 }
 
-/// A request with one piece of memory.
+/// A signaled request with one SGE.
 fn signaled(
     opcode: bindings::ib_wr_opcode,
     sge: &mut bindings::ib_sge,

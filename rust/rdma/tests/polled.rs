@@ -56,7 +56,7 @@ fn link(soft: &Soft) -> Result<Link> {
     Link::with(soft, &POLLED)
 }
 
-/// Nobody is told of anything before he looks; then he is told of all of it.
+/// No callback runs until the queue is polled; then all of them run.
 fn nothing_comes_by_itself(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let qp = link.qp.clone();
@@ -93,11 +93,11 @@ fn invalidation_is_found(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// What two that look share.
+/// The state shared by concurrent pollers.
 struct Contest {
     qp: Arc<Qp<Record>>,
     wanted: Atomic<u32>,
-    /// Messages found by all.
+    /// Completions found by all pollers.
     found: Atomic<u32>,
 }
 
@@ -121,12 +121,12 @@ fn look(contest: &Contest) {
             contest.found.fetch_add(contest.qp.poll(), Relaxed);
             cpu_relax();
         }
-        // On a kernel that does not preempt the messages would not come.
+        // Lets messages arrive on a kernel without preemption.
         fsleep(Delta::from_micros(20));
     }
 }
 
-/// However many look, callbacks come one at a time and in their order.
+/// With several pollers, callbacks run one at a time and in order.
 fn turns_are_taken(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let contest = Contest::new(&link)?;
@@ -136,7 +136,7 @@ fn turns_are_taken(soft: &Soft) -> Result {
         contest.wanted.store(round * WINDOW, Relaxed);
         race(&contest, &[look, look, look])?;
         check_eq!(link.record().received(), round * WINDOW);
-        // The peer's own completions, so that it has places for the next round.
+        // The peer's own completions, to free entries for the next round.
         link.peer.poll_until(|peer| peer.sent() >= round * WINDOW)?;
     }
     // And those of our sends.
@@ -158,7 +158,7 @@ fn shut(contest: &Contest) {
     contest.qp.shutdown();
 }
 
-/// Draining waits for its turn.
+/// A drain waits for its turn to poll.
 fn shutdown_takes_its_turn(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let contest = Contest::new(&link)?;
@@ -177,7 +177,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Draining finds what nobody has looked for, and the queue pair can be connected again.
+/// A drain processes completions that were not polled, and the queue pair can be connected again.
 fn shutdown_finds_the_rest(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for _ in 0..3 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices that do not end a queue pair when they are told.
+//! Devices that fail to stop or destroy a queue pair.
 
 use super::{
     check,
@@ -51,22 +51,22 @@ use kernel::{
     }, //
 };
 
-/// More often than any test asks.
+/// More refusals than any test consumes.
 const ALWAYS: i32 = i32::MAX;
 
-/// The queue pair that is refused something.
+/// The queue pair that the refusals apply to.
 static QP: Atomic<*mut bindings::ib_qp> = Atomic::new(null_mut());
 /// Its domain.
 static PD: Atomic<*mut bindings::ib_pd> = Atomic::new(null_mut());
-/// How often its error state, its end and its send requests, and the end of a region of its domain,
-/// are still refused.
+/// Remaining refusals: of its error state, destruction and send requests; in `DEREGS`, of the
+/// deregistration of a region of its domain.
 static STOPS: Atomic<i32> = Atomic::new(0);
 static ENDS: Atomic<i32> = Atomic::new(0);
 static POSTS: Atomic<i32> = Atomic::new(0);
-/// How many send requests it takes and never completes.
+/// Number of send requests to accept but never complete.
 static LOST: Atomic<i32> = Atomic::new(0);
 static DEREGS: Atomic<i32> = Atomic::new(0);
-/// What the device does otherwise.
+/// The original operations of the device.
 static MODIFY: Atomic<usize> = Atomic::new(0);
 static DESTROY: Atomic<usize> = Atomic::new(0);
 static POST: Atomic<usize> = Atomic::new(0);
@@ -87,7 +87,7 @@ type Post = unsafe extern "C" fn(
 
 type Dereg = unsafe extern "C" fn(*mut bindings::ib_mr, *mut bindings::ib_udata) -> c_int;
 
-/// Whether `qp` is refused this once more.
+/// Whether to refuse an operation on `qp`; consumes one refusal.
 fn refused(qp: *mut bindings::ib_qp, what: &Atomic<i32>) -> bool {
     qp == QP.load(Acquire) && what.fetch_sub(1, Full) > 0
 }
@@ -162,7 +162,7 @@ unsafe extern "C" fn dereg(mr: *mut bindings::ib_mr, data: *mut bindings::ib_uda
     unsafe { dereg(mr, data) }
 }
 
-/// A device that refuses things to one queue pair, as long as this is there.
+/// A device that refuses operations on one queue pair while this exists.
 struct Refusing {
     driver: Operation<bindings::rdma_driver_id>,
     _modify: Operation<Option<Modify>>,
@@ -172,11 +172,11 @@ struct Refusing {
 }
 
 impl Refusing {
-    /// Refuses the error state and the end so many times.
+    /// Refuses the error state `stops` times and the destruction `ends` times.
     fn new(soft: &Soft, link: &Link, stops: i32, ends: i32) -> Result<Self> {
         // SAFETY: The device is registered.
         let ops = unsafe { &raw mut (*soft.device.as_raw()).ops };
-        // SAFETY: The device is registered, and nothing else changes its operations meanwhile.
+        // SAFETY: The device is registered, and nothing else modifies its operations meanwhile.
         let mut on_modify = unsafe { Operation::new(&raw mut (*ops).modify_qp) };
         // SAFETY: As above.
         let driver = unsafe { Operation::new(&raw mut (*ops).driver_id) };
@@ -223,7 +223,7 @@ const POLLED: Shape = Shape {
     ..SHAPE
 };
 
-/// The next connection works, and nothing of the last one counts for it.
+/// The next connection works, unaffected by the last one.
 fn goes_on(link: &mut Link, soft: &Soft) -> Result {
     link.qp.disconnect();
     check_eq!(link.qp.poll(), 0);
@@ -240,7 +240,7 @@ fn goes_on(link: &mut Link, soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A connection one of whose regions the peer may reach.
+/// A connection with a region that the peer may reach.
 fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
     let mut link = Link::with(soft, shape)?;
     link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
@@ -248,7 +248,7 @@ fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
     Ok(link)
 }
 
-/// The milliseconds that it takes until nothing reaches the memory.
+/// Shuts down; returns the milliseconds until the memory is unreachable.
 fn ends(link: &mut Link) -> Result<i64> {
     let begin = Instant::<Monotonic>::now();
     link.qp.shutdown();
@@ -259,7 +259,7 @@ fn ends(link: &mut Link) -> Result<i64> {
     Ok(took)
 }
 
-/// A device that refuses for a while is asked until it does it.
+/// A device that refuses for a while is retried until it stops.
 fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
@@ -272,7 +272,7 @@ fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// So is one that has no place for the request to drain with.
+/// The same for a device that has no room for the drain request.
 fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
@@ -287,8 +287,8 @@ fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// One that has failed is asked once; its queue pairs are destroyed, and the regions that the peer
-/// may reach go.
+/// A failed device is asked once; its queue pairs are destroyed, and the regions that the peer may
+/// reach are deregistered.
 fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
     for (shape, stops, posts) in [
         (&SHAPE, ALWAYS, 0),
@@ -312,7 +312,7 @@ fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// One that is in order, as far as is known, has a second.
+/// A device without known failure has one second to stop.
 fn one_that_does_not_stop_is_destroyed(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
@@ -323,7 +323,7 @@ fn one_that_does_not_stop_is_destroyed(soft: &Soft) -> Result {
     goes_on(&mut link, soft)
 }
 
-/// One in the error state that is late with its completions is waited for longer.
+/// A device that is late with completions in the error state gets more time.
 fn one_that_is_late_is_drained(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let refusing = Refusing::new(soft, &link, 0, 0)?;
@@ -336,15 +336,16 @@ fn one_that_is_late_is_drained(soft: &Soft) -> Result {
 
 type Kept = (Arc<Qp<Record>>, Arc<Pd>);
 
-/// Says in [`EARLY`] whether the queue pair has ended within two seconds, and has the device go.
+/// Stores in [`EARLY`] whether the queue pair has shut down within two seconds. Then the device is
+/// gone.
 fn goes((qp, pd): &Kept) {
     fsleep(Delta::from_millis(2_000));
     EARLY.store(qp.is_shut_down(), Release);
     pd.health().go();
 }
 
-/// A driver that does not report what the device did of a queue pair, except of regions: commands
-/// get their memory back, and the rest stays until the device goes.
+/// With a driver that reports the outcome for regions only, commands get their memory back, and the
+/// rest is kept until the device is removed.
 fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     link.pd.health().fail();
@@ -365,8 +366,8 @@ fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A driver that reports neither: its queue pair is drained after all, or kept until the device
-/// goes.
+/// With a driver that reports neither, the queue pair is drained in the end, or kept until the
+/// device is removed.
 fn one_without_reports_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let mut refusing = Refusing::new(soft, &link, 6, 0)?;
@@ -390,7 +391,7 @@ fn one_without_reports_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// What has completed on one that was destroyed is not taken for something of the next connection.
+/// Completions of a destroyed queue pair are not taken for those of the next connection.
 fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
     let mut link = Link::with(soft, &POLLED)?;
     link.pd.health().fail();
@@ -398,7 +399,7 @@ fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
         let before = link.record().received();
         link.peer.send_all(5, WINDOW, || before)?;
         link.peer.poll_until(|peer| peer.sent() >= 5)?;
-        // Ours has them by then, too.
+        // Our side has them by then, too.
         fsleep(Delta::from_millis(30));
         let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
         link.qp.shutdown();
@@ -415,7 +416,7 @@ fn shut(qp: &Qp<Record>) {
     qp.shutdown();
 }
 
-/// Memory went back early, as far as `watch` has seen.
+/// Whether memory was released early.
 static EARLY: Atomic<bool> = Atomic::new(false);
 
 fn watch(qp: &Qp<Record>) {
@@ -428,8 +429,7 @@ fn watch(qp: &Qp<Record>) {
     }
 }
 
-/// Memory stays as long as the device neither stops the queue pair, nor destroys it, nor gives its
-/// regions back.
+/// Memory is kept until the device stops the queue pair, or destroys it and gives its regions back.
 fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     for (ends, deregs) in [(5, 0), (0, 5), (3, 3)] {
         let mut link = exposed(soft, &SHAPE)?;
@@ -450,7 +450,7 @@ fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// One that is being removed need not give regions back. They are, before there is a next
+/// A device that is being removed need not give regions back. They are given back before the next
 /// connection.
 fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
@@ -467,7 +467,7 @@ fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     goes_on(&mut link, soft)
 }
 
-/// A connection that has ended in order leaves a key with the peer, too.
+/// A connection that ended normally leaves a key with the peer, too.
 fn a_region_stays_until_it_is_given_back(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     ends(&mut link)?;

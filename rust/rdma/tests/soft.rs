@@ -18,10 +18,10 @@ use crate::{
 use core::net::Ipv4Addr;
 use kernel::prelude::*;
 
-/// The highest index of a network interface that is looked at.
+/// The highest interface index to try.
 const LAST_INTERFACE: i32 = 64;
 
-// The types are those of the bindings, which allow it as well.
+// The types are those of the bindings, which allow this lint as well.
 #[allow(improper_ctypes)]
 extern "C" {
     /// `include/linux/netdevice.h`
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Siw,
 }
 
-/// Where a test runs.
+/// The device and the context of a test.
 #[cfg(SRP_KUNIT)]
 pub(crate) struct Place {
     kind: Kind,
@@ -58,7 +58,7 @@ impl From<Kind> for Place {
 
 #[cfg(SRP_KUNIT)]
 impl Kind {
-    /// On such a device, with our completions in a work item.
+    /// A device of this kind, with our completions in a work item.
     pub(crate) fn in_work(self) -> Place {
         Place {
             kind: self,
@@ -67,7 +67,7 @@ impl Kind {
     }
 }
 
-/// How many objects of each type that can be tracked a device has.
+/// The number of a device's objects, for each type that is tracked.
 type Resources = [u32; 5];
 
 /// A device with the address of its network interface.
@@ -75,12 +75,12 @@ pub(crate) struct Soft {
     pub(crate) device: Registered,
     pub(crate) kind: Kind,
     pub(crate) address: Ipv4Addr,
-    /// What takes our completions.
+    /// The context of our completions.
     pub(in crate::rdma) ours: PollContext,
 }
 
 impl Soft {
-    /// Finds the first device of a kind whose network interface is in the initial namespace.
+    /// Finds the first device of a kind with a network interface in the initial namespace.
     pub(in crate::rdma) fn find(kind: Kind) -> Option<Self> {
         let driver = match kind {
             Kind::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
@@ -93,18 +93,18 @@ impl Soft {
             if dev.is_null() {
                 continue;
             }
-            // SAFETY: The call above counted a reference to the interface.
+            // SAFETY: The call above took a reference to the interface.
             let ib = unsafe { bindings::ib_device_get_by_netdev(dev, driver) };
-            // SAFETY: The reference to the interface is still ours.
+            // SAFETY: We still hold the reference to the interface.
             let address = unsafe { inet_select_addr(dev, 0, 0) };
-            // SAFETY: That reference is given up here.
+            // SAFETY: This drops that reference.
             unsafe { bindings::srp_helper_dev_put(dev) };
             if ib.is_null() {
                 continue;
             }
-            // SAFETY: The lookup has counted a use of the registration.
+            // SAFETY: The lookup took a reference to the registration.
             let device = unsafe { Device::from_raw(ib) }.hold();
-            // SAFETY: That use is given up here; `device` has its own.
+            // SAFETY: This drops that reference; `device` has its own.
             unsafe { bindings::ib_device_put(ib) };
             return Some(Self {
                 device: device.ok()?,
@@ -133,7 +133,7 @@ impl Soft {
     }
 }
 
-/// Marks the running test as skipped; it goes on.
+/// Marks the running test as skipped; the test continues.
 #[cfg(SRP_KUNIT)]
 fn skip(why: &CStr) {
     // SAFETY: It can always be called.
@@ -141,17 +141,17 @@ fn skip(why: &CStr) {
     if test.is_null() {
         return;
     }
-    // SAFETY: The test is the running one, and nobody else uses it now.
+    // SAFETY: The test is the running one, and nothing else uses it now.
     unsafe { (*test).status = bindings::kunit_status_KUNIT_SKIPPED };
-    // SAFETY: The test is the running one, and nobody else uses it now.
+    // SAFETY: The test is the running one, and nothing else uses it now.
     let comment = unsafe { &mut (*test).status_comment };
     for (to, from) in comment.iter_mut().zip(why.to_bytes_with_nul()) {
         *to = *from as c_char;
     }
 }
 
-/// Runs a test where it is to run, or skips it if there is no such device. Fails if the test leaves
-/// anything on the device.
+/// Runs a test on its device, or skips it if there is no such device. Fails if the test leaves
+/// objects on the device.
 #[cfg(SRP_KUNIT)]
 pub(crate) fn on(place: impl Into<Place>, test: fn(&Soft) -> Result) -> Result {
     let Place { kind, ours } = place.into();

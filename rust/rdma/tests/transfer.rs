@@ -47,8 +47,8 @@ use kernel::{
     },
 };
 
-/// Lists of all shapes that a command may have, and some that it may not: whole pages, parts,
-/// neighbours, gaps, several regions.
+/// Lists of all shapes that a command may have, and some that it may not have: whole pages, parts
+/// of pages, adjacent pieces, gaps, several regions.
 const SHAPES: [&[Piece]; 6] = [
     &[(0, PAGE_SIZE)],
     &[(100, 1)],
@@ -81,13 +81,13 @@ fn list(pieces: &[Piece]) -> Result<List> {
     List::new(16, pieces)
 }
 
-/// The test is of no use without an address.
+/// The test needs an address.
 fn link(soft: &Soft) -> Result<Link> {
     check!(soft.address != Ipv4Addr::UNSPECIFIED);
     Link::new(soft)
 }
 
-/// Ends a connection on which nothing went wrong. Whatever way it goes, nothing is left.
+/// Ends a connection without errors. No object remains, whatever the order of the drops.
 fn end(link: Link) -> Result {
     check_eq!(link.record().wrong(), 0);
     check_eq!(link.record().failed(), 0);
@@ -130,7 +130,7 @@ fn peer_writes_every_list(soft: &Soft) -> Result {
             let status = link.peer.transfer(Transfer::Write, segment)?;
             check_eq!(status.number(), 0);
         }
-        // What is sent after a transfer arrives after it.
+        // A message sent after a transfer arrives after it.
         let before = link.record().received();
         link.peer.send(4)?;
         within(|| link.record().received() > before)?;
@@ -145,13 +145,13 @@ fn peer_writes_every_list(soft: &Soft) -> Result {
     end(link)
 }
 
-/// Tries a transfer that must not succeed, and returns the list, which must be as it was.
+/// Tries a transfer that must fail, and checks that the list is unchanged.
 fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
     for byte in link.peer.source() {
         *byte = 0xee;
     }
     let status = link.peer.transfer(how, segment)?;
-    // An iWARP write is done when it is on its way; the connection ends when it has arrived.
+    // An iWARP write completes when it is sent; the connection ends when it has arrived.
     if status.is_success() {
         check_eq!(how, Transfer::Write);
     }
@@ -212,7 +212,7 @@ fn grant_ends_with_the_list(soft: &Soft) -> Result {
 fn old_key_does_not_work_again(soft: &Soft) -> Result {
     let (mut link, old) = granted(soft, DataDirection::ToDevice)?;
     link.revoke(0)?;
-    // Until the random byte is another one.
+    // Repeats until the random byte differs.
     for _ in 0..8 {
         let list = link.take(0)?;
         link.grant(0, list, DataDirection::ToDevice)?;
@@ -241,7 +241,7 @@ fn messages_stay_in_order(soft: &Soft) -> Result {
     end(link)
 }
 
-/// Far more sends than places, of which only some are signaled.
+/// Many more sends than queue entries, only some of them signaled.
 fn sends_are_recycled(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for number in 0..10 * SENDS {
@@ -263,7 +263,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     }
     check_eq!(link.regions.reachable(), 2 * HANDLES);
     check_eq!(link.record().count(), 0);
-    // Each is registered once.
+    // A handle cannot be registered twice.
     {
         let chunk = link.chunks.first_mut().ok_or(EINVAL)?;
         let handle = link.handles.first_mut().ok_or(EINVAL)?;
@@ -271,7 +271,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
         let again = link.qp.live(&section)?.send(chunk, 4)?.register(handle);
         check_eq!(again.err(), Some(EBUSY));
     }
-    // In another order than that of their numbers.
+    // The order differs from that of their numbers.
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
         link.send_control()?;
@@ -296,7 +296,8 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     end(link)
 }
 
-/// One that is posted before its registration is carried out after it, and there is one for each.
+/// An invalidation posted before its registration is executed after it, and there is one per
+/// registration.
 fn invalidation_is_not_early(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for round in 0..4 {
@@ -339,12 +340,12 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let mut other = Link::new(soft)?;
     other.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
-    // The handle of the one, the queue pair of the other.
+    // The handle of one connection, the queue pair of the other.
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.send(Some(0)), Err(EINVAL));
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.regions.reachable(), 0);
-    // And its messages.
+    // The messages of the other connection.
     core::mem::swap(&mut link.chunks, &mut other.chunks);
     check_eq!(link.send_unsignaled(), Err(EINVAL));
     core::mem::swap(&mut link.chunks, &mut other.chunks);
@@ -358,7 +359,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
     let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
-    // In the middle of things: messages both ways, an invalidation.
+    // In the middle of traffic: messages both ways, an invalidation.
     link.grant(1, List::scattered(1)?, DataDirection::FromDevice)?;
     for _ in 0..WINDOW {
         link.peer.send(40)?;
@@ -370,14 +371,14 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     let (count, received) = (link.record().count(), link.record().received());
     check!(received <= WINDOW);
 
-    // Nothing is reachable, though handle 0 was never invalidated.
+    // Nothing is reachable, although handle 0 was never invalidated.
     check!(link.handles.iter().all(|handle| handle.unreachable()));
     let list = link.take(0)?;
     check!(link.take(1).is_ok());
     for byte in link.peer.source() {
         *byte = 0xee;
     }
-    // Too late, whether the peer has noticed or not; an rxe peer tries for a long time.
+    // Too late, whether or not the peer has noticed; an rxe peer retries for a long time.
     let _ = link.peer.begin(Transfer::Write, &segment);
     fsleep(Delta::from_millis(50));
     link.peer.poll();
@@ -385,7 +386,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
         check_eq!(list.get(at), Some(0));
     }
 
-    // Late requests are flushed, and nobody is called any more.
+    // Late requests are flushed, without callbacks.
     let _ = link.send_unsignaled();
     let _ = link.send_control();
     let _ = link.peer.send(4);
@@ -398,8 +399,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Handles that are still registered when their queue pair goes, and the other way round.
-/// What the driver of a device tells of a queue pair by itself.
+/// Events of a queue pair that the device driver reports.
 fn events_of_a_queue_pair(soft: &Soft) -> Result {
     use bindings::{
         ib_event_type_IB_EVENT_COMM_EST as COMM_EST,
@@ -426,17 +426,18 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
         };
         // SAFETY: All of the union is initialised.
         *unsafe { event.element.qp.as_mut() } = qp;
-        // SAFETY: `link` is connected, so the queue pair is there.
+        // SAFETY: `link` is connected, so the queue pair exists.
         let handler = unsafe { (*qp).event_handler }.ok_or(EINVAL)?;
-        // SAFETY: `link` is connected, so the queue pair is there.
+        // SAFETY: `link` is connected, so the queue pair exists.
         let context = unsafe { (*qp).qp_context };
-        // SAFETY: The event is of this queue pair, whose handler and context these are.
+        // SAFETY: The event, the handler and the context are those of this queue pair.
         unsafe { handler(&mut event, context) };
         check_eq!(link.record().failed(), failures);
     }
     Ok(())
 }
 
+/// Handles that are still registered when their queue pair is dropped, and the other way round.
 fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     let mut first = link(soft)?;
     first.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
@@ -479,7 +480,7 @@ fn connections_repeat(soft: &Soft) -> Result {
 fn connects_again(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for round in 0..3 {
-        // One region that the peer can reach, one that is being invalidated, one that is free.
+        // One region that the peer can reach, one that is being invalidated, one that is unused.
         link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
         link.grant(1, List::scattered(1)?, DataDirection::ToDevice)?;
         let old = *link.segments(0)?.first().ok_or(EINVAL)?;
@@ -488,9 +489,9 @@ fn connects_again(soft: &Soft) -> Result {
         link.qp.shutdown();
         link.qp.disconnect();
         check!(link.qp.is_shut_down());
-        // There is nothing to post on.
+        // There is no queue pair to post on.
         check_eq!(link.send_unsignaled(), Err(ENOTCONN));
-        // Not with a list that the old connection may have left registered.
+        // A list that may still be registered prevents a connection.
         check_eq!(link.again(soft).err(), Some(EBUSY));
         check!(link.take(0).is_ok());
         check!(link.take(1).is_ok());
@@ -547,7 +548,7 @@ macro_rules! suites {
 }
 
 suites!(
-    // siw answers reads without a look at the access.
+    // siw serves reads without checking the access rights.
     srp_qp_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [write_grant_cannot_be_read];
     srp_qp_siw siw crate::rdma::tests::soft::Kind::Siw, [];
     // As with PREEMPT_RT.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an answer says of the queue pair, and how far it goes.
+//! The queue pair attributes that a reply determines, and their limits.
 
 use super::{
     path,
@@ -30,8 +30,8 @@ use crate::{
 use core::cell::Cell;
 use kernel::prelude::*;
 
-/// A path of 17 s is to the queue pair what a target with as large a `target_ack_delay` is: the connection manager takes the
-/// larger one.
+/// The connection manager takes the larger of the packet life time and `target_ack_delay`, so a
+/// path of 17 s has the effect of a target with such a delay.
 pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
@@ -41,7 +41,8 @@ pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     attempt.request_along(slow, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
     let allowed = attempt.id.confirm(None)?;
-    // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two is above 120 s.
+    // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two exceeds
+    // 120 s.
     check_eq!(allowed, 86_899);
     let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
     check_eq!(attr.timeout, 20);
@@ -49,7 +50,7 @@ pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.disconnected, 1)
 }
 
-/// What somebody chose goes into the queue pair as it is; a command has 120 s all the same.
+/// A chosen timeout goes into the queue pair unchanged; a command still has at most 120 s.
 pub(super) fn takes_a_chosen_ack_timeout(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     for (chosen, allowed) in [
@@ -73,8 +74,8 @@ pub(super) fn takes_a_chosen_ack_timeout(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// What the connection manager makes of the `target_ack_delay` of an answer and of the life time of packets: the larger one,
-/// and one more if they are about the same.
+/// The connection manager's ACK timeout for the `target_ack_delay` of a reply and a packet life
+/// time: the larger one, plus one if they are about the same.
 fn ack_timeout(delay: u8, life: u8) -> u8 {
     let life = life + 1;
     let timeout = if life >= delay {
@@ -85,8 +86,8 @@ fn ack_timeout(delay: u8, life: u8) -> u8 {
     timeout.min(31)
 }
 
-/// The connection manager takes the delay of its own device for its answers, so the attributes of a real answer get what
-/// each other delay would make them. The device has what the time for a command is computed from.
+/// The connection manager sends the delay of its own device in replies, so this test replaces the
+/// timeout of a real reply. The time for a command must match the timeout in the device.
 pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     for delay in 0..=31 {
@@ -96,7 +97,7 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
         let said = Cell::new(0);
         let agreed = |attr: &mut bindings::ib_qp_attr, mask: &mut c_int| {
             attempt.id.agreed(attr, mask)?;
-            // Of rxe, and of RoCE.
+            // 15 is the delay of rxe, 16 the packet life time of RoCE.
             if delay == 0 && attr.qp_state == bindings::ib_qp_state_IB_QPS_RTS {
                 check_eq!(attr.timeout, ack_timeout(15, 16));
             }
@@ -104,10 +105,10 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
             said.set(attr.timeout);
             Ok(())
         };
-        // SAFETY: It is that of the attempt, which has an answer.
+        // SAFETY: It is the queue pair of the attempt, which has a reply.
         let allowed = unsafe { establish(attempt.qp, 3, None, agreed) }?;
         let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
-        // 5 retries, as asked for: 4.3 s each are the most.
+        // 5 retries, as requested: 4.3 s each at most.
         check_eq!((delay, attr.timeout), (delay, said.get().min(20)));
         check_eq!(allowed, request_timeout_ms(attr.timeout, 5));
         check!(allowed <= 120_000);
@@ -115,15 +116,15 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A target that begins or answers more RDMA reads than it was asked to has as many as it was asked to.
+/// A target that replies with larger RDMA read depths than requested gets the requested ones.
 pub(super) fn bounds_rdma_depths(soft: &Soft) -> Result {
     for (said, reads) in [
-        // As LIO and the InfiniBand specification have it.
+        // As LIO does and the InfiniBand specification says.
         ([4, 4], 3),
         ([3, 0], 3),
         ([2, 0], 2),
         ([0, 0], 0),
-        // More than any device has.
+        // More than any device supports.
         ([255, 0], 3),
         ([3, 255], 3),
         ([255, 255], 3),
@@ -144,7 +145,7 @@ pub(super) fn bounds_rdma_depths(soft: &Soft) -> Result {
             bindings::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC
                 | bindings::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC,
         )?;
-        // rxe takes the next power of two.
+        // rxe rounds up to a power of two.
         let reads = match reads {
             0 => 0,
             reads => u8::next_power_of_two(reads),

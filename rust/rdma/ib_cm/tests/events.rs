@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events that the connection manager might bring, handed to the callback that it calls.
+//! Synthetic events, passed to the callback of the connection manager.
 
 use super::{
     Id,
@@ -37,7 +37,7 @@ use kernel::{
     },
 };
 
-/// What the handler is told, by the place of its count in [`all_counts`].
+/// Index of each report in [`all_counts`].
 const ANSWER: Option<usize> = Some(0);
 const REFUSAL: Option<usize> = Some(1);
 const SILENCE: Option<usize> = Some(2);
@@ -45,10 +45,10 @@ const END: Option<usize> = Some(3);
 const EXIT: Option<usize> = Some(4);
 const DELAY: Option<usize> = Some(5);
 
-/// What an event tells and leaves behind.
+/// The report of an event, and the next state.
 type Effect = (Option<usize>, State);
 
-/// Nothing, in each of the states.
+/// No effect, in each state.
 const NOTHING: [Effect; 5] = [
     (None, State::Idle),
     (None, State::ReqSent),
@@ -57,7 +57,7 @@ const NOTHING: [Effect; 5] = [
     (None, State::Over),
 ];
 
-/// The end of what there is: an attempt, an answer, a connection.
+/// The end of the attempt or connection, if there is one.
 const ENDS: [Effect; 5] = [
     (None, State::Idle),
     (END, State::Over),
@@ -66,14 +66,14 @@ const ENDS: [Effect; 5] = [
     (None, State::Over),
 ];
 
-/// [`NOTHING`] but for one state.
+/// [`NOTHING`], except for one state.
 const fn only(state: State, effect: Effect) -> [Effect; 5] {
     let mut effects = NOTHING;
     effects[state as usize] = effect;
     effects
 }
 
-/// Each kind of event, and what it does in each of the states.
+/// Each kind of event, and its effect in each state.
 const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
     (
         bindings::ib_cm_event_type_IB_CM_REP_RECEIVED,
@@ -110,7 +110,7 @@ const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
         bindings::ib_cm_event_type_IB_CM_MRA_RECEIVED,
         only(State::ReqSent, (DELAY, State::ReqSent)),
     ),
-    // What an active side does not get.
+    // Events that an active side does not get.
     (bindings::ib_cm_event_type_IB_CM_REQ_RECEIVED, NOTHING),
     (bindings::ib_cm_event_type_IB_CM_REP_ERROR, NOTHING),
     (bindings::ib_cm_event_type_IB_CM_RTU_RECEIVED, NOTHING),
@@ -128,9 +128,9 @@ fn synthetic(kind: bindings::ib_cm_event_type, data: &[u8; 256]) -> bindings::ib
     }
 }
 
-/// Hands an event to the callback.
+/// Passes an event to the callback.
 fn bring(id: &Id<Record>, event: &bindings::ib_cm_event) -> Result {
-    // SAFETY: The identifier is one of ours, and the event has the private data that its kind has.
+    // SAFETY: The identifier is ours, and the event has the private data of its kind.
     check_eq!(
         unsafe { Raw::<Record>::event_callback(id.as_raw(), event) },
         0
@@ -138,7 +138,7 @@ fn bring(id: &Id<Record>, event: &bindings::ib_cm_event) -> Result {
     Ok(())
 }
 
-/// An attempt that has come to a state by what we do.
+/// An attempt that our own actions have brought to `state`.
 fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> {
     let record = Record::new()?;
     let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
@@ -165,14 +165,14 @@ fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> 
     Ok((record, id))
 }
 
-/// [`Record::counts`], and how often the target has asked for time.
+/// [`Record::counts`], and the number of MRAs of the target.
 fn all_counts(record: &Record) -> [u32; 6] {
     let [answers, refusals, silences, ends, exits] = record.counts();
     let delays = record.delays.load(Acquire);
     [answers, refusals, silences, ends, exits, delays]
 }
 
-/// Every sequence of three events in each state that we can bring an attempt to.
+/// Every sequence of three events in each initial state.
 pub(super) fn in_every_order(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
     for begin in State::ALL {
@@ -201,7 +201,7 @@ pub(super) fn in_every_order(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A reject of each reason, with additional information of each length that it may claim.
+/// A reject of each reason, with each claimed length of additional information.
 pub(super) fn rejects(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
     for reason in Iterator::chain(0..=40, [u16::MAX]) {

@@ -55,25 +55,25 @@ use kernel::{
     },
 };
 
-/// Messages of each direction that may be under way.
+/// Messages in flight per direction.
 const MESSAGES: u32 = 32;
 /// Bytes of a message to the target.
 const RECEIVE: usize = 1024;
-/// Bytes of a message of the target.
+/// Bytes of a message from the target.
 const REPLY: usize = 128;
 
-/// Takes what arrives on a connection.
+/// Handles what arrives on a connection.
 pub(super) struct Ear {
     script: Arc<dyn Script>,
-    /// The memory of the replies, which are few at a time, and how many there were.
+    /// The buffers of replies, of which few are in flight, and the number of replies so far.
     replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
-    /// Deeds but messages that were begun and that are done.
+    /// Deeds other than messages: begun, and completed.
     begun: Atomic<u32>,
     done: Atomic<u32>,
 }
 
 impl Ear {
-    /// A queue pair that is not connected.
+    /// Creates a queue pair that is not connected.
     pub(super) fn listen(pd: &Arc<Pd>, script: Arc<dyn Script>) -> Result<Arc<Qp<Self>>> {
         let (_, receives) = Pool::new(pd, MESSAGES as usize, RECEIVE, DataDirection::FromDevice)?;
         let (messages, chunks) = Pool::new(pd, MESSAGES as usize, REPLY, DataDirection::ToDevice)?;
@@ -103,23 +103,23 @@ impl Ear {
     }
 }
 
-/// What a target does on its own.
+/// An action of a target on its own.
 #[derive(Clone, Copy)]
 pub(crate) enum Deed<'a> {
     /// Sends a message.
     Say(&'a [u8]),
-    /// Sends a message that invalidates a key of the other side.
+    /// Sends a message that invalidates a key of the peer.
     Invalidate(&'a [u8], u32),
-    /// Writes to an address of the other side, by a key of it.
+    /// Writes to an address of the peer, by its key.
     Write(&'a [u8], u64, u32),
 }
 
 impl Ear {
-    /// Posts that.
+    /// Posts `deed`.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if half of `MESSAGES` are under way, but for messages.
+    /// `EBUSY` for a deed other than a message, if half of `MESSAGES` of those are in flight.
     pub(super) fn act(qp: &Qp<Self>, deed: Deed<'_>) -> Result {
         let (Deed::Say(bytes) | Deed::Invalidate(bytes, _) | Deed::Write(bytes, ..)) = deed;
         let mut replies = qp.replies.lock();
@@ -174,15 +174,15 @@ impl Handler for Ear {
 
     fn last_sent(_: &Qp<Self>) {}
 
-    // The other side may go as it likes.
+    // The peer may disconnect at any time.
     fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
-/// The identifier of a request, as what the queue pair is made on.
+/// The identifier of a request, as the [`Link`] of its queue pair.
 ///
 /// # Invariants
 ///
-/// `id` is valid until after the queue pair, which is valid as long as it is here, has gone.
+/// `qp` is valid while it is set. `id` stays valid until the queue pair is destroyed.
 pub(super) struct Passive {
     id: NonNull<bindings::ib_cm_id>,
     qp: Pin<KBox<Mutex<Option<NonNull<bindings::ib_qp>>>>>,
@@ -190,18 +190,18 @@ pub(super) struct Passive {
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl Send for Passive {}
-// SAFETY: The connection manager locks for itself, and the queue pair is under a lock.
+// SAFETY: The connection manager does its own locking, and a lock protects the queue pair.
 unsafe impl Sync for Passive {}
 
 impl Passive {
-    /// The identifier must stay until the queue pair has gone.
+    /// The identifier must outlive the queue pair.
     pub(super) fn new(id: NonNull<bindings::ib_cm_id>) -> Result<Self> {
         let qp = KBox::pin_init(new_mutex!(None, "Passive::qp"), GFP_KERNEL)?;
         Ok(Self { id, qp })
     }
 
-    /// Lets the queue pair, whose first packet from the other side is number 0, receive and send.
-    /// Returns its number.
+    /// Moves the queue pair to RTR and RTS. Packets to the peer start at number 0. Returns the
+    /// number of the queue pair.
     pub(super) fn establish(&self) -> Result<u32> {
         let qp = self.qp.lock();
         let qp = qp.ok_or(ENOTCONN)?;
@@ -223,13 +223,12 @@ impl Passive {
         let id = self.id.as_ptr();
         // SAFETY: The identifier is valid by the type invariant, the others for writing.
         to_result(unsafe { bindings::ib_cm_init_qp_attr(id, &mut *attr, &mut mask) })?;
-        // SAFETY: The callers have a valid queue pair; `attr` has what `mask` says.
+        // SAFETY: The callers pass a valid queue pair; `attr` has what `mask` says.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as it is told; it is not used by anything
-// else.
+// SAFETY: `ib_create_qp_kernel()` makes the queue pair as requested; nothing else uses it.
 unsafe impl Link for Passive {
     unsafe fn create_qp(
         &self,
@@ -247,7 +246,7 @@ unsafe impl Link for Passive {
         self.modify(qp, bindings::ib_qp_state_IB_QPS_INIT)
             .inspect_err(|_| {
                 self.release_qp();
-                // SAFETY: It was just made, and nobody knows of it.
+                // SAFETY: It was just made, and nothing else has a pointer to it.
                 let _ = unsafe { try_destroy(qp) };
             })?;
         Ok(qp)
@@ -258,8 +257,7 @@ unsafe impl Link for Passive {
     }
 
     fn disconnect(&self) {
-        // SAFETY: The identifier is valid by the type invariant. An error says that there is nothing
-        // to disconnect.
+        // SAFETY: The identifier is valid by the type invariant. The call fails if not connected.
         let _ = unsafe { bindings::ib_send_cm_dreq(self.id.as_ptr(), core::ptr::null(), 0) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The passive side: it listens, keeps what it is asked, and answers as its script says.
+//! The passive side: listens, records requests, and answers as its script says.
 
 pub(crate) use super::passive::Deed;
 
@@ -46,37 +46,37 @@ use kernel::{
     },
 };
 
-/// A request, as it arrived.
+/// A received request.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
-    /// All there is room for.
+    /// The private data, at its full length.
     pub(crate) data: [u8; 92],
-    /// Where it came from.
+    /// Source of the request.
     pub(crate) sgid: Gid,
-    /// Where it went.
+    /// Destination of the request.
     pub(crate) dgid: Gid,
     pub(crate) pkey: u16,
     pub(crate) retry_count: u8,
-    /// RDMA reads that the other side answers at a time.
+    /// RDMA reads that the peer serves concurrently.
     pub(crate) reads: u8,
-    /// The rest is as every request should be.
+    /// The rest has the expected values.
     pub(crate) usual: bool,
 }
 
-/// What is said to a request.
+/// The answer to a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
-    /// Yes, with this private data; and so many RDMA reads at a time are begun and are answered.
+    /// Accepts, with private data, its length, and the RDMA reads to start and to serve at a time.
     Accept([u8; 196], u8, [u8; 2]),
-    /// No, for a reason, with additional information and private data.
+    /// Rejects, with a reason, additional information and private data.
     Reject(u16, ([u8; 72], u8), [u8; 148]),
-    /// Nothing.
+    /// No answer.
     Silence,
-    /// That it will be answered by [`Target::answer`], if it is asked again.
+    /// An MRA if the request is repeated; [`Target::answer`] gives the answer.
     Later,
 }
 
-/// The first bytes of an array.
+/// `data`, cut off or padded with zeros.
 fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     for (to, from) in all.iter_mut().zip(data) {
@@ -99,12 +99,12 @@ impl Answer {
     }
 }
 
-/// What a target does.
+/// The behaviour of a target.
 pub(crate) trait Script: Send + Sync + 'static {
-    /// What it says to a request, before which there were `number` others. May sleep.
+    /// Returns the answer to request `number`, counted from 0. May sleep.
     fn asked(&self, number: usize, request: &Asked) -> Answer;
 
-    /// What it says to a message: so many bytes of `reply`, 0 for nothing. In softirq context.
+    /// Handles a message. Returns the length of `reply`, 0 for none. In softirq context.
     fn told(&self, _message: &[u8], _reply: &mut [u8]) -> usize {
         0
     }
@@ -116,33 +116,33 @@ impl<F: Fn(usize, &Asked) -> Answer + Send + Sync + 'static> Script for F {
     }
 }
 
-/// How often a target has heard something, on all connections together.
+/// Counts of received messages, on all connections together.
 pub(crate) struct Heard {
-    /// The answer was confirmed.
+    /// The reply was confirmed.
     pub(crate) confirmed: Atomic<u32>,
-    /// The other side has refused or given up.
+    /// The peer refused or gave up.
     pub(crate) refused: Atomic<u32>,
-    /// For this reason, the last time.
+    /// The reason of the last reject.
     pub(crate) reason: Atomic<u32>,
-    /// The other side disconnects.
+    /// The peer disconnects.
     pub(crate) disconnected: Atomic<u32>,
-    /// The other side knows that we disconnect.
+    /// The peer acknowledged our disconnect.
     pub(crate) released: Atomic<u32>,
-    /// The other side asks for more time.
+    /// The peer asks for more time.
     pub(crate) delayed: Atomic<u32>,
 }
 
-/// A connection, or what may become one.
+/// A connection, possibly not established yet.
 ///
 /// # Invariants
 ///
-/// `id` is the address of an identifier of this target's, whose queue pair, if any, is `qp`.
+/// `id` is the address of an identifier of this target; `qp` is its queue pair, if any.
 struct Connection {
     id: usize,
     qp: Option<Arc<Qp<Ear>>>,
 }
 
-/// What the callbacks use.
+/// The context of the callbacks.
 #[pin_data]
 struct Inner {
     script: Arc<dyn Script>,
@@ -153,7 +153,7 @@ struct Inner {
     #[pin]
     requests: Mutex<KVec<Asked>>,
     heard: Heard,
-    // Dropped last.
+    // Must be dropped last.
     _device: Registered,
 }
 
@@ -161,7 +161,7 @@ struct Inner {
 ///
 /// # Invariants
 ///
-/// `id` is a listening identifier whose context is `inner`, as is that of all connections.
+/// `id` is a listening identifier with context `inner`, as have all connections.
 pub(crate) struct Target {
     id: NonNull<bindings::ib_cm_id>,
     inner: Arc<Inner>,
@@ -169,11 +169,11 @@ pub(crate) struct Target {
 
 // SAFETY: An identifier has no thread affinity.
 unsafe impl Send for Target {}
-// SAFETY: The connection manager locks for itself.
+// SAFETY: The connection manager does its own locking.
 unsafe impl Sync for Target {}
 
 impl Target {
-    /// Begins to listen, for a service of its own.
+    /// Starts to listen, with a service ID of its own.
     pub(crate) fn new(device: &Device, script: impl Script) -> Result<Self> {
         let script: Arc<dyn Script> = Arc::new(script, GFP_KERNEL)?;
         let device = device.hold()?;
@@ -182,7 +182,7 @@ impl Target {
         let inner = Arc::pin_init(
             pin_init!(Inner {
                 script,
-                // Not in the ranges that are given out, and not rdma_cm's.
+                // Outside the assigned ranges and that of rdma_cm.
                 service_id: random_u64() >> 8 | 1 << 62,
                 pd,
                 connections <- new_mutex!(KVec::new(), "Target::connections"),
@@ -199,7 +199,7 @@ impl Target {
             }),
             GFP_KERNEL,
         )?;
-        // SAFETY: The device is registered; the context stays until the identifiers are destroyed.
+        // SAFETY: The device is registered; the context lives until the identifiers are destroyed.
         let id = from_err_ptr(unsafe {
             bindings::ib_create_cm_id(
                 inner._device.as_raw(),
@@ -217,17 +217,17 @@ impl Target {
         Ok(this)
     }
 
-    /// What it listens for.
+    /// The service ID it listens on.
     pub(crate) fn service_id(&self) -> u64 {
         self.inner.service_id
     }
 
-    /// What it has heard.
+    /// What it has received.
     pub(crate) fn heard(&self) -> &Heard {
         &self.inner.heard
     }
 
-    /// How often it was asked.
+    /// Requests received.
     pub(crate) fn requests(&self) -> usize {
         self.inner.requests.lock().len()
     }
@@ -242,11 +242,11 @@ impl Target {
             .ok_or(ENOENT)
     }
 
-    /// Answers a request that is not answered yet.
+    /// Answers a request that is still unanswered.
     pub(crate) fn answer(&self, number: usize, answer: &Answer) -> Result {
         let id = self.id(number)?;
-        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`. The
-        // connection manager refuses what is not its turn.
+        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
+        // The connection manager refuses what its state does not allow.
         unsafe { self.inner.answer(id, number, answer) }
     }
 
@@ -256,11 +256,11 @@ impl Target {
         Ok(core::ptr::with_exposed_provenance_mut(id))
     }
 
-    /// Does something on the connection of the last request, in process context.
+    /// Acts on the connection of the last request, in process context.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if it has none.
+    /// `ENOTCONN` if it has no queue pair.
     pub(crate) fn act(&self, deed: Deed<'_>) -> Result {
         let connections = self.inner.connections.lock();
         let last = connections.last().and_then(|c| c.qp.clone());
@@ -268,14 +268,14 @@ impl Target {
         Ear::act(&*last.ok_or(ENOTCONN)?, deed)
     }
 
-    /// Ends a connection.
+    /// Disconnects a connection.
     pub(crate) fn disconnect(&self, number: usize) -> Result {
         let id = self.id(number)?;
         // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
         to_result(unsafe { bindings::ib_send_cm_dreq(id, core::ptr::null(), 0) })
     }
 
-    /// Waits until `what` was heard `count` times, and looks whether it was not more often.
+    /// Waits until `what` reaches `count`, and checks that it does not exceed it.
     pub(crate) fn has_heard(&self, what: fn(&Heard) -> &Atomic<u32>, count: u32) -> Result {
         let what = what(&self.inner.heard);
         within(|| what.load(Acquire) >= count)?;
@@ -303,7 +303,7 @@ impl Target {
                 // SAFETY: It is a request.
                 return match unsafe { inner.asked(id, event) } {
                     Ok(()) => 0,
-                    // The connection manager destroys it.
+                    // The connection manager destroys the identifier.
                     Err(e) => e.to_errno(),
                 };
             }
@@ -330,9 +330,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; no new request comes after this, as it waits for the last.
+        // SAFETY: By the type invariant; this waits for the last request, and no new one follows.
         unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
-        // Not under the lock, which callbacks take that are waited for.
+        // Without the lock: the destruction waits for callbacks that take it.
         let connections = core::mem::take(&mut *self.inner.connections.lock());
         for connection in connections {
             if let Some(qp) = connection.qp {
@@ -340,15 +340,15 @@ impl Drop for Target {
                 qp.disconnect();
             }
             let id = core::ptr::with_exposed_provenance_mut(connection.id);
-            // SAFETY: By the type invariant it is an identifier, which nobody else destroys, and its
-            // queue pair has gone.
+            // SAFETY: By the type invariant it is an identifier, which nothing else destroys, and
+            // its queue pair is gone.
             unsafe { bindings::ib_destroy_cm_id(id) };
         }
     }
 }
 
 impl Inner {
-    /// Takes a request. Unless this fails the identifier is ours.
+    /// Handles a request. On success the identifier is ours.
     ///
     /// # Safety
     ///
@@ -366,7 +366,7 @@ impl Inner {
         let data = unsafe { slice::from_raw_parts(event.private_data.cast::<u8>(), 92) };
         let asked = Asked {
             data: filled(data),
-            // The path is ours: it leads back.
+            // The path points back: its destination is the requester.
             // SAFETY: Every bit pattern is a valid byte array.
             sgid: unsafe { *path.dgid.raw.as_ref() },
             // SAFETY: Every bit pattern is a valid byte array.
@@ -374,11 +374,11 @@ impl Inner {
             pkey: u16::from_be(path.pkey),
             retry_count: request.retry_count() as u8,
             reads: request.initiator_depth,
-            // Not `rnr_retry_count` and `srq`: bindgen lets them follow the other bit fields, where C
-            // begins a new unit.
+            // Without `rnr_retry_count` and `srq`: bindgen lets them follow the other bit fields,
+            // where C begins a new unit.
             usual: request.responder_resources == 0
                 && request.flow_control() == 1
-                // Without a subnet manager: 16 and 2.
+                // The values without a subnet manager: 16 and 2.
                 && request.local_cm_response_timeout() == 18
                 && request.remote_cm_response_timeout() == 18
                 && request.qp_type == bindings::ib_qp_type_IB_QPT_RC
@@ -400,7 +400,7 @@ impl Inner {
             connections.len() - 1
         };
         let answer = self.script.asked(number, &asked);
-        // SAFETY: The identifier has a request to be answered.
+        // SAFETY: The identifier has an unanswered request.
         if let Err(e) = unsafe { self.answer(id, number, &answer) } {
             pr_err!("the target cannot answer: error {}\n", e.to_errno());
         }
@@ -409,7 +409,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// `id` must be that of the connection, and have a request to be answered.
+    /// `id` must be that of the connection, and have an unanswered request.
     unsafe fn answer(&self, id: *mut bindings::ib_cm_id, number: usize, answer: &Answer) -> Result {
         match answer {
             Answer::Accept(data, len, [begun, answered]) => {
@@ -423,7 +423,7 @@ impl Inner {
                 }
                 let mut param = bindings::ib_cm_rep_param {
                     qp_num,
-                    // As `Passive::establish` has it.
+                    // As in `Passive::establish`.
                     starting_psn: 0,
                     private_data: data.as_ptr().cast(),
                     private_data_len: *len,
@@ -436,7 +436,7 @@ impl Inner {
                 to_result(unsafe { bindings::ib_send_cm_rep(id, &mut param) })
             }
             Answer::Reject(reason, (info, len), data) => {
-                // SAFETY: By this function's contract; the arrays are as long as what is taken of them.
+                // SAFETY: By this function's contract; the arrays have at least the given lengths.
                 to_result(unsafe {
                     bindings::ib_send_cm_rej(
                         id,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Processes that have the device open, and protection domains, of which nothing is kept but their names.
+//! User contexts and protection domains. They have no state; a `PdName` identifies a domain.
 
 use super::Ops;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 use core::ffi::c_int;
 
-// What `ib_core` grants for each function is at the top of `ops.rs`.
+// The top of `ops.rs` says what `ib_core` ensures.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
@@ -26,8 +26,9 @@ impl<P: Provider> Ops<P> {
     /// `ib_core` calls it.
     pub(super) unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// That there is this function has `ib_core` take the objects of processes away when the device goes, instead of waiting
-    /// until all have closed it. No process has memory of the device mapped.
+    /// Because this function exists, `ib_core` takes the objects of processes away when the device
+    /// is removed, instead of waiting until all processes have closed it. No process has memory of
+    /// the device mapped.
     ///
     /// # Safety
     ///

@@ -20,12 +20,12 @@ use crate::{
 };
 use core::ffi::c_int;
 
-/// A count that C keeps in an `int` in one kernel and in a `u32` in another.
+/// Converts a count that is an `int` in some kernels and a `u32` in others.
 fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
     n.try_into().unwrap_or_default()
 }
 
-// What `ib_core` grants for each function is at the top of `ops.rs`.
+// The top of `ops.rs` says what `ib_core` ensures.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
@@ -35,7 +35,7 @@ impl<P: Provider> Ops<P> {
         attr: *mut bindings::ib_device_attr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let ours = unsafe { provider::<P>(device) }.device_attr();
         // SAFETY: As above.
         let attr = unsafe { &mut *attr };
@@ -88,7 +88,7 @@ impl<P: Provider> Ops<P> {
         port: u32,
         attr: *mut bindings::ib_port_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let ours = match unsafe { provider::<P>(device) }.port_attr(port) {
             Ok(ours) => ours,
             Err(e) => return e.to_errno(),
@@ -124,7 +124,7 @@ impl<P: Provider> Ops<P> {
         index: u16,
         pkey: *mut u16,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         match unsafe { provider::<P>(device) }.pkey(port, index) {
             Ok(found) => {
                 // SAFETY: As above.
@@ -144,7 +144,7 @@ impl<P: Provider> Ops<P> {
         index: c_int,
         gid: *mut bindings::ib_gid,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         match unsafe { provider::<P>(device) }.gid(port, index) {
             Ok(found) => {
                 // SAFETY: As above; it has 16 bytes.
@@ -164,7 +164,7 @@ impl<P: Provider> Ops<P> {
         _mask: c_int,
         change: *mut bindings::ib_port_modify,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let change = unsafe { &*change };
         // SAFETY: As above.
         let provider = unsafe { provider::<P>(device) };
@@ -183,9 +183,9 @@ impl<P: Provider> Ops<P> {
         if mask as u32 & !bindings::ib_device_modify_flags_IB_DEVICE_MODIFY_NODE_DESC != 0 {
             return EOPNOTSUPP.to_errno();
         }
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let text = unsafe { (*change).node_desc };
-        // SAFETY: As above; who changes it one at a time.
+        // SAFETY: As above; changes are serialised.
         unsafe { (*device).node_desc = text };
         // SAFETY: As above.
         unsafe { provider::<P>(device) }.set_description(&text);
@@ -200,7 +200,7 @@ impl<P: Provider> Ops<P> {
         port: u32,
         immutable: *mut bindings::ib_port_immutable,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let ours = match unsafe { provider::<P>(device) }.port_attr(port) {
             Ok(ours) => ours,
             Err(e) => return e.to_errno(),
@@ -244,15 +244,15 @@ impl<P: Provider> Ops<P> {
         size: *mut usize,
         _pkey_index: *mut u16,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let provider = unsafe { provider::<P>(device) };
         // SAFETY: It has 256 bytes.
         let mad = unsafe { &*mad.cast::<Mad>() };
-        // SAFETY: As above, and nobody else uses it.
+        // SAFETY: As above, and nothing else uses it.
         let reply = unsafe { &mut *reply.cast::<Mad>() };
         // SAFETY: It is null, or valid. A LID has 16 bits.
         let slid = unsafe { wc.as_ref() }.map_or(0xffff, |wc| wc.slid as u16);
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { *size = 256 };
         let result = match provider.process_mad(port, slid, mad, reply) {
             MadResult::Reply => bindings::ib_mad_result_IB_MAD_RESULT_REPLY,

@@ -30,17 +30,17 @@ use core::ffi::{
 };
 use kernel::prelude::*;
 
-/// Rights that a process may want. Those of the optional range are hints.
+/// Rights that a process may request. Those of the optional range are hints.
 const RIGHTS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
 
-// What `ib_core` grants for each function is at the top of `ops.rs`.
+// The top of `ops.rs` says what `ib_core` ensures.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
-    /// The domain is one of this device.
+    /// The domain belongs to this device.
     unsafe fn new_mr(
         pd: *mut bindings::ib_pd,
         region: Region,
@@ -71,7 +71,7 @@ impl<P: Provider> Ops<P> {
         access: c_int,
     ) -> *mut bindings::ib_mr {
         // CAST: A set of bits.
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { Self::new_mr(pd, Region::All, access as u32) }
     }
 
@@ -92,9 +92,9 @@ impl<P: Provider> Ops<P> {
         if access & !RIGHTS != 0 {
             return EOPNOTSUPP.to_ptr();
         }
-        // SAFETY: `ib_core` grants it; the field is constant.
+        // SAFETY: `ib_core` ensures it; the field is constant.
         let device = unsafe { (*pd).device };
-        // SAFETY: As above; `ib_core` has all regions deregistered before the device goes.
+        // SAFETY: As above; `ib_core` deregisters all regions before the device is freed.
         match unsafe { Umem::new(device, start, len, iova, access) } {
             // SAFETY: As above.
             Ok(memory) => unsafe { Self::new_mr(pd, Region::Process(memory), access) },
@@ -115,7 +115,7 @@ impl<P: Provider> Ops<P> {
             bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => Region::Pieces(pages),
             _ => return EOPNOTSUPP.to_ptr(),
         };
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         unsafe { Self::new_mr(pd, region, 0) }
     }
 
@@ -128,12 +128,12 @@ impl<P: Provider> Ops<P> {
         count: c_int,
         offset: *mut c_uint,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let provider = unsafe { provider::<P>((*raw).device) };
         provider.describing();
         // SAFETY: As above.
         match unsafe { pages_of(raw) } {
-            // SAFETY: As above; the caller has the region for itself.
+            // SAFETY: As above; the caller has exclusive use of the region.
             Some(pages) => unsafe { pages.describe(raw, sg, count, offset) },
             None => EINVAL.to_errno(),
         }
@@ -146,14 +146,14 @@ impl<P: Provider> Ops<P> {
         raw: *mut bindings::ib_mr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` grants it.
+        // SAFETY: `ib_core` ensures it.
         let provider = unsafe { provider::<P>((*raw).device) };
         // SAFETY: It came from `KBox::into_raw`.
         let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P::Mr>>()) };
         match provider.destroy_mr(&object.mr) {
             Ok(()) => 0,
             Err(e) => {
-                // It is not gone.
+                // It still exists.
                 let _ = KBox::into_raw(object);
                 e.to_errno()
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a queue pair, from RESET to a connection and to its end.
+//! The states of a queue pair, from RESET to ERROR.
 
 use super::{
     User,
@@ -15,7 +15,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// What is at one's discretion when two are connected.
+/// The variable parameters of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) access: u32,
@@ -26,7 +26,7 @@ pub(crate) struct How {
     pub(crate) reads: u8,
 }
 
-/// As most tests want it: retries after 16 ms, or 10 us.
+/// The default parameters: retries after 16 ms, or 10 us.
 pub(crate) const USUAL: How = How {
     access: ALL,
     timeout: 12,
@@ -37,7 +37,7 @@ pub(crate) const USUAL: How = How {
 };
 
 impl User {
-    /// Changes the queue pair.
+    /// Modifies the queue pair.
     pub(crate) fn modify(&self, attr: &mut bindings::ib_qp_attr, mask: u32) -> Result {
         // CAST: A set of bits.
         // SAFETY: By the type invariant.
@@ -113,7 +113,7 @@ impl User {
         )
     }
 
-    /// Has it send and receive datagrams with this key.
+    /// Moves it to RTS for datagrams with this Q_Key.
     pub(crate) fn datagrams(&self, qkey: u32) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_INIT,
@@ -136,7 +136,7 @@ impl User {
         )
     }
 
-    /// Changes the state and nothing else.
+    /// Modifies only the state.
     pub(crate) fn state(&self, to: bindings::ib_qp_state) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: to,
@@ -145,17 +145,17 @@ impl User {
         self.modify(&mut attr, bindings::ib_qp_attr_mask_IB_QP_STATE)
     }
 
-    /// Back to the beginning.
+    /// Moves it to RESET.
     pub(crate) fn reset(&self) -> Result {
         self.state(bindings::ib_qp_state_IB_QPS_RESET)
     }
 
-    /// To the error state.
+    /// Moves it to the error state.
     pub(crate) fn fail(&self) -> Result {
         self.state(bindings::ib_qp_state_IB_QPS_ERR)
     }
 
-    /// Its state, as the device says.
+    /// Its state, as the device reports it.
     pub(crate) fn queried(&self) -> Result<u32> {
         let mut attr = bindings::ib_qp_attr::default();
         let mut init = bindings::ib_qp_init_attr::default();

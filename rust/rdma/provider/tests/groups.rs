@@ -15,25 +15,25 @@ use kernel::{
     prelude::*, //
 };
 
-// SAFETY: Verbs may be called in any task.
+// SAFETY: Verbs may be called from any task.
 unsafe impl Send for User {}
-// SAFETY: As above, and by several at once.
+// SAFETY: As above, and concurrently.
 unsafe impl Sync for User {}
 
 impl User {
-    /// Gets datagrams to a group.
+    /// Joins a group.
     pub(crate) fn attach(&self, mut gid: [u8; 16], lid: u16) -> Result {
         // SAFETY: By the type invariant; the GID has 16 bytes.
         to_result(unsafe { bindings::ib_attach_mcast(self.qp, (&raw mut gid).cast(), lid) })
     }
 
-    /// Does not get them.
+    /// Leaves a group.
     pub(crate) fn detach(&self, mut gid: [u8; 16], lid: u16) -> Result {
         // SAFETY: As above.
         to_result(unsafe { bindings::ib_detach_mcast(self.qp, (&raw mut gid).cast(), lid) })
     }
 
-    /// Sends a datagram of `len` bytes of its memory, to a GID if there is one.
+    /// Sends a datagram of the first `len` bytes of its memory, with a GRH if a GID is given.
     pub(crate) fn datagram_to(
         &self,
         gid: Option<[u8; 16]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device says that it can do, and that it does no more.
+//! The capabilities that a device reports, and that it enforces them.
 
 use super::{
     User,
@@ -20,7 +20,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// What a user of the device reads.
+/// The capabilities that a user of the device reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) driver: Driver,
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
     pub(crate) registers: bool,
 }
 
-/// A count that C keeps in an `int` in one kernel and in a `u32` in another.
+/// Converts a count that is an `int` in some kernels and a `u32` in others.
 fn number<T: TryInto<u32>>(n: T) -> u32 {
     n.try_into().unwrap_or(u32::MAX)
 }
@@ -68,7 +68,7 @@ impl Seen {
     }
 }
 
-/// What one more than there can be ends with: completions of a queue, pieces of a send and of a
+/// The errors for one more than the maximum: completions of a queue, SGEs of a send and of a
 /// receive request, requests of a queue, pages of a region.
 pub(crate) fn refusals<P: Provider>(
     registration: &Registration<P>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests of a send queue.
+//! Send requests.
 
 use crate::bindings;
 
-/// A request of a send queue.
+/// A send request.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
     Send,
@@ -17,7 +17,7 @@ pub(crate) enum Request {
     Inv(u32),
 }
 
-/// Any request.
+/// Storage for any request.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Wr {
@@ -48,9 +48,10 @@ impl Wr {
                 (bindings::ib_wr_opcode_IB_WR_RDMA_READ, 0)
             }
             Request::Reg(key, access) => {
-                // A registration is laid over the other kind of request, which begins alike.
+                // A registration shares the memory of the other kind, which starts with the same
+                // `ib_send_wr`.
                 let reg: *mut bindings::ib_reg_wr = (&raw mut *self).cast();
-                // SAFETY: There is room for it: `Wr` is as long as both.
+                // SAFETY: There is room for it: `Wr` has the size of both.
                 let reg = unsafe { &mut *reg };
                 reg.mr = mr;
                 reg.key = key;
