@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The input of bindgen: the kernel headers that the Rust code calls, sorted. */
+/* The input of bindgen: the kernel headers that the Rust code uses, sorted. */
 #ifndef SRP_BINDINGS_H
 #define SRP_BINDINGS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Before all else where clang compiles helpers for a kernel that gcc has built: clang forgets the segment
- * of an operand of inline assembly, and would use per-CPU variables without it.
+ * Included first where clang compiles helpers for a gcc-built kernel: clang drops the segment of an inline assembly
+ * operand, and would access per-CPU variables without it.
  */
 #include <linux/kconfig.h>
 #undef CONFIG_CC_HAS_NAMED_AS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The trace events: /sys/kernel/tracing/events/ib_srp. A command is known by its host and its tag on the wire,
+ * The trace events: /sys/kernel/tracing/events/ib_srp. A command is identified by its host and its tag on the wire,
  * half of which is random.
  */
 #undef TRACE_SYSTEM
@@ -121,7 +121,7 @@ TRACE_EVENT(srp_task,
 		  __entry->task_tag)
 );
 
-/* status: what the target says, or -errno. */
+/* status: from the target, or -errno. */
 TRACE_EVENT(srp_task_done,
 	TP_PROTO(u32 host, u16 channel, u64 tag, s32 status),
 	TP_ARGS(host, channel, tag, status),
@@ -164,7 +164,7 @@ TRACE_EVENT(srp_channel,
 	__print_symbolic(state, { 0, "connecting" }, { 1, "live" }, { 2, "failed" },	\
 			 { 3, "recovering" }, { 4, "removing" }, { 5, "gone" })
 
-/* The target's port identifier is that of the log, in two halves. */
+/* The target's port identifier, as in the log, in two halves. */
 TRACE_EVENT(srp_session,
 	TP_PROTO(u32 host, u64 id_ext, u64 ioc_guid, u8 from, u8 to),
 	TP_ARGS(host, id_ext, ioc_guid, from, to),

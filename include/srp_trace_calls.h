@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What Rust calls for the trace events. Where the kernel makes no such functions, these are the same. */
+/* The functions that Rust calls for the trace events, for kernels that do not generate them. */
 #ifndef SRP_TRACE_CALLS_H
 #define SRP_TRACE_CALLS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What only the test device ib_vfab needs of C: prototypes of rust/vfab_helpers.c, variables of rust/vfab_params.c. */
+/* C parts only for the test device ib_vfab: prototypes of rust/vfab_helpers.c, variables of rust/vfab_params.c. */
 #ifndef SRP_VFAB_H
 #define SRP_VFAB_H
 
@@ -10,7 +10,7 @@
 #include <rdma/ib_mad.h>
 #include <rdma/ib_verbs.h>
 
-/* A constant without the name of its type is not in the bindings. */
+/* The bindings lack the constants of some enums: name them here. */
 enum srp_vfab_node {
 	SRP_VFAB_NODE_IB_CA = RDMA_NODE_IB_CA,
 };
@@ -48,7 +48,7 @@ void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work 
 u64 srp_vfab_sg_dma_address(struct scatterlist *sg);
 unsigned int srp_vfab_sg_dma_len(struct scatterlist *sg);
 
-/* rdma/ib_umem.h: how many pages it has; the DMA addresses of the first `count` go to `pages` */
+/* rdma/ib_umem.h: returns the number of pages; stores the DMA addresses of the first `count` in `pages` */
 struct ib_umem;
 struct ib_umem *srp_vfab_umem_get(struct ib_device *dev, unsigned long addr, size_t len, int access);
 size_t srp_vfab_umem_pages(struct ib_umem *umem, u64 *pages, size_t count);

@@ -2,9 +2,9 @@
 
 //! The C types and functions that the abstractions use.
 //!
-//! The kernel crate's own bindings, and what bindgen makes of `include/srp_bindings.h` on top of
-//! them. A type that both know is the kernel crate's: see the `known_generated` rule in `Kbuild`.
-//! Only the abstraction layer may name this module.
+//! The kernel crate's own bindings, plus bindgen's output for `include/srp_bindings.h`. A type in
+//! both is the kernel crate's: see the `known_generated` rule in `Kbuild`. Only the abstraction
+//! layer may name this module.
 
 #![allow(
     clippy::all,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What KUnit tests check with.
+//! Assertions for KUnit tests.
 
-/// Ends the test with an error, but in an orderly way: KUnit's own assertions end the thread with
-/// all that it holds, and a device would wait for that for ever.
+/// Ends the test with an error, in an orderly way: KUnit's own assertions kill the thread with
+/// everything it holds, and a device would wait for that forever.
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
@@ -18,7 +18,7 @@ macro_rules! check {
     };
 }
 
-/// [`check`] that two values are the same.
+/// [`check`] that two values are equal.
 macro_rules! check_eq {
     ($left:expr, $right:expr) => {
         let (left, right) = (&$left, &$right);

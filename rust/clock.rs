@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The clocks of the kernel, where their reading is kept as a number.
+//! The kernel's clocks, as plain numbers.
 //!
 //! C header: [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h)
 

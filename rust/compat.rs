@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What differs between the kernels that the module is built for.
+//! Differences between the kernels that the module is built for.
 //!
-//! `Kbuild` asks the tree of the kernel what it has (`srp_has`), and says it as `SRP_HAS_...`. The
-//! kernel's configuration says the rest. Only this file looks at both; whatever the kernel is, it
-//! has the same names.
+//! `Kbuild` probes the kernel tree (`srp_has`) and passes the results as `SRP_HAS_...`. The
+//! kernel's configuration gives the rest. Only this file looks at both; it has the same names for
+//! every kernel.
 
 use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
@@ -14,31 +14,31 @@ use kernel::{
     ThisModule, //
 };
 
-/// The module, for what is registered in its name.
+/// The module, as the owner of what it registers.
 #[cfg(SRP_HAS_MODULE_METADATA)]
 pub const THIS_MODULE: &ThisModule = kernel::module::this_module::<crate::Module>();
-/// The module, for what is registered in its name.
+/// The module, as the owner of what it registers.
 #[cfg(not(SRP_HAS_MODULE_METADATA))]
 pub const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
-/// A count that C keeps in an `int` in one kernel and in a `u32` in another; 0 if it is below that.
+/// Converts a count that is an `int` in one kernel and a `u32` in another; 0 if it is negative.
 pub fn count(n: impl TryInto<u32>) -> u32 {
     n.try_into().unwrap_or(0)
 }
 
-/// The ports of the kernel's own driver are in the network namespace of their RDMA device: `/sys/class/infiniband_srp`
-/// has those of the reader's namespace only.
+/// The ports of the kernel's own driver are in the network namespace of their RDMA device:
+/// `/sys/class/infiniband_srp` shows only those of the reader's namespace.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 
-/// The softirqs of a CPU run one after the other. With PREEMPT_RT two tasks of one CPU may be in
-/// softirqs at a time.
+/// The softirqs of a CPU are serialised. With PREEMPT_RT two tasks of one CPU may be in softirqs at
+/// a time.
 pub const SERIAL_SOFTIRQS: bool =
     cfg!(any(not(CONFIG_PREEMPT_RT), CONFIG_PREEMPT_RT_NEEDS_BH_LOCK));
 
-/// The owner of a spinlock can be preempted, and has the priority of the tasks that wait for it.
+/// The owner of a spinlock can be preempted, and inherits the priority of tasks that wait for it.
 pub const PREEMPTIBLE_SPINLOCKS: bool = cfg!(CONFIG_PREEMPT_RT);
 
-/// Loads before this come before those after it, for other CPUs. Any context.
+/// Orders loads before this against loads after it, as seen by other CPUs. Any context.
 ///
 /// C header: [`include/asm-generic/barrier.h`](srctree/include/asm-generic/barrier.h)
 #[inline(always)]
@@ -49,7 +49,7 @@ pub fn smp_rmb() {
     barrier::smp_rmb();
 }
 
-/// Stores before this come before those after it, for other CPUs. Any context.
+/// Orders stores before this against stores after it, as seen by other CPUs. Any context.
 ///
 /// C header: [`include/asm-generic/barrier.h`](srctree/include/asm-generic/barrier.h)
 #[inline(always)]
@@ -60,12 +60,12 @@ pub fn smp_wmb() {
     barrier::smp_wmb();
 }
 
-/// What is behind a spinlock that is held with interrupts disabled: the kernel's own counts what
-/// has disabled them.
+/// The backend of a spinlock that is held with interrupts disabled: the kernel's own, which counts
+/// the reasons why they are disabled.
 #[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
 pub use kernel::sync::lock::spinlock::SpinLockIrqBackend;
-/// What is behind a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and
-/// `spin_unlock_irqrestore`, so that each guard puts back what it has found.
+/// The backend of a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and
+/// `spin_unlock_irqrestore`, so each guard restores the state that it found.
 #[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
 pub struct SpinLockIrqBackend;
 
@@ -127,7 +127,7 @@ pub mod dma_direction {
         pub const BIDIRECTIONAL: Direction = Direction::DMA_BIDIRECTIONAL;
         /// The device writes.
         pub const FROM_DEVICE: Direction = Direction::DMA_FROM_DEVICE;
-        /// Nobody does.
+        /// No transfer.
         pub const NONE: Direction = Direction::DMA_NONE;
         /// The device reads.
         pub const TO_DEVICE: Direction = Direction::DMA_TO_DEVICE;
@@ -151,28 +151,30 @@ pub mod dma_direction {
     };
 }
 
-/// What the function of a timer returns that is not to expire again: a type of its own, or an integer.
+/// The return value of a timer function that does not restart the timer: a type of its own, or an
+/// integer.
 #[cfg(all(SRP_VFAB, SRP_HAS_HRTIMER_RESTART_TYPE))]
 pub const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart::HRTIMER_NORESTART;
-/// What the function of a timer returns that is not to expire again: a type of its own, or an integer.
+/// The return value of a timer function that does not restart the timer: a type of its own, or an
+/// integer.
 #[cfg(all(SRP_VFAB, not(SRP_HAS_HRTIMER_RESTART_TYPE)))]
 pub const NO_RESTART: bindings::hrtimer_restart = bindings::hrtimer_restart_HRTIMER_NORESTART;
 
-/// How sysfs tells the namespaces of a class's devices apart.
+/// The tag by which sysfs distinguishes the namespaces of a class's devices.
 #[cfg(SRP_HAS_NAMESPACE_TAG_TYPE)]
 pub type NamespaceTag = bindings::ns_common;
-/// How sysfs tells the namespaces of a class's devices apart.
+/// The tag by which sysfs distinguishes the namespaces of a class's devices.
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
 pub type NamespaceTag = ffi::c_void;
 
-/// The number of a driver that not all kernels have; else that of no driver.
+/// The ID of a driver that not all kernels have; otherwise an ID without a driver.
 #[cfg(SRP_HAS_RDMA_DRIVER_IONIC)]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_IONIC;
-/// The number of a driver that not all kernels have; else that of no driver.
+/// The ID of a driver that not all kernels have; otherwise an ID without a driver.
 #[cfg(not(SRP_HAS_RDMA_DRIVER_IONIC))]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id::MAX;
 
-/// What `queuecommand` returns: a type of its own, or an integer.
+/// The return value of `queuecommand`: a type of its own, or an integer.
 pub mod queue_status {
     #[cfg(SRP_HAS_QUEUE_STATUS_TYPE)]
     mod values {
@@ -186,12 +188,12 @@ pub mod queue_status {
     mod values {
         use crate::bindings;
 
-        /// The outcome; 0 if the command was taken.
+        /// The outcome; 0 if the command was accepted.
         pub type Status = kernel::ffi::c_int;
-        /// No command for the device now.
+        /// The device accepts no command now.
         // CAST: The value is below 0x2000.
         pub const DEVICE_BUSY: Status = bindings::SCSI_MLQUEUE_DEVICE_BUSY as Status;
-        /// No command for the host now.
+        /// The host accepts no command now.
         // CAST: The value is below 0x2000.
         pub const HOST_BUSY: Status = bindings::SCSI_MLQUEUE_HOST_BUSY as Status;
     }
@@ -208,7 +210,7 @@ pub mod template {
     use crate::bindings;
     use kernel::ffi;
 
-    /// Bytes of its bit fields.
+    /// Size of its bit fields in bytes.
     pub const FLAG_BYTES: usize = if cfg!(SRP_HAS_TAG_ALLOC_POLICY_BIT) {
         2
     } else {
@@ -225,7 +227,7 @@ pub mod template {
     pub type Configure =
         unsafe extern "C" fn(*mut bindings::scsi_device, *mut bindings::queue_limits) -> ffi::c_int;
 
-    /// An empty template but for that.
+    /// Returns a template that is empty except for this callback.
     #[inline]
     pub const fn configuring(configure: Configure) -> bindings::scsi_host_template {
         let mut template: bindings::scsi_host_template = pin_init::zeroed();
@@ -241,7 +243,8 @@ pub mod template {
     }
 }
 
-/// `struct device_attribute` and `struct attribute_group`, whose functions and lists may have two types each.
+/// `struct device_attribute` and `struct attribute_group`: their functions and lists have one of
+/// two types each.
 pub mod attribute {
     use crate::bindings;
     use kernel::ffi;

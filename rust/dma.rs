@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device reaches, as the abstractions that hand it on to each other describe it.
+//! Memory that a device accesses, as the abstractions describe it to each other.
 //!
 //! C headers: [`include/linux/dma-direction.h`](srctree/include/linux/dma-direction.h),
 //! [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h).
@@ -28,7 +28,8 @@ use core::{
     ptr::NonNull, //
 };
 
-/// Where data goes, `enum dma_data_direction`. As in the kernel crate's `dma`, which a kernel without Rust lacks.
+/// The direction of a transfer, `enum dma_data_direction`. As in the kernel crate's `dma`, which a
+/// kernel without Rust lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirection {
     /// The CPU and the device write, both read.
@@ -37,7 +38,7 @@ pub enum DataDirection {
     ToDevice,
     /// The device writes, the CPU reads.
     FromDevice,
-    /// Nowhere: no memory can be mapped so.
+    /// No transfer: no memory can be mapped so.
     None,
 }
 
@@ -65,12 +66,12 @@ impl DataDirection {
 ///
 /// # Safety
 ///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same at
+/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same for
 /// each call; list and memory must stay valid and in place until the object is dropped or given
-/// away, or for ever if it is forgotten. There must be no reference to the memory, not even by a
-/// shared object, as a device may change it at any time.
+/// away, or forever if it is forgotten. There must be no reference to the memory, not even by a
+/// shared object, because a device may change it at any time.
 ///
-/// So it owns its memory. A handle that is forgotten leaves it to the device:
+/// So the object owns its memory. A forgotten handle leaves it to the device:
 ///
 /// ```compile_fail,E0478
 /// # use ib_srp::dma::ScatterList;
@@ -85,19 +86,19 @@ impl DataDirection {
 /// }
 /// ```
 pub unsafe trait ScatterList: 'static {
-    /// The first entry.
+    /// Returns the first entry.
     fn list(&self) -> *mut bindings::scatterlist;
-    /// The number of entries, as mapped by nobody.
+    /// Returns the number of entries, before any mapping.
     fn count(&self) -> u32;
-    /// The number of bytes.
+    /// Returns the number of bytes.
     fn len(&self) -> u32;
-    /// There are no bytes.
+    /// Returns whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes that a device may change at any time, so that there is no reference to them.
+/// Bytes that a device may change at any time, so there is no reference to them.
 ///
 /// # Invariants
 ///
@@ -123,19 +124,19 @@ impl DeviceBytes<'_> {
         }
     }
 
-    /// Where they are.
+    /// Returns their address.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.ptr.as_ptr()
     }
 
-    /// How many they are.
+    /// Returns their number.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// There are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -156,7 +157,7 @@ impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
 ///
 /// # Invariants
 ///
-/// They are valid for writes, too, and there is no reference to them.
+/// They are also valid for writes, and there is no reference to them.
 pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
 
 impl DeviceBytesMut<'_> {
@@ -170,18 +171,18 @@ impl DeviceBytesMut<'_> {
         Self(unsafe { DeviceBytes::new(ptr, len) })
     }
 
-    /// Where they are.
+    /// Returns their address.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.ptr.as_ptr()
     }
 
-    /// Makes them 0 from the one with the number `first` on.
+    /// Clears the bytes from index `first` on.
     pub fn clear_from(&mut self, first: usize) {
         let first = first.min(self.len());
-        // SAFETY: It is at most the end of the bytes.
+        // SAFETY: `first` is at most the length.
         let from = unsafe { self.as_mut_ptr().add(first) };
-        // SAFETY: By the type invariant; so many are left.
+        // SAFETY: By the type invariant; this many bytes are left.
         unsafe { from.write_bytes(0, self.len() - first) };
     }
 }

@@ -8,13 +8,13 @@ use crate::bindings;
 use core::mem::transmute;
 use kernel::prelude::*;
 
-/// Makes an [`Error`] at compile time, which the kernel crate keeps to itself.
+/// Makes an [`Error`] at compile time; the kernel crate's constructor is private.
 const fn error(code: u32) -> Error {
     assert!(code > 0 && code <= bindings::MAX_ERRNO);
     // CAST: `MAX_ERRNO` is 4095.
     let errno = -(code as i32);
-    // SAFETY: An `Error` is a `NonZeroI32` and nothing else, as the assertions below show: it is as
-    // large, and its bytes are those of the negative error number. The number was checked above.
+    // SAFETY: An `Error` is a `NonZeroI32` and nothing else, as the assertions below show: it has
+    // the same size and holds the negative error number. The number was checked above.
     unsafe { transmute::<i32, Error>(errno) }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Inline functions and macros as functions that Rust can call. No logic here. */
+/* Wrappers that make inline functions and macros callable from Rust. No logic here. */
 #include "srp_helpers.h"
 
 /* linux/completion.h */
@@ -7,7 +7,7 @@ void srp_helper_reinit_completion(struct completion *c)
 {
 	unsigned long flags;
 
-	/* A waiter that was woken takes one off after a look, both under this lock. */
+	/* A woken waiter checks the count and decrements it, both under this lock. */
 	raw_spin_lock_irqsave(&c->wait.lock, flags);
 	reinit_completion(c);
 	raw_spin_unlock_irqrestore(&c->wait.lock, flags);
@@ -87,7 +87,7 @@ unsigned int srp_helper_memalloc_noio_save(void)
 	return memalloc_noio_save();
 }
 
-/* linux/spinlock.h */
+/* linux/signal.h */
 void srp_helper_allow_kernel_signal(int sig)
 {
 	allow_kernel_signal(sig);
@@ -113,6 +113,7 @@ bool srp_helper_task_work_pending(struct task_struct *task)
 	return task_work_pending(task);
 }
 
+/* linux/spinlock.h */
 void srp_helper_spin_lock_bh(spinlock_t *lock)
 {
 	spin_lock_bh(lock);
@@ -223,7 +224,7 @@ unsigned int srp_helper_ib_dma_max_seg_size(struct ib_device *dev)
 	return ib_dma_max_seg_size(dev);
 }
 
-/* With swiotlb there is a longest mapping, and of an address stays what the driver of the device wants to keep. */
+/* With swiotlb, mappings have a maximum length and preserve only the address bits in the device's min_align_mask. */
 bool srp_helper_ib_dma_bounces(struct ib_device *dev, u32 page_mask)
 {
 	return !ib_uses_virt_dma(dev) && dma_max_mapping_size(dev->dma_device) != SIZE_MAX &&
@@ -318,7 +319,7 @@ int srp_helper_ib_prepare_cm_mra(struct ib_cm_id *id)
 #ifdef SRP_HAS_CM_MRA_PREPARED
 	return ib_prepare_cm_mra(id);
 #else
-	/* Up to 2^24 times 4 us, and only to a peer that asks again. */
+	/* Timeout 2^24 times 4 us; only sent to a peer that repeats its message. */
 	return ib_send_cm_mra(id, IB_CM_MRA_FLAG_DELAY | 24, NULL, 0);
 #endif
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is inlined into the Rust code: our helpers, and those of the kernel that every command needs. */
+/* Code to inline into Rust: our helpers, and those of the kernel that every command needs. */
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #define __rust_helper __always_inline
@@ -14,7 +14,7 @@
 #include "standalone/shims.c"
 #endif
 
-/* LLVM thinks that the flags of C and Rust do not fit. */
+/* LLVM considers the flags of C and Rust incompatible for inlining. */
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
 #include "helpers.c"
 #pragma clang attribute pop

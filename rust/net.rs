@@ -54,10 +54,10 @@ pub struct Namespace(Opaque<bindings::net>);
 
 // SAFETY: `put_net` may be called in any context.
 unsafe impl Send for Namespace {}
-// SAFETY: The functions on a `struct net` lock where they need to.
+// SAFETY: The functions on a `struct net` do their own locking.
 unsafe impl Sync for Namespace {}
 
-// SAFETY: By the type invariant, and a count of `get_net` keeps the namespace.
+// SAFETY: By the type invariant; a count of `get_net` keeps the namespace.
 unsafe impl AlwaysRefCounted for Namespace {
     fn inc_ref(&self) {
         // SAFETY: A shared reference shows that the count is not zero.
@@ -73,11 +73,11 @@ unsafe impl AlwaysRefCounted for Namespace {
 impl Namespace {
     /// Returns the network namespace of the current task. Process context.
     ///
-    /// It stays usable, with its devices, as long as a reference is held; connections in it hold
-    /// one too. [`None`] in a task that is on its way out and has given up its namespaces, which
-    /// may yet release files.
+    /// The namespace and its devices stay usable as long as a reference is held; connections in it
+    /// hold one too. [`None`] in an exiting task that has given up its namespaces; such a task may
+    /// still release files.
     pub fn current() -> Option<ARef<Self>> {
-        // SAFETY: It looks at the current task's `nsproxy`, which only the task itself changes.
+        // SAFETY: It reads the current task's `nsproxy`, which only the task itself changes.
         let net: *mut Self = unsafe { bindings::srp_helper_current_net() }.cast();
         // SAFETY: It is null, or valid and counted for the task as long as this function runs.
         unsafe { net.as_ref() }.map(ARef::from)
@@ -88,7 +88,7 @@ impl Namespace {
         self.0.get()
     }
 
-    /// Returns the index of the network interface `name`, if there is one now. Takes RCU's read
+    /// Returns the index of the network interface `name`, if it exists now. Takes the RCU read
     /// lock; does not sleep.
     pub fn interface_index(&self, name: &CStr) -> Option<u32> {
         // SAFETY: The namespace is valid and `name` is a C string.
@@ -105,12 +105,12 @@ impl Namespace {
     }
 }
 
-/// How sysfs tells a network namespace from others. It counts no reference: a namespace is in use by sysfs until its
-/// last device has left it, which is after its count has become 0.
+/// The tag by which sysfs distinguishes network namespaces. It holds no reference: sysfs uses a
+/// namespace until its last device has left it, which is after its count has become 0.
 ///
 /// # Invariants
 ///
-/// It is that of a `struct net` that is valid for `'a`.
+/// It is the tag of a `struct net` that is valid for `'a`.
 pub struct SysfsTag<'a>(*const compat::NamespaceTag, PhantomData<&'a ()>);
 
 impl SysfsTag<'_> {
@@ -124,30 +124,31 @@ impl SysfsTag<'_> {
         Self(tag.cast(), PhantomData)
     }
 
-    /// Returns it as C wants it.
+    /// Returns the C form.
     pub(crate) fn as_raw(&self) -> *const compat::NamespaceTag {
         self.0
     }
 }
 
-/// An IP address and a port, as connections are made with.
+/// An IP address and a port, for connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SocketAddr(core::net::SocketAddr);
 
 impl SocketAddr {
-    /// An address without a scope.
+    /// Makes an address without a scope.
     pub fn new(ip: IpAddr, port: u16) -> Self {
         Self(core::net::SocketAddr::new(ip, port))
     }
 
-    /// An address whose scope, if any, is the name of an interface in `net` or the index of one.
+    /// Makes an address with a scope, if any, that is the name or the index of an interface in
+    /// `net`.
     ///
-    /// A scope means something for a link-local IPv6 address only; it is ignored for others, as C's
-    /// `inet_pton_with_scope` does.
+    /// A scope applies to a link-local IPv6 address only; it is ignored for others, as in C's
+    /// `inet_pton_with_scope`.
     ///
     /// # Errors
     ///
-    /// [`EINVAL`] if a scope that counts is neither the name of an interface nor a number.
+    /// [`EINVAL`] if a scope that applies is neither the name of an interface nor a number.
     pub fn with_scope(
         net: &Namespace,
         ip: IpAddr,
@@ -164,7 +165,8 @@ impl SocketAddr {
         Ok(Self(SocketAddrV6::new(v6, port, 0, index).into()))
     }
 
-    /// The address in a `struct sockaddr_in` or `sockaddr_in6`; [`None`] for another family, none among them.
+    /// Returns the address in a `struct sockaddr_in` or `sockaddr_in6`; [`None`] for any other
+    /// family, including none.
     pub(crate) fn from_raw(raw: &bindings::__kernel_sockaddr_storage) -> Option<Self> {
         // SAFETY: A storage is initialised as a whole, and any bytes are a family and data.
         let Fields { ss_family, __data } = unsafe { raw.__bindgen_anon_1.__bindgen_anon_1 };
@@ -183,12 +185,12 @@ impl SocketAddr {
         }
     }
 
-    /// The address.
+    /// Returns the IP address.
     pub fn ip(&self) -> IpAddr {
         self.0.ip()
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.0.port()
     }
@@ -224,10 +226,10 @@ impl fmt::Debug for SocketAddr {
 
 type Fields = bindings::__kernel_sockaddr_storage__bindgen_ty_1__bindgen_ty_1;
 
-/// What follows the family in a socket address.
+/// The bytes after the family in a socket address.
 type Data = [c_char; 126];
 
-// The offsets below, counted from behind the family.
+// The offsets used below, counted from after the family.
 const _: () = {
     const FAMILY: usize = core::mem::size_of::<bindings::__kernel_sa_family_t>();
     assert!(core::mem::offset_of!(bindings::sockaddr_in6, sin6_port) == FAMILY);
@@ -259,7 +261,7 @@ fn put<const N: usize>(data: &mut Data, offset: usize, bytes: [u8; N]) {
     }
 }
 
-/// The bytes at `offset`.
+/// Returns the bytes at `offset`.
 fn take<const N: usize>(data: &Data, offset: usize) -> [u8; N] {
     let mut bytes = [0; N];
     for (to, from) in bytes.iter_mut().zip(data.iter().skip(offset)) {
@@ -268,13 +270,13 @@ fn take<const N: usize>(data: &Data, offset: usize) -> [u8; N] {
     bytes
 }
 
-/// Whether `ip` is in fe80::/10.
+/// Returns whether `ip` is in fe80::/10.
 fn is_link_local(ip: Ipv6Addr) -> bool {
     let [first, ..] = ip.segments();
     first & 0xffc0 == 0xfe80
 }
 
-/// The interface index that `scope` stands for.
+/// Returns the interface index for `scope`.
 fn scope_index(net: &Namespace, scope: &[u8]) -> Result<u32> {
     // CAST: `IFNAMSIZ` is 16.
     let mut name = [0; bindings::IFNAMSIZ as usize];
@@ -355,7 +357,7 @@ mod tests {
         let task = kernel::current!().as_ptr();
         // SAFETY: It is the current task, and only that changes its namespaces.
         let place = unsafe { &raw mut (*task).nsproxy };
-        // SAFETY: As above. It is put back before anything else looks at it.
+        // SAFETY: As above. The value is restored before any other use.
         let kept = unsafe { place.replace(core::ptr::null_mut()) };
         let none = Namespace::current().is_none();
         // SAFETY: As above.

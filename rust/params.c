@@ -13,7 +13,7 @@
 
 #include "srp_params.h"
 
-/* Longest keep_alive in seconds: a day. */
+/* Maximum of keep_alive in seconds: a day. */
 #define KEEP_ALIVE_MAX	86400
 
 unsigned int srp_param_sg_tablesize;
@@ -50,9 +50,8 @@ module_param_named(never_register, srp_param_never_register, bool, 0444);
 MODULE_PARM_DESC(never_register, "Accepted and ignored: memory is always registered");
 
 /*
- * The three timeouts, in seconds; -1 is "off". The SRP transport class keeps pointers to them and
- * takes them for each new remote port. Setters are serialised by the lock of the module's
- * parameters.
+ * The three timeouts, in seconds; -1 is "off". The SRP transport class keeps pointers to them and reads them for each
+ * new remote port. Setters are serialised by the lock of the module's parameters.
  */
 int srp_param_reconnect_delay = 10;
 int srp_param_fast_io_fail_tmo = 15;

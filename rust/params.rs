@@ -13,12 +13,12 @@ use kernel::{
     sync::atomic::Atomic, //
 };
 
-/// The number of descriptors in a command if nothing is said.
+/// The default number of descriptors in a command.
 const DEFAULT_CMD_SG_ENTRIES: u32 = 12;
-/// The count of descriptors in a command is a byte on the wire.
+/// The descriptor count of a command is one byte on the wire.
 const MAX_CMD_SG_ENTRIES: u32 = 255;
 
-/// How many descriptors an I/O may need.
+/// The descriptor limits of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SgEntries {
     /// Descriptors stored in the SRP command, 1 to 255.
@@ -27,7 +27,7 @@ pub struct SgEntries {
     pub indirect: u32,
 }
 
-/// What was wrong with the parameters that an [`SgEntries`] was made of.
+/// What is wrong with the parameters of an [`SgEntries`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Complaints {
     deprecated: bool,
@@ -59,8 +59,8 @@ impl SgEntries {
 macro_rules! read {
     ($name:ident) => {{
         let parameter = &raw const bindings::$name;
-        // SAFETY: It is a variable of `params.c`, initialised and never freed; whoever writes to it
-        // does so with one store, and a volatile read is one load.
+        // SAFETY: It is a variable of `params.c`, initialised and never freed; writers use a single
+        // store, and a volatile read is a single load.
         unsafe { parameter.read_volatile() }
     }};
 }
@@ -73,8 +73,8 @@ fn raw_sg_entries() -> (SgEntries, Complaints) {
     )
 }
 
-/// Says what is wrong with the parameters and sets those out of range to what is used instead, so
-/// that `/sys/module/ib_srp/parameters` shows it. To be called once, while the module is loaded.
+/// Logs what is wrong with the parameters and replaces values out of range by the ones used, so
+/// that `/sys/module/ib_srp/parameters` shows those. Called once, while the module is loaded.
 pub fn check() {
     let (entries, bad) = raw_sg_entries();
     if bad.deprecated {
@@ -102,12 +102,12 @@ pub fn check() {
             entries.indirect,
         ),
     ] {
-        // SAFETY: It is a variable of `params.c`, which users cannot write to.
+        // SAFETY: It is a variable of `params.c`, which userspace cannot write to.
         unsafe { parameter.write_volatile(entries) };
     }
 }
 
-/// `cmd_sg_entries` and `indirect_sg_entries`, within their ranges.
+/// Returns `cmd_sg_entries` and `indirect_sg_entries`, within their ranges.
 pub fn sg_entries() -> SgEntries {
     raw_sg_entries().0
 }
@@ -132,31 +132,30 @@ pub fn never_register() -> bool {
     read!(srp_param_never_register)
 }
 
-/// `keep_alive`: after how many seconds an idle connection is tested, 0 (never) to 86400. It can
+/// `keep_alive`: after how many seconds an idle connection is tested, 0 (never) to 86400. May
 /// change at any time.
 pub fn keep_alive() -> u32 {
     read!(srp_param_keep_alive)
 }
 
-/// `static_read_max`: the longest read that goes through static memory, in bytes, 0 for none. It can
-/// change at any time, and any value is possible.
+/// `static_read_max`: the longest read through static memory, in bytes, 0 for none. May change at
+/// any time, to any value.
 pub fn static_read_max() -> u32 {
     read!(srp_param_static_read_max)
 }
 
-/// `poll_queues`: the number of polled channels per target. It can change at any time, and any value is
-/// possible.
+/// `poll_queues`: the number of polled channels per target. May change at any time, to any value.
 pub fn poll_queues() -> u32 {
     read!(srp_param_poll_queues)
 }
 
-/// `use_imm_data`: whether to ask for immediate data at login. It can change at any time.
+/// `use_imm_data`: whether to request immediate data at login. May change at any time.
 pub fn use_imm_data() -> bool {
     read!(srp_param_use_imm_data)
 }
 
-/// `max_imm_data`: the largest amount of immediate data, in bytes. It can change at any time, and
-/// any value is possible.
+/// `max_imm_data`: the largest amount of immediate data, in bytes. May change at any time, to any
+/// value.
 pub fn max_imm_data() -> u32 {
     read!(srp_param_max_imm_data)
 }
@@ -164,13 +163,14 @@ pub fn max_imm_data() -> u32 {
 macro_rules! shared {
     ($name:ident) => {{
         let parameter = &raw mut bindings::$name;
-        // SAFETY: It is a variable of `params.c`, initialised and never freed, which C writes to with one store.
+        // SAFETY: It is a variable of `params.c`, initialised and never freed; C writes it with a
+        // single store.
         unsafe { Atomic::from_ptr(parameter) }
     }};
 }
 
-/// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for none. They can change at any
-/// time.
+/// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for none. May change at
+/// any time.
 pub fn timeouts() -> Defaults {
     Defaults {
         reconnect_delay: shared!(srp_param_reconnect_delay),

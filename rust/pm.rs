@@ -13,27 +13,27 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Takes what a [`Notifier`] tells.
+/// Handles the event of a [`Notifier`].
 ///
-/// It is called in process context, in the task that puts the system to sleep, with the semaphore of
-/// the notifier chain held for reading and mostly `system_transition_mutex`. It may sleep, but the
-/// system waits for it. It must not make or drop a [`Notifier`].
+/// It is called in process context, in the task that puts the system to sleep, with the semaphore
+/// of the notifier chain held for reading and usually `system_transition_mutex`. It may sleep, but
+/// the system waits for it. It must not make or drop a [`Notifier`].
 ///
-/// Not supported: to be told before the system sleeps.
+/// Not supported: notification before the system sleeps.
 pub trait SleepHandler: Send + Sync + 'static {
-    /// The system is awake again, or has not slept after all. Devices work again and processes
-    /// have been thawed.
+    /// The system is awake again, or did not sleep after all. Devices work and processes are
+    /// thawed.
     fn resumed(&self);
 }
 
-/// A handler that is told when the system wakes up.
+/// Calls a handler when the system wakes up.
 ///
-/// Without `CONFIG_PM_SLEEP` there is no sleep, and nothing is told.
+/// Without `CONFIG_PM_SLEEP` there is no sleep and no call.
 ///
-/// Dropping it waits for the calls of the handler that are running, and none begin after it: they
-/// are made with the semaphore of the notifier chain held for reading, and the drop takes the
-/// notifier out with the semaphore held for writing. It sleeps, and must not happen in a handler,
-/// nor with a lock held that a handler takes.
+/// Dropping it waits for running calls of the handler, and none begin afterwards: they are made
+/// with the semaphore of the notifier chain held for reading, and the drop removes the notifier
+/// with the semaphore held for writing. It sleeps, and must not happen in a handler, or with a lock
+/// held that a handler takes.
 ///
 /// # Invariants
 ///
@@ -55,12 +55,12 @@ impl<T: SleepHandler> Notifier<T> {
     ///
     /// # Errors
     ///
-    /// Those of `register_pm_notifier`, which has none for a notifier that is new.
+    /// Those of `register_pm_notifier`, which has none for a new notifier.
     pub fn new(handler: Arc<T>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             handler,
-            // INVARIANT: It is registered here, at its final address. This comes last, as `call`
-            // uses the other field.
+            // INVARIANT: It is registered here, at its final address. This comes last, because
+            // `call` uses the other field.
             block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
                 let block = bindings::notifier_block {
                     notifier_call: Some(Self::call),
@@ -68,7 +68,7 @@ impl<T: SleepHandler> Notifier<T> {
                 };
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(block) };
-                // SAFETY: It is initialised, and is pinned until `drop` has taken it out.
+                // SAFETY: It is initialised, and is pinned until `drop` has removed it.
                 to_result(unsafe { bindings::srp_helper_register_pm_notifier(slot) })
             }),
         }? Error)
@@ -138,7 +138,7 @@ mod tests {
         KBox::pin_init(Notifier::new(handler.clone()), GFP_KERNEL)
     }
 
-    /// Calls what the chain would call, and returns its answer.
+    /// Calls the notifier as the chain does, and returns its result.
     fn tell(notifier: &Notifier<Resumed>, action: c_ulong) -> Option<c_int> {
         let block = notifier.block.get();
         // SAFETY: The notifier is registered.
@@ -162,13 +162,13 @@ mod tests {
             // PM_RESTORE_PREPARE, PM_POST_RESTORE
             (5, 2),
             (6, 3),
-            // None at all
+            // Not an action.
             (0, 3),
             (7, 3),
             (c_ulong::MAX, 3),
             (1 << 32 | 4, 3),
         ] {
-            // NOTIFY_DONE: it never objects.
+            // NOTIFY_DONE: it never vetoes.
             assert_eq!(tell(&notifier, action), Some(0));
             assert_eq!(one.count(), count);
             assert_eq!(other.count(), 0);
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn drop_gives_the_handler_back() -> Result {
         let handler = Resumed::new()?;
-        // Where there is a chain, it would find an old block in it.
+        // A chain would still contain a stale block.
         for _ in 0..3 {
             let notifier = register(&handler)?;
             assert!(tell(&notifier, 4).is_some());

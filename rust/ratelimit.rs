@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limited logging.
+//! Rate-limited logging.
 //!
 //! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h)
 
@@ -17,14 +17,14 @@ use kernel::{
 /// Lets through [`RateLimit::BURST`] events in [`RateLimit::INTERVAL_SECS`] seconds, the rates of
 /// `printk_ratelimited`.
 ///
-/// C's `struct ratelimit_state` holds a spinlock that debug kernels want initialised at run time;
-/// this one can be a static and does not lock.
+/// C's `struct ratelimit_state` has a spinlock that debug kernels require to be initialised at run
+/// time; this type can be a static and does not lock.
 pub struct RateLimit {
     /// When the interval began, in nanoseconds of the monotonic clock; 0 before the first event.
     begin: Atomic<i64>,
     /// Events let through in this interval.
     passed: Atomic<i32>,
-    /// Events held back since the last report.
+    /// Events suppressed since the last report.
     missed: Atomic<i32>,
 }
 
@@ -34,7 +34,7 @@ impl RateLimit {
     /// The length of an interval, in seconds.
     pub const INTERVAL_SECS: i64 = 5;
 
-    /// A limiter that has seen nothing.
+    /// Creates a limiter without events.
     pub const fn new() -> Self {
         Self {
             begin: Atomic::new(0),
@@ -43,9 +43,9 @@ impl RateLimit {
         }
     }
 
-    /// Returns whether an event may pass now. Callable in any context but NMI.
+    /// Returns whether an event may pass now. Callable in any context except NMI.
     ///
-    /// Says once per interval how many were held back before.
+    /// Logs once per interval how many were suppressed before.
     pub fn allow(&self) -> bool {
         let (pass, missed) = self.allow_at(monotonic_ns());
         if missed > 0 {
@@ -54,12 +54,13 @@ impl RateLimit {
         pass
     }
 
-    /// As [`RateLimit::allow`] at the time `now`; the second value is how many to report.
+    /// As [`RateLimit::allow`] at the time `now`; the second value is the number of suppressed
+    /// events to report.
     fn allow_at(&self, now: i64) -> (bool, i32) {
         let begin = self.begin.load(Relaxed);
         let over = begin == 0 || now.saturating_sub(begin) > Self::INTERVAL_SECS * 1_000_000_000;
         let mut missed = 0;
-        // Only one of those who see the end of the interval begins the next one.
+        // Only one of the callers that see the end of the interval begins the next one.
         if over && self.begin.cmpxchg(begin, now, Full).is_ok() {
             self.passed.store(0, Relaxed);
             missed = self.missed.xchg(0, Relaxed);

@@ -3,10 +3,10 @@
 //! InfiniBand SCSI RDMA Protocol (SRP) initiator.
 //!
 //! [`srp`] is the driver, without unsafe code. The other modules are abstractions of kernel
-//! interfaces that it needs and that the `kernel` crate does not have.
+//! interfaces that the `kernel` crate lacks.
 
 #![crate_name = "ib_srp"]
-// kbuild says so on the command line, of which `rustdoc --test` takes no attributes.
+// kbuild sets these on the command line, from which `rustdoc --test` takes no attributes.
 #![cfg_attr(doctest, no_std, feature(asm_goto))]
 
 pub mod bindings;
@@ -59,7 +59,7 @@ module! {
     license: "GPL",
 }
 
-/// Has all sessions begin to end, when it goes.
+/// Starts the teardown of all sessions when dropped.
 struct Ending(Arc<AllPorts>);
 
 impl Drop for Ending {
@@ -68,8 +68,9 @@ impl Drop for Ending {
     }
 }
 
-/// The module. Its fields go in their order: first the devices with their sessions, which need the
-/// others to end. Devices go one after the other, but their sessions end together.
+/// The module. Its fields are dropped in order: first the devices with their sessions. The teardown
+/// of these needs the other fields. Devices are removed one after the other, but all sessions end
+/// concurrently.
 #[pin_data]
 pub struct Module {
     _end: Ending,
@@ -94,7 +95,7 @@ impl kernel::InPlaceModule for Module {
         rdma::bench::run();
         pin_init::pin_init_scope(|| {
             let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-            // The removal of a disk waits for the queue of power management, which has no such worker.
+            // Removing a disk waits for the power management workqueue, which has no rescuer.
             let removal = WorkQueue::new(c"srp_remove", Flags::UNBOUND)?;
             let ending = WorkQueue::new(c"srp_end", flags)?;
             let reconnect = WorkQueue::new(c"srp_reconnect", flags)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The trace events of include/srp_trace.h, and what Rust calls for them. */
+/* The trace events of include/srp_trace.h, and the functions that Rust calls for them. */
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS
 #include "srp_trace.h"

@@ -2,9 +2,8 @@
 
 //! The trace events of `include/srp_trace.h`.
 //!
-//! While nobody listens, an event is an instruction that does nothing. `trace!` works its arguments
-//! out only if somebody does; they are numbers, so that no local variable has to be in memory for an
-//! event. Any context.
+//! A disabled event is a no-op instruction. `trace!` evaluates its arguments only for an enabled
+//! event; they are numbers, so that no local variable must be in memory for an event. Any context.
 //!
 //! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h),
 //! [`include/linux/jump_label.h`](srctree/include/linux/jump_label.h)
@@ -15,7 +14,7 @@ use core::fmt::{
     Write, //
 };
 
-/// `trace!(event(argument, ...))` logs an event of this module if somebody listens to it.
+/// `trace!(event(argument, ...))` logs an event of this module if it is enabled.
 macro_rules! trace {
     ($event:ident($($argument:expr),* $(,)?)) => {
         if $crate::trace::$event::is_on() {
@@ -32,7 +31,7 @@ macro_rules! events {
             #[allow(unused_imports)]
             use super::*;
 
-            /// Somebody listens.
+            /// Returns whether the event is enabled.
             #[inline(always)]
             pub fn is_on() -> bool {
                 #[cfg(not(CONFIG_TRACEPOINTS))]
@@ -46,8 +45,8 @@ macro_rules! events {
                         key
                     )
                 };
-                // The kernel crate's macro does not say that this touches no memory, and so has the
-                // compiler load everything again after each event.
+                // The kernel crate's macro does not declare that this touches no memory, so the
+                // compiler would reload everything after each event.
                 #[cfg(all(CONFIG_TRACEPOINTS, CONFIG_JUMP_LABEL))]
                 return 'branch: {
                     // SAFETY: A no-op, or a jump to the label; the key is as above.
@@ -68,7 +67,7 @@ macro_rules! events {
                 };
             }
 
-            /// Tells those who listen.
+            /// Logs the event.
             #[cold]
             #[inline(never)]
             #[allow(clippy::too_many_arguments)]
@@ -86,36 +85,36 @@ macro_rules! events {
 }
 
 events! {
-    /// A command is posted now.
+    /// A command is being posted.
     send = __tracepoint_srp_send, rust_do_trace_srp_send(
         host: u32, channel: u16, tag: u64, lun: u64, hw_queue: u16, hw_tag: u16, cdb_high: u64,
         cdb_low: u64, len: u32, direction: u8, way: u8, segments: u16);
-    /// The target has answered, or need not any more.
+    /// The target has responded, or its response is not needed.
     response = __tracepoint_srp_response, rust_do_trace_srp_response(
         host: u32, channel: u16, tag: u64, result: u32);
-    /// The invalidation of its memory is posted now.
+    /// The invalidation of the command's memory is being posted.
     invalidate = __tracepoint_srp_invalidate, rust_do_trace_srp_invalidate(
         host: u32, channel: u16, tag: u64);
-    /// The midlayer gets it back.
+    /// The midlayer gets the command back.
     done = __tracepoint_srp_done, rust_do_trace_srp_done(
         host: u32, channel: u16, tag: u64, result: u32);
     /// A task management request is posted.
     task = __tracepoint_srp_task, rust_do_trace_srp_task(
         host: u32, channel: u16, tag: u64, function: u8, lun: u64, task_tag: u64);
-    /// It has ended: with the target's status, or a negative error number.
+    /// A task management request has ended: with the target's status, or a negative error number.
     task_done = __tracepoint_srp_task_done, rust_do_trace_srp_task_done(
         host: u32, channel: u16, tag: u64, status: i32);
-    /// A channel may be used, or not any more.
+    /// A channel has opened or closed.
     channel = __tracepoint_srp_channel, rust_do_trace_srp_channel(
         host: u32, channel: u16, open: bool, credits: i32);
-    /// A session has gone from one state to another.
+    /// A session has changed its state.
     session = __tracepoint_srp_session, rust_do_trace_srp_session(
         host: u32, id_ext: u64, ioc_guid: u64, from: u8, to: u8);
     /// A session has lost its connection.
     lost = __tracepoint_srp_lost, rust_do_trace_srp_lost(host: u32, why: &Text);
 }
 
-/// Words for an event, cut off after 127 bytes.
+/// The text of an event, truncated after 127 bytes.
 ///
 /// # Invariants
 ///
@@ -123,12 +122,12 @@ events! {
 pub struct Text([u8; 128]);
 
 impl Text {
-    /// The words of `what`.
+    /// Formats `what`.
     pub fn new(what: impl fmt::Display) -> Self {
         let mut bytes = [0; 128];
         // INVARIANT: The writer never gets the last byte.
         if let Some((_, room)) = bytes.split_last_mut() {
-            // An error would be that of `what`; what it has written will do.
+            // An error would come from `what`; the text written so far is enough.
             let _ = write!(Room(room), "{what}");
         }
         Self(bytes)
@@ -141,7 +140,7 @@ impl From<&Text> for *const kernel::ffi::c_char {
     }
 }
 
-/// What is left of a text.
+/// The free part of a text.
 struct Room<'a>(&'a mut [u8]);
 
 impl fmt::Write for Room<'_> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queues of our own, and work items that can be taken back.
+//! Private workqueues, and work items that can be cancelled.
 //!
-//! Beside [`kernel::workqueue`], which knows only the system's queues: a module may be unloaded
-//! only when none of its work is left, and a storage path needs a queue that makes progress without
-//! memory ([`Flags::MEM_RECLAIM`]). Items are the kernel crate's [`Work`], or [`Delayed`].
+//! [`kernel::workqueue`] only has the system queues. A module may be unloaded only when none of its
+//! work is left, and a storage path needs a queue that makes progress without memory
+//! ([`Flags::MEM_RECLAIM`]). Items are the kernel crate's [`Work`], or [`Delayed`].
 //!
-//! Not supported: changing the delay of an item that is already scheduled.
+//! Not supported: `mod_delayed_work()`; see [`Delayed::hurry`].
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
@@ -98,7 +98,7 @@ impl Flags {
     pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
     /// The items run on any CPU.
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
-    /// One item always makes progress, even if no memory can be had for another worker.
+    /// One item always makes progress, even if there is no memory for another worker.
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
 }
 
@@ -110,15 +110,15 @@ impl core::ops::BitOr for Flags {
     }
 }
 
-/// A work queue, whose drop is the barrier for all work on it.
+/// A workqueue. Dropping it is the barrier for all of its work.
 ///
-/// Dropping it refuses new work, waits for the timers of the scheduled [`Delayed`] items, runs all
-/// that is queued to its end and destroys the queue. It sleeps, and must not happen in an item that
-/// runs on this queue. Whoever queues work holds a [`Handle`].
+/// The drop refuses new work, waits for the timers of scheduled [`Delayed`] items, runs all queued
+/// items to completion and destroys the queue. It sleeps, and must not happen in an item of this
+/// queue. Work is queued through a [`Handle`].
 pub struct WorkQueue(Handle);
 
 impl WorkQueue {
-    /// Makes a work queue whose workers are called `name`. Sleeps.
+    /// Makes a workqueue with workers called `name`. Sleeps.
     ///
     /// Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] must be given.
     ///
@@ -131,8 +131,8 @@ impl WorkQueue {
         if percpu == unbound {
             return Err(EINVAL);
         }
-        // SAFETY: `name` is a C string, which the call copies; 0 stands for the default number of
-        // items that run at a time.
+        // SAFETY: `name` is a C string, which the call copies; 0 is the default limit of concurrent
+        // items.
         let wq = unsafe { bindings::srp_helper_alloc_workqueue(name.as_char_ptr(), flags.0, 0) };
         let wq = NonNull::new(wq).ok_or(ENOMEM)?;
         let init = pin_init!(Inner {
@@ -144,14 +144,14 @@ impl WorkQueue {
             // INVARIANT: The queue is ours, there are no users, and `CLOSED` is not set.
             Ok(inner) => Ok(Self(Handle(inner))),
             Err(e) => {
-                // SAFETY: The queue has just been made and nobody else knows it.
+                // SAFETY: The queue has just been made and has no user.
                 unsafe { bindings::destroy_workqueue(wq.as_ptr()) };
                 Err(e)
             }
         }
     }
 
-    /// Returns something to queue work with, which does not keep the queue open.
+    /// Returns a handle for queueing work, which does not keep the queue open.
     pub fn handle(&self) -> Handle {
         self.0.clone()
     }
@@ -171,37 +171,38 @@ impl Drop for WorkQueue {
         if inner.users.fetch_add(CLOSED, Full) != 0 {
             inner.idle.wait();
         }
-        // SAFETY: By the type invariant of `Inner` nobody uses the queue and no timer is going to,
-        // since there are no users and `CLOSED` lets no new ones in. Items already queued are run
-        // to their end by this call; what they try to queue is refused.
+        // SAFETY: By the type invariant of `Inner` the queue has no caller and no armed timer:
+        // there are no users, and `CLOSED` lets no new ones in. This call runs queued items to
+        // completion; what they try to queue is refused.
         unsafe { bindings::destroy_workqueue(inner.wq.as_ptr()) };
     }
 }
 
-/// Added to `Inner::users` by the drop of the [`WorkQueue`].
+/// Added to `Inner::users` when the [`WorkQueue`] is dropped.
 const CLOSED: i32 = 1 << 30;
 
 /// # Invariants
 ///
-/// - `wq` is a valid queue at least as long as [`CLOSED`] has not been added to `users`, or the
-///   rest of `users` has not been zero since.
+/// - `wq` is a valid queue, at least until [`CLOSED`] has been added to `users` and the rest of
+///   `users` has been zero since.
 /// - `users` counts the calls in progress on `wq` and the armed timers of [`Delayed`] items.
 #[pin_data]
 struct Inner {
     wq: NonNull<bindings::workqueue_struct>,
     users: Atomic<i32>,
-    /// Complete when the last user of a closed queue is gone.
+    /// Completed when the last user of a closed queue leaves.
     #[pin]
     idle: Completion,
 }
 
 // SAFETY: A `struct workqueue_struct` is not bound to a thread.
 unsafe impl Send for Inner {}
-// SAFETY: The functions on a `struct workqueue_struct` lock where they need to.
+// SAFETY: The functions on a `struct workqueue_struct` do their own locking.
 unsafe impl Sync for Inner {}
 
 impl Inner {
-    /// Becomes a user; `false` if the queue is closed. [`Inner::leave`] must follow if `true`.
+    /// Registers a user; `false` if the queue is closed. After `true`, [`Inner::leave`] must
+    /// follow.
     fn enter(&self) -> bool {
         if self.users.fetch_add(1, Full) < CLOSED {
             return true;
@@ -210,7 +211,7 @@ impl Inner {
         false
     }
 
-    /// Stops being a user.
+    /// Unregisters a user.
     fn leave(&self) {
         if self.users.fetch_sub(1, Full) == CLOSED + 1 {
             self.idle.complete_all();
@@ -218,19 +219,19 @@ impl Inner {
     }
 }
 
-/// What work is queued with: a counted reference to a [`WorkQueue`], which outlives it without
-/// keeping it open.
+/// A counted reference to a [`WorkQueue`], for queueing work. It may outlive the queue and does not
+/// keep it open.
 #[derive(Clone)]
 pub struct Handle(Arc<Inner>);
 
 impl Handle {
-    /// Queues `item`. Callable in any context but NMI.
+    /// Queues `item`. Callable in any context except NMI.
     ///
-    /// The queue holds the [`Arc`] until the item runs, which is in process context.
+    /// The queue holds the [`Arc`] until the item runs, in process context.
     ///
     /// # Errors
     ///
-    /// Gives `item` back if it is queued already or is being cancelled, or if the queue is closed.
+    /// Returns `item` if it is already queued or is being cancelled, or if the queue is closed.
     pub fn enqueue<T, const ID: u64>(&self, item: Arc<T>) -> Result<(), Arc<T>>
     where
         T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID> + Send + Sync + 'static,
@@ -245,14 +246,15 @@ impl Handle {
         result
     }
 
-    /// Waits until all that was queued before this call has run; sleeps.
+    /// Waits until all work queued before this call has run; sleeps.
     ///
-    /// Must not be called in an item of this queue. [`Delayed`] items whose time has not come are
-    /// not waited for.
+    /// Must not be called in an item of this queue. Does not wait for [`Delayed`] items with a
+    /// running timer.
     ///
     /// # Errors
     ///
-    /// [`ESHUTDOWN`] if the queue is closed; the drop of the [`WorkQueue`] waits for the items then.
+    /// [`ESHUTDOWN`] if the queue is closed; the drop of the [`WorkQueue`] then waits for the
+    /// items.
     pub fn flush(&self) -> Result {
         if !self.0.enter() {
             return Err(ESHUTDOWN);
@@ -264,21 +266,21 @@ impl Handle {
     }
 }
 
-/// An item that [`cancel_sync`] can take back.
+/// An item that [`cancel_sync`] can cancel.
 ///
 /// # Safety
 ///
-/// The [`Work`] that [`HasWork`] names is a field by itself, and not a part of a
-/// [`kernel::workqueue::DelayedWork`]: its timer would be left, and waited for without a pause.
+/// The [`Work`] that [`HasWork`] names is a separate field and not part of a
+/// [`kernel::workqueue::DelayedWork`]: its timer would stay armed, and the wait for it would spin.
 pub unsafe trait Cancel<const ID: u64 = 0>: HasWork<Self, ID> + Sized {}
 
-/// Takes `item` back from the queue that it waits in, and waits until it is not running; sleeps.
+/// Cancels `item` and waits until it is not running; sleeps.
 ///
-/// On return the item neither waits nor runs, unless someone queued it again. Returns whether it
-/// had waited and will now not run. Must not be called in the item itself, nor with anything held
-/// that the item needs.
+/// On return the item is neither queued nor running, unless another context queued it again.
+/// Returns whether it was queued and will not run. Must not be called in the item itself, nor while
+/// holding anything that the item needs.
 ///
-/// An item with a timer is a [`Delayed`], which has a function of its own for this:
+/// An item with a timer is a [`Delayed`], which has its own [`Delayed::cancel_sync`]:
 ///
 /// ```compile_fail,E0277
 /// # use ib_srp::workqueue::cancel_sync;
@@ -316,8 +318,8 @@ where
     // `item` does, and by the contract of `Cancel` has no timer.
     let pending = unsafe { bindings::cancel_work_sync(work) };
     if pending {
-        // SAFETY: `T::Pointer` is `Arc<T>`, so that it was queued by giving up an `Arc` that the
-        // item would have taken back when it ran. It was pending, and so it will not run.
+        // SAFETY: `T::Pointer` is `Arc<T>`: the item was queued by giving up an `Arc`, which it
+        // takes back when it runs. It was pending and will not run.
         drop(unsafe { Arc::from_raw(ptr) });
     }
     pending

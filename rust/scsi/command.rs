@@ -2,10 +2,10 @@
 
 //! SCSI commands.
 //!
-//! # Who owns a command
+//! # Ownership of a command
 //!
-//! A `struct scsi_cmnd` lives in its block layer request, from the set-up of the tag set until
-//! `scsi_remove_host()`. It is used again and again, and each use goes through these hands:
+//! A `struct scsi_cmnd` is part of its block layer request, from the set-up of the tag set until
+//! `scsi_remove_host()`. It is reused many times, and each use passes through these owners:
 //!
 //! ```text
 //!             queuecommand                 done(), drop
@@ -20,26 +20,27 @@
 //!   consuming it is the only way to end it.
 //! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
 //!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
-//!   late response does no harm; it gives it up in [`Driver::abort`](super::Driver::abort) or in a
-//!   reset, once nothing can reach the data. [`Command::done`] and [`Command::release`] both do,
-//!   and neither touches the `struct scsi_cmnd`.
+//!   late response does no harm. It gives the command up in [`Driver::abort`](super::Driver::abort)
+//!   or in a reset, once nothing can access the data, with [`Command::done`] or
+//!   [`Command::release`]; neither touches the `struct scsi_cmnd` then.
 //! - A [`Command::done`] that began before the timeout may still be about to call `scsi_done()`,
 //!   which would end a later use of the command. It is an RCU read-side critical section.
-//!   `scsi_eh_scmd_add()` counts a command for the error handler after a grace period. An abort
-//!   comes without one, and so does what the error handler does about a command of its own: there
-//!   the callback waits for a grace period if the command ended by `scsi_done()`.
+//!   `scsi_eh_scmd_add()` hands a command to the error handler after a grace period. An abort, and
+//!   the error handler's cleanup of its own command, come without one: there the callback waits for
+//!   a grace period if the command ended by `scsi_done()`.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
 //!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
-//!   all commands of the unit that have failed. So it is refused before the driver sees it while
-//!   the driver holds any [`Command`] of the unit.
+//!   all failed commands of the unit. So it is refused, without calling the driver, while the
+//!   driver holds any [`Command`] of the unit.
 //! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
 //!   [`CommandRef::is_reset_ioctl`].
 //!
-//! The midlayer trusts the driver's word about an abort or a reset; here it is checked, by the
-//! `CmdPriv` behind each `struct scsi_cmnd`. An abort or a reset of a unit fails while a command is held;
-//! a reset of the host, after which the midlayer ends all commands in any case, does not return.
+//! The midlayer trusts the driver's result of an abort or a reset; this abstraction verifies it
+//! with the `CmdPriv` behind each `struct scsi_cmnd`. An abort or a unit reset fails while a
+//! command is held; a host reset, after which the midlayer ends all commands in any case, does not
+//! return.
 //!
-//! The module [`ends`] lists what else ends a command, or uses it again.
+//! The module [`ends`] lists what else ends or reuses a command.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h)
 
@@ -76,7 +77,7 @@ pub(super) use self::cmd_priv::{
     CmdPriv, //
 };
 
-/// The name of a command among those that are under way on its host.
+/// Identifies a command among those in flight on its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Index of the hardware queue, below [`Limits::nr_hw_queues`](super::Limits::nr_hw_queues).
@@ -91,23 +92,24 @@ pub struct Tag {
 ///
 /// # Invariants
 ///
-/// The pointer is that of a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and
-/// has not been completed by the driver since. Its [`CmdPriv`] is the name of a [`Call`], and this
-/// is the only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
+/// The pointer is to a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and that
+/// the driver has not completed since. Its [`CmdPriv`] is the name of a [`Call`], and this is the
+/// only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
 pub struct Command(NonNull<bindings::scsi_cmnd>);
 
-// SAFETY: A command may be completed on another CPU and in another context than it was queued in.
+// SAFETY: A command may be completed on another CPU and in another context than those it was queued
+// in.
 unsafe impl Send for Command {}
 
 impl Command {
-    /// Takes ownership of a command, of the error handler or not; [`None`] if the driver still
+    /// Takes ownership of a command, sent by the error handler or not; [`None`] if the driver still
     /// holds it from an earlier use.
     ///
     /// Context: as `queuecommand`.
     ///
     /// # Safety
     ///
-    /// - To be called by `queuecommand` only, with its argument, once in each `call`.
+    /// - Called by `queuecommand` only, with its argument, once per `call`.
     /// - The `CmdPriv` behind the command was set up by `init_cmd_priv`.
     #[inline(always)]
     pub(super) unsafe fn claim(
@@ -121,11 +123,12 @@ impl Command {
         if !state.take(call, of_error_handler) {
             return None;
         }
-        // INVARIANT: The state is the name of the call, and was FREE: no other `Command` exists.
+        // INVARIANT: The state is the name of the call, and was FREE or DONE: no other `Command`
+        // exists.
         NonNull::new(cmd).map(Self)
     }
 
-    /// Says whether this is the command that `call` has taken, and not a later use of it.
+    /// Returns whether this is the command that `call` has taken, and not a later use of it.
     pub(super) fn is_of(&self, call: &Call) -> bool {
         self.state().is_of(call)
     }
@@ -140,13 +143,14 @@ impl Command {
         unsafe { CmdPriv::of(self.as_raw()) }
     }
 
-    /// Returns the name of the command, which it keeps until it is consumed.
+    /// Returns the tag, which the command keeps until it is consumed.
     pub fn tag(&self) -> Tag {
         // SAFETY: By the type invariant the command is part of a request with a tag.
         unsafe { tag_of(self.as_raw()) }
     }
 
-    /// The request that the command is a part of. What is read of it does not change while the driver owns the command.
+    /// Returns the request that contains the command. The fields read from it do not change while
+    /// the driver owns the command.
     #[inline(always)]
     fn request(&self) -> *const bindings::request {
         // SAFETY: By the type invariant the command is part of a request, which precedes it.
@@ -159,8 +163,8 @@ impl Command {
         unsafe { (*self.request()).cmd_flags }
     }
 
-    /// Says whether whoever made the request wants to hear of a failed transport instead of having the
-    /// command tried again, as multipath software does.
+    /// Returns whether the submitter wants a transport failure reported instead of the command
+    /// retried, as multipath software does.
     pub fn is_failfast(&self) -> bool {
         const MASK: u32 = 1 << bindings::req_flag_bits___REQ_FAILFAST_DEV
             | 1 << bindings::req_flag_bits___REQ_FAILFAST_TRANSPORT
@@ -168,9 +172,9 @@ impl Command {
         self.cmd_flags() & MASK != 0
     }
 
-    /// Says whether the block layer reads blocks with this command, for a file or for direct I/O. What a user sends
-    /// himself, what the midlayer wants to know, and what the error handler sends with the request of another command, is
-    /// none.
+    /// Returns whether this is a read of the block layer, for a file or for direct I/O. Passthrough
+    /// commands, the midlayer's own, and those that the error handler sends in the request of
+    /// another command are not.
     #[inline(always)]
     pub fn is_block_read(&self) -> bool {
         const SUBMITTED: bindings::scsi_cmnd_submitter =
@@ -181,27 +185,29 @@ impl Command {
         self.cmd_flags() & OPERATION == bindings::req_op_REQ_OP_READ && submitter == SUBMITTED
     }
 
-    /// Says whether the command has used up none of its retries, and has some. If it ends with
-    /// [`ScsiResult::DID_SOFT_ERROR`] and is none of [`is_failfast_driver`](Self::is_failfast_driver), it comes again, and this
-    /// is false.
+    /// Returns whether the command has retries and has used none of them. If it ends with
+    /// [`ScsiResult::DID_SOFT_ERROR`] and is not [`is_failfast_driver`](Self::is_failfast_driver),
+    /// the midlayer retries it, and this is then false.
     #[inline(always)]
     pub fn is_first_try(&self) -> bool {
         let cmd = self.as_raw();
-        // SAFETY: By the type invariant the command is alive; the midlayer counts when it has the command back.
+        // SAFETY: By the type invariant the command is alive; the midlayer counts only after it has
+        // the command back.
         let retries = unsafe { (*cmd).retries };
         // SAFETY: By the type invariant the command is alive; this was set before it was queued.
         let allowed = unsafe { (*cmd).allowed };
-        // Without a limit, which is -1, the midlayer does not count.
+        // With no limit (-1) the midlayer does not count.
         retries == 0 && allowed > 0
     }
 
-    /// Says whether the request is not to be tried again for an error of the driver; the block layer's readahead is such.
+    /// Returns whether the request must not be retried after a driver error, such as the block
+    /// layer's readahead.
     pub fn is_failfast_driver(&self) -> bool {
         self.cmd_flags() & 1 << bindings::req_flag_bits___REQ_FAILFAST_DRIVER != 0
     }
 
-    /// Returns how many bytes of the data of a block layer's command come before a logical block of the device: 0 if the
-    /// block is the first, or is none of the command's.
+    /// Returns how many data bytes of a block layer command precede logical block `block` of the
+    /// device: 0 if this is the command's first block, or none of its blocks.
     pub fn len_up_to(&self, block: u64) -> u32 {
         // SAFETY: The request lives as long as its command.
         let sector = unsafe { (*self.request()).__sector };
@@ -217,7 +223,7 @@ impl Command {
             .unwrap_or(0)
     }
 
-    /// Says whether `other` is this command.
+    /// Returns whether `other` is this command.
     pub fn is(&self, other: &CommandRef<'_>) -> bool {
         self.0 == other.0
     }
@@ -235,27 +241,28 @@ impl Command {
         cdb.get(..usize::from(len)).unwrap_or(cdb)
     }
 
-    /// Returns [`Device::lun`] of the device that the command is for.
+    /// Returns [`Device::lun`] of the command's device.
     pub fn lun(&self) -> u64 {
         self.device().lun()
     }
 
-    /// Returns the device that the command is for.
+    /// Returns the command's device.
     pub fn device(&self) -> &Device {
         // SAFETY: By the type invariant the command is alive.
         let device = unsafe { (*self.as_raw()).device };
 
-        // SAFETY: The device stays until the command has been completed: its request queue does.
+        // SAFETY: The device and its request queue stay until the command has been completed.
         unsafe { Device::from_raw(device) }
     }
 
-    /// Returns where the data goes.
+    /// Returns the direction of the data transfer.
     pub fn direction(&self) -> DataDirection {
         // SAFETY: By the type invariant the command is alive.
         DataDirection::from_raw(unsafe { (*self.as_raw()).sc_data_direction })
     }
 
-    /// Says whether the command has data in both directions, which no driver gets to see.
+    /// Returns whether the command has data in both directions. The driver never gets such a
+    /// command.
     pub(super) fn is_bidirectional(&self) -> bool {
         self.direction() == DataDirection::Bidirectional
     }
@@ -272,10 +279,10 @@ impl Command {
         unsafe { (*self.as_raw()).sdb.table.nents }
     }
 
-    /// Copies the first bytes of a write's data to `dst`. What the data does not have becomes 0, all
-    /// of it if the command is not a write.
+    /// Copies the start of a write's data to `dst` and clears the rest, or all of `dst` if the
+    /// command is not a write.
     ///
-    /// Context: any but hard interrupts.
+    /// Context: any except hard interrupts.
     pub fn copy_from_buffer(&self, mut dst: DeviceBytesMut<'_>) {
         let len = match self.direction() {
             DataDirection::ToDevice => self.bounded(dst.len()),
@@ -284,13 +291,13 @@ impl Command {
         let to = dst.as_mut_ptr().cast();
         let copied = match self.contiguous(len) {
             Some(data) => {
-                // SAFETY: `data` is valid for `len` bytes, and so is `to`, which is memory of ours. That
-                // a process may write to the data meanwhile is nothing to C.
+                // SAFETY: `data` is valid for `len` bytes, and so is `to`, which is our own memory.
+                // A process may modify the data concurrently, which C's `memcpy` tolerates.
                 unsafe { bindings::memcpy(to, data.as_ptr(), len) };
                 len
             }
-            // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
-            // `len` bytes.
+            // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for
+            // writes of `len` bytes.
             None => unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) },
         };
         if copied < dst.len() {
@@ -298,11 +305,11 @@ impl Command {
         }
     }
 
-    /// Copies `src` to the beginning of a read's data and returns how many bytes fitted.
+    /// Copies `src` to the start of a read's data and returns the number of bytes copied.
     ///
     /// Less than `src.len()` if the data is shorter, 0 if the command is not a read.
     ///
-    /// Context: any but hard interrupts.
+    /// Context: any except hard interrupts.
     #[inline(always)]
     pub fn copy_to_buffer(&self, src: DeviceBytes<'_>) -> usize {
         if self.direction() != DataDirection::FromDevice {
@@ -312,7 +319,7 @@ impl Command {
         let len = self.bounded(src.len());
         let from = src.as_ptr().cast();
         if let Some(data) = self.contiguous(len) {
-            // SAFETY: As in `copy_from_buffer`, the other way.
+            // SAFETY: As in `copy_from_buffer`, in the other direction.
             unsafe { bindings::memcpy(data.as_ptr(), from, len) };
             return len;
         }
@@ -322,8 +329,8 @@ impl Command {
         unsafe { bindings::sg_copy_from_buffer(self.list(), self.count(), from, len) }
     }
 
-    /// The first `len` bytes of the data, if they are one piece of memory that is always mapped: what
-    /// `sg_copy_buffer()` does besides copying takes 250 instructions.
+    /// Returns the first `len` bytes of the data if a single segment in lowmem holds them:
+    /// `sg_copy_buffer()` has an overhead of 250 instructions.
     #[inline]
     fn contiguous(&self, len: usize) -> Option<NonNull<ffi::c_void>> {
         if self.count() != 1 {
@@ -340,7 +347,7 @@ impl Command {
     }
 
     fn bounded(&self, len: usize) -> usize {
-        // CAST: `u32` to `usize` loses nothing on the 32 and 64 bit systems that there are.
+        // CAST: `u32` to `usize` loses nothing on 32 and 64 bit systems.
         len.min(self.data_len() as usize)
     }
 
@@ -352,11 +359,11 @@ impl Command {
         unsafe { (*self.as_raw()).resid_len = resid };
     }
 
-    /// Stores the sense data, the first `SCSI_SENSE_BUFFERSIZE` (96) bytes of it, and returns the
-    /// result that goes with it: [`ScsiResult::status`] with this status.
+    /// Stores the sense data, at most `SCSI_SENSE_BUFFERSIZE` (96) bytes, and returns the matching
+    /// result: [`ScsiResult::status`] with this status.
     ///
-    /// The midlayer finds it valid after [`done`](Self::done) with that result only: the error
-    /// handler may send its own commands in the place of a failed one that has sense.
+    /// The sense is valid for the midlayer only after [`done`](Self::done) with that result: the
+    /// error handler may send its own commands in the place of a failed one that has sense.
     pub fn with_sense(&self, status: u8, sense: &[u8]) -> ScsiResult {
         let Some((&code, rest)) = sense.split_first() else {
             return ScsiResult::status(status);
@@ -367,12 +374,12 @@ impl Command {
         // SAFETY: By the type invariant the command is alive, and it has a sense buffer of
         // `SCSI_SENSE_BUFFERSIZE` bytes of its own, see `scsi_mq_init_request()`.
         let buffer = unsafe { (*self.as_raw()).sense_buffer.add(1) };
-        // SAFETY: `len` bytes are left of it.
+        // SAFETY: The buffer has `len` bytes left.
         unsafe { core::ptr::copy_nonoverlapping(rest.as_ptr(), buffer, len) };
         ScsiResult::status(status).with_response_code(code)
     }
 
-    /// Completes the command. If it has timed out this has no effect except giving it up.
+    /// Completes the command. If it has timed out, this only gives it up.
     ///
     /// Context: any except NMI. The midlayer may queue another command before this returns.
     #[inline(always)]
@@ -380,14 +387,14 @@ impl Command {
         ManuallyDrop::new(self).finish(result);
     }
 
-    /// The end of `self`, which must not be used or dropped afterwards.
+    /// Completes `self`, which must not be used or dropped afterwards.
     #[inline(always)]
     fn finish(&mut self, result: ScsiResult) {
         let cmd = self.as_raw();
         let state = self.state();
 
-        // The error handler goes on with a command when a grace period since the timeout is over.
-        // Then this either has come to its end or finds that the command has timed out.
+        // The error handler proceeds a grace period after the timeout. By then this section has
+        // either ended or sees that the command has timed out.
         let _section = rcu::read_lock();
         if self.has_timed_out() {
             state.set_free();
@@ -396,8 +403,7 @@ impl Command {
         // SAFETY: By the type invariant the command is alive and owned by the driver.
         unsafe { (*cmd).result = result.as_raw() };
         if result.response_code() != 0 {
-            // SAFETY: By the type invariant the command is alive, with the sense buffer that is its
-            // own.
+            // SAFETY: By the type invariant the command is alive, with its own sense buffer.
             let buffer = unsafe { (*cmd).sense_buffer };
             // SAFETY: The buffer has `SCSI_SENSE_BUFFERSIZE` bytes.
             unsafe { buffer.write(result.response_code()) };
@@ -409,29 +415,29 @@ impl Command {
         unsafe { bindings::scsi_done(cmd) };
     }
 
-    /// Says whether the command is the error handler's since its timeout; one that the error
-    /// handler has sent is not.
+    /// Returns whether the command has timed out and belongs to the error handler; false for a
+    /// command that the error handler has sent.
     #[inline(always)]
     fn has_timed_out(&self) -> bool {
         const COMPLETE: ffi::c_ulong = 1 << bindings::SCMD_STATE_COMPLETE;
         // SAFETY: By the type invariant the command is alive.
         let state = unsafe { &raw const (*self.as_raw()).state };
-        // SAFETY: The command is alive. The bits may be changed meanwhile, as a whole.
+        // SAFETY: The command is alive. The bits may change concurrently, in a single store.
         let complete = unsafe { state.read_volatile() } & COMPLETE != 0;
         complete && !self.state().is_of_error_handler()
     }
 
     /// Gives the command up without completing it, because the error handler does.
     ///
-    /// For commands that have timed out only: another one would stay unfinished until it does.
+    /// Only for commands that have timed out: any other stays unfinished until its timeout.
     pub fn release(self) {
         ManuallyDrop::new(self).state().set_free();
     }
 }
 
-// SAFETY: The scatter-gather list and the memory that it covers belong to the command and stay
-// until it is completed, which consumes the `Command`. The midlayer makes the list for exactly
-// `sdb.length` bytes.
+// SAFETY: The scatter-gather list and its memory belong to the command and stay until it is
+// completed, which consumes the `Command`. The midlayer makes the list for exactly `sdb.length`
+// bytes.
 unsafe impl ScatterList for Command {
     fn list(&self) -> *mut bindings::scatterlist {
         // SAFETY: By the type invariant the command is alive.
@@ -456,34 +462,33 @@ impl Drop for Command {
     }
 }
 
-/// A command that could not be taken, given back by
+/// A command that the driver did not take, returned by
 /// [`Driver::queue_command`](super::Driver::queue_command).
 pub struct Rejected {
     /// The command.
     pub cmd: Command,
-    /// What the midlayer is to wait for.
+    /// What the midlayer waits for.
     pub why: Busy,
 }
 
 impl Rejected {
-    /// Says whether the command is the one that `call` has taken, which may be given back to the
-    /// midlayer.
+    /// Returns whether this is `cmd` as taken by `call`, which may be returned to the midlayer.
     pub(super) fn is_of(&self, cmd: *mut bindings::scsi_cmnd, call: &Call) -> bool {
         self.cmd.as_raw() == cmd && self.cmd.is_of(call)
     }
 
-    /// Hands the command back to the midlayer.
+    /// Returns the command to the midlayer.
     pub(super) fn into_raw(self) -> compat::queue_status::Status {
         self.cmd.release();
         self.why.as_raw()
     }
 }
 
-/// A command that the error handler is dealing with.
+/// A command that the error handler is handling.
 ///
 /// # Invariants
 ///
-/// The pointer is that of a live `struct scsi_cmnd` of a [`Host`](super::Host), or of the
+/// The pointer is to a live `struct scsi_cmnd` of a [`Host`](super::Host), or of the
 /// `SG_SCSI_RESET` ioctl for one, that the midlayer does not modify for `'a`.
 pub struct CommandRef<'a>(
     NonNull<bindings::scsi_cmnd>,
@@ -493,22 +498,22 @@ pub struct CommandRef<'a>(
 impl CommandRef<'_> {
     /// # Safety
     ///
-    /// To be called by a callback of the error handler only, with its argument, and not to be used
-    /// after it has returned.
+    /// Called by a callback of the error handler only, with its argument. The result is not used
+    /// after the callback returns.
     pub(super) unsafe fn from_raw(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
-        // INVARIANT: By the requirements of this function: the error handler waits for the
-        // callback, and owns the command.
+        // INVARIANT: By the requirements of this function: the error handler owns the command and
+        // waits for the callback.
         NonNull::new(cmd).map(|cmd| Self(cmd, PhantomData))
     }
 
-    /// Says whether this is the fake command of the `SG_SCSI_RESET` ioctl, which the driver has
-    /// never seen.
+    /// Returns whether this is the fake command of the `SG_SCSI_RESET` ioctl, which the driver has
+    /// never owned.
     pub fn is_reset_ioctl(&self) -> bool {
         // SAFETY: By the type invariant the command is alive.
         unsafe { (*self.0.as_ptr()).submitter == SUBMITTED_BY_SCSI_RESET_IOCTL }
     }
 
-    /// Returns the name of the command; [`None`] if it is the fake one of `SG_SCSI_RESET`.
+    /// Returns the tag of the command; [`None`] for the fake one of `SG_SCSI_RESET`.
     pub fn tag(&self) -> Option<Tag> {
         if self.is_reset_ioctl() {
             return None;
@@ -519,19 +524,18 @@ impl CommandRef<'_> {
         Some(unsafe { tag_of(self.0.as_ptr()) })
     }
 
-    /// Returns the device that the command is for.
+    /// Returns the command's device.
     pub fn device(&self) -> &Device {
         // SAFETY: By the type invariant the command is alive.
         let device = unsafe { (*self.0.as_ptr()).device };
 
-        // SAFETY: The device stays, because the ioctl has it open or because the request is not
-        // completed.
+        // SAFETY: The device stays, because the ioctl has it open or the request is not completed.
         unsafe { Device::from_raw(device) }
     }
 
     pub(super) fn state(&self) -> &CmdPriv {
-        // SAFETY: By the type invariant the command is alive. Those of the host have a state, and
-        // that of the ioctl has zeroes in its place: it is allocated with `cmd_size` more bytes.
+        // SAFETY: By the type invariant the command is alive. A host's command has a state. The
+        // ioctl's has zeroes there: it is allocated with `cmd_size` extra bytes.
         unsafe { CmdPriv::of(self.0.as_ptr()) }
     }
 }
@@ -554,11 +558,11 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
     }
 }
 
-/// Says whether the error handler has sent this command.
+/// Returns whether the error handler has sent this command.
 ///
 /// # Safety
 ///
-/// To be called by `queuecommand` only, with its argument.
+/// Called by `queuecommand` only, with its argument.
 #[inline(always)]
 pub(super) unsafe fn is_of_error_handler(cmd: *mut bindings::scsi_cmnd) -> bool {
     // SAFETY: By the requirements of this function the command is alive.

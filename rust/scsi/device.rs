@@ -18,8 +18,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The object is a `struct scsi_device` that the SCSI midlayer has initialised and that is alive
-/// for as long as the reference to it, which a callback gets and cannot keep.
+/// The object is a `struct scsi_device` that the SCSI midlayer has initialised. It lives as long as
+/// the reference to it, which a callback gets and cannot keep.
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::scsi_device>);
 
@@ -41,7 +41,8 @@ impl Device {
         self.0.get()
     }
 
-    /// Returns the LUN as the midlayer numbers it: the first of its four levels is in the lowest 16 bits.
+    /// Returns the LUN as the midlayer numbers it: the first of its four levels is in the lowest 16
+    /// bits.
     pub fn lun(&self) -> u64 {
         // SAFETY: By the type invariant the device is alive; its LUN is fixed at allocation.
         unsafe { (*self.as_raw()).lun }
@@ -54,20 +55,21 @@ impl Device {
         unsafe { (*self.as_raw()).type_ }
     }
 
-    /// Says whether this is a direct access block device.
+    /// Returns whether this is a direct access block device.
     pub fn is_disk(&self) -> bool {
         u32::from(self.device_type()) == bindings::TYPE_DISK
     }
 
-    /// Returns the length of a logical block in bytes, as the driver of the disk has set it; 0 before that.
+    /// Returns the logical block size in bytes, as set by the disk's driver; 0 before that.
     pub fn block_size(&self) -> u32 {
         // SAFETY: By the type invariant the device is alive.
         let size = unsafe { &raw const (*self.as_raw()).sector_size };
-        // SAFETY: The device is alive. A look at the disk may change the field meanwhile, as a whole.
+        // SAFETY: The device is alive. A revalidation may change the field concurrently, in a
+        // single store.
         unsafe { size.read_volatile() }
     }
 
-    /// Sets after how many milliseconds a command of the block layer times out.
+    /// Sets the timeout of the block layer's requests, in milliseconds.
     pub fn set_request_timeout(&self, msecs: Msecs) {
         let jiffies = msecs_to_jiffies(msecs).try_into().unwrap_or(u32::MAX);
 
@@ -79,8 +81,8 @@ impl Device {
     }
 }
 
-/// The longest time that a request of the block layer may take on a device of a host, in milliseconds; 0 if
-/// there is no device. Not in interrupts.
+/// Returns the longest request timeout of a host's devices, in milliseconds; 0 if there is no
+/// device. Not in interrupts.
 ///
 /// # Safety
 ///
@@ -89,8 +91,8 @@ pub(super) unsafe fn longest_request_timeout(shost: *mut bindings::Scsi_Host) ->
     let mut longest = 0;
     let mut sdev = null_mut();
     loop {
-        // SAFETY: By the safety requirements of this function. It gives back the reference to the last
-        // device, and takes one to the next.
+        // SAFETY: By the safety requirements of this function. It gives back the reference to the
+        // last device and takes one to the next.
         sdev = unsafe { bindings::__scsi_iterate_devices(shost, sdev) };
         if sdev.is_null() {
             break;
@@ -99,7 +101,7 @@ pub(super) unsafe fn longest_request_timeout(shost: *mut bindings::Scsi_Host) ->
         let queue = unsafe { (*sdev).request_queue };
         // SAFETY: The device has its request queue until it is released.
         let timeout = unsafe { &raw const (*queue).rq_timeout };
-        // SAFETY: The queue is there. The field may be changed meanwhile, as a whole.
+        // SAFETY: The queue exists. The field may change concurrently, in a single store.
         longest = longest.max(unsafe { timeout.read_volatile() });
     }
     let msecs = u64::from(longest) * 1000 / u64::from(bindings::HZ);

@@ -11,12 +11,12 @@ use crate::{
 };
 use kernel::ffi;
 
-/// How a command ended: the host byte says what became of it, the SAM status is the device's word.
+/// The result of a command: the transport's host byte and the device's SAM status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScsiResult {
     host: u8,
     status: u8,
-    /// The first byte of the sense data, which makes it valid; 0 without any.
+    /// The first byte of the sense data, which marks the data as valid; 0 without sense data.
     response_code: u8,
 }
 
@@ -25,21 +25,21 @@ impl ScsiResult {
     pub const DID_OK: Self = Self::host(bindings::scsi_host_status_DID_OK);
     /// There is no connection to the target; not retried.
     pub const DID_NO_CONNECT: Self = Self::host(bindings::scsi_host_status_DID_NO_CONNECT);
-    /// The command was aborted for a reason that is not the device's; not retried.
+    /// The command was aborted for a reason other than the device; not retried.
     pub const DID_ABORT: Self = Self::host(bindings::scsi_host_status_DID_ABORT);
     /// An error inside the host adapter; retried as long as the command has retries left.
     pub const DID_ERROR: Self = Self::host(bindings::scsi_host_status_DID_ERROR);
-    /// The data is in doubt; retried as long as the command has retries left, which this uses up.
+    /// The data is in doubt; retried as long as the command has retries left, at the cost of one.
     pub const DID_SOFT_ERROR: Self = Self::host(bindings::scsi_host_status_DID_SOFT_ERROR);
     /// A reset ended the command; retried.
     pub const DID_RESET: Self = Self::host(bindings::scsi_host_status_DID_RESET);
-    /// The transport broke while the command was under way and is being recovered; retried.
+    /// The transport broke while the command was in flight and is being recovered; retried.
     pub const DID_TRANSPORT_DISRUPTED: Self =
         Self::host(bindings::scsi_host_status_DID_TRANSPORT_DISRUPTED);
     /// The transport was given up; not retried on this path.
     pub const DID_TRANSPORT_FAILFAST: Self =
         Self::host(bindings::scsi_host_status_DID_TRANSPORT_FAILFAST);
-    /// Too many commands for now: the midlayer queues it again and lowers the queue depth.
+    /// Too many commands for now: the midlayer requeues it and lowers the queue depth.
     pub const TASK_SET_FULL: Self = Self::status(bindings::sam_status_SAM_STAT_TASK_SET_FULL as u8);
 
     const fn host(host: bindings::scsi_host_status) -> Self {
@@ -51,7 +51,7 @@ impl ScsiResult {
         }
     }
 
-    /// `DID_OK` with the SAM status that the device sent; any byte will do.
+    /// `DID_OK` with the SAM status from the device; any byte is valid.
     pub const fn status(status: u8) -> Self {
         Self {
             host: 0,
@@ -60,8 +60,8 @@ impl ScsiResult {
         }
     }
 
-    /// The same, with the sense data that [`Command::with_sense`](super::Command::with_sense) has
-    /// stored but for this byte.
+    /// Adds sense data with this first byte; [`Command::with_sense`](super::Command::with_sense)
+    /// has stored the rest.
     pub(super) const fn with_response_code(self, response_code: u8) -> Self {
         Self {
             response_code,
@@ -73,7 +73,8 @@ impl ScsiResult {
         self.response_code
     }
 
-    /// Returns the host byte in bits 16 to 23 and the SAM status in bits 0 to 7, as the kernel logs it.
+    /// Returns the host byte in bits 16 to 23 and the SAM status in bits 0 to 7, as the kernel logs
+    /// it.
     pub const fn number(self) -> u32 {
         (self.host as u32) << 16 | self.status as u32
     }
@@ -85,7 +86,7 @@ impl ScsiResult {
     }
 }
 
-/// Why a command was not taken.
+/// Why a command was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Nothing can be sent to any device of the host for now.
@@ -108,10 +109,10 @@ impl Busy {
 pub enum Disposition {
     /// The step was carried out and the driver has given up the commands it concerns.
     Success,
-    /// The step was not carried out; the midlayer goes on to the next, harder one.
+    /// The step was not carried out; the midlayer goes on to the next, more drastic one.
     Failed,
-    /// The transport is gone. From a reset it ends the commands, so the driver must have given
-    /// them up as for [`Disposition::Success`].
+    /// The transport is gone. After a reset, the midlayer ends the commands, so the driver must
+    /// have given them up as for [`Disposition::Success`].
     FastIoFail,
 }
 
@@ -126,11 +127,11 @@ impl Disposition {
     }
 }
 
-/// The outcome of a reset of the host. There is no failure: the midlayer would take the devices offline and
-/// end their commands.
+/// The outcome of a host reset. There is no failure: the midlayer would take the devices offline
+/// and end their commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostReset {
-    /// The midlayer tests the devices, and sends the commands again.
+    /// The midlayer tests the devices and sends the commands again.
     Done,
     /// There is no transport for now: the midlayer ends the commands.
     TransportGone,

@@ -2,21 +2,21 @@
 
 //! SCSI hosts.
 //!
-//! # How long the driver's object lives
+//! # Lifetime of the driver's object
 //!
-//! A [`Host`] owns a reference to it, and its callbacks get at it in two ways:
+//! A [`Host`] owns a reference to it; the callbacks reach it in two ways:
 //!
-//! - `queuecommand` and the sysfs attributes of the host borrow it. They cannot run
-//!   when `scsi_remove_host()` has returned. Each device has a reference to the tag set, which
+//! - `queuecommand` and the sysfs attributes of the host borrow it. They cannot run after
+//!   `scsi_remove_host()` has returned. Each device has a reference to the tag set, which
 //!   `__scsi_remove_device()` gives back after `blk_mq_destroy_queue()` has waited for the last
 //!   request, and `scsi_remove_host()` waits for the last reference. Then it unregisters
-//!   `shost_dev`, which waits for the attributes that are being read.
+//!   `shost_dev`, which waits for running attribute accesses.
 //! - The error handler, scans and device set-up take a reference. `SG_SCSI_RESET` needs no request
-//!   and works on a device that was removed, so a reset can come at any time before the last
-//!   file is closed. They look the object up under `rcu_read_lock()`; [`Host::remove`] clears
-//!   the pointer and waits for an RCU grace period before it gives up its reference.
+//!   and works on a removed device, so a reset can arrive at any time before the last file is
+//!   closed. They look the object up under `rcu_read_lock()`; [`Host::remove`] clears the pointer
+//!   and waits for an RCU grace period before it drops its reference.
 //!
-//! The template outlives all that: an open device has a reference to the module.
+//! The template outlives all of this: an open device has a reference to the module.
 //!
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
@@ -60,25 +60,25 @@ use kernel::{
     time::Msecs, //
 };
 
-/// The most segments that the data of a command may ever have, for [`Limits::sg_tablesize`].
+/// Maximum number of data segments of a command, for [`Limits::sg_tablesize`].
 pub const SG_MAX_SEGMENTS: u32 = bindings::SG_MAX_SEGMENTS;
 
-/// Size of the text that identifies a host, with its NUL.
+/// Size of the host's identification text, including its NUL.
 const INFO_SIZE: usize = 64;
 
-/// What a host and its connection can take.
+/// Limits of a host and its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Number of hardware queues, at least 1. Without polled ones the block layer takes no more than there
-    /// are CPUs.
+    /// Number of hardware queues, at least 1. Without polled queues the block layer uses at most
+    /// one per CPU.
     pub nr_hw_queues: u16,
-    /// How many of them, the last ones, are for polled requests: see [`Driver::poll`].
+    /// Number of hardware queues, at the end, for polled requests: see [`Driver::poll`].
     pub polled_queues: u16,
-    /// Number of commands in each hardware queue, at least 1. All of them together, `can_queue` of the host, are the
-    /// most that a device may ever have.
+    /// Number of commands in each hardware queue, at least 1. The total, `can_queue` of the host,
+    /// is the upper limit for a device.
     pub queue_depth: u16,
-    /// Number of commands for each device at first, at least 1. More than there are in all hardware
-    /// queues does not count.
+    /// Initial number of commands per device, at least 1. Clamped to the total of all hardware
+    /// queues.
     pub cmd_per_lun: u16,
     /// Number of targets of the host, at least 1.
     pub max_id: u32,
@@ -95,8 +95,8 @@ pub struct Limits {
     ///
     /// The midlayer writes it to the `dma_parms` of the host's parent device, too.
     pub max_segment_size: u32,
-    /// Segments but the first begin, and but the last end, at an address that has none of these
-    /// bits; 0 if they may begin anywhere.
+    /// Every segment except the first begins, and every one except the last ends, at an address
+    /// that has none of these bits; 0 for no restriction.
     pub virt_boundary_mask: usize,
     /// No segment crosses an address that is a multiple of this plus 1; 0 for the default, 4 GiB.
     ///
@@ -105,7 +105,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Checks what the midlayer does not.
+    /// Checks what the midlayer does not check.
     fn validate(&self) -> Result {
         let at_least_one = [
             u64::from(self.nr_hw_queues),
@@ -127,7 +127,8 @@ impl Limits {
         Ok(())
     }
 
-    /// The commands of all hardware queues, at most as many as the block layer takes for one.
+    /// Returns the number of commands of all hardware queues, at most the block layer's maximum for
+    /// one.
     fn can_queue(&self) -> u32 {
         let all = u32::from(self.queue_depth) * u32::from(self.nr_hw_queues);
         all.min(bindings::BLK_MQ_MAX_DEPTH)
@@ -142,8 +143,8 @@ impl Limits {
         macro_rules! set {
             ($field:ident, $value:expr) => {{
                 let value = $value;
-                // SAFETY: By the requirements of this function the host is not added. The only other user
-                // that it has is the thread of its error handler, which waits and looks at no limit.
+                // SAFETY: By the requirements of this function the host is not added. Its only
+                // other user is its error handler thread, which waits and reads no limit.
                 unsafe { (*shost).$field = value };
             }};
         }
@@ -152,8 +153,8 @@ impl Limits {
         if self.polled_queues > 0 {
             set!(nr_maps, bindings::hctx_type_HCTX_MAX_TYPES);
         }
-        // The midlayer lets a device have no more than that, and would make each hardware queue as deep, but for
-        // `map_queues`.
+        // The upper limit for a device. The midlayer would also make each hardware queue as deep;
+        // `map_queues` prevents that.
         // CAST: At most 10240.
         set!(can_queue, self.can_queue() as i32);
         set!(
@@ -180,13 +181,13 @@ impl Limits {
     }
 }
 
-/// What is in the `hostdata` of a host.
+/// The `hostdata` of a host.
 ///
 /// # Invariants
 ///
-/// `driver` is null or was returned by [`Arc::into_raw`]. The reference that it stands for is given
-/// up a grace period after the pointer was cleared, and not before `scsi_remove_host()` has
-/// returned if the host was added.
+/// `driver` is null or was returned by [`Arc::into_raw`]. Its reference is dropped a grace period
+/// after the pointer was cleared and, if the host was added, not before `scsi_remove_host()` has
+/// returned.
 pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
@@ -199,7 +200,7 @@ impl<T> HostData<T> {
         const {
             assert!(align_of::<Self>() <= align_of::<ffi::c_ulong>());
         }
-        // The array has no length for Rust, but its address is right.
+        // The array has length 0 in Rust, but its address is right.
         // SAFETY: Only the address of the field is computed, inside of the host's allocation.
         unsafe { &raw mut (*shost).hostdata }.cast()
     }
@@ -212,17 +213,17 @@ impl<T> HostData<T> {
         unsafe { &*Self::ptr(shost) }
     }
 
-    /// Returns the identification of the host, which lives as long as the host does.
+    /// Returns the identification of the host, valid as long as the host.
     pub(super) fn info(&self) -> *const ffi::c_char {
         self.info.as_ptr().cast()
     }
 
-    /// Returns how many hardware queues are for polled requests.
+    /// Returns the number of hardware queues for polled requests.
     pub(super) fn polled_queues(&self) -> u16 {
         self.polled_queues
     }
 
-    /// Returns how many commands each hardware queue has.
+    /// Returns the number of commands of each hardware queue.
     pub(super) fn queue_depth(&self) -> u16 {
         self.queue_depth
     }
@@ -244,13 +245,13 @@ impl<T> HostData<T> {
         let driver = NonNull::new(self.driver.load(Acquire))?;
 
         // SAFETY: By the type invariant the pointer comes from `Arc::into_raw()`, and its reference
-        // lasts to the end of this RCU read-side critical section. `ManuallyDrop` leaves it alone.
+        // lasts to the end of this RCU read-side critical section. `ManuallyDrop` does not drop it.
         let driver = ManuallyDrop::new(unsafe { Arc::from_raw(driver.as_ptr()) });
         Some(Arc::clone(&driver))
     }
 }
 
-/// How far a host has got.
+/// Lifecycle stage of a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Allocated,
@@ -265,28 +266,29 @@ enum Stage {
 /// # Invariants
 ///
 /// - `shost` was allocated with the template of `T` and a [`HostData<T>`], and this object has a
-///   reference to it. If it was added, then with the template of `transport`, if that has one.
-/// - `stage` is [`Stage::Added`] from the call of `scsi_add_host()` that succeeded to that of
+///   reference to it. If it was added, it has the template of `transport`, unless that is null.
+/// - `stage` is [`Stage::Added`] from the successful call of `scsi_add_host()` to that of
 ///   `scsi_remove_host()`.
 pub struct Host<T: Driver> {
     shost: NonNull<bindings::Scsi_Host>,
-    /// Held while the host is added and while it is removed. Outside of `scan_mutex`.
+    /// Held while the host is added or removed. Taken outside of `scan_mutex`.
     stage: Pin<KBox<Mutex<Stage>>>,
     driver: Arc<T>,
-    /// After `shost`'s removal in [`Drop`]: the class devices of the host belong to it.
+    /// Dropped after [`Drop`] has removed `shost`: the class devices of the host belong to it.
     transport: Arc<T::Transport>,
 }
 
-// SAFETY: A host may be used and removed by any thread; `T` and its transport are `Send` and `Sync`.
+// SAFETY: A host may be used and removed by any thread; `T` and its transport are `Send` and
+// `Sync`.
 unsafe impl<T: Driver> Send for Host<T> {}
 // SAFETY: The midlayer does its own locking, and `stage` orders adding and removing.
 unsafe impl<T: Driver> Sync for Host<T> {}
 
 impl<T: Driver> Host<T> {
-    /// Allocates a host. `info` identifies it in the log and in `/proc/scsi`; it is cut off after
-    /// 63 bytes. `transport` is the class that it belongs to.
+    /// Allocates a host. `info` identifies it in the log and in `/proc/scsi`; it is truncated to 63
+    /// bytes. `transport` is the host's transport class.
     ///
-    /// Errors: `EINVAL` for limits that are out of range, or polled queues without [`Driver::poll`];
+    /// Errors: `EINVAL` for limits out of range, or polled queues without [`Driver::poll`];
     /// `ENOMEM`.
     ///
     /// Context: process, may sleep.
@@ -327,18 +329,19 @@ impl<T: Driver> Host<T> {
             polled_queues: limits.polled_queues,
             queue_depth: limits.queue_depth,
         };
-        // SAFETY: There are `size` bytes at this address, which nobody else uses yet.
+        // SAFETY: There are `size` bytes at this address, which have no other user yet.
         unsafe { HostData::<T>::ptr(shost.as_ptr()).write(data) };
 
         // SAFETY: The host was allocated just now.
         unsafe { limits.apply(shost.as_ptr()) };
         let class = transport.template();
         if !class.is_null() {
-            // SAFETY: The host is not added yet. The template stays until this object is dropped, after the removal.
+            // SAFETY: The host is not added yet. The template stays until this object is dropped,
+            // after the removal.
             unsafe { (*shost.as_ptr()).transportt = class };
         }
 
-        // INVARIANT: The host was allocated as it says, which came with a reference.
+        // INVARIANT: The host was allocated as required, and came with a reference.
         Ok(Self {
             shost,
             stage,
@@ -349,13 +352,13 @@ impl<T: Driver> Host<T> {
 
     /// Adds the host below `parent`.
     ///
-    /// Commands, and thus callbacks, come with [`Host::scan`] or when an administrator asks for
-    /// a scan in sysfs, which may be before this has returned. If it fails the host is removed.
+    /// Commands, and thus callbacks, arrive after [`Host::scan`] or a scan requested in sysfs; the
+    /// latter may precede the return of this function. On failure the host is removed.
     ///
     /// DMA limits are taken from `parent`. Without it, the host is added below the platform bus;
     /// software RDMA devices have no parent.
     ///
-    /// Errors: `EBUSY` if it was added before, those of `scsi_add_host()`.
+    /// Errors: `EBUSY` if it was already added; those of `scsi_add_host()`.
     ///
     /// Context: process, may sleep.
     pub fn add(&self, parent: Option<&device::Device>) -> Result {
@@ -392,7 +395,7 @@ impl<T: Driver> Host<T> {
         added
     }
 
-    /// Calls `f` with the host, which is added and is not removed meanwhile. `f` must not remove it.
+    /// Calls `f` with the host, which stays added during the call. `f` must not remove it.
     ///
     /// Errors: `ENODEV` if the host was not added or was removed, and those of `f`.
     pub(super) fn while_added<R>(
@@ -429,23 +432,23 @@ impl<T: Driver> Host<T> {
         &self.driver
     }
 
-    /// Looks for the devices of target 0 and adds them.
+    /// Scans for the devices of target 0 and adds them.
     ///
     /// Does nothing if the host was not added or was removed, or if the `scan` parameter of the
-    /// midlayer says so.
+    /// midlayer forbids it.
     ///
-    /// Context: process, may sleep, for as long as commands take.
+    /// Context: process, may sleep for the duration of commands.
     pub fn scan(&self) {
         self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_INITIAL);
     }
 
-    /// As [`Host::scan`], when devices may have changed: those that are there are kept.
+    /// As [`Host::scan`], when devices may have changed: existing ones are kept.
     pub fn rescan(&self) {
         self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
     }
 
-    /// The longest time that a request of the block layer may take on a device, in milliseconds; 0 if there
-    /// is no device.
+    /// Returns the longest request timeout of the host's devices, in milliseconds; 0 if there is no
+    /// device.
     ///
     /// Context: process.
     pub fn request_timeout(&self) -> Msecs {
@@ -470,11 +473,11 @@ impl<T: Driver> Host<T> {
 
     /// Removes the host: what its transport class has below it, its devices, and itself.
     ///
-    /// When this returns no callback of [`Driver`] but a reset is running or will run. It waits for the commands
-    /// that are under way, so they must be able to end. It may be called more than once, and at
-    /// the same time; all calls wait.
+    /// After this returns, no callback of [`Driver`] except a reset runs. Waits for the commands in
+    /// flight, which must be able to end. May be called repeatedly and concurrently; every call
+    /// waits.
     ///
-    /// Context: process, may sleep. Not to be called by any callback or attribute of the host.
+    /// Context: process, may sleep. Must not be called in a callback or attribute of the host.
     pub fn remove(&self) {
         let mut stage = self.stage.lock();
 
@@ -483,20 +486,23 @@ impl<T: Driver> Host<T> {
             Stage::Allocated => {}
             Stage::Added => {
                 if let Some(group) = T::HOST_ATTRIBUTES {
-                    // Who reads in them what the host is logged in to must not find it from now on.
-                    // SAFETY: By the type invariant the host was added with this group and not removed.
+                    // Userspace looks for existing logins in these files, and must not find this
+                    // one from now on.
+                    // SAFETY: By the type invariant the host was added with this group and not
+                    // removed.
                     let folder = unsafe { &raw mut (*self.shost.as_ptr()).shost_dev.kobj };
-                    // SAFETY: `folder` is that of `shost_dev`, which is removed further below. Files that are not there
-                    // then are no error.
+                    // SAFETY: `folder` is that of `shost_dev`, which is removed further below.
+                    // Missing files are no error.
                     unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
                 }
-                // SAFETY: By the type invariant the host was added with this template and not removed.
+                // SAFETY: By the type invariant the host was added with this template and not
+                // removed.
                 unsafe { self.transport.remove_host(self.shost.as_ptr()) };
                 // SAFETY: By the type invariant the host was added and not removed.
                 unsafe { bindings::scsi_remove_host(self.shost.as_ptr()) };
             }
         }
-        // INVARIANT: It was removed, or not added.
+        // INVARIANT: The host was removed, or never added.
         *stage = Stage::Removed;
 
         let driver = self.data().driver.xchg(core::ptr::null_mut(), Full);
@@ -506,7 +512,7 @@ impl<T: Driver> Host<T> {
 
         synchronize_rcu();
         // SAFETY: By the invariant of `HostData` the pointer comes from `Arc::into_raw()`. It was
-        // cleared a grace period ago and the host is removed, so nobody uses its reference.
+        // cleared a grace period ago and the host is removed, so its reference has no user.
         drop(unsafe { Arc::from_raw(driver) });
     }
 }
@@ -518,7 +524,8 @@ impl<T: Driver> Container for Host<T> {
         // SAFETY: By the requirements of this function `dev` is the `shost_dev` of a `Host<T>`,
         // for which alone the template of `T` has attributes.
         let shost = unsafe { kernel::container_of!(dev, bindings::Scsi_Host, shost_dev) };
-        // SAFETY: The host is one of a `Host<T>`, and alive while an attribute of it is being accessed.
+        // SAFETY: The host is one of a `Host<T>`, and alive while an attribute of it is being
+        // accessed.
         let data: &'a HostData<T> = unsafe { HostData::of(shost) };
 
         // SAFETY: `add()` sets the pointer before the attributes exist. `scsi_remove_host()`

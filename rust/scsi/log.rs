@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lines of the kernel's log about a SCSI host.
+//! Log messages of a SCSI host.
 //!
 //! C header: [`include/scsi/scsi_device.h`](srctree/include/scsi/scsi_device.h) (`shost_printk`)
 
@@ -8,18 +8,19 @@ use crate::bindings;
 use core::fmt;
 use kernel::prelude::*;
 
-/// How loud a line is.
+/// The log level of a message.
 #[derive(Clone, Copy)]
 pub enum Level {
     /// Something is lost.
     Err,
     /// Something is wrong.
     Warning,
-    /// What happens.
+    /// A normal event.
     Info,
 }
 
-/// Says `text`, which ends with a newline: after the name of the host, if there is one yet. Any context but NMI.
+/// Logs `text`, which ends with a newline, after the name of the host, if it has one yet. Any
+/// context except NMI.
 pub fn shost_printk(level: Level, host: Option<u32>, text: fmt::Arguments<'_>) {
     let (named, plain) = match level {
         Level::Err => (
@@ -37,10 +38,11 @@ pub fn shost_printk(level: Level, host: Option<u32>, text: fmt::Arguments<'_>) {
     };
     let text = core::ptr::from_ref(&text).cast::<kernel::ffi::c_void>();
     match host {
-        // SAFETY: The format wants a number and a pointer to `fmt::Arguments`, which live until the end of this
-        // function.
+        // SAFETY: The format takes a number and a pointer to `fmt::Arguments`, which live until the
+        // end of this function.
         Some(number) => unsafe { bindings::_printk(named, number, text) },
-        // SAFETY: The format wants one pointer to `fmt::Arguments`, which live until the end of this function.
+        // SAFETY: The format takes one pointer to `fmt::Arguments`, which live until the end of
+        // this function.
         None => unsafe { bindings::_printk(plain, text) },
     };
 }

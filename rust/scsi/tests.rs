@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: a host whose driver is the target as well.
+//! KUnit tests: a host with a driver that is also the target.
 
 mod held;
 pub(crate) mod no_disks;
@@ -61,10 +61,10 @@ pub(super) const LIMITS: Limits = Limits {
     dma_boundary: 0,
 };
 
-/// Longer than a reset waits for a command without a word.
+/// Longer than a reset waits for a command without logging.
 const RELEASED_AFTER_MS: i64 = 3_000;
 
-/// Counts the objects of a test that are alive.
+/// Counts the live objects of a test.
 pub(super) struct Alive(Arc<Atomic<i32>>);
 
 impl Alive {
@@ -84,24 +84,23 @@ impl Drop for Alive {
 struct Fake {
     _alive: Alive,
     configured: Atomic<i32>,
-    /// Keep commands instead of answering them.
+    /// Keep commands instead of completing them.
     hold: Atomic<bool>,
     /// Give the command up in error handling.
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
-    /// The command that was kept when the one in `held` was given back in its place, or without a
-    /// look at it.
+    /// The command kept when the one in `held` was returned in its place, or kept by `keep`.
     #[pin]
     swapped: SpinLock<Option<Command>>,
-    /// Give back the command in `held`, whichever comes.
+    /// Return the command in `held`, whichever command arrives.
     swap: Atomic<bool>,
-    /// Keep a command without a look at it.
+    /// Keep a command without examining it.
     keep: Atomic<bool>,
-    /// The midlayer sends this command again while it is sent, and gets that use back from the
-    /// first call.
+    /// The midlayer sends this command again during its call, and gets that second use back from
+    /// the first call.
     again: Atomic<*mut bindings::scsi_cmnd>,
-    /// The device says that it is a translation of ATA.
+    /// The device identifies itself as a translation of ATA.
     ata: Atomic<bool>,
     /// A scan has ended.
     scanned: Atomic<bool>,
@@ -137,8 +136,7 @@ impl Fake {
         )
     }
 
-    /// Ends the command, has the midlayer send it again, which this driver keeps, and gives that
-    /// back.
+    /// Completes the command, makes the midlayer send it again, keeps that use and then returns it.
     fn send_again(&self, cmd: Command) -> Result<(), Rejected> {
         let raw = self.again.load(Relaxed);
         cmd.done(ScsiResult::DID_OK);
@@ -273,7 +271,7 @@ fn host(fake: &Arc<Fake>) -> Result<Arc<Host<Fake>>> {
     Ok(Arc::new(host, GFP_KERNEL)?)
 }
 
-/// A scan finds the device, and nothing of the driver is left after the removal.
+/// A scan finds the device, and the removal leaves nothing of the driver behind.
 fn scan_and_remove() -> Result<[i32; 4]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
@@ -296,7 +294,8 @@ fn scan_and_remove() -> Result<[i32; 4]> {
     ])
 }
 
-/// The tags of each hardware queue, and the commands of the host and of a device at first.
+/// Returns the tags of each hardware queue, and the initial command limits of the host and of a
+/// device.
 fn depths() -> Result<(u32, i32, i16)> {
     let alive = count()?;
     let limits = Limits {
@@ -314,15 +313,15 @@ fn depths() -> Result<(u32, i32, i16)> {
 
     host.add(None)?;
     host.while_added(|shost| {
-        // SAFETY: The host is added, so that it has its tag set, and nobody writes to these fields.
+        // SAFETY: The host is added, so it has its tag set, and these fields are not written.
         let set = unsafe { (*shost).tag_set.queue_depth };
-        // SAFETY: The host is added, and nobody writes to its limits.
+        // SAFETY: The host is added, and its limits are not written.
         let (all, per_lun) = unsafe { ((*shost).can_queue, (*shost).cmd_per_lun) };
         Ok((set, all, per_lun))
     })
 }
 
-/// A host that was never added goes without a trace.
+/// A host that was never added leaves nothing behind.
 fn never_added() -> Result<i32> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
@@ -333,7 +332,7 @@ fn never_added() -> Result<i32> {
     Ok(alive.load(Relaxed))
 }
 
-/// What `scsi_ioctl_reset()` allocates.
+/// The allocation of `scsi_ioctl_reset()`.
 #[repr(C)]
 struct IoctlCommand {
     rq: bindings::request,
@@ -357,7 +356,7 @@ impl IoctlCommand {
     }
 }
 
-/// Waits until `done` says so, at most 5 s.
+/// Waits until `done` returns true, at most 5 s.
 fn within(mut done: impl FnMut() -> bool) -> Result {
     for _ in 0..5000 {
         if done() {
@@ -368,7 +367,7 @@ fn within(mut done: impl FnMut() -> bool) -> Result {
     Err(ETIMEDOUT)
 }
 
-/// Adds the host and begins to scan; the first command of the scan, which the driver keeps.
+/// Adds the host, begins to scan and returns the first command of the scan, which the driver keeps.
 fn hold_first(fake: &Arc<Fake>, host: &Arc<Host<Fake>>) -> Result<*mut bindings::scsi_cmnd> {
     fake.hold.store(true, Relaxed);
     host.add(None)?;
@@ -386,14 +385,14 @@ fn hold_first(fake: &Arc<Fake>, host: &Arc<Host<Fake>>) -> Result<*mut bindings:
     held.as_ref().map(Command::as_raw).ok_or(EIO)
 }
 
-/// What the midlayer is told when a driver gives back another command than it was called with, and whether the other one
-/// ends, so that the scan does that it belongs to.
+/// Returns what the midlayer gets when a driver returns another command than it was called with,
+/// and whether that other command ends, and with it the scan it belongs to.
 fn another_is_given_back() -> Result<(u32, bool)> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
     let host = host(&fake)?;
     let raw = hold_first(&fake, &host)?;
-    // SAFETY: The command is held, so nobody else has it.
+    // SAFETY: The command is held, so it has no other user.
     let device = unsafe { (*raw).device };
     // SAFETY: A device stays as long as its commands.
     let shost = unsafe { (*device).host };
@@ -415,9 +414,10 @@ fn another_is_given_back() -> Result<(u32, bool)> {
 /// A callback of the error handler.
 type EhHandler = unsafe extern "C" fn(*mut bindings::scsi_cmnd) -> kernel::ffi::c_int;
 
-/// What the error handler gets for a driver that says it has given a command up and has not: abort, device
-/// reset, `queuecommand`, the ioctl; then for one that has: abort, `queuecommand`; then for a host reset
-/// that comes back before the command is given up, and when nothing is held.
+/// The results of the error handler's callbacks for a driver that claims to have given a command up
+/// but has not: abort, device reset, `queuecommand`, the ioctl; then for one that has: abort,
+/// `queuecommand`; then for a host reset that returns before the command is given up, and with
+/// nothing held.
 fn error_handling() -> Result<[u32; 10]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
@@ -435,12 +435,13 @@ fn error_handling() -> Result<[u32; 10]> {
     };
     let mut results = [0; 10];
 
-    // SAFETY: The command is held, so nobody else has it.
+    // SAFETY: The command is held, so it has no other user.
     let device = unsafe { (*raw).device };
     // SAFETY: A device stays as long as its commands.
     let shost = unsafe { (*device).host };
     let ask = |handler: EhHandler, cmd| {
-        // SAFETY: As the error handler does with a command that is under way, and `SG_SCSI_RESET` with one of its own.
+        // SAFETY: As the error handler does with a command in flight, and `SG_SCSI_RESET` with its
+        // own.
         unsafe { handler(cmd) as u32 }
     };
     let requeue = || {

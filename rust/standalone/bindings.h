@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The input of bindgen for the kernel crate: what those of its modules call that we use (`files`). */
+/* The input of bindgen for the kernel crate: what its modules that we use (`files`) call. */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
@@ -30,7 +30,7 @@
 
 #include "shims.h"
 
-/* Macros that bindgen does not see, as the kernel crate calls them. */
+/* Macros that bindgen does not see, under the kernel crate's names. */
 const size_t RUST_CONST_HELPER_ARCH_SLAB_MINALIGN = ARCH_SLAB_MINALIGN;
 const size_t RUST_CONST_HELPER_ARCH_KMALLOC_MINALIGN = ARCH_KMALLOC_MINALIGN;
 const size_t RUST_CONST_HELPER_PAGE_SIZE = PAGE_SIZE;

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# build.sh CRATE OUT: makes `core` and what we use of the kernel crate in CRATE/rust: bitcode and metadata in OUT/rust,
-# with what rustc wants to know of the kernel beside it. Kbuild calls this in the kernel's build folder, with RUSTC,
-# BINDGEN, and the kernel's flags in RUST_FLAGS and C_FLAGS.
+# build.sh CRATE OUT: builds `core` and the parts of the kernel crate in CRATE/rust that we use, as bitcode and metadata
+# in OUT/rust, with the kernel's configuration for rustc in OUT. Called by Kbuild in the kernel's build folder, with
+# RUSTC, BINDGEN, and the kernel's flags in RUST_FLAGS and C_FLAGS.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 crate=$1/rust out=$2 to=$2/rust
@@ -10,12 +10,12 @@ rm -rf "$to"
 mkdir -p "$to"/{bindings,host,kernel}
 export RUSTC_BOOTSTRAP=1 OBJTREE=$out
 
-# What Kconfig writes of rustc depends on whether it saw one.
+# Kconfig's options for rustc depend on whether it has found one.
 version=$($RUSTC --version | awk '{ split($2, v, "."); printf "%d%02d%02d", v[1], v[2], v[3] }')
 { grep -Ev '^(#|$|CONFIG_RUST)' include/config/auto.conf; echo "CONFIG_RUSTC_VERSION=$version"; } >"$out/auto.conf"
 { grep -v -e --cfg=CONFIG_RUST include/generated/rustc_cfg; echo --cfg=CONFIG_RUST; } >"$out/rustc_cfg"
 
-# Macros and what they need run on this machine.
+# Macros and their dependencies run on the build host.
 host() { $RUSTC "--edition=${edition-2021}" -O -Cstrip=debuginfo --cap-lints=allow "-L$to/host" "$@"; }
 lib() { host --crate-type rlib --out-dir "$to/host" "$@"; }
 macros() {
@@ -53,7 +53,7 @@ sed -Ei -e 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' \
 	-e 's/^( *)pub fn _printk\(/\1#[link_name="srp_shim_printk"]\n&/' "$to/bindings/bindings_generated.rs"
 sed -Ei 's/pub fn rust_helper_([a-zA-Z0-9_]*)/#[link_name="rust_helper_\1"]\n    pub fn \1/g' "$to/bindings/bindings_helpers_generated.rs"
 
-# `files` lists those files of the kernel crate that are taken, and folders of it. The others are ours, or empty.
+# `files` lists the files and folders taken from the kernel crate. The others are ours, or empty.
 listed() {
 	local f=$1
 	while ! grep -qxF -e "$f" "$here/files"; do

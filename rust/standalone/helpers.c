@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The helpers of those modules of the kernel crate that we use. */
+/* The helpers of the kernel crate's modules that we use. */
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #include "shims.h"
@@ -32,7 +32,7 @@
 #include "helpers/wait.c"
 #include "helpers/workqueue.c"
 
-/* linux/timer.h: by another name here */
+/* linux/timer.h: under another name in this kernel */
 __rust_helper void rust_helper_timer_init_key(struct timer_list *timer, void (*func)(struct timer_list *),
 	unsigned int flags, const char *name, struct lock_class_key *key)
 {

@@ -2,7 +2,7 @@
 #include <linux/printk.h>
 #include "shims.h"
 
-/* For `_printk` in Rust, whose formats know %s, %u and, for the arguments of a Rust format, %pA. */
+/* Implements Rust's `_printk`, for formats with %s, %u and, for the arguments of a Rust format, %pA. */
 noinline int srp_shim_printk(const char *format, ...)
 {
 	char text[512], *at = text, *const last = text + sizeof(text) - 1;
@@ -25,6 +25,6 @@ noinline int srp_shim_printk(const char *format, ...)
 	}
 	va_end(list);
 	*at = 0;
-	/* The level is in the text, where printk looks for it, too. */
+	/* The level is in the text, where printk also looks for it. */
 	return _printk("%s", text);
 }

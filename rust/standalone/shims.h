@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the kernel crate calls and this kernel has otherwise, or not at all. */
+/* Interfaces that the kernel crate uses and this kernel lacks or has in another form. */
 #ifndef SRP_SHIMS_H
 #define SRP_SHIMS_H
 
@@ -9,14 +9,14 @@
 #include <linux/timer.h>
 #include <linux/vmalloc.h>
 
-/* lib/vsprintf.c prints no Rust arguments (%pA) without CONFIG_RUST: this has the kernel crate make text of them. */
+/* Without CONFIG_RUST, lib/vsprintf.c prints no Rust arguments (%pA): here the kernel crate formats them. */
 int srp_shim_printk(const char *format, ...);
-/* The kernel crate's. */
+/* From the kernel crate. */
 char *rust_fmt_argument(char *buf, char *end, const void *arguments);
 
 /*
  * kmalloc() aligns to the largest power of two that divides the size, which the kernel crate makes a multiple of the
- * alignment. The node is a wish.
+ * alignment. The node is only a hint.
  */
 #ifndef krealloc_node_align
 #define krealloc_node_align(p, size, align, flags, node)	krealloc(p, size, flags)

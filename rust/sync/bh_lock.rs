@@ -60,7 +60,7 @@ pub use new_spinlock_bh;
 ///
 /// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. It may be taken in a task or
 /// in a softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the owner can
-/// be preempted, and has the priority of the tasks that sleep in `lock()`.
+/// be preempted, and inherits the priority of tasks that sleep in `lock()`.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 
 /// The guard of a [`SpinLockBh`].
@@ -90,7 +90,7 @@ unsafe impl Backend for SpinLockBhBackend {
 
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // A look first does not take the cache line from the owner.
+        // Reading first does not take the cache line from the owner.
         // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
         if unsafe { bindings::srp_helper_spin_is_locked(ptr) } {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completions that can be waited for with a deadline and used again.
+//! Completions that can be waited for with a timeout and reused.
 //!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 //!
@@ -35,7 +35,7 @@ use kernel::{
 
 /// A `struct completion`.
 ///
-/// It counts the calls of [`Completion::complete`] that no waiter has taken yet.
+/// It counts the calls of [`Completion::complete`] that no waiter has consumed yet.
 ///
 /// # Invariants
 ///
@@ -63,40 +63,40 @@ impl Completion {
         })
     }
 
-    /// Wakes one waiter, the present or the next one. Callable in any context but NMI.
+    /// Wakes one waiter, a current one or the next. Callable in any context except NMI.
     #[inline]
     pub fn complete(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::complete(self.inner.get()) }
     }
 
-    /// Wakes all waiters, the present ones and all that come before the next
-    /// [`Completion::reinit`]. Callable in any context but NMI.
+    /// Wakes all waiters, the current ones and all that come before the next
+    /// [`Completion::reinit`]. Callable in any context except NMI.
     #[inline]
     pub fn complete_all(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::complete_all(self.inner.get()) }
     }
 
-    /// Makes it not complete again, for the next use. Callable in any context but NMI.
+    /// Makes it incomplete again, for the next use. Callable in any context except NMI.
     ///
-    /// It is the caller's business that no `complete` of the last use is still to come: such a call
-    /// would count for the next use. A waiter that was woken and has not run yet waits on; where that can
-    /// be, a [`WaitQueue`](super::WaitQueue) is right.
+    /// The caller must ensure that no `complete` of the last use is outstanding: it would count for
+    /// the next use. A waiter that was woken and has not run yet continues to wait; where that is
+    /// possible, use a [`WaitQueue`](super::WaitQueue).
     #[inline]
     pub fn reinit(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::srp_helper_reinit_completion(self.inner.get()) }
     }
 
-    /// Returns whether a wait would return at once. Callable in any context but NMI.
+    /// Returns whether a wait would return at once. Callable in any context except NMI.
     #[inline]
     pub fn is_done(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::completion_done(self.inner.get()) }
     }
 
-    /// Waits without a deadline and without reacting to signals; sleeps.
+    /// Waits without a timeout; sleeps uninterruptibly.
     ///
     /// Only for events that the kernel itself is bound to bring about.
     #[inline]
@@ -105,7 +105,7 @@ impl Completion {
         unsafe { bindings::wait_for_completion(self.inner.get()) }
     }
 
-    /// Waits for at most `timeout` milliseconds; sleeps, and does not react to signals.
+    /// Waits for at most `timeout` milliseconds; sleeps uninterruptibly.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RCU grace periods, also one for many.
+//! RCU grace periods, which many objects may share.
 //!
 //! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
 //!
@@ -27,28 +27,28 @@
 use crate::bindings;
 use kernel::ffi::c_ulong;
 
-/// Waits until every RCU read-side section that runs now has ended; sleeps.
+/// Waits until every RCU read-side critical section that is running has ended; sleeps.
 pub fn synchronize_rcu() {
-    // SAFETY: It has no preconditions; a caller that must not sleep is told by lockdep.
+    // SAFETY: It has no preconditions; lockdep reports a caller that must not sleep.
     unsafe { bindings::synchronize_rcu() }
 }
 
-/// A grace period that has begun. Whoever is in a read-side section now has left it when
-/// [`GracePeriod::wait`] returns.
+/// A grace period that has begun. Every read-side critical section that is running now has ended
+/// when [`GracePeriod::wait`] returns.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct GracePeriod(c_ulong);
 
 impl GracePeriod {
-    /// Begins one, or joins the next one. Callable in any context.
+    /// Begins a grace period, or joins the next one. Callable in any context.
     pub fn begin() -> Self {
         // SAFETY: It has no preconditions.
         Self(unsafe { bindings::start_poll_synchronize_rcu() })
     }
 
-    /// Waits for its end, which may have come already; sleeps.
+    /// Waits for its end, which may already have come; sleeps.
     pub fn wait(self) {
-        // SAFETY: It has no preconditions but the context, of which lockdep tells.
+        // SAFETY: It has no preconditions except the context, which lockdep checks.
         unsafe { bindings::cond_synchronize_rcu(self.0) }
     }
 }

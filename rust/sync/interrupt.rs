@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ending the wait of another thread, without a signal that a process would see.
+//! Interrupting the wait of another thread, without a signal that a process would see.
 //!
 //! C header: [`include/linux/sched/signal.h`](srctree/include/linux/sched/signal.h)
 //!
@@ -35,15 +35,14 @@ use kernel::{
     task::Task, //
 };
 
-/// The signal that a kernel thread gets. It takes it from the kernel only.
+/// The signal sent to a kernel thread, which accepts it from the kernel only.
 const SIGNAL: c_int = bindings::SIGINT as c_int;
 
-/// Lets others end the interruptible waits of a thread, in C functions that have no deadline of their
-/// own.
+/// Lets other threads end the interruptible waits of a thread, in C functions that have no timeout.
 #[pin_data]
 pub struct Interrupt {
-    /// The thread in [`Interrupt::run`]. If it is one of the kernel, it takes the signal at least as
-    /// long as it is here.
+    /// The thread in [`Interrupt::run`]. A kernel thread allows the signal at least as long as it
+    /// is here.
     #[pin]
     task: SpinLockIrq<Option<Waiter>>,
 }
@@ -56,17 +55,17 @@ struct Waiter {
 }
 
 impl Interrupt {
-    /// Nobody can be interrupted yet.
+    /// Creates an initialiser; no thread can be interrupted yet.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             task <- new_spinlock_irq!(None, "Interrupt::task"),
         })
     }
 
-    /// Calls `f`, whose interruptible waits end after [`Interrupt::interrupt`]. Process context.
+    /// Calls `f`. Its interruptible waits end after [`Interrupt::interrupt`]. Process context.
     ///
-    /// One thread at a time; another one calls `f` and cannot be interrupted by this. To a thread of a
-    /// process it is as if it had a signal, until `f` returns.
+    /// One thread at a time: for another one, this only calls `f`, without interruption. To a user
+    /// thread, an interrupt looks like a pending signal until `f` returns.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let task: ARef<Task> = ARef::from(&**current!());
         let of_kernel = is_of_kernel(&task);
@@ -74,13 +73,13 @@ impl Interrupt {
             return f();
         }
         if of_kernel {
-            // Not under the lock: it enables interrupts.
-            // SAFETY: It changes what the current thread does with a signal that it ignores else.
+            // Outside the lock, because it enables interrupts.
+            // SAFETY: It changes how the current thread treats a signal that it otherwise ignores.
             unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
         }
         if !self.enter(task) {
             if of_kernel {
-                // SAFETY: Back to what it was.
+                // SAFETY: Restores the previous state.
                 unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
             }
             return f();
@@ -89,10 +88,10 @@ impl Interrupt {
         let waiter = self.task.lock().take();
         if !of_kernel {
             if let Some(Waiter { task, hit: true }) = waiter {
-                // What waits after this has nothing to do with it, nor is the system call to begin again.
+                // Later waits must not end early, and the system call must not restart.
                 // SAFETY: It is the current thread's flag.
                 unsafe { bindings::srp_helper_clear_notify_signal() };
-                // SAFETY: The task is the current one. Others set the flag for such work.
+                // SAFETY: The task is the current one. The flag is also set for pending task work.
                 if unsafe { bindings::srp_helper_task_work_pending(task.as_ptr()) } {
                     // SAFETY: The task is valid.
                     unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
@@ -100,7 +99,7 @@ impl Interrupt {
             }
             return result;
         }
-        // SAFETY: Back to what it was. Nobody sends the signal any more.
+        // SAFETY: Restores the previous state. No other thread sends the signal now.
         unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
         if let Some(Waiter { task, .. }) = waiter {
             // SAFETY: It is the current thread, which takes no other signal.
@@ -109,7 +108,7 @@ impl Interrupt {
         result
     }
 
-    /// Makes this task the one that can be interrupted, if there is none.
+    /// Makes `task` the one that can be interrupted; `false` if there is one already.
     fn enter(&self, task: ARef<Task>) -> bool {
         let mut place = self.task.lock();
         if place.is_some() {
@@ -119,8 +118,8 @@ impl Interrupt {
         true
     }
 
-    /// Ends the wait of the thread that is in [`Interrupt::run`], and each that it begins there. Any
-    /// context but NMI.
+    /// Ends the current wait of the thread in [`Interrupt::run`], and each wait that it begins
+    /// there. Any context except NMI.
     pub fn interrupt(&self) {
         let mut place = self.task.lock();
         let Some(Waiter { task, hit }) = &mut *place else {
@@ -133,17 +132,17 @@ impl Interrupt {
         } else {
             // SAFETY: The task is valid.
             unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
-            // SAFETY: The task is valid. Every wait stands being woken for nothing.
+            // SAFETY: The task is valid. Every wait tolerates a spurious wake-up.
             unsafe { bindings::wake_up_process(task.as_ptr()) };
         }
     }
 }
 
-/// It belongs to no process, and has no signals of its own.
+/// Returns whether `task` is a kernel thread, which has no signals of its own.
 fn is_of_kernel(task: &Task) -> bool {
     // SAFETY: A task has flags.
     let flags = unsafe { &raw const (*task.as_ptr()).flags };
-    // SAFETY: As above. The task itself may change others of them; this one it does not.
+    // SAFETY: As above. The task may change other flags concurrently, but not this one.
     let flags = unsafe { flags.read_volatile() };
     flags & bindings::PF_KTHREAD != 0
 }
@@ -214,7 +213,7 @@ mod tests {
                 this.begun.complete();
                 this.never.wait_interruptible_timeout(20_000)
             });
-            // Outside nothing is left of it.
+            // Outside of `run`, the interrupt has no effect.
             let after = this.never.wait_interruptible_timeout(10);
             let ok = result == Err(ERESTARTSYS) && after == Err(ETIMEDOUT);
             this.result.store(i32::from(ok), Relaxed);
@@ -222,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Interrupts from an interrupt.
+    /// Calls [`Interrupt::interrupt`] in an interrupt.
     #[pin_data]
     struct Alarm {
         #[pin]
@@ -260,7 +259,7 @@ mod tests {
             }),
             GFP_KERNEL,
         )?;
-        // No thread is there.
+        // No thread is in `run` yet.
         sleeper.interrupt.interrupt();
         let to_wake = sleeper.clone();
         let alarm = Arc::pin_init(
@@ -276,8 +275,8 @@ mod tests {
             assert!(queue.handle().enqueue(sleeper.clone()).is_ok());
             sleeper.begun.wait_timeout(10_000)?;
             if round % 2 == 0 {
-                // Lockdep knows then that the lock is taken in an interrupt, so that these must be
-                // off under it.
+                // Teaches lockdep that the lock is taken in an interrupt, so interrupts must be
+                // disabled while it is held.
                 let _handle = alarm.clone().start(Delta::from_millis(1));
                 alarm.rung.wait_timeout(10_000)?;
             } else {

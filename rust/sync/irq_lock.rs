@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spinlock for data that interrupt and softirq handlers also take.
+//! A spinlock for data that interrupt and softirq handlers also access.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 //!
@@ -57,12 +57,12 @@ pub use new_spinlock_irq;
 
 /// A `spinlock_t` that is held with the interrupts of this CPU disabled.
 ///
-/// It is the kernel crate's where that has one. It may be taken in any context but NMI, and its
-/// owner must not sleep. Nested guards are to be dropped in the reverse order: where it is not,
-/// each restores the interrupt state that it found.
+/// It is the kernel crate's type, if that has one. It may be taken in any context except NMI, and
+/// its owner must not sleep. Nested guards must be dropped in reverse order: unless the type is the
+/// kernel crate's, each guard restores the interrupt state that it found.
 ///
 /// With PREEMPT_RT interrupts stay enabled, and the owner can be preempted. Interrupt handlers are
-/// threads there, and may take it. It may not be taken with interrupts disabled or a raw spinlock
+/// threads there, and may take it. It must not be taken with interrupts disabled or a raw spinlock
 /// held.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 

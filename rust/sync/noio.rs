@@ -18,17 +18,17 @@
 
 use crate::bindings;
 
-/// Calls `f`, in which every allocation of this task is made as if with `GFP_NOIO`, in C code that
-/// it calls as well. Process context. Calls nest.
+/// Calls `f` with every allocation of this task, also in C code, made as if with `GFP_NOIO`.
+/// Process context. Calls nest.
 ///
-/// Needed wherever a disk can wait for the result: memory that is being reclaimed by writing to
-/// that very disk would never come.
+/// Needed wherever I/O of a disk waits for the result: reclaim that writes to that disk would
+/// deadlock.
 #[inline]
 pub fn noio<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: It only changes the flags of the current task, which are put back below.
+    // SAFETY: It only changes the flags of the current task, which are restored below.
     let flags = unsafe { bindings::srp_helper_memalloc_noio_save() };
     let result = f();
-    // SAFETY: This ends the scope that began above; those that `f` has begun have ended.
+    // SAFETY: This ends the scope begun above; scopes that `f` has begun have ended.
     unsafe { bindings::srp_helper_memalloc_noio_restore(flags) };
     result
 }

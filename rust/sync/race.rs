@@ -28,14 +28,14 @@ use kernel::{
     }, //
 };
 
-/// What a context does with the object that all contexts share.
+/// The function of a context, called with the object that all contexts share.
 pub(crate) type Context<T> = fn(&T);
 
 #[pin_data]
 struct Racer<T: Send + Sync + 'static> {
     shared: Arc<T>,
     context: Context<T>,
-    /// Contexts that are not at the start yet.
+    /// Contexts that have not reached the start.
     missing: Arc<Atomic<i32>>,
     #[pin]
     done: Completion,
@@ -52,7 +52,7 @@ impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
 
     fn run(this: Arc<Self>) {
         this.missing.fetch_sub(1, Full);
-        // A kernel that cannot run all at once lets them go after a while.
+        // Bounded, for a kernel that cannot run all of them at once.
         for _ in 0..1_000_000 {
             if this.missing.load(Acquire) <= 0 {
                 break;
@@ -64,15 +64,15 @@ impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
     }
 }
 
-/// Contexts that run.
+/// Running contexts.
 pub(crate) struct Race<T: Send + Sync + 'static> {
     racers: KVec<Arc<Racer<T>>>,
-    // Its end waits for them.
+    // Its drop waits for them.
     _queue: WorkQueue,
 }
 
 impl<T: Send + Sync + 'static> Race<T> {
-    /// Waits for their ends, for two minutes each.
+    /// Waits until all have ended, at most two minutes for each.
     pub(crate) fn wait(&self) -> Result {
         for racer in &self.racers {
             racer.done.wait_timeout(120_000)?;
@@ -81,13 +81,13 @@ impl<T: Send + Sync + 'static> Race<T> {
     }
 }
 
-/// Runs all contexts at the same time, each in a worker thread, and waits for their ends. Not to be called in one of
-/// another race.
+/// Runs all contexts concurrently, each in a worker thread, and waits until they have ended. Must
+/// not be called in a context of another race.
 pub(crate) fn race<T: Send + Sync + 'static>(shared: &Arc<T>, contexts: &[Context<T>]) -> Result {
     begin(shared, contexts)?.wait()
 }
 
-/// Begins to run all contexts at the same time, each in a worker thread.
+/// Starts all contexts concurrently, each in a worker thread.
 pub(crate) fn begin<T: Send + Sync + 'static>(
     shared: &Arc<T>,
     contexts: &[Context<T>],

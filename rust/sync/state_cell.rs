@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that one context at a time may touch, with its state in the same atomic word.
+//! Data that one context at a time may access, with its state in the same atomic word.
 //!
-//! An I/O slot is handed from the submitter to the completion callback to the error handler without
-//! a lock: whoever moves the state word forward owns the data until it moves the word again.
+//! An I/O slot passes from the submitter to the completion callback to the error handler without a
+//! lock: the context that advances the state word owns the data until it changes the word again.
 //!
 //! # Examples
 //!
@@ -48,14 +48,14 @@ use kernel::sync::atomic::{
     Release, //
 };
 
-/// The bit of the word that says that somebody holds the [`Guard`].
+/// The bit of the word that is set while a [`Guard`] exists.
 const OWNED: u64 = 1 << 63;
 
 /// A value of type `T` and a 63-bit state word.
 ///
-/// The meaning of the word is the user's. A context takes the data by naming the word it expects
-/// and the word it wants; it gives the data back by naming the next word. Nothing ever waits: a
-/// context that finds another word, or the data taken, is told so and must decide.
+/// The user defines the meaning of the word. A context takes the data by naming the expected word
+/// and the new one, and gives the data back by naming the next word. Nothing ever waits: if the
+/// word differs or the data is taken, the call fails and the context must decide.
 ///
 /// # Invariants
 ///
@@ -73,7 +73,7 @@ unsafe impl<T: Send> Send for StateCell<T> {}
 unsafe impl<T: Send> Sync for StateCell<T> {}
 
 impl<T> StateCell<T> {
-    /// Creates a cell that nobody holds. Bit 63 of `word` is ignored.
+    /// Creates a cell that is not held. Bit 63 of `word` is ignored.
     pub fn new(word: u64, data: T) -> Self {
         // INVARIANT: `OWNED` is clear and there is no guard.
         Self {
@@ -88,15 +88,17 @@ impl<T> StateCell<T> {
         (word & !OWNED, word & OWNED != 0)
     }
 
-    /// Takes the data if the word is `expected` and nobody holds it, and sets the word to `new`.
+    /// Takes the data and sets the word to `new`, if the word is `expected` and the data is not
+    /// taken.
     ///
-    /// Any context. Pairs with [`Guard::release`]: what the last holder wrote is seen.
+    /// Any context. Pairs with [`Guard::release`]: the writes of the last holder are visible.
     #[inline]
     pub fn acquire(&self, expected: u64, new: u64) -> Option<Guard<'_, T>> {
         self.word
             .cmpxchg(expected & !OWNED, new | OWNED, Acquire)
             .ok()?;
-        // INVARIANT: `OWNED` was clear, so there was no guard; it is set now, and this is the guard.
+        // INVARIANT: `OWNED` was clear, so there was no guard; it is set now, and this is the
+        // guard.
         Some(Guard {
             cell: self,
             word: new & !OWNED,
@@ -104,9 +106,9 @@ impl<T> StateCell<T> {
         })
     }
 
-    /// Changes the word from `expected` to `new` without taking the data, if nobody holds it.
+    /// Changes the word from `expected` to `new` without taking the data, unless it is taken.
     ///
-    /// Any context. Returns whether it was done.
+    /// Any context. Returns whether the word was changed.
     #[inline]
     pub fn transition(&self, expected: u64, new: u64) -> bool {
         self.word
@@ -122,9 +124,9 @@ impl<T> StateCell<T> {
 
 /// Exclusive access to the data of a [`StateCell`].
 ///
-/// Dropping it leaves the word as [`StateCell::acquire`] set it; [`Guard::release`] names another.
+/// Dropping it leaves the word as [`StateCell::acquire`] set it; [`Guard::release`] sets another.
 ///
-/// Whoever shares it shares the data, which must be [`Sync`]:
+/// Sharing a guard shares the data, which must be [`Sync`]:
 ///
 /// ```compile_fail,E0277
 /// use core::cell::Cell;
@@ -139,7 +141,7 @@ impl<T> StateCell<T> {
 pub struct Guard<'a, T> {
     cell: &'a StateCell<T>,
     word: u64,
-    // A cell is `Sync` for data that is only `Send`.
+    // A cell is `Sync` even if its data is only `Send`.
     _data: PhantomData<&'a mut T>,
 }
 
@@ -164,7 +166,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant of `StateCell` this is the only guard, so nobody has a
+        // SAFETY: By the type invariant of `StateCell` this is the only guard, so there is no
         // mutable reference to the data.
         unsafe { &*self.cell.data.get() }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for a condition that may pass again before the waiter runs.
+//! Waiting for a condition that may cease to hold before the waiter runs.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 //!
@@ -46,8 +46,9 @@ use kernel::{
 
 /// A `wait_queue_head_t`.
 ///
-/// Who is woken looks at its condition, so unlike with a [`Completion`](super::Completion) that is
-/// used again, it does not matter what else has happened by the time it runs.
+/// A woken waiter checks its condition again. So, unlike with a reused
+/// [`Completion`](super::Completion), it does not matter what else has happened by the time it
+/// runs.
 ///
 /// # Invariants
 ///
@@ -64,7 +65,7 @@ unsafe impl Send for WaitQueue {}
 unsafe impl Sync for WaitQueue {}
 
 impl WaitQueue {
-    /// Nobody waits.
+    /// Creates an initialiser of a queue without waiters.
     pub fn new() -> impl PinInit<Self> {
         // INVARIANT: `init_waitqueue_head` initialises it.
         pin_init!(Self {
@@ -75,16 +76,16 @@ impl WaitQueue {
         })
     }
 
-    /// Has all waiters look at their conditions; to be called after each change of them. Callable in any
-    /// context but NMI.
+    /// Makes all waiters check their conditions; must be called after each change of them. Callable
+    /// in any context except NMI.
     pub fn wake_all(&self) {
         // SAFETY: By the type invariant. 0 is for all of them.
         unsafe { bindings::__wake_up(self.head.get(), bindings::TASK_NORMAL, 0, null_mut()) };
     }
 
-    /// Waits until `condition` holds, which must not sleep. Sleeps, and does not react to signals.
+    /// Waits until `condition`, which must not sleep, holds. Sleeps uninterruptibly.
     ///
-    /// Only for what the kernel itself is bound to bring about.
+    /// Only for conditions that the kernel itself is bound to fulfil.
     pub fn wait(&self, condition: impl FnMut() -> bool) {
         let _ = self.wait_jiffies(c_long::MAX, condition);
     }
@@ -95,7 +96,7 @@ impl WaitQueue {
     ///
     /// [`ETIMEDOUT`] if the condition does not hold by then.
     pub fn wait_timeout(&self, timeout: Msecs, condition: impl FnMut() -> bool) -> Result {
-        // More than that would be without end.
+        // `LONG_MAX` would wait forever.
         let jiffies = msecs_to_jiffies(timeout).min(c_long::MAX as usize - 1);
         // CAST: It fits.
         self.wait_jiffies(jiffies as c_long, condition)
@@ -106,10 +107,10 @@ impl WaitQueue {
             return Ok(());
         }
         let entry = Opaque::<bindings::wait_queue_entry>::uninit();
-        // SAFETY: It is on the stack of the current thread, which does not leave before `finish_wait`.
+        // SAFETY: It is on the stack of the current thread, which stays here until `finish_wait`.
         unsafe { bindings::init_wait(entry.get()) };
         let result = loop {
-            // SAFETY: Both are initialised. Whoever changes the condition after this wakes the thread.
+            // SAFETY: Both are initialised. A later change of the condition wakes the thread.
             unsafe {
                 bindings::prepare_to_wait(
                     self.head.get(),
@@ -193,7 +194,7 @@ mod tests {
             assert!(begin.elapsed().as_millis() < 50_000);
         }
 
-        /// Does not begin before somebody waits, or is about to.
+        /// Starts when a waiter waits or is about to.
         fn waker(&self) {
             while !self.waits.load(Acquire) {
                 cpu_relax();
@@ -213,7 +214,8 @@ mod tests {
             );
             start.elapsed().as_millis() >= 10
         };
-        // A guest without its CPUs gets its ticks late, several at once, and a time in ticks is short then.
+        // In a guest without its CPUs, ticks arrive late and in bursts, and a time in ticks is
+        // short then.
         assert!((0..10).any(|_| waits(&shared)));
         assert_eq!(shared.queue.wait_timeout(0, || false), Err(ETIMEDOUT));
         shared.set();

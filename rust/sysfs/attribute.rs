@@ -18,13 +18,13 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A type whose object stands behind a `struct device`, so that attributes of the device are
-/// functions on [`Container::Data`].
+/// A type with objects behind a `struct device`, so that attributes of the device are functions on
+/// [`Container::Data`].
 ///
-/// Whoever registers the device of a container takes an [`AttributeGroup`] of the same container,
-/// which is what ties the two together.
+/// Registering the device of a container takes an [`AttributeGroup`] of the same container, which
+/// ties the two together.
 pub trait Container: 'static {
-    /// What the functions of the attributes get.
+    /// The argument of the attribute functions.
     type Data: Sync + 'static;
 
     /// Returns the data behind `dev`.
@@ -36,8 +36,8 @@ pub trait Container: 'static {
     unsafe fn data<'a>(dev: *mut bindings::device) -> &'a Self::Data;
 }
 
-/// The text that an attribute shows: at most one page less a byte, the rest is cut off, as
-/// `sysfs_emit` does.
+/// The text that an attribute shows: at most one page less a byte; the rest is truncated, as in
+/// `sysfs_emit`.
 ///
 /// Writing with `write!` never fails.
 pub struct Page<'a> {
@@ -53,7 +53,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// How many bytes can be appended before something is cut off.
+    /// Returns how many bytes can be appended before the text is truncated.
     pub fn room(&self) -> usize {
         self.free.len()
     }
@@ -81,7 +81,7 @@ impl Write for Page<'_> {
     }
 }
 
-/// What an attribute is; implemented by [`attribute_group!`] only.
+/// Describes an attribute; implemented by [`attribute_group!`] only.
 #[doc(hidden)]
 pub trait Operations {
     /// The container that the attribute belongs to.
@@ -91,9 +91,9 @@ pub trait Operations {
     const NAME: &'static CStr;
     /// The permissions of the file.
     const MODE: u16;
-    /// Whether `show` does something.
+    /// Whether `show` is implemented.
     const HAS_SHOW: bool = false;
-    /// Whether `store` does something.
+    /// Whether `store` is implemented.
     const HAS_STORE: bool = false;
 
     /// Writes the value.
@@ -101,7 +101,7 @@ pub trait Operations {
         Err(EIO)
     }
 
-    /// Takes a new value.
+    /// Sets a new value.
     fn store(_data: &<Self::Container as Container>::Data, _text: &[u8]) -> Result {
         Err(EIO)
     }
@@ -111,12 +111,12 @@ pub trait Operations {
 ///
 /// # Invariants
 ///
-/// Its callbacks are those of an [`Operations`] whose container is `C`.
+/// Its callbacks are those of an [`Operations`] with the container `C`.
 #[doc(hidden)]
 #[repr(transparent)]
 pub struct Attribute<C>(Opaque<bindings::device_attribute>, PhantomData<fn(C)>);
 
-// SAFETY: Nothing can be done with it but to take its address.
+// SAFETY: The only possible operation is taking its address.
 unsafe impl<C> Sync for Attribute<C> {}
 
 impl<C: Container> Attribute<C> {
@@ -158,8 +158,8 @@ unsafe extern "C" fn show<O: Operations>(
 ) -> isize {
     // SAFETY: By the safety requirements; the access lasts until this function returns.
     let data = unsafe { O::Container::data(dev) };
-    // SAFETY: By the safety requirements. sysfs takes a full page for an error, so that the last
-    // byte is left out.
+    // SAFETY: By the safety requirements. sysfs treats a full page as an error, so the last byte is
+    // left out.
     let buffer = unsafe { core::slice::from_raw_parts_mut(page, PAGE_SIZE - 1) };
     let mut page = Page::new(buffer);
     match O::show(data, &mut page) {
@@ -192,15 +192,15 @@ unsafe extern "C" fn store<O: Operations>(
     }
 }
 
-/// The attributes of a group, ended by a null pointer.
+/// The attributes of a group, terminated by a null pointer.
 ///
 /// # Invariants
 ///
-/// All but the last are addresses of [`Attribute`]s of one container, which are static.
+/// All except the last are addresses of static [`Attribute`]s of one container.
 #[doc(hidden)]
 pub struct AttributeList<C, const N: usize>([*const bindings::attribute; N], PhantomData<fn(C)>);
 
-// SAFETY: It is never changed.
+// SAFETY: It is immutable.
 unsafe impl<C, const N: usize> Sync for AttributeList<C, N> {}
 
 impl<C: Container, const N: usize> AttributeList<C, N> {
@@ -214,7 +214,7 @@ impl<C: Container, const N: usize> AttributeList<C, N> {
             list[i] = attributes[i].0.get().cast();
             i += 1;
         }
-        // INVARIANT: As the type of `attributes` says.
+        // INVARIANT: By the type of `attributes`.
         Self(list, PhantomData)
     }
 }
@@ -230,11 +230,11 @@ const _: () = assert!(core::mem::offset_of!(bindings::device_attribute, attr) ==
 #[repr(transparent)]
 pub struct RawGroup<C>(Opaque<bindings::attribute_group>, PhantomData<fn(C)>);
 
-// SAFETY: Nothing can be done with it but to take its address.
+// SAFETY: The only possible operation is taking its address.
 unsafe impl<C> Sync for RawGroup<C> {}
 
 impl<C: Container> RawGroup<C> {
-    /// Makes a group. Its files are in the device's directory, or in a folder of this name there.
+    /// Makes a group. Its files are in the device's directory, or in a subdirectory of this name.
     pub const fn new<const N: usize>(
         folder: Option<&'static CStr>,
         list: &'static AttributeList<C, N>,
@@ -244,7 +244,7 @@ impl<C: Container> RawGroup<C> {
             group.name = as_char_ptr_in_const_context(name);
         }
         compat::attribute::set_list(&mut group, list.0.as_ptr());
-        // INVARIANT: As the type of `list` says.
+        // INVARIANT: By the type of `list`.
         Self(Opaque::new(group), PhantomData)
     }
 }
@@ -253,10 +253,10 @@ impl<C: Container> RawGroup<C> {
 ///
 /// # Invariants
 ///
-/// It is a null-terminated array of [`RawGroup`]s of `C`, which are static.
+/// It is a null-terminated array of static [`RawGroup`]s of `C`.
 pub struct AttributeGroup<C>([*const bindings::attribute_group; 3], PhantomData<fn(C)>);
 
-// SAFETY: It is never changed.
+// SAFETY: It is immutable.
 unsafe impl<C> Sync for AttributeGroup<C> {}
 
 impl<C: Container> AttributeGroup<C> {
@@ -270,11 +270,11 @@ impl<C: Container> AttributeGroup<C> {
             all[i] = groups[i].0.get().cast_const();
             i += 1;
         }
-        // INVARIANT: As the type of `groups` says; the last pointer stays null.
+        // INVARIANT: By the type of `groups`; the last pointer stays null.
         Self(all, PhantomData)
     }
 
-    /// Returns it as C wants it in `struct class` and `struct scsi_host_template`.
+    /// Returns the C form for `struct class` and `struct scsi_host_template`.
     ///
     /// It must be given to devices of containers `C` only.
     pub(crate) const fn as_raw(&'static self) -> *const *const bindings::attribute_group {
@@ -284,11 +284,11 @@ impl<C: Container> AttributeGroup<C> {
 
 /// Declares the attributes of the devices of a [`Container`] as a static [`AttributeGroup`].
 ///
-/// Each line has the name of the file, its permissions, and a function for each permission:
-/// `show` is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that
-/// takes all of the text or fails. Both run in process context and may sleep; removing the device
-/// waits for them. Permissions and functions that do not fit each other do not compile. After the files there
-/// may be those of a folder, `"statistics" { ... }`. The page of [`sysfs`](crate::sysfs) has an example.
+/// Each line has the name of the file, its permissions, and a function for each permission: `show`
+/// is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that takes all
+/// of the text or fails. Both run in process context and may sleep; removing the device waits for
+/// them. Mismatched permissions and functions do not compile. After the files there may be those of
+/// a subdirectory, `"statistics" { ... }`. See the example in [`sysfs`](crate::sysfs).
 #[macro_export]
 macro_rules! attribute_group {
     (
@@ -319,7 +319,7 @@ macro_rules! attribute_group {
         $name:ident: $mode:literal $(, show = $show:expr)? $(, store = $store:expr)?;
     )+) => {{
         $(
-            // The files have names of their own kind.
+            // File names do not follow Rust's naming conventions.
             #[allow(non_camel_case_types)]
             enum $name {}
 

@@ -31,10 +31,9 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A device class, a folder under `/sys/class`, of devices with data `T`.
+/// A device class, a directory under `/sys/class`, for devices with data `T`.
 ///
-/// Its devices hold a reference to it. It is unregistered when the last reference goes, which
-/// sleeps.
+/// Its devices hold a reference to it. Dropping the last reference unregisters it, which sleeps.
 ///
 /// # Invariants
 ///
@@ -48,11 +47,11 @@ pub struct Class<T> {
 
 // SAFETY: A `struct class` is not bound to a thread.
 unsafe impl<T> Send for Class<T> {}
-// SAFETY: The functions on a `struct class` lock where they need to.
+// SAFETY: The functions on a `struct class` do their own locking.
 unsafe impl<T> Sync for Class<T> {}
 
 impl<T: Send + Sync + 'static> Class<T> {
-    /// Registers the class `name`, whose devices have `attributes`. Sleeps.
+    /// Registers the class `name`, for devices with `attributes`. Sleeps.
     ///
     /// # Errors
     ///
@@ -64,8 +63,8 @@ impl<T: Send + Sync + 'static> Class<T> {
         Self::register(name, attributes, None)
     }
 
-    /// The same as [`new`](Self::new), but each device is in a network namespace: others do not see it, and may have
-    /// one of the same name.
+    /// As [`new`](Self::new), with each device in a network namespace: it is invisible in the
+    /// others, which may have a device of the same name.
     ///
     /// # Errors
     ///
@@ -99,7 +98,7 @@ impl<T: Send + Sync + 'static> Class<T> {
                 }
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(class) };
-                // SAFETY: It has been initialised, and stays where it is until it is unregistered.
+                // SAFETY: It has been initialised, and stays in place until it is unregistered.
                 to_result(unsafe { bindings::class_register(slot) })
             }),
             _devices: PhantomData,
@@ -111,15 +110,15 @@ impl<T: Send + Sync + 'static> Class<T> {
 #[pinned_drop]
 impl<T> PinnedDrop for Class<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. Its devices are gone, for each holds a
-        // reference until it is released.
+        // SAFETY: By the type invariant it is registered. Its devices are gone, because each holds
+        // a reference until it is released.
         unsafe { bindings::class_unregister(self.class.get()) };
     }
 }
 
-/// What devices of a class [in namespaces](Class::in_namespaces) are about.
+/// The data of devices of a class [in namespaces](Class::in_namespaces).
 pub trait Namespaced {
-    /// The network namespace of its device, always the same. Any context.
+    /// Returns the network namespace of the device, which never changes. Any context.
     fn namespace(&self) -> SysfsTag<'_>;
 }
 
@@ -128,7 +127,7 @@ pub trait Namespaced {
 struct Inner<T> {
     #[pin]
     dev: Opaque<bindings::device>,
-    /// Complete when the last reference to `dev` is gone.
+    /// Completed when the last reference to `dev` is gone.
     #[pin]
     released: Completion,
     /// Held while the name changes.
@@ -138,17 +137,17 @@ struct Inner<T> {
     data: T,
 }
 
-/// A device of a [`Class`] with `T` behind its attributes: an owned `struct device`.
+/// A device of a [`Class`], an owned `struct device` with `T` as the data of its attributes.
 ///
-/// Dropping it is the barrier: it removes the device (`device_del`), which waits for the `show` and
-/// `store` functions that are running and lets no more begin; then waits until the last reference
-/// to the `struct device` is put; then drops `T`. It sleeps, and must not happen in a `show` or
-/// `store` of this device.
+/// Dropping it is the barrier: it removes the device (`device_del`), which waits for running `show`
+/// and `store` functions and prevents new ones; then waits until the last reference to the `struct
+/// device` is put; then drops `T`. It sleeps, and must not happen in a `show` or `store` of this
+/// device.
 ///
 /// # Invariants
 ///
-/// - `inner` is valid, owned, pinned, and `inner.dev` is initialised by `device_initialize`, with one
-///   reference that belongs to this object, and `release` as its release function.
+/// - `inner` is valid, owned, pinned, and `inner.dev` is initialised by `device_initialize`, with
+///   one reference that belongs to this object, and `release` as its release function.
 /// - `inner.dev` is added if and only if `added`.
 pub struct ClassDevice<T: Send + Sync + 'static> {
     inner: NonNull<Inner<T>>,
@@ -158,18 +157,18 @@ pub struct ClassDevice<T: Send + Sync + 'static> {
 
 // SAFETY: A `struct device` is not bound to a thread, and `T` is `Send`.
 unsafe impl<T: Send + Sync + 'static> Send for ClassDevice<T> {}
-// SAFETY: The functions on a `struct device` lock where they need to, and `T` is `Sync`.
+// SAFETY: The functions on a `struct device` do their own locking, and `T` is `Sync`.
 unsafe impl<T: Send + Sync + 'static> Sync for ClassDevice<T> {}
 
 impl<T: Send + Sync + 'static> ClassDevice<T> {
-    /// Makes the device `name` and shows it under `parent` and in the class. Sleeps.
+    /// Makes the device `name` and adds it under `parent` and to the class. Sleeps.
     ///
-    /// The functions of its attributes can be called before this returns.
+    /// Its attributes may be accessed before this returns.
     ///
     /// # Errors
     ///
     /// [`EEXIST`] if `parent` or the class has a device of that name, [`EINVAL`] if a `Display`
-    /// implementation in `name` fails, [`ENOMEM`], and what `data` returns.
+    /// implementation in `name` fails, [`ENOMEM`], and the errors of `data`.
     pub fn new<E>(
         class: &Arc<Class<T>>,
         parent: Option<&Device>,
@@ -191,17 +190,18 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
         // SAFETY: `inner` points at a valid value.
         let dev = unsafe { (*inner).dev.get() };
-        // SAFETY: It is zeroed, as `device_initialize` wants it.
+        // SAFETY: It is zeroed, as `device_initialize` expects.
         unsafe { bindings::device_initialize(dev) };
-        // SAFETY: Nobody else knows the device yet.
+        // SAFETY: The device has no other user yet.
         unsafe { (*dev).release = Some(release::<T>) };
-        // SAFETY: Nobody else knows the device yet. `_class` below keeps the class until the device has been released.
+        // SAFETY: The device has no other user yet. `_class` below keeps the class until the device
+        // has been released.
         unsafe { (*dev).class = class.class.get() };
         if let Some(parent) = parent {
             // CAST: `Device` is a transparent wrapper of `struct device`.
             let parent = core::ptr::from_ref(parent).cast_mut().cast();
-            // SAFETY: Nobody else knows the device yet. `device_add` takes a reference to the parent, which the caller
-            // keeps until then.
+            // SAFETY: The device has no other user yet. `device_add` takes a reference to the
+            // parent, which the caller keeps until then.
             unsafe { (*dev).parent = parent };
         }
         // INVARIANT: It was initialised above, and is not added yet.
@@ -222,7 +222,7 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         Ok(this)
     }
 
-    /// Gives the device another name. Sleeps. Of several calls one goes after the other.
+    /// Renames the device. Sleeps. Calls are serialised.
     ///
     /// # Errors
     ///
@@ -231,8 +231,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         let name = CString::try_from_fmt(name)?;
         // SAFETY: By the type invariant `inner` is valid.
         let _naming = unsafe { self.inner.as_ref() }.naming.lock();
-        // SAFETY: By the type invariants the device is added, for `new` returns no other, and the
-        // name is a C string that the call copies. By the lock it is the only call.
+        // SAFETY: By the type invariants the device is added, because `new` returns no other, and
+        // the name is a C string that the call copies. The lock serialises the calls.
         to_result(unsafe { bindings::device_rename(self.dev(), name.as_char_ptr()) })
     }
 
@@ -258,7 +258,7 @@ impl<T: Send + Sync + 'static> Drop for ClassDevice<T> {
             // SAFETY: By the type invariant it is added, and this happens once.
             unsafe { bindings::device_del(dev) };
         }
-        // SAFETY: By the type invariant a reference is ours; it is not used again.
+        // SAFETY: By the type invariant this object has a reference, which is not used again.
         unsafe { bindings::put_device(dev) };
         // SAFETY: `inner` is valid until the end of this function. Without this wait the module
         // could be unloaded before `release` runs.
@@ -279,7 +279,7 @@ impl<T: Send + Sync + 'static> Container for ClassDevice<T> {
     }
 }
 
-/// Returns what the device is embedded in.
+/// Returns the [`Inner`] that contains the device.
 ///
 /// # Safety
 ///
@@ -290,11 +290,11 @@ unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
     unsafe { container_of!(dev.cast_mut(), Inner<T>, dev) }
 }
 
-/// The namespace of the device in an [`Inner`].
+/// Returns the namespace of the device in an [`Inner`].
 ///
 /// # Safety
 ///
-/// `dev` is the device of a `ClassDevice<T>` whose data has not been dropped.
+/// `dev` is the device of a `ClassDevice<T>`, and its data has not been dropped.
 unsafe extern "C" fn namespace<T: Namespaced>(
     dev: *const bindings::device,
 ) -> *const compat::NamespaceTag {
@@ -307,9 +307,9 @@ unsafe extern "C" fn namespace<T: Namespaced>(
 ///
 /// # Safety
 ///
-/// `dev` is the device of a `ClassDevice<T>` whose last reference is gone.
+/// `dev` is the device of a `ClassDevice<T>`, and its last reference is gone.
 unsafe extern "C" fn release<T>(dev: *mut bindings::device) {
-    // SAFETY: By the safety requirements, and the memory is freed after this only.
+    // SAFETY: By the safety requirements; the memory is only freed after this.
     unsafe { &*inner_of::<T>(dev) }.released.complete_all();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One job for many things at once, on a path that may not allocate.
+//! A parallel loop over many items, on a path that may not allocate.
 
 use super::{
     cancel_sync,
@@ -29,20 +29,20 @@ use kernel::{
     }, //
 };
 
-/// Work items that share a job with the thread that has it done.
+/// Work items that share a job with the calling thread.
 ///
-/// They are made beforehand, so that a job needs no memory. What the queue does not get to, the
-/// thread does itself: a job goes on even if no worker can be had.
+/// They are allocated beforehand, so that a job needs no memory. The calling thread itself does the
+/// work that the queue does not reach: a job proceeds even if no worker is available.
 pub struct Crew {
     queue: Handle,
     hands: KVec<Arc<Hand>>,
-    /// Held while a job is being done.
+    /// Held while a job runs.
     busy: Pin<KBox<Mutex<()>>>,
 }
 
 /// # Invariants
 ///
-/// While the work waits or runs, `job` points at a [`Job`] that lives until it does neither.
+/// While the work is queued or running, `job` points to a live [`Job`].
 #[pin_data]
 struct Hand {
     #[pin]
@@ -60,12 +60,12 @@ unsafe impl Cancel for Hand {}
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     count: usize,
-    /// The first that nobody has begun with.
+    /// The next index to take.
     next: Atomic<usize>,
 }
 
 impl Job<'_> {
-    /// Does what nobody else has begun with.
+    /// Runs the indices that no other thread has taken.
     fn work(&self) {
         loop {
             let index = self.next.fetch_add(1, Relaxed);
@@ -81,7 +81,7 @@ impl WorkItem for Hand {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: By the type invariant, as the work runs. A job is only shared.
+        // SAFETY: By the type invariant, as the work runs. All accesses to a job are shared.
         if let Some(job) = unsafe { this.job.load(Acquire).as_ref() } {
             job.work();
         }
@@ -89,7 +89,8 @@ impl WorkItem for Hand {
 }
 
 impl Crew {
-    /// `hands` work items for `queue`, beside the thread that has a job done. May sleep.
+    /// Allocates `hands` work items for `queue`, in addition to the calling thread of a job. May
+    /// sleep.
     ///
     /// # Errors
     ///
@@ -114,10 +115,10 @@ impl Crew {
         })
     }
 
-    /// Calls `run` for each item of two lists, with as many at a time as there are hands and one, and returns
-    /// when it has come back for all of them. Sleeps; allocates nothing. One job at a time.
+    /// Calls `run` for each item of two lists, from up to `hands` + 1 threads at a time, and
+    /// returns after the last call has returned. Sleeps; allocates nothing. One job at a time.
     ///
-    /// The thread may run on the queue of the crew. `run` must not have another job done.
+    /// The caller may run on the queue of the crew. `run` must not start another job.
     pub fn each<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
         let _busy = self.busy.lock();
         let run = |index: usize| {
@@ -136,12 +137,12 @@ impl Crew {
         for hand in hands.clone() {
             // INVARIANT: `job` lives until the end of this function, which waits for the work.
             hand.job.store((&raw const job).cast_mut().cast(), Release);
-            // If the queue is closed, this thread does it all.
+            // If the queue is closed, this thread does all of it.
             let _ = self.queue.enqueue(hand.clone());
         }
         job.work();
         for hand in hands {
-            // What has not begun finds nothing to do.
+            // A hand that has not begun would find nothing to do.
             cancel_sync(hand);
             hand.job.store(null_mut(), Relaxed);
         }

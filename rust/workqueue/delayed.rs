@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work items that run after a delay, and can be cancelled before.
+//! Work items that run after a delay and can be cancelled before.
 //!
-//! [`kernel::workqueue::DelayedWork`] names its queue only when it is scheduled: nothing would keep
-//! that queue until the timer fires. A [`Delayed`] knows its queue from the start and counts as a
+//! [`kernel::workqueue::DelayedWork`] gets its queue only when it is scheduled: nothing would keep
+//! that queue until the timer fires. A [`Delayed`] has its queue from the start and counts as a
 //! user of it while it is scheduled.
 
 use super::Handle;
@@ -39,19 +39,19 @@ macro_rules! new_delayed {
 }
 pub use new_delayed;
 
-/// What a [`Delayed`] field of `Self` does when its time comes.
+/// The function of a [`Delayed`] field of `Self`.
 pub trait DelayedItem<const ID: u64 = 0>: Send + Sync + Sized + 'static {
     /// Runs in process context, on the queue of the [`Delayed`].
     fn run(this: Arc<Self>);
 }
 
-/// Links to run a [`DelayedItem`] later; a field of that item, set by [`new_delayed!`].
+/// Runs a [`DelayedItem`] later; a field of that item, initialised by [`new_delayed!`].
 ///
 /// # Invariants
 ///
 /// - `dwork` is initialised with `run_callback::<T, ID>` as its function.
-/// - While it is pending, one reference to the `Arc<T>` that it is a field of is given up to it, and
-///   it is counted as one user of `queue`.
+/// - While it is pending, it owns one reference to the `Arc<T>` that contains it and counts as one
+///   user of `queue`.
 #[pin_data]
 pub struct Delayed<T, const ID: u64 = 0> {
     #[pin]
@@ -93,8 +93,8 @@ where
                         work.1.as_ptr(),
                     )
                 };
-                // SAFETY: The slot is valid for writes; name and key are static. The timer is that
-                // of a `struct delayed_work`, as `delayed_work_timer_fn` expects, with its flag.
+                // SAFETY: The slot is valid for writes; name and key are static. The timer belongs
+                // to a `struct delayed_work`, as `delayed_work_timer_fn` expects, with its flag.
                 unsafe {
                     bindings::timer_init_key(
                         timer_slot,
@@ -110,26 +110,25 @@ where
         })
     }
 
-    /// Schedules `item` to run in `delay` milliseconds. Callable in any context but NMI.
+    /// Schedules `item` to run in `delay` milliseconds. Callable in any context except NMI.
     ///
     /// # Errors
     ///
-    /// Gives `item` back if it is scheduled already or is being cancelled, or if the queue is
-    /// closed.
+    /// Returns `item` if it is already scheduled or is being cancelled, or if the queue is closed.
     pub fn schedule(item: Arc<T>, delay: Msecs) -> Result<(), Arc<T>> {
         let ptr = Arc::into_raw(item);
-        // SAFETY: `ptr` points at a valid value, which lives while `ptr` stands for an `Arc`.
+        // SAFETY: `ptr` points to a valid value, which lives while `ptr` stands for an `Arc`.
         let this = unsafe { &*T::raw_get_delayed(ptr) };
         let queue = this.queue.clone();
         let queued = queue.0.enter() && {
             // INVARIANT: If it becomes pending, `ptr` is given up and the call to `enter` has no
-            // `leave` here.
+            // matching `leave` here.
             // SAFETY: The queue is valid, since this is a user of it, and stays so while the timer
             // is armed, which counts as a user. `dwork` is initialised, and valid until it has run
             // or was cancelled, since `ptr` keeps it.
             let queued = unsafe {
                 bindings::queue_delayed_work_on(
-                    // CAST: A number of the C enum that is meant to be passed as `int`.
+                    // CAST: A value of the C enum that is passed as `int`.
                     bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
                     queue.0.wq.as_ptr(),
                     this.dwork.get(),
@@ -144,17 +143,17 @@ where
         if queued {
             Ok(())
         } else {
-            // SAFETY: It is the pointer from above, which nobody took.
+            // SAFETY: The pointer from above, which was not given up.
             Err(unsafe { Arc::from_raw(ptr) })
         }
     }
 
-    /// Schedules `item` to run in `delay` milliseconds, also if it is scheduled already, for whatever time.
-    /// If it is running it runs again. Callable in any context but NMI.
+    /// Schedules `item` to run in `delay` milliseconds, even if it is already scheduled, for
+    /// whatever time. If it is running, it runs again. Callable in any context except NMI.
     ///
     /// # Errors
     ///
-    /// Gives `item` back if it is being cancelled, or begins to run, or if the queue is closed.
+    /// Returns `item` if it is being cancelled or begins to run, or if the queue is closed.
     pub fn hurry(item: Arc<T>, delay: Msecs) -> Result<(), Arc<T>> {
         let mut refused = match Self::schedule(item, delay) {
             Ok(()) => return Ok(()),
@@ -163,16 +162,16 @@ where
         while Self::cancel(&refused) {
             refused = match Self::schedule(refused, delay) {
                 Ok(()) => return Ok(()),
-                // Somebody else was faster.
+                // Another context has scheduled it.
                 Err(item) => item,
             };
         }
         Err(refused)
     }
 
-    /// Takes `item` back if it is scheduled. Callable in any context but NMI.
+    /// Cancels `item`. Callable in any context except NMI.
     ///
-    /// Returns whether it was scheduled and will now not run.
+    /// Returns whether it was scheduled and will not run.
     fn cancel(item: &Arc<T>) -> bool {
         let ptr = Arc::as_ptr(item);
         // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
@@ -182,10 +181,10 @@ where
         Self::taken_back(this, ptr, pending)
     }
 
-    /// What was given up to the item is ours again, if it was `pending` and is cancelled.
+    /// Takes back what a cancelled item owned, if it was `pending`.
     fn taken_back(this: &Self, ptr: *const T, pending: bool) -> bool {
         if pending {
-            // INVARIANT: It is not pending any more, so that what it held is returned.
+            // INVARIANT: It is not pending, so what it owned is returned.
             this.queue.0.leave();
             // SAFETY: By the type invariant a reference was given up to it, and it will not run.
             drop(unsafe { Arc::from_raw(ptr) });
@@ -193,11 +192,11 @@ where
         pending
     }
 
-    /// Takes `item` back if it is scheduled, and waits until it is not running; sleeps.
+    /// Cancels `item` and waits until it is not running; sleeps.
     ///
-    /// On return the item is neither scheduled nor running, unless someone scheduled it again.
-    /// Returns whether it was scheduled and will now not run. Must not be called in the item
-    /// itself, nor with anything held that the item needs.
+    /// On return the item is neither scheduled nor running, unless another context scheduled it
+    /// again. Returns whether it was scheduled and will not run. Must not be called in the item
+    /// itself, nor while holding anything that the item needs.
     pub fn cancel_sync(item: &Arc<T>) -> bool {
         let ptr = Arc::as_ptr(item);
         // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
@@ -212,7 +211,7 @@ where
 ///
 /// # Safety
 ///
-/// `work` is that of the [`Delayed<T, ID>`] field that [`HasDelayed`] names of a value in an
+/// `work` belongs to the [`Delayed<T, ID>`] field, named by [`HasDelayed`], of a value in an
 /// `Arc<T>`, and has just ceased to be pending.
 unsafe extern "C" fn run_callback<T, const ID: u64>(work: *mut bindings::work_struct)
 where
@@ -221,12 +220,12 @@ where
     // SAFETY: By the safety requirements it is a field of a `struct delayed_work`.
     let dwork = unsafe { container_of!(work, bindings::delayed_work, work) };
     let dwork: *const Opaque<bindings::delayed_work> = Opaque::cast_from(dwork);
-    // SAFETY: By the safety requirements that is a field of a `Delayed`.
+    // SAFETY: By the safety requirements that is the `dwork` field of a `Delayed`.
     let delayed = unsafe { container_of!(dwork.cast_mut(), Delayed<T, ID>, dwork) };
     // SAFETY: By the safety requirements that is a field of a `T`.
     let ptr = unsafe { T::delayed_container_of(delayed) };
-    // SAFETY: By the type invariant of `Delayed` a reference was given up to it, and because it is
-    // not pending any more, nobody else takes that one.
+    // SAFETY: By the type invariant of `Delayed` a reference was given up to it. It is not pending,
+    // so only this call takes that reference.
     let item = unsafe { Arc::from_raw(ptr) };
     // SAFETY: `item` keeps the field alive.
     let queue = unsafe { &(*delayed).queue };
@@ -239,8 +238,8 @@ where
 ///
 /// # Safety
 ///
-/// The two methods must be the inverse of each other, and `raw_get_delayed` must return the address
-/// of a field of what it is given. Implement it with [`impl_has_delayed!`].
+/// The two methods must be inverses of each other, and `raw_get_delayed` must return the address of
+/// a field of its argument. Implement it with [`impl_has_delayed!`].
 pub unsafe trait HasDelayed<const ID: u64 = 0>: Sized {
     /// Returns the address of the field.
     ///
@@ -249,7 +248,7 @@ pub unsafe trait HasDelayed<const ID: u64 = 0>: Sized {
     /// `this` points at a valid `Self`.
     unsafe fn raw_get_delayed(this: *const Self) -> *const Delayed<Self, ID>;
 
-    /// Returns the address of the value that the field is in.
+    /// Returns the address of the value that contains the field.
     ///
     /// # Safety
     ///
@@ -257,13 +256,14 @@ pub unsafe trait HasDelayed<const ID: u64 = 0>: Sized {
     unsafe fn delayed_container_of(delayed: *const Delayed<Self, ID>) -> *const Self;
 }
 
-/// Implements [`HasDelayed`]: `impl_has_delayed! { impl HasDelayed<FILL> for Session { self.fill.timer } }`.
+/// Implements [`HasDelayed`]: `impl_has_delayed! { impl HasDelayed<FILL> for Session {
+/// self.fill.timer } }`.
 #[macro_export]
 macro_rules! impl_has_delayed {
     ($(impl HasDelayed<$id:tt> for $self:ty { self.$($field:ident).+ })*) => {$(
         #[allow(unsafe_code)]
-        // SAFETY: The field has the right type, or this does not compile, and `container_of!` undoes
-        // the projection to it.
+        // SAFETY: The field has the right type, or this does not compile, and `container_of!`
+        // undoes the projection to it.
         unsafe impl $crate::workqueue::HasDelayed<$id> for $self {
             #[inline]
             unsafe fn raw_get_delayed(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of the work queues: every reference that a queue takes comes back.
+//! KUnit tests of the workqueues: every reference that a queue takes is returned.
 
 use super::*;
 use crate::sync::race::race;
@@ -71,7 +71,7 @@ fn item(queue: &WorkQueue) -> Result<Arc<Item>> {
     )
 }
 
-/// Whether `item` is the only reference left.
+/// Returns whether `item` is the only reference left.
 fn is_last(item: Arc<Item>) -> bool {
     Arc::into_unique_or_drop(item).is_some()
 }
@@ -105,7 +105,7 @@ mod cases {
         assert!(!cancel_sync::<_, 0>(&item));
         assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
         item.started.wait();
-        // It runs; a second round waits behind it and is refused a third time.
+        // It runs; a second round is queued behind it, and a third is refused.
         assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
         assert!(queue.enqueue::<_, 0>(item.clone()).is_err());
         item.go.complete_all();
@@ -187,7 +187,7 @@ mod cases {
         let queue = queue()?;
         let crew = Crew::new(queue.handle(), 3)?;
         for round in 0..20 {
-            // Who is first waits for the last: each needs a thread of its own.
+            // The first one waits for the last: each needs its own thread.
             let begun = Atomic::new(0);
             let done = [0; 4].map(Atomic::<i32>::new);
             let (some, others) = done.split_at(round % 5);
@@ -215,7 +215,7 @@ mod cases {
         alone.each(&[], &done, |item| item.add(1, Relaxed));
         crew.each::<Atomic<i32>>(&[], &[], |item| item.add(1, Relaxed));
         drop(queue);
-        // Nobody helps any more.
+        // The queue is closed, so no hand helps.
         crew.each(&done, &[], |item| item.add(1, Relaxed));
         assert!(done.iter().all(|item| item.load(Relaxed) == 3));
         Ok(())

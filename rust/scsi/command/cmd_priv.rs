@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the abstraction keeps behind each `struct scsi_cmnd`: the owner of the command.
+//! The abstraction's data behind each `struct scsi_cmnd`: the owner of the command.
 //!
 //! C header: [`include/scsi/scsi_cmnd.h`](srctree/include/scsi/scsi_cmnd.h), `scsi_cmd_priv()`.
 
@@ -15,24 +15,23 @@ use kernel::sync::atomic::{
     Atomic, //
 };
 
-/// The owner of a command, in the place that the midlayer has for the driver.
+/// The owner of a command, in the midlayer's per-command driver data.
 ///
 /// While a [`Command`](super::Command) exists, it is the name of the [`Call`] that made it.
 pub(in crate::scsi) struct CmdPriv(Atomic<usize>);
 
-/// No [`Command`](super::Command) exists. Zero: the fake command of `SG_SCSI_RESET` is allocated
-/// zeroed.
+/// No [`Command`](super::Command) exists. Zero, because the fake command of `SG_SCSI_RESET` is
+/// allocated zeroed.
 const FREE: usize = 0;
-/// No [`Command`](super::Command) exists; `scsi_done()` may still be running for the last one. It
-/// stays so until the next use: the midlayer may have that before `scsi_done()` returns, and with
-/// PREEMPT_RT the next user may have preempted the caller of `scsi_done()`.
+/// No [`Command`](super::Command) exists; `scsi_done()` may still be running for the last one. The
+/// value stays until the next use: the midlayer may reuse the command before `scsi_done()` returns,
+/// and with PREEMPT_RT the next user may have preempted the caller of `scsi_done()`.
 const DONE: usize = 1;
-/// Beside the name of a [`Call`]: the command is one of the error handler.
+/// Flag in the name of a [`Call`]: the error handler has sent the command.
 const OF_ERROR_HANDLER: usize = 2;
 
-/// A call of `queuecommand`, in the stack frame of which it is. Its address is its name, which no
-/// other call has before this one returns. A command keeps the name longer, and a later call may
-/// have the same.
+/// A call of `queuecommand`, in its stack frame. Its address is its name, which no other call has
+/// before this one returns. A command keeps the name longer, so a later call may have the same.
 #[repr(align(8))]
 pub(in crate::scsi) struct Call {
     _place: MaybeUninit<u8>,
@@ -45,7 +44,7 @@ impl Call {
         }
     }
 
-    /// Neither FREE nor DONE, and without OF_ERROR_HANDLER.
+    /// Returns the name: neither FREE nor DONE, and without OF_ERROR_HANDLER.
     #[inline(always)]
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -70,20 +69,20 @@ impl CmdPriv {
         unsafe { &*state }
     }
 
-    /// Says whether a [`Command`](super::Command) exists.
+    /// Returns whether a [`Command`](super::Command) exists.
     #[inline(always)]
     pub(in crate::scsi) fn is_held(&self) -> bool {
         !matches!(self.0.load(Acquire), FREE | DONE)
     }
 
-    /// Says whether the last [`Command`](super::Command) was given up by a call of `scsi_done()`,
-    /// which may still be on its way. It is over after an RCU grace period.
+    /// Returns whether the last [`Command`](super::Command) was given up by a call of
+    /// `scsi_done()`, which may still be running. It is over after an RCU grace period.
     pub(in crate::scsi) fn is_done(&self) -> bool {
         self.0.load(Acquire) == DONE
     }
 
-    /// Says that the driver has the command from now on, by `call`; `false` if it has it from an
-    /// earlier use.
+    /// Marks the command as held by the driver, through `call`; `false` if the driver still holds
+    /// it from an earlier use.
     #[inline(always)]
     pub(super) fn take(&self, call: &Call, of_error_handler: bool) -> bool {
         if self.is_held() {
@@ -93,28 +92,28 @@ impl CmdPriv {
             true => OF_ERROR_HANDLER,
             false => 0,
         };
-        // No other CPU changes FREE and DONE, since the midlayer issues a command once at a time.
+        // No other CPU changes FREE and DONE: the midlayer issues a command only once at a time.
         self.0.store(call.name() | flag, Relaxed);
         true
     }
 
-    /// Says whether the driver has the command by `call`.
+    /// Returns whether the driver holds the command through `call`.
     pub(super) fn is_of(&self, call: &Call) -> bool {
         self.0.load(Relaxed) & !OF_ERROR_HANDLER == call.name()
     }
 
-    /// Says whether the error handler has sent the command that the driver has.
+    /// Returns whether the error handler has sent the command that the driver holds.
     pub(super) fn is_of_error_handler(&self) -> bool {
         self.0.load(Relaxed) & OF_ERROR_HANDLER != 0
     }
 
-    /// The driver gives the command up by the call of `scsi_done()` that comes next.
+    /// Marks the command as given up by the call of `scsi_done()` that follows.
     #[inline(always)]
     pub(super) fn set_done(&self) {
         self.0.store(DONE, Release);
     }
 
-    /// The driver has given the command up, and does not call `scsi_done()`.
+    /// Marks the command as given up without a call of `scsi_done()`.
     #[inline(always)]
     pub(super) fn set_free(&self) {
         self.0.store(FREE, Release);

@@ -2,13 +2,13 @@
 
 //! What ends, requeues or reuses a command.
 //!
-//! This page has no code. It goes through the callers in Linux 7.3 and says what keeps each one
-//! from a command that the driver holds. "Held" is that a [`Command`](super::Command) exists.
+//! This module has no code. It lists the callers in Linux 7.3 and what keeps each of them from a
+//! command that the driver holds, that is, one for which a [`Command`](super::Command) exists.
 //!
 //! # After the driver has given the command up
 //!
-//! These get a command from `scsi_done()`, which [`Command::done`](super::Command::done) calls when
-//! it is no longer held.
+//! These get a command from `scsi_done()`, which [`Command::done`](super::Command::done) calls
+//! after giving the command up.
 //!
 //! | function | what it does |
 //! |---|---|
@@ -30,7 +30,7 @@
 //! | `blk_mq_dispatch_rq_list()`, blk-mq.c:2143; `blk_mq_request_issue_directly()` and its callers, :2778, :2827, :3007; `__blk_mq_requeue_request()`, :2019, :2716 | go by what `scsi_queue_rq()` returns |
 //! | `blk_insert_flush()`, blk-flush.c:430; `dd_insert_request()`, mq-deadline.c; `bfq_insert_request()`, bfq-iosched.c; `blk_mq_submit_bio()`, blk-mq.c:3199 | end or free a request in the block layer: empty flushes, merges |
 //!
-//! # Of the error handler, for commands that have timed out
+//! # In the error handler, for commands that have timed out
 //!
 //! | function | what keeps it from a command that is held |
 //! |---|---|
@@ -47,7 +47,7 @@
 //! | `scsi_eh_flush_done_q()`, scsi_error.c:2273 | ends or requeues what the steps above have ended |
 //! | `scsi_ioctl_reset()`, scsi_error.c:2517 | has a command of its own, and ends none |
 //!
-//! # Those that wait
+//! # Functions that wait
 //!
 //! | function | for what |
 //! |---|---|
@@ -58,12 +58,12 @@
 //! | `blk_mq_hctx_notify_offline()`, blk-mq.c | requests of a CPU that goes have ended |
 //! | `scsi_mq_exit_request()`, scsi_lib.c:2004, from `blk_mq_free_rqs()` and `blk_mq_exit_hctx()` | `exit_cmd_priv` waits until the command is not held |
 //!
-//! # Those that look at requests
+//! # Functions that iterate over requests
 //!
-//! `blk_mq_tagset_busy_iter()` and `blk_mq_queue_tag_busy_iter()` (blk-mq-tag.c) have a reference
-//! to a request during the call for it. They do not sleep, and may free a request that has ended
+//! `blk_mq_tagset_busy_iter()` and `blk_mq_queue_tag_busy_iter()` (blk-mq-tag.c) hold a reference
+//! to each request during the call for it. They do not sleep, and may free a request that has ended
 //! meanwhile. `blk_mq_in_driver_rw()`, `blk_mq_queue_inflight()`, `blk_mq_timeout_work()`, debugfs
-//! and `scsi_host_busy()` only look. Of the midlayer `scsi_host_complete_all_commands()`,
-//! hosts.c:730, ends commands; drivers call it, and this abstraction does not.
-//! `scsi_schedule_eh()`, `scsi_eh_finish_cmd()` and `scsi_eh_ready_devs()` are for hosts with an
-//! `eh_strategy_handler`, as libata's, which the template has not.
+//! and `scsi_host_busy()` only read. In the midlayer, `scsi_host_complete_all_commands()`,
+//! hosts.c:730, ends commands; drivers call it, this abstraction does not. `scsi_schedule_eh()`,
+//! `scsi_eh_finish_cmd()` and `scsi_eh_ready_devs()` are for hosts with an `eh_strategy_handler`,
+//! such as libata's; the template has none.

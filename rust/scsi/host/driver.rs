@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver implements.
+//! The callbacks that a driver implements.
 //!
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h)
 
@@ -26,56 +26,54 @@ use kernel::{
     str::CStr, //
 };
 
-/// The callbacks of a [`Host`](super::Host), and what they have in common for all hosts of a
-/// driver.
+/// The callbacks of a [`Host`](super::Host), and the common properties of all hosts of a driver.
 ///
-/// The object is shared: callbacks run at the same time on several CPUs. None of them runs when
-/// [`Host::remove`](super::Host::remove) has returned, but the resets: those hold a reference and
-/// may still be running.
+/// The object is shared: callbacks run concurrently on several CPUs. After
+/// [`Host::remove`](super::Host::remove) has returned, only resets may run; they hold a reference.
 #[vtable]
 pub trait Driver: Send + Sync + Sized + 'static {
     /// The module that must stay while a device of the host is open.
     const MODULE: &'static ThisModule;
 
-    /// Name of the adapter, for people.
+    /// Human-readable name of the adapter.
     const NAME: &'static CStr;
 
     /// Name of the driver in `/proc/scsi` and in the `proc_name` attribute of the host.
     const PROC_NAME: &'static CStr;
 
-    /// The transport class that hosts may belong to, or
-    /// [`NoTransport`](super::transport::NoTransport).
+    /// The transport class of the hosts, or [`NoTransport`](super::transport::NoTransport).
     type Transport: Transport;
 
     /// The attributes of each host, in `/sys/class/scsi_host/host<n>/`.
     ///
-    /// They exist from within [`Host::add`](super::Host::add) to [`Host::remove`].
+    /// They exist from some point in [`Host::add`](super::Host::add) until [`Host::remove`].
     ///
     /// [`Host::remove`]: super::Host::remove
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = None;
 
     /// Starts a command.
     ///
-    /// To refuse it for now, give it back. The midlayer keeps a hardware queue to as many commands
-    /// as [`Limits::queue_depth`](super::Limits::queue_depth), with a tag of its own each; the error
-    /// handler's commands reuse the tag of the command that is being handled.
+    /// To reject it for now, return it. The midlayer limits a hardware queue to
+    /// [`Limits::queue_depth`](super::Limits::queue_depth) commands, each with its own tag; the
+    /// error handler's commands reuse the tag of the command being handled.
     ///
     /// Context: process or softirq, under RCU. Must not sleep.
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected>;
 
-    /// Completes what has ended on a polled hardware queue, see
-    /// [`Limits::polled_queues`](super::Limits::polled_queues), and returns how many commands may have.
+    /// Completes the finished commands of a polled hardware queue, see
+    /// [`Limits::polled_queues`](super::Limits::polled_queues), and returns how many may have
+    /// completed.
     ///
     /// Context: process. Must not sleep.
     fn poll(&self, _hw_queue: u16) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Aborts a command that timed out, or one of the error handler's that did.
+    /// Aborts a command that timed out, possibly one that the error handler has sent.
     ///
-    /// [`Disposition::Success`] says that the driver has given up its [`Command`]: it was completed
-    /// or released, by this call or by another one that was faster. If it was not, the midlayer
-    /// is told [`Disposition::Failed`].
+    /// [`Disposition::Success`] means that the driver has given up its [`Command`]: this call or a
+    /// concurrent one has completed or released it. If not, the midlayer gets
+    /// [`Disposition::Failed`].
     ///
     /// Context: process, may sleep. One call at a time per host.
     fn abort(&self, cmd: &CommandRef<'_>) -> Disposition;
@@ -90,24 +88,25 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Resets the host: the last step of error handling.
     ///
-    /// It cannot fail, because the midlayer ends all commands after it, whatever it hears. What the driver
-    /// has not given up on return is waited for, without a deadline.
+    /// It cannot fail, because the midlayer ends all commands afterwards in any case. The caller
+    /// waits, without a deadline, for commands that the driver has not given up on return.
     ///
-    /// Context: process, may sleep, for as long as the adapter can reach the data of a command.
+    /// Context: process, may sleep as long as the adapter can access the data of a command.
     fn host_reset(&self) -> HostReset;
 
-    /// Returns how many commands may be under way to a new target, 0 for no limit but the host's.
+    /// Returns the maximum number of commands in flight to a new target; 0 for the host's limit
+    /// only.
     ///
     /// Context: process.
     fn target_can_queue(&self) -> u32 {
         0
     }
 
-    /// Sets up a device that was found.
+    /// Sets up a new device.
     ///
     /// # Errors
     ///
-    /// Any error: the device is not added.
+    /// On any error the device is not added.
     ///
     /// Context: process, may sleep.
     fn sdev_configure(&self, _dev: &Device) -> Result {

@@ -39,7 +39,7 @@ use kernel::{
     },
 };
 
-/// How often, a millisecond apart, a command is looked at that the driver says it has given up.
+/// How many times, 1 ms apart, to check whether the driver has given up a command.
 const RELEASE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
@@ -51,7 +51,7 @@ impl<T: Driver> Template<T> {
         name: as_char_ptr_in_const_context(T::NAME),
         proc_name: as_char_ptr_in_const_context(T::PROC_NAME),
         info: Some(Self::info_callback),
-        // The midlayer puts a scatter list behind it, without a look at its alignment.
+        // The midlayer puts a scatter list behind it without aligning it.
         // CAST: A few bytes.
         cmd_size: size_of::<CmdPriv>().next_multiple_of(align_of::<bindings::scatterlist>())
             as ffi::c_uint,
@@ -76,7 +76,7 @@ impl<T: Driver> Template<T> {
             None => core::ptr::null_mut(),
         },
         this_id: -1,
-        // These are set in each host, but must not be 0 before.
+        // Set in each host later, but must not be 0 here.
         can_queue: 1,
         cmd_per_lun: 1,
         sg_tablesize: 1,
@@ -112,16 +112,15 @@ impl<T: Driver> Template<T> {
         // SAFETY: There are `cmd_size` bytes for the driver behind each command.
         let state = unsafe { cmd.add(1) }.cast::<CmdPriv>();
 
-        // SAFETY: The bytes are not in use. The size of `struct scsi_cmnd` is a multiple of its alignment, which is
-        // not below that of `CmdPriv`.
+        // SAFETY: The bytes are not in use. The size of `struct scsi_cmnd` is a multiple of its
+        // alignment, which is at least that of `CmdPriv`.
         unsafe { state.write(CmdPriv::new()) };
         0
     }
 
-    /// Waits until the driver has let go of the command, whose memory is about to be freed.
+    /// Waits until the driver has given up the command, as its memory is about to be freed.
     ///
-    /// The midlayer has all commands back when it gets here, so that is a matter of a CPU coming
-    /// out of `scsi_done()`.
+    /// The midlayer has all commands back by now, so the wait is short.
     ///
     /// # Safety
     ///
@@ -148,7 +147,7 @@ impl<T: Driver> Template<T> {
     /// # Safety
     ///
     /// May only be called by the SCSI midlayer, with a host of type `T` and a command of it that
-    /// the driver gets to own.
+    /// the driver may own.
     unsafe extern "C" fn queue_command_callback(
         shost: *mut bindings::Scsi_Host,
         cmd: *mut bindings::scsi_cmnd,
@@ -164,14 +163,14 @@ impl<T: Driver> Template<T> {
             return Busy::Device.as_raw();
         };
         if refused {
-            // The error handler goes on to a reset at once.
+            // The error handler proceeds to a reset at once.
             owned.done(ScsiResult::DID_ERROR);
             return 0;
         }
 
         // SAFETY: By the requirements of this function.
         let data = unsafe { HostData::<T>::of(shost) };
-        // SAFETY: A command is under way, so `scsi_remove_host()` has not returned.
+        // SAFETY: A command is in flight, so `scsi_remove_host()` has not returned.
         let Some(driver) = (unsafe { data.borrow() }) else {
             owned.done(ScsiResult::DID_NO_CONNECT);
             return 0;
@@ -185,19 +184,19 @@ impl<T: Driver> Template<T> {
         match driver.queue_command(owned) {
             Ok(()) => 0,
             Err(rejected) if rejected.is_of(cmd, &call) => rejected.into_raw(),
-            // It is of another call, which the midlayer took for accepted, and ends here; this
-            // one's is the driver's, or has ended.
+            // Another call's command, which the midlayer considers accepted; it ends here. This
+            // call's command is held by the driver or has ended.
             Err(_) => 0,
         }
     }
 
-    /// Gives the last hardware queues to polled requests, and the others to all others; and says how deep
-    /// each is.
+    /// Assigns the last hardware queues to polled requests and the others to all other requests,
+    /// and sets the queue depth.
     ///
-    /// The midlayer takes `can_queue` of a host for two numbers: of the tags of each hardware queue, and of the
-    /// commands that a device may have, in all queues. With tags for each queue they differ. It has the second one,
-    /// which a device is bound to for good; here the tag set gets the first one, before it has tags. The block
-    /// layer allows for a set that gets less than it was asked for.
+    /// The midlayer uses `can_queue` of a host for two numbers: the tags of each hardware queue,
+    /// and the commands of a device in all queues. With tags per queue they differ. `can_queue`
+    /// holds the second, which permanently limits a device; the tag set gets the first here, before
+    /// its tags exist. The block layer supports a set that gets less than it asked for.
     ///
     /// # Safety
     ///
@@ -206,22 +205,22 @@ impl<T: Driver> Template<T> {
         // SAFETY: By the requirements of this function.
         let data = unsafe { HostData::<T>::of(shost) };
         let polled = u32::from(data.polled_queues());
-        // SAFETY: By the requirements of this function: the block layer is making the tag set, has made its maps, and
-        // has no tags yet. Nobody else uses it.
+        // SAFETY: By the requirements of this function: the block layer is making the tag set, has
+        // made its maps, and has no tags yet. It has no other user.
         let tag_set = unsafe { &mut (*shost).tag_set };
         tag_set.queue_depth = tag_set.queue_depth.min(data.queue_depth().into());
         let all = tag_set.nr_hw_queues;
         let [default, read, poll] = &mut tag_set.map;
         default.nr_queues = all.saturating_sub(polled);
         default.queue_offset = 0;
-        // SAFETY: The map is that of a tag set that is being made.
+        // SAFETY: The map belongs to a tag set that is being made.
         unsafe { bindings::blk_mq_map_queues(default) };
         if polled > 0 {
-            // Reads go with the others.
+            // Reads use the default queues.
             read.nr_queues = 0;
             poll.nr_queues = polled;
             poll.queue_offset = default.nr_queues;
-            // SAFETY: The map is that of a tag set that is being made.
+            // SAFETY: The map belongs to a tag set that is being made.
             unsafe { bindings::blk_mq_map_queues(poll) };
         }
     }
@@ -295,8 +294,8 @@ impl<T: Driver> Template<T> {
         disposition.as_raw()
     }
 
-    /// Calls the driver with a reference that lasts, since `SG_SCSI_RESET` does not keep the host
-    /// from being removed.
+    /// Calls `f` with a counted reference to the driver, since `SG_SCSI_RESET` does not prevent the
+    /// removal of the host.
     ///
     /// # Safety
     ///
@@ -315,20 +314,21 @@ impl<T: Driver> Template<T> {
         // SAFETY: By the requirements of this function.
         let disposition = match unsafe { HostData::<T>::of(shost) }.get() {
             Some(driver) => f(&driver, &cmd),
-            // All commands of a host that was removed have ended.
+            // All commands of a removed host have ended.
             None => Disposition::Failed,
         };
         if cmd.state().is_done() {
-            // The midlayer may use the command again when this returns.
+            // The midlayer may reuse the command after this returns.
             synchronize_rcu();
         }
         disposition
     }
 
-    /// Makes sure that the commands that the midlayer ends after a reset of a device are no longer held.
+    /// Checks that the driver has given up the commands that the midlayer ends after a device
+    /// reset.
     ///
-    /// In the error handler no other commands are under way than those it is about to end. In the
-    /// ioctl none is ended, so there is nothing to be checked.
+    /// In the error handler, the only commands in flight are those that it is about to end. The
+    /// ioctl ends none, so there is nothing to check.
     fn checked(disposition: Disposition, cmd: &CommandRef<'_>) -> Disposition {
         if disposition == Disposition::Failed || cmd.is_reset_ioctl() {
             return disposition;
@@ -337,7 +337,7 @@ impl<T: Driver> Template<T> {
         let sdev = cmd.device().as_raw();
         // SAFETY: A device has a reference to its host.
         let shost = unsafe { (*sdev).host };
-        // SAFETY: The command is not the one of the ioctl, so it is under way.
+        // SAFETY: The command is not that of the ioctl, so it is in flight.
         if wait_until(|| !unsafe { Self::is_any_held(shost, sdev) }) {
             disposition
         } else {
@@ -345,15 +345,15 @@ impl<T: Driver> Template<T> {
         }
     }
 
-    /// Waits until no command of the host is held, without a deadline: the midlayer ends all of them after
-    /// a reset of the host, also if that failed, and their memory is used again then.
+    /// Waits until no command of the host is held, without a deadline: the midlayer ends all of
+    /// them after a host reset, even a failed one, and then reuses their memory.
     ///
     /// As for [`Self::checked`], there is nothing to wait for in the ioctl.
     fn wait_released(cmd: &CommandRef<'_>) {
         // SAFETY: A device has a reference to its host.
         let shost = unsafe { (*cmd.device().as_raw()).host };
         let released = || {
-            // SAFETY: A command that is not the one of the ioctl is under way.
+            // SAFETY: A command that is not that of the ioctl is in flight.
             cmd.is_reset_ioctl() || !unsafe { Self::is_any_held(shost, core::ptr::null_mut()) }
         };
 
@@ -364,11 +364,11 @@ impl<T: Driver> Template<T> {
         }
     }
 
-    /// Says whether the driver holds a command of the device of `cmd`, a command of the error
+    /// Returns whether the driver holds a command of the device of `cmd`, a command of the error
     /// handler.
     ///
-    /// `scsi_eh_stu()` and the tests after resets end all commands of a unit that have failed when
-    /// a command of the error handler succeeds. In the error handler no others are under way.
+    /// `scsi_eh_stu()` and the tests after resets end all failed commands of a unit when a command
+    /// of the error handler succeeds. In the error handler no others are in flight.
     ///
     /// # Safety
     ///
@@ -377,18 +377,18 @@ impl<T: Driver> Template<T> {
     unsafe fn is_unit_held(shost: *mut bindings::Scsi_Host, cmd: *mut bindings::scsi_cmnd) -> bool {
         // SAFETY: By the requirements of this function the command is alive.
         let sdev = unsafe { (*cmd).device };
-        // SAFETY: By the requirements of this function a command of the host is under way.
+        // SAFETY: By the requirements of this function a command of the host is in flight.
         unsafe { Self::is_any_held(shost, sdev) }
     }
 
-    /// Says whether the driver holds a command of a device, or of any if `sdev` is null, of the
-    /// host.
+    /// Returns whether the driver holds a command of the device `sdev`, or of any device of the
+    /// host if `sdev` is null.
     ///
     /// Context: any except hard interrupts; does not sleep.
     ///
     /// # Safety
     ///
-    /// The host was added, and a command of it is under way, which keeps its tag set.
+    /// The host was added, and a command of it is in flight, which keeps its tag set.
     unsafe fn is_any_held(
         shost: *mut bindings::Scsi_Host,
         sdev: *mut bindings::scsi_device,
@@ -438,8 +438,8 @@ impl<T: Driver> Template<T> {
         _lim: *mut bindings::queue_limits,
     ) -> ffi::c_int {
         from_result(|| {
-            // `scsi_add_lun()` sets it if the target says that it is a translation of ATA. Whether
-            // the error handler starts a unit is for the user to say.
+            // `scsi_add_lun()` sets it for a target that translates to ATA. Whether the error
+            // handler starts a unit is the user's choice.
             // SAFETY: By the requirements of this function the device is not in use before this
             // callback has returned.
             unsafe { (*sdev).set_allow_restart(0) };
@@ -473,9 +473,9 @@ impl<T: Driver> Template<T> {
     }
 }
 
-/// Waits a little for `f` to come true.
+/// Waits a short time for `f` to become true.
 ///
-/// Another CPU may have taken a command for its response just now and be about to end it.
+/// Another CPU may just have taken a command for its response and be about to end it.
 fn wait_until(f: impl Fn() -> bool) -> bool {
     for _ in 0..RELEASE_TRIES {
         if f() {
@@ -487,7 +487,7 @@ fn wait_until(f: impl Fn() -> bool) -> bool {
     false
 }
 
-/// What [`find_held`] looks for and finds.
+/// The argument and result of [`find_held`].
 struct Search {
     sdev: *mut bindings::scsi_device,
     held: bool,
@@ -496,7 +496,7 @@ struct Search {
 /// # Safety
 ///
 /// May only be called by `scsi_host_busy_iter()` for a host of this abstraction, with `data`
-/// pointing to a [`Search`] that nobody else uses.
+/// pointing to a [`Search`] that has no other user.
 unsafe extern "C" fn find_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_void) -> bool {
     // SAFETY: By the requirements of this function.
     let search = unsafe { &mut *data.cast::<Search>() };
@@ -515,8 +515,8 @@ const TRACK_QUEUE_DEPTH: u32 = compat::template::TRACK_QUEUE_DEPTH;
 /// Position of `skip_settle_delay`.
 const SKIP_SETTLE_DELAY: u32 = TRACK_QUEUE_DEPTH + 4;
 
-/// Bit fields begin at the end of the byte that the byte order says. The setters that bindgen
-/// makes cannot be called in a constant; `Host::new()` checks the outcome with its getters.
+/// Bit fields begin at the end of the byte given by the byte order. Bindgen's setters cannot be
+/// called in a constant; `Host::new()` checks the result with the getters.
 const fn flag(position: u32) -> u8 {
     if cfg!(target_endian = "big") {
         0x80 >> position

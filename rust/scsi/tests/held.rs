@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: commands that the driver has while the midlayer, or the driver itself, takes them
-//! for others.
+//! KUnit tests: commands that the driver holds while the midlayer, or the driver itself, mistakes
+//! them for others.
 
 use super::{
     count,
@@ -28,7 +28,7 @@ use kernel::{
     }, //
 };
 
-/// A host with one command, the first of its scan, which the driver has.
+/// A host with one command, the first of its scan, which the driver holds.
 struct Held {
     fake: Arc<Fake>,
     raw: *mut bindings::scsi_cmnd,
@@ -83,7 +83,7 @@ impl Held {
         unsafe { (*cmd).result = result };
     }
 
-    /// The midlayer tries the first command again, and the scan goes on.
+    /// Retries the first command, as the midlayer does, so that the scan continues.
     fn end(self) -> Result {
         self.fake.hold.store(false, Relaxed);
         if self.queue(self.raw)? != 0 {
@@ -97,8 +97,9 @@ impl Held {
 
 const NOT_SET: i32 = 0x55;
 
-/// What becomes of a command of the error handler while the driver has another one of the unit, and
-/// when it has none: what the midlayer is told, the result, and whether the driver got it.
+/// What happens to a command of the error handler while the driver holds another one of the unit,
+/// and while it holds none: the return value of `queuecommand`, the result, and whether the driver
+/// got the command.
 fn of_the_error_handler() -> Result<[(u32, i32, bool); 2]> {
     const SUBMITTER: bindings::scsi_cmnd_submitter =
         bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_ERROR_HANDLER;
@@ -131,12 +132,12 @@ fn of_the_error_handler() -> Result<[(u32, i32, bool); 2]> {
     Ok([beside, alone])
 }
 
-/// What the end of a command does that has timed out: the result, and whether it is given up.
+/// The effect of completing a command that has timed out: the result, and whether it is given up.
 fn timed_out() -> Result<(i32, bool)> {
     let held = Held::new()?;
     let complete = 1 << bindings::SCMD_STATE_COMPLETE;
     Held::set_result(held.raw, NOT_SET);
-    // SAFETY: The first command of a scan has 2 s, which are not over; this is what
+    // SAFETY: The first command of a scan times out after 2 s, which have not passed; this is what
     // `scsi_timeout()` does then.
     unsafe { (*held.raw).state |= complete };
     if let Some(cmd) = held.fake.held.lock().take() {
@@ -149,9 +150,8 @@ fn timed_out() -> Result<(i32, bool)> {
     Ok(found)
 }
 
-/// What the midlayer is told by the call of `queuecommand` whose driver ends the command, gets it
-/// again by another call and gives that back; the result of the other use, and whether the command
-/// is free.
+/// For a `queuecommand` in which the driver completes the command, gets it again by another call
+/// and returns that use: the return value, the result of that use, and whether the command is free.
 fn the_next_use_is_given_back() -> Result<(u32, i32, bool)> {
     let held = Held::new()?;
     let mut second = IoctlCommand::new(held.device)?;
@@ -167,7 +167,7 @@ fn the_next_use_is_given_back() -> Result<(u32, i32, bool)> {
     Ok(found)
 }
 
-/// Whether the error handler may start a unit whose vendor is that of ATA.
+/// Returns whether the error handler may start a unit with the ATA vendor.
 fn restarts() -> Result<bool> {
     let held = Held::new()?;
     held.fake.ata.store(true, Relaxed);
@@ -186,7 +186,7 @@ fn restarts() -> Result<bool> {
         if !sdev.is_null() {
             // SAFETY: There is a reference to the device.
             found = Some(unsafe { (*sdev).allow_restart() } != 0);
-            // SAFETY: That is given back.
+            // SAFETY: That reference is given back.
             unsafe { bindings::scsi_device_put(sdev) };
         }
         Ok(())

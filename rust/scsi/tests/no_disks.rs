@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver for tests of what is around it: its hosts have no disks.
+//! A driver without disks, for tests of other parts.
 
 use super::super::{
     transport::Transport,
@@ -22,11 +22,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Answers each command with `DID_NO_CONNECT`.
+/// Completes each command with `DID_NO_CONNECT`.
 pub(crate) struct NoDisks<T>(PhantomData<T>);
 
 impl<T: Transport> NoDisks<T> {
-    /// A host of such a driver.
+    /// Makes a host of this driver.
     ///
     /// # Errors
     ///

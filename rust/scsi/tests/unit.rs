@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device that a test sends commands to.
+//! A device to which tests send commands.
 
 use crate::bindings;
 use core::ptr::{
@@ -17,7 +17,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The pointer has a reference of its own.
+/// The object holds a reference to the device.
 pub(crate) struct Unit(NonNull<bindings::scsi_device>);
 
 // SAFETY: A device has no thread affinity.
@@ -26,7 +26,7 @@ unsafe impl Send for Unit {}
 unsafe impl Sync for Unit {}
 
 impl Unit {
-    /// Finds a device that was scanned, by the number of its host. May sleep.
+    /// Looks up a scanned device by the number of its host. May sleep.
     pub(crate) fn find(host: u32, lun: u64) -> Option<Self> {
         // SAFETY: It takes any number.
         let shost = NonNull::new(unsafe { bindings::scsi_host_lookup(host) })?;
@@ -38,17 +38,17 @@ impl Unit {
         NonNull::new(device).map(Self)
     }
 
-    /// Carries out a command that reads, without retries. Returns its result. Sleeps.
+    /// Executes a read command without retries and returns its result. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EOVERFLOW` for more than 4 GiB, otherwise what the block layer says.
+    /// `EOVERFLOW` for more than 4 GiB, otherwise the errors of the block layer.
     pub(crate) fn read(&self, cdb: [u8; 16], data: &mut [u8]) -> Result<i32> {
         // CAST: A minute.
         let timeout = msecs_to_jiffies(60_000) as c_int;
         let len = c_uint::try_from(data.len()).map_err(|_| EOVERFLOW)?;
-        // SAFETY: The device has a reference. The CDB is as long as any, and the data is `len` bytes for writing; both
-        // are used until it returns.
+        // SAFETY: The device has a reference. The CDB has the maximum length, and the data is `len`
+        // bytes for writing; both are used until the call returns.
         let result = unsafe {
             bindings::scsi_execute_cmd(
                 self.0.as_ptr(),
@@ -70,7 +70,7 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; it is given up here.
+        // SAFETY: By the type invariant; the reference is given up here.
         unsafe { bindings::scsi_device_put(self.0.as_ptr()) };
     }
 }

@@ -4,9 +4,9 @@
 //! the loss of a connection.
 //!
 //! The class blocks the devices of a host that has lost its connection, fails their commands after
-//! `fast_io_fail_tmo`, removes the port after `dev_loss_tmo`, and asks for another connection each
-//! `reconnect_delay`. It calls a driver with the port's mutex held, which its timers need as well: a
-//! callback that waits for the network would delay them.
+//! `fast_io_fail_tmo`, removes the port after `dev_loss_tmo`, and requests a reconnect every
+//! `reconnect_delay`. It calls the driver with the port's mutex held, which its timers also need: a
+//! callback that waits for the network delays them.
 //!
 //! C header: [`include/scsi/scsi_transport_srp.h`](srctree/include/scsi/scsi_transport_srp.h)
 
@@ -44,46 +44,46 @@ use kernel::{
     },
 };
 
-/// What stands behind a remote port: the connection to it.
+/// The driver's side of a remote port: the connection to it.
 ///
-/// The class calls it until the [`Rport`] is stopped for the last time.
+/// The class may call it until the [`Rport`] is stopped for the last time.
 pub trait Operations: Send + Sync + Sized + 'static {
-    /// The administrator wants the port to be gone, or `dev_loss_tmo` has passed.
+    /// The administrator deletes the port, or `dev_loss_tmo` has passed.
     ///
-    /// [`Host::remove`] waits for this call, so the removal must be left to somebody else.
+    /// [`Host::remove`] waits for this call, so another context must do the removal.
     ///
     /// Context: process, may sleep.
     fn rport_delete(this: ArcBorrow<'_, Self>);
 
-    /// Takes over a new connection, or begins to make one: called each `reconnect_delay` while the
-    /// port has lost its connection, and by [`Rport::reconnect`].
+    /// Takes over a new connection or starts one. Called every `reconnect_delay` while the port has
+    /// no connection, and by [`Rport::reconnect`].
     ///
-    /// On success the devices are unblocked, and all timers end.
+    /// On success the devices are unblocked and all timers stop.
     ///
     /// # Errors
     ///
-    /// Any error says that there is no connection yet; the next call comes later. With both timeouts
-    /// off, an error has the commands fail.
+    /// Any error means that there is no connection yet; the next call comes later. With both
+    /// timeouts off, an error makes the commands fail.
     ///
-    /// Context: process, with the mutex of the port held: must not wait for the network, if there is a
-    /// timeout.
+    /// Context: process, with the mutex of the port held: must not wait for the network if there is
+    /// a timeout.
     fn reconnect(this: ArcBorrow<'_, Self>) -> Result;
 
-    /// How many tries the timer of the class has begun since the connection was lost, with that of
-    /// the present call.
+    /// Returns how many attempts the timer of the class has started since the connection was lost,
+    /// including the current one.
     fn failed_reconnects(&self) -> u32;
 
-    /// The port has been without a connection for `fast_io_fail_tmo`, or is going: commands are to
-    /// be failed from now on.
+    /// The port has had no connection for `fast_io_fail_tmo`, or is being removed: commands must
+    /// fail from now on.
     ///
     /// Context: process, with the mutex of the port held.
     fn terminate_io(this: ArcBorrow<'_, Self>);
 }
 
-/// The timeouts of a remote port, in seconds; those below 0 are off.
+/// The timeouts of a remote port, in seconds; negative values are off.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Between two tries to reconnect.
+    /// Between two reconnect attempts.
     pub reconnect_delay: i32,
     /// From the loss of the connection until commands fail.
     pub fast_io_fail_tmo: i32,
@@ -92,14 +92,14 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// The loss of a connection blocks the devices.
+    /// Returns whether the loss of a connection blocks the devices.
     pub fn block(&self) -> bool {
         self.fast_io_fail_tmo >= 0 || self.dev_loss_tmo >= 0
     }
 }
 
-/// The timeouts that a new port begins with, as [`Timeouts`] has them. The class reads them when a port is
-/// added; they may be changed at any time.
+/// The initial [`Timeouts`] of a new port. The class reads them when it adds a port; they may
+/// change at any time.
 #[derive(Clone, Copy)]
 pub struct Defaults {
     /// See [`Timeouts::reconnect_delay`].
@@ -110,14 +110,14 @@ pub struct Defaults {
     pub dev_loss_tmo: &'static Atomic<i32>,
 }
 
-/// A driver's registration with the transport class, for all hosts whose remote ports `T` stands behind.
+/// A driver's registration with the transport class, for all hosts with remote ports backed by `T`.
 ///
-/// To be kept by the module until it is unloaded. Each [`Host`] keeps it, too.
+/// The module keeps it until it is unloaded. Each [`Host`] holds a reference, too.
 ///
 /// # Invariants
 ///
 /// - `template` is null or was returned by `srp_attach_transport()` for `functions`.
-/// - `functions` points to an object of a [`KBox`] that belongs to this one.
+/// - `functions` points to an object of a [`KBox`] that this object owns.
 pub struct Transport<T> {
     template: *mut bindings::scsi_transport_template,
     functions: NonNull<bindings::srp_function_template>,
@@ -170,8 +170,8 @@ impl<T: Operations> Transport<T> {
 impl<T> Drop for Transport<T> {
     fn drop(&mut self) {
         if !self.template.is_null() {
-            // SAFETY: By the type invariant. Hosts have a reference to this object until they have
-            // been removed and with them all that the template's containers hold.
+            // SAFETY: By the type invariant. Hosts hold a reference to this object until they and
+            // the contents of the template's containers have been removed.
             unsafe { bindings::srp_release_transport(self.template) };
         }
 
@@ -180,10 +180,10 @@ impl<T> Drop for Transport<T> {
     }
 }
 
-// SAFETY: By the type invariant the template is registered until the object is dropped. The class's own
-// function for commands that have timed out is for hosts with a template of its own.
+// SAFETY: By the type invariant the template is registered until the object is dropped.
+// `srp_timed_out()` is for hosts with a template of its class.
 unsafe impl<T: 'static> super::Transport for Transport<T> {
-    /// Without timeouts the commands of a blocked device wait for the connection to come back.
+    /// With both timeouts off, the commands of a blocked device wait for a reconnect.
     const TIMED_OUT: Option<TimedOut> = Some(bindings::srp_timed_out);
 
     fn template(&self) -> *mut bindings::scsi_transport_template {
@@ -196,7 +196,7 @@ unsafe impl<T: 'static> super::Transport for Transport<T> {
     }
 }
 
-/// A host that is removed before the last stop of its port.
+/// A host that is removed before its port is stopped for the last time.
 trait Removed: Send + Sync {
     fn remove(&self);
 }
@@ -221,17 +221,17 @@ pub struct Rport<T: Operations> {
     host: Arc<dyn Removed>,
 }
 
-// SAFETY: References are counted, the functions of the transport class lock for themselves, and `T` is
-// `Send` and `Sync`.
+// SAFETY: References are counted, the functions of the transport class do their own locking, and
+// `T` is `Send` and `Sync`.
 unsafe impl<T: Operations> Send for Rport<T> {}
 // SAFETY: As for `Send`.
 unsafe impl<T: Operations> Sync for Rport<T> {}
 
 impl<T: Operations> Rport<T> {
-    /// Adds the target port of a host. It is in sysfs until the host is removed.
+    /// Adds the target port of a host. It stays in sysfs until the host is removed.
     ///
-    /// Errors: `ENODEV` if the host was not added or was removed, `ENOMEM`, or those of `device_add()`. The
-    /// host is removed then.
+    /// Errors: `ENODEV` if the host was not added or was removed, `ENOMEM`, or those of
+    /// `device_add()`. On error the host is removed.
     ///
     /// Context: process, may sleep.
     pub fn add<D: Driver<Transport = Transport<T>>>(
@@ -240,11 +240,13 @@ impl<T: Operations> Rport<T> {
         driver: Arc<T>,
     ) -> Result<Self> {
         let added = host.while_added(|shost| {
-            // SAFETY: The host is added and stays so meanwhile, with a template of a `Transport<T>`.
+            // SAFETY: The host is added and stays so during the call, with a template of a
+            // `Transport<T>`.
             unsafe { add_rport(shost, port_id) }
         });
         let rport = added.inspect_err(|_| host.remove())?;
-        // INVARIANT: The port was added to this host, with a reference for this object. It has no driver yet.
+        // INVARIANT: The port was added to this host, with a reference for this object. It has no
+        // driver yet.
         let this = Self {
             rport,
             driver,
@@ -253,32 +255,32 @@ impl<T: Operations> Rport<T> {
 
         // INVARIANT: This is the pointer of `driver`.
         let driver = Arc::as_ptr(&this.driver).cast_mut();
-        // SAFETY: By the type invariant the port is alive. Its attributes exist already, but `lld_data` is only
-        // accessed atomically.
+        // SAFETY: By the type invariant the port is alive. Its attributes exist already, but
+        // `lld_data` is only accessed atomically.
         unsafe { atomic_store(this.lld_data(), driver.cast(), Release) };
         Ok(this)
     }
 
-    /// Says that the connection is lost: blocks the devices and starts the timers.
+    /// Reports the loss of the connection: blocks the devices and starts the timers.
     ///
     /// Context: process, may sleep.
     pub fn start_tl_fail_timers(&self) {
-        // SAFETY: By the type invariant. The host is there as long as the port is.
+        // SAFETY: By the type invariant. The host exists as long as the port.
         unsafe { bindings::srp_start_tl_fail_timers(self.rport.as_ptr()) };
     }
 
-    /// Has the driver take over a new connection, by [`Operations::reconnect`].
+    /// Makes the driver take over a new connection, by [`Operations::reconnect`].
     ///
-    /// Errors: those of that, `ENODEV` if the port is lost, `EINTR` after a signal.
+    /// Errors: those of the driver, `ENODEV` if the port is lost, `EINTR` after a signal.
     ///
     /// Context: process, may sleep.
     pub fn reconnect(&self) -> Result {
-        // SAFETY: By the type invariant. The host is there as long as the port is.
+        // SAFETY: By the type invariant. The host exists as long as the port.
         to_result(unsafe { bindings::srp_reconnect_rport(self.rport.as_ptr()) })
     }
 
-    /// The class has not heard of a loss, or has heard that it is over. In [`Operations::reconnect`] that
-    /// does not change.
+    /// Returns whether the class considers the connection up: no loss reported, or the loss is
+    /// over. The value does not change during [`Operations::reconnect`].
     pub fn is_running(&self) -> bool {
         // SAFETY: By the type invariant the port is alive.
         let state = unsafe { &raw const (*self.rport.as_ptr()).state };
@@ -286,12 +288,12 @@ impl<T: Operations> Rport<T> {
         unsafe { state.read_volatile() == bindings::srp_rport_state_SRP_RPORT_RUNNING }
     }
 
-    /// The timeouts of the port.
+    /// Returns the timeouts of the port.
     pub fn timeouts(&self) -> Timeouts {
         let rport = self.rport.as_ptr();
         let read = |field: *const ffi::c_int| {
-            // SAFETY: By the type invariant the port is alive. An attribute writes to the field with
-            // one store; a volatile read is one load.
+            // SAFETY: By the type invariant the port is alive. An attribute writes to the field
+            // with one store; a volatile read is one load.
             unsafe { field.read_volatile() }
         };
         Timeouts {
@@ -304,16 +306,17 @@ impl<T: Operations> Rport<T> {
         }
     }
 
-    /// The port is lost for good: unblocks the devices, whose commands fail from now on, stops the
-    /// timers and waits for those that run.
+    /// Gives the port up for good: unblocks the devices, fails their commands from now on, stops
+    /// the timers and waits for running ones.
     ///
-    /// To be called before [`Host::remove`], which could wait for a command of a blocked device, or, while the
-    /// class takes over a connection, take a device away whose last writes could still be done; and once
-    /// more after it, as an attribute can start the timer of [`Operations::reconnect`] again.
+    /// Must be called before [`Host::remove`], which otherwise could wait for a command of a
+    /// blocked device or, while the class takes over a connection, remove a device while its last
+    /// writes could still complete. Must be called again afterwards, because an attribute can
+    /// restart the timer of [`Operations::reconnect`].
     ///
     /// Context: process, may sleep.
     pub fn stop(&self) {
-        // SAFETY: By the type invariant. The host is there as long as the port is.
+        // SAFETY: By the type invariant. The host exists as long as the port.
         unsafe { bindings::srp_stop_rport_timers(self.rport.as_ptr()) };
     }
 
@@ -325,7 +328,7 @@ impl<T: Operations> Rport<T> {
 
 impl<T: Operations> Drop for Rport<T> {
     fn drop(&mut self) {
-        // No attribute and no timer is left then to ask for the driver.
+        // After this no attribute and no timer can ask for the driver.
         self.host.remove();
         self.stop();
         // SAFETY: By the type invariant there is a reference to give back.
@@ -333,11 +336,11 @@ impl<T: Operations> Drop for Rport<T> {
     }
 }
 
-/// Adds a port without a driver, and takes a reference to it.
+/// Adds a port without a driver and takes a reference to it.
 ///
 /// # Safety
 ///
-/// `shost` was added, with the template of a [`Transport`], and is not removed meanwhile.
+/// `shost` was added with the template of a [`Transport`] and is not removed meanwhile.
 unsafe fn add_rport(
     shost: *mut bindings::Scsi_Host,
     port_id: &[u8; 16],
@@ -354,13 +357,13 @@ unsafe fn add_rport(
 
     // SAFETY: The port was added just now, and stays until the host is removed.
     let dev = unsafe { &raw mut (*rport.as_ptr()).dev };
-    // The class does not look whether it could make the folder of the port, a child of it, and the
-    // files in there.
-    // SAFETY: The port stays until the host is removed. `complete` is for the child of a port.
+    // The class ignores errors from creating the port's child device and its files in sysfs.
+    // SAFETY: The port stays until the host is removed. `complete` expects the child of a port.
     match unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(complete)) } {
         0 => {
-            // It would remove the folder later all the same, and crash.
-            // SAFETY: The port stays until the host is removed. What is not in sysfs has no other user.
+            // The class would later remove the child device all the same, and crash.
+            // SAFETY: The port stays until the host is removed. An object that is not in sysfs has
+            // no other user.
             unsafe { bindings::transport_destroy_device(dev) };
             return Err(ENOMEM);
         }
@@ -373,8 +376,8 @@ unsafe fn add_rport(
     Ok(rport)
 }
 
-/// Whether the folder of a port has the file that is made last, `delete`: 1, or else `-ENOMEM`. Either
-/// ends the walk at the first device.
+/// Checks that the child device of a port has `delete`, the file created last: returns 1, or else
+/// `-ENOMEM`. Either ends the walk at the first device.
 ///
 /// # Safety
 ///
@@ -382,7 +385,7 @@ unsafe fn add_rport(
 unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
     // SAFETY: By the requirements of this function.
     let folder = unsafe { (*child).kobj.sd };
-    // SAFETY: `child` stays in sysfs, and keeps its folder for so long.
+    // SAFETY: `child` stays in sysfs, and so does its directory.
     let file =
         unsafe { bindings::srp_helper_kernfs_find_and_get(folder.cast(), c"delete".as_char_ptr()) };
     if file.is_null() {
@@ -393,11 +396,12 @@ unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void)
     1
 }
 
-/// The driver of a port, if it is known already: the port is there shortly before.
+/// Returns the driver of a port; [`None`] in the short time before it is set.
 ///
 /// # Safety
 ///
-/// `rport` is a port of a [`Rport<T>`], whose drop does not return while the reference is in use.
+/// `rport` is a port of a [`Rport<T>`]. The drop of that does not return while the reference is in
+/// use.
 unsafe fn driver<'a, T: Operations>(rport: *mut bindings::srp_rport) -> Option<ArcBorrow<'a, T>> {
     // SAFETY: By the requirements of this function the port is alive.
     let lld_data = unsafe { &raw mut (*rport).lld_data };
@@ -406,18 +410,18 @@ unsafe fn driver<'a, T: Operations>(rport: *mut bindings::srp_rport) -> Option<A
     if driver.is_null() {
         return None;
     }
-    // SAFETY: By the type invariant of `Rport` it is the pointer of its `driver`, which it has until its
-    // drop has returned.
+    // SAFETY: By the type invariant of `Rport` this is the pointer of its `driver`, which it holds
+    // until its drop has returned.
     Some(unsafe { ArcBorrow::from_raw(driver) })
 }
 
 /// # Safety
 ///
-/// May only be called by the transport class for the `delete` attribute of a port of a [`Rport<T>`], or
-/// when its `dev_loss_tmo` has passed.
+/// May only be called by the transport class for the `delete` attribute of a port of a
+/// [`Rport<T>`], or when its `dev_loss_tmo` has passed.
 unsafe extern "C" fn rport_delete_callback<T: Operations>(rport: *mut bindings::srp_rport) {
-    // SAFETY: By the requirements of this function. The drop of the `Rport` removes the attribute, which
-    // waits for this call, and then stops the timer, which waits for it, too.
+    // SAFETY: By the requirements of this function. The drop of the `Rport` removes the attribute
+    // and then stops the timer; both wait for this call.
     if let Some(driver) = unsafe { driver::<T>(rport) } {
         T::rport_delete(driver);
     }
@@ -429,19 +433,19 @@ unsafe extern "C" fn rport_delete_callback<T: Operations>(rport: *mut bindings::
 unsafe extern "C" fn reconnect_callback<T: Operations>(
     rport: *mut bindings::srp_rport,
 ) -> ffi::c_int {
-    // SAFETY: By the requirements of this function. The drop of the `Rport` waits for the timer that calls it;
-    // the other caller is `Rport::reconnect`, which has the `Rport`.
+    // SAFETY: By the requirements of this function. The drop of the `Rport` waits for the timer
+    // that calls this; the other caller, `Rport::reconnect`, has the `Rport`.
     let driver = unsafe { driver::<T>(rport) };
     let result = driver.map_or(Err(ENODEV), T::reconnect);
     if let (Some(driver), Err(_)) = (driver, result) {
-        // The class counts this call as a try that failed, and its pauses grow with the count.
+        // The class counts this call as a failed attempt, and its delays grow with the count.
         let failed = i32::try_from(driver.failed_reconnects()).unwrap_or(i32::MAX);
-        // SAFETY: By the requirements of this function the port is alive. The caller holds the mutex,
-        // or is the one work item that changes the count.
+        // SAFETY: By the requirements of this function the port is alive. The caller holds the
+        // mutex, or is the one work item that changes the count.
         unsafe { (*rport).failed_reconnects = failed.max(1) - 1 };
     }
     if result.is_ok() {
-        // The class leaves its timer for the next try as it is, with the pause that it has grown to.
+        // The class leaves its reconnect timer armed, with the delay it has grown to.
         // SAFETY: By the requirements of this function the port is alive; its work items are
         // initialised. The caller holds the mutex, under which the class sets this timer.
         unsafe { bindings::cancel_delayed_work(&raw mut (*rport).reconnect_work) };
@@ -453,8 +457,8 @@ unsafe extern "C" fn reconnect_callback<T: Operations>(
 ///
 /// May only be called by the transport class for a port of a [`Rport<T>`].
 unsafe extern "C" fn terminate_io_callback<T: Operations>(rport: *mut bindings::srp_rport) {
-    // SAFETY: By the requirements of this function: it is called by the timers and by the functions of the
-    // `Rport`, and its drop waits for the timers.
+    // SAFETY: By the requirements of this function: the caller is a timer or a function of the
+    // `Rport`. The drop of that waits for the timers.
     if let Some(driver) = unsafe { driver::<T>(rport) } {
         T::terminate_io(driver);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In the place of the kernel crate's `mm`: what `task` names.
+//! Replaces the kernel crate's `mm`: the name that `task` uses.
 
 use crate::{
     bindings,
@@ -12,11 +12,11 @@ use crate::{
 pub struct MmWithUser(Opaque<bindings::mm_struct>);
 
 impl MmWithUser {
-    /// From C's.
+    /// Converts C's pointer.
     ///
     /// # Safety
     ///
-    /// It must have users as long as the reference lives.
+    /// `mm` must have users as long as the reference lives.
     pub(crate) unsafe fn from_raw<'a>(mm: *const bindings::mm_struct) -> &'a Self {
         // SAFETY: By the type's layout and this function's requirements.
         unsafe { &*mm.cast() }

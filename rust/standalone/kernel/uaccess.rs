@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In the place of the kernel crate's `uaccess`: what `page` and the prelude name.
+//! Replaces the kernel crate's `uaccess`: the names that `page` and the prelude use.
 
 use crate::error::Result;
 use core::mem::MaybeUninit;
 
-/// Nobody has one here.
+/// Never instantiated.
 pub enum UserPtr {}
 
-/// Nobody has one here.
+/// Never instantiated.
 pub enum UserSliceReader {}
 
 impl UserSliceReader {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of [`StateCell`]: what one context sees, and what two that race can do.
+//! KUnit tests of [`StateCell`]: what one context sees, and what two racing ones can do.
 
 use super::*;
 use crate::sync::race::race;
@@ -13,17 +13,17 @@ use kernel::{
     },
 };
 
-/// What each of two racing contexts does so many times.
+/// Rounds of each of two racing contexts.
 const ROUNDS: u64 = 100_000;
 
-/// How often one looks for a word that the other is to leave: for minutes.
+/// How often to poll for a word that the other context leaves: for minutes.
 const LOOKS: u64 = 1 << 32;
 
-/// Data with an invariant: both numbers are the same when nobody owns it.
+/// Data with an invariant: both numbers are equal while the data has no owner.
 #[derive(Default)]
 struct Pair(u64, u64);
 
-/// What two contexts race for.
+/// The object that two contexts race for.
 struct Race {
     cell: StateCell<Pair>,
     owners: Atomic<u32>,
@@ -70,7 +70,7 @@ impl Race {
             match self.cell.acquire(0, 0) {
                 Some(mut pair) => {
                     self.own(&mut pair);
-                    // Both ways of giving it back.
+                    // Both ways to give it back.
                     if left % 2 == 0 {
                         pair.release(0);
                     }
@@ -81,7 +81,7 @@ impl Race {
         }
     }
 
-    /// Tries to move each word on to the next, by taking the data.
+    /// Tries to advance each word to the next, by taking the data.
     fn take_next(&self) {
         for word in 0..ROUNDS {
             if let Some(mut pair) = self.cell.acquire(word, word) {
@@ -94,7 +94,7 @@ impl Race {
         }
     }
 
-    /// Tries to move each word on to the next, without the data.
+    /// Tries to advance each word to the next, without taking the data.
     fn move_next(&self) {
         for word in 0..ROUNDS {
             if self.cell.transition(word, word + 1) {
@@ -106,7 +106,7 @@ impl Race {
         }
     }
 
-    /// Whether the word becomes a later one, and never an earlier one.
+    /// Returns whether the word advances past `word`, and never goes back.
     fn wait_past(&self, word: u64) -> bool {
         let mut last = word;
         for _ in 0..LOOKS {
@@ -144,7 +144,7 @@ mod cases {
             return assert!(false);
         };
         assert_eq!(cell.load(), (6, true));
-        // Taken, whatever one expects.
+        // Taken, whatever word is expected.
         for word in [5, 6, OWNED | 6] {
             assert!(cell.acquire(word, 7).is_none());
             assert!(!cell.transition(word, 7));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: a host without devices, and a connection that the test has or has not.
+//! KUnit tests: a host without devices, and a connection that the test switches on and off.
 
 use super::{
     super::super::tests::{
@@ -59,7 +59,7 @@ fn errno<T>(result: Result<T>) -> i32 {
     result.err().map_or(0, Error::to_errno)
 }
 
-/// The port is blocked and comes back; a removal ends a blocked one for good.
+/// A blocked port comes back; a removal ends a blocked one for good.
 fn lose_and_reconnect() -> Result<[i32; 6]> {
     let alive = count()?;
     let wire = Wire {
@@ -101,7 +101,7 @@ fn lose_and_reconnect() -> Result<[i32; 6]> {
     ])
 }
 
-/// A host that is not there gets no port; a port that goes takes its host along.
+/// A host that is not added gets no port; dropping a port removes its host.
 fn ports_and_their_hosts() -> Result<[i32; 4]> {
     let alive = count()?;
     let wire = || {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In the place of the kernel crate's `device::property`: what `device` names.
+//! Replaces the kernel crate's `device::property`: the name that `device` uses.
 
 use crate::{
     bindings,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In the place of the kernel crate's `sync::srcu`: what `sync` names.
+//! Replaces the kernel crate's `sync::srcu`: the name that `sync` uses.
 
-/// Nobody has one here.
+/// Never instantiated.
 pub enum Srcu {}
