@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A host channel adapter without hardware, and the subnet that its ports are in. See `docs/vfab.md`.
+//! A software host channel adapter, and the subnet of its ports. See `docs/vfab.md`.
 #![deny(unsafe_code)]
 
 pub mod agent;

@@ -14,7 +14,7 @@ unsigned int srp_helper_num_online_cpus(void)
 	return num_online_cpus();
 }
 
-/* linux/dma-direct.h: NULL where the device was given no memory. */
+/* linux/dma-direct.h: NULL if the address is not memory. */
 void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len)
 {
 	phys_addr_t phys = dma_to_phys(dev, addr), last = phys + len - 1;
@@ -156,8 +156,8 @@ static void srp_vfab_marker_done(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&container_of(wc->wr_cqe, struct srp_vfab_marker, cqe)->done);
 }
 
-/* Moves a queue pair to the error state, posts a last request and waits for its completion: as ib_drain_sq() and
- * ib_drain_rq() do for a device that leaves that to them. One that is dead flushes whatever the first says. */
+/* Moves a queue pair to the error state, posts a last request and waits for its completion, as ib_drain_sq() and
+ * ib_drain_rq() do for a device that does not drain itself. A dead device flushes even if the move fails. */
 void srp_vfab_drain(struct ib_qp *qp, bool recv, bool dead)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is inlined into the test device's Rust code. */
+/* Functions that are inlined into the test device's Rust code. */
 #define __rust_helper __always_inline
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
@@ -9,7 +9,7 @@
 #include "helpers/refcount.c"
 #include "helpers/spinlock.c"
 
-/* LLVM thinks that the flags of C and Rust do not fit. */
+/* LLVM considers the flags of C and Rust incompatible for inlining. */
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
 #include "vfab_helpers.c"
 #pragma clang attribute pop

@@ -2,8 +2,8 @@
 
 //! A host channel adapter without hardware, for tests.
 //!
-//! [`vfab`] is the device, whose only unsafe code is what it promises to [`rdma::provider`]: what
-//! it needs of `ib_core`.
+//! [`vfab`] is the device. Its only unsafe code is its promises to [`rdma::provider`], the
+//! interface to `ib_core`.
 
 #![crate_name = "ib_vfab"]
 
@@ -12,7 +12,7 @@ pub mod bindings;
 mod check;
 pub mod compat;
 pub mod errno;
-/// RDMA, of which only the device's side is here.
+/// RDMA, only the provider's side.
 pub mod rdma {
     pub mod provider;
 }
@@ -43,7 +43,7 @@ module! {
     license: "GPL",
 }
 
-/// Takes the adapters away when it goes.
+/// Removes the adapters when it is dropped.
 struct All(Arc<Devices>);
 
 impl Drop for All {
@@ -52,7 +52,7 @@ impl Drop for All {
     }
 }
 
-/// The module. Its fields go in their order.
+/// The module. Its fields are dropped in their order.
 pub struct Module {
     _files: [DevicesFile; 2],
     _all: All,

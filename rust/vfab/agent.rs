@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the agents of all nodes have in common: which MADs they look at, which ports these name.
+//! Common parts of all agents: which MADs are for them, and which port a MAD names.
 
 use super::mad::{
     Refusal,
@@ -15,30 +15,30 @@ use super::mad::{
     TRAP_REPRESS, //
 };
 
-/// IEEE number of the vendor: OpenIB's, `IB_OPENIB_OUI`.
+/// OUI of the vendor: OpenIB's, `IB_OPENIB_OUI`.
 pub const VENDOR: [u8; 3] = [0x00, 0x14, 0x05];
-/// Of a channel adapter and a switch.
+/// DeviceID of channel adapters and switches.
 pub const DEVICE: u16 = 0x7fab;
 
 /// What an SMP asks of the agent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// To show an attribute.
+    /// To return an attribute.
     Get,
-    /// To change one, and show it then.
+    /// To change an attribute and return it.
     Set,
-    /// To be quiet about a trap.
+    /// To stop repeating a trap.
     Repress,
-    /// What it cannot do.
+    /// An invalid request.
     Refused(Refusal),
-    /// Nothing: it is for somebody else.
+    /// Nothing: it is not for the agent.
     None,
 }
 
 impl Request {
     /// The request in `smp`.
     pub fn of(smp: &Smp) -> Self {
-        // What is on its way back is for a subnet manager.
+        // An SMP on its way back is for a subnet manager.
         if !smp.is_smp() || smp.is_directed() && smp.is_returning() {
             return Self::None;
         }
@@ -54,10 +54,10 @@ impl Request {
     }
 }
 
-/// SMSupportExtendedSpeeds, which does not matter without any.
+/// SMSupportExtendedSpeeds. Ignored, as no port has them.
 const EXTENDED_SPEEDS: u32 = 1 << 31;
 
-/// The port that the modifier of PortInfo names, of those up to `last`.
+/// The port in the modifier of PortInfo, at most `last`.
 ///
 /// # Errors
 ///

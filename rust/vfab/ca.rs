@@ -2,8 +2,8 @@
 
 //! The subnet management agent of a channel adapter (IBTA 14.2.5).
 //!
-//! `ib_mad` takes directed-route SMPs over their last hop before it calls `process_mad`, and the
-//! responses over their first, so hops are none of its business.
+//! `ib_mad` handles the last hop of a directed-route SMP before `process_mad`, and the first hop of
+//! the response, so this agent has no hops.
 
 use super::{
     agent::{
@@ -38,10 +38,10 @@ use super::{
     },
 };
 
-/// Ports that an adapter can have.
+/// Maximum number of ports of an adapter.
 pub const MAX_PORTS: usize = 4;
 
-/// Of NodeInfo.
+/// NodeType in NodeInfo.
 const NODE_TYPE: u8 = 1;
 
 const CAPABILITY: u32 = capability::TRAP
@@ -58,11 +58,11 @@ pub enum Outcome {
     /// The MAD was for the agent, and there is no response: `IB_MAD_RESULT_SUCCESS |
     /// IB_MAD_RESULT_CONSUMED`.
     Consumed,
-    /// The MAD is for somebody else: `IB_MAD_RESULT_SUCCESS`.
+    /// The MAD is not for the agent: `IB_MAD_RESULT_SUCCESS`.
     Ignored,
 }
 
-/// A channel adapter as the subnet manager sees it. Who calls it keeps others out meanwhile.
+/// A channel adapter as the subnet manager sees it. Callers serialise access.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ca {
     guid: u64,
@@ -72,8 +72,8 @@ pub struct Ca {
 }
 
 impl Ca {
-    /// An adapter with `ports` ports, of which there are [`MAX_PORTS`] at most, all without a cable.
-    /// `guid` is that of the node and of its system; port n has `guid` + n.
+    /// An adapter with `ports` ports, at most [`MAX_PORTS`], all without a cable. `guid` is that of
+    /// the node and of its system; port n has `guid` + n.
     pub const fn new(guid: u64, ports: u8) -> Self {
         let count = if ports as usize > MAX_PORTS {
             MAX_PORTS as u8
@@ -88,7 +88,7 @@ impl Ca {
         }
     }
 
-    /// Number of its ports, which are 1 to this.
+    /// Number of its ports, counted from 1.
     pub fn ports(&self) -> u8 {
         self.count
     }
@@ -103,7 +103,7 @@ impl Ca {
         self.index(number).and_then(|at| self.ports.get(at))
     }
 
-    /// Port `number`, to be changed.
+    /// Port `number`, mutable.
     pub fn port_mut(&mut self, number: u8) -> Option<&mut Port> {
         self.index(number).and_then(|at| self.ports.get_mut(at))
     }
@@ -118,7 +118,7 @@ impl Ca {
         self.ports.iter_mut().take(self.count.into())
     }
 
-    /// Sets the node's description and tells the subnet manager by each port.
+    /// Sets the node description. A change queues a trap at each port.
     pub fn set_description(&mut self, description: &Data) {
         if self.description != *description {
             self.description = *description;
@@ -131,14 +131,14 @@ impl Ca {
         &self.description
     }
 
-    /// Sets and clears bits of the capability mask of port `number` and tells the subnet manager.
+    /// Sets and clears bits of the capability mask of port `number`. A change queues a trap.
     pub fn set_capability(&mut self, number: u8, set: u32, clear: u32) {
         if let Some(port) = self.port_mut(number) {
             port.set_capability(set, clear);
         }
     }
 
-    /// The link of port `number` is there now, or not.
+    /// Sets whether port `number` has a link.
     pub fn link(&mut self, number: u8, up: bool) -> Changes {
         let mut changes = Changes::none(number);
         if let Some(port) = self.port_mut(number) {
@@ -149,17 +149,17 @@ impl Ca {
         changes
     }
 
-    /// Whether port `number` would have a link.
+    /// Whether port `number` would train.
     pub fn trains(&self, number: u8) -> bool {
         self.port(number).is_some_and(|port| port.link.trains())
     }
 
-    /// A second has passed: traps that were not repressed are due again, leases end.
+    /// Called each second: traps that are not repressed become due again, leases run.
     pub fn tick(&mut self) {
         self.all().for_each(Port::tick);
     }
 
-    /// The next trap that is due, and the port that sends it.
+    /// Takes the next due trap, with the port that sends it.
     pub fn trap(&mut self) -> Option<(u8, Lrh, Mad)> {
         (1_u8..).zip(self.all()).find_map(|(number, port)| {
             let (lrh, mad) = port.traps.take(port.issuer())?;
@@ -167,8 +167,8 @@ impl Ca {
         })
     }
 
-    /// Looks at `mad`, which came in at port `number` from `slid`, or from this node itself. A
-    /// response goes to `reply`, which else is left alone.
+    /// Handles `mad`, which came in at port `number` from `slid`, or from this node itself. Writes
+    /// `reply` only if there is a response.
     pub fn process(&mut self, number: u8, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let smp = Smp::of(mad);
         let request = Request::of(smp);
@@ -243,7 +243,7 @@ impl Ca {
         Ok(())
     }
 
-    /// Obeys `smp`, all of it or nothing.
+    /// Executes the Set `smp`, all of it or nothing.
     fn set(&mut self, number: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let named = match smp.attr_id.get() {
@@ -253,7 +253,7 @@ impl Ca {
         let port = self.port_mut(named).ok_or(Refusal::Value)?;
         match smp.attr_id.get() {
             attribute::PORT_INFO => {
-                // Each port has a key of its own.
+                // Each port has its own M_Key.
                 if named != number && !port.mkey.admits(smp) {
                     return Err(Refusal::Value);
                 }
@@ -273,7 +273,7 @@ impl Ca {
         }
     }
 
-    /// The port that PortInfo is about: the one that is named, or that at which the SMP came in.
+    /// The port in the modifier of PortInfo, or if that is 0 the one at which the SMP came in.
     fn named(&self, attr_mod: u32, number: u8) -> Result<u8, Refusal> {
         Ok(match named_port(attr_mod, self.count)? {
             0 => number,
@@ -293,7 +293,7 @@ const fn port(guid: u64, number: u8) -> Port {
     )
 }
 
-/// The block of VLArbitrationTable that a modifier names; the port in it does not matter.
+/// The block in the modifier of VLArbitrationTable. Its port is ignored.
 fn block(attr_mod: u32) -> u16 {
     (attr_mod >> 16) as u16
 }

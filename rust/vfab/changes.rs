@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a subnet manager or a cable has changed at a port.
+//! Changes at a port, made by a subnet manager or a cable.
 
 /// A set of changes at one port, for `enum ib_event_type`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -11,21 +11,21 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The port has another LID.
+    /// The LID of the port has changed.
     pub const LID: u8 = 1 << 0;
-    /// The subnet manager is at another LID or service level.
+    /// The LID or service level of the subnet manager has changed.
     pub const SM: u8 = 1 << 1;
-    /// The P_Key table is another one.
+    /// The P_Key table has changed.
     pub const PKEY: u8 = 1 << 2;
-    /// The subnet prefix or a GUID is another one.
+    /// The subnet prefix or a GUID has changed.
     pub const GID: u8 = 1 << 3;
-    /// The port is ACTIVE and was not.
+    /// The port has become ACTIVE.
     pub const ACTIVE: u8 = 1 << 4;
-    /// The port is not ACTIVE and was.
+    /// The port has left ACTIVE.
     pub const ERROR: u8 = 1 << 5;
-    /// The subnet manager wants all subscriptions and group memberships again.
+    /// The subnet manager asks for all subscriptions and group memberships again.
     pub const REREGISTER: u8 = 1 << 6;
-    /// The subnet manager wants the link to go down, and up again if both ends train.
+    /// The link must go down, and up again if both ends train.
     pub const LINK: u8 = 1 << 7;
 
     /// No change at `port`.
@@ -40,7 +40,7 @@ impl Changes {
         }
     }
 
-    /// Whether any of `bits` is in it.
+    /// Whether any of `bits` is set.
     pub const fn has(self, bits: u8) -> bool {
         self.bits & bits != 0
     }

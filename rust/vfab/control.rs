@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a test asks an adapter for, by words in files of debugfs.
+//! The debugfs files by which a test controls an adapter.
 
 use super::{
     fabric::{
@@ -37,14 +37,14 @@ use kernel::{
     uaccess::UserSliceReader, //
 };
 
-/// Longest line.
+/// Longest line, in bytes.
 const LINE: usize = 128;
 
-/// Takes a line that a user writes.
+/// Reads a line that a user writes.
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is too long or no text.
+/// `EINVAL` if it is too long or not UTF-8.
 pub fn line(reader: &mut UserSliceReader, with: impl FnOnce(&str) -> Result) -> Result {
     let mut bytes = [0; LINE];
     let len = reader.len();
@@ -53,7 +53,7 @@ pub fn line(reader: &mut UserSliceReader, with: impl FnOnce(&str) -> Result) -> 
     with(from_utf8(bytes).map_err(|_| EINVAL)?)
 }
 
-/// A number, which may be hexadecimal.
+/// The next word as a number, which may be hexadecimal.
 fn number(words: &mut SplitAsciiWhitespace<'_>) -> Result<u64> {
     let word = words.next().ok_or(EINVAL)?;
     match word.strip_prefix("0x") {
@@ -63,12 +63,12 @@ fn number(words: &mut SplitAsciiWhitespace<'_>) -> Result<u64> {
     .map_err(|_| EINVAL)
 }
 
-/// A number that fits.
+/// The next word as a number that fits `T`.
 fn small<T: TryFrom<u64>>(words: &mut SplitAsciiWhitespace<'_>) -> Result<T> {
     T::try_from(number(words)?).map_err(|_| EINVAL)
 }
 
-/// The faults of an adapter: see [`Order::parse`].
+/// Orders a fault; see [`Order::parse`].
 ///
 /// # Errors
 ///
@@ -80,11 +80,11 @@ pub fn set_fault(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
     })
 }
 
-/// How often each fault has happened.
+/// Shows how often each fault has happened.
 ///
 /// # Errors
 ///
-/// That of the formatter.
+/// The error of the formatter.
 pub fn show_faults(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (name, count) in NAMES.iter().zip(hca.faults().happened()) {
         writeln!(f, "{name} {count}")?;
@@ -92,11 +92,12 @@ pub fn show_faults(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// How many management datagrams queue pair 1 of each port has sent and received, by their kinds.
+/// Shows how many management datagrams of each kind queue pair 1 of each port has sent and
+/// received.
 ///
 /// # Errors
 ///
-/// That of the formatter.
+/// The error of the formatter.
 pub fn show_mads(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for end in hca.ends() {
         for (kind, name) in gmp::NAMES.iter().enumerate() {
@@ -107,22 +108,22 @@ pub fn show_mads(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// How many regions requests have registered, and how many pages or pieces these had.
+/// Shows how many regions were registered, and how many pages or pieces these had.
 ///
 /// # Errors
 ///
-/// That of the formatter.
+/// The error of the formatter.
 pub fn show_regions(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (registered, parts) = hca.registered();
     writeln!(f, "registered {registered}")?;
     writeln!(f, "parts {parts}")
 }
 
-/// The ports of an adapter.
+/// Shows the ports of an adapter.
 ///
 /// # Errors
 ///
-/// That of the formatter.
+/// The error of the formatter.
 pub fn show_ports(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for id in hca.ids() {
         let Ok(attr) = hca.port_attr(id.port.into()) else {
@@ -142,11 +143,11 @@ pub fn show_ports(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The connected queue pairs of an adapter.
+/// Shows the connected queue pairs of an adapter.
 ///
 /// # Errors
 ///
-/// That of the formatter.
+/// The error of the formatter.
 pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut result = Ok(());
     hca.qps().each(|qp| {
@@ -173,13 +174,15 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     result
 }
 
-/// Does to a port what `PORT WHAT [VALUE]...` says: `down`, `up` and `move N` (the cable, to port N of the switch), `lid N`, `sm LID`, `prefix N`,
-/// `pkey INDEX KEY`, `reregister`, as a subnet manager would; `fatal`, `die NUMBER [STATUS]` (a queue pair, with this status of its next
-/// receive request), `cm NUMBER` (one that is the port's connection manager; 0 for the kernel's).
+/// Executes `PORT WHAT [VALUE]...`: `down`, `up` and `move N` (the cable, to port N of the switch);
+/// as a subnet manager, `lid N`, `sm LID`, `prefix N`, `pkey INDEX KEY` and `reregister`; `fatal`;
+/// `die NUMBER [STATUS]` (a queue pair, with this status of its next receive request); `cm NUMBER`
+/// (the queue pair that is the port's connection manager; 0 for the kernel's).
 ///
 /// # Errors
 ///
-/// `EINVAL` if it makes no sense, `EIO` if the port refuses it.
+/// `EINVAL` if it is malformed, `ENOENT` without the queue pair, `EBUSY` if port N has a cable,
+/// `EIO` if the port refuses.
 pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
     line(reader, |text| {
         let mut words = text.split_ascii_whitespace();

@@ -2,8 +2,8 @@
 
 //! Completion queues.
 //!
-//! A completion gives its place in the queue of requests back when it is polled, with those of all requests before it, as
-//! in adapters: who sizes a send queue too small, or polls too late, finds it full.
+//! As in adapters, polling a completion frees the queue slots of its request and of all requests
+//! before it: a send queue that is too small, or polled too late, is full.
 
 use super::fault::{
     Faults,
@@ -45,11 +45,11 @@ use kernel::{
     }, //
 };
 
-/// How many requests of a queue are over and polled, ever, modulo 2^32.
+/// Count of the requests of a queue that are done and polled, modulo 2^32.
 pub struct Freed(Atomic<u32>);
 
 impl Freed {
-    /// None.
+    /// No requests.
     pub fn none() -> Self {
         Self(Atomic::new(0))
     }
@@ -67,7 +67,7 @@ impl Freed {
     }
 }
 
-/// A completion, and what it gives back.
+/// A completion, and the queue slots that it frees.
 struct Entry {
     wc: Wc,
     freed: Option<Arc<Freed>>,
@@ -83,11 +83,11 @@ enum Armed {
 
 struct Ring {
     entries: KVVec<Entry>,
-    /// Completions that came, and that were polled, ever, modulo 2^32.
+    /// Counts of completions added and polled, modulo 2^32.
     head: u32,
     tail: u32,
     armed: Armed,
-    /// Those from here on come later.
+    /// Completions from this count on are delayed.
     held: Option<u32>,
     overrun: bool,
 }
@@ -106,19 +106,19 @@ pub struct Cq {
     size: u32,
 }
 
-/// What became of a completion.
+/// What [`Cq::push`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
-    /// It is there.
+    /// Added the completion, or dropped it for a fault.
     Fine,
-    /// There is no room.
+    /// The queue is full.
     Overrun,
-    /// It was made an error: the queue pair is to die.
+    /// A fault made it an error: the queue pair must fail.
     Broken,
 }
 
 impl Cq {
-    /// A queue for `size` completions. May sleep.
+    /// Creates a queue for `size` completions. May sleep.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Cq {
         )
     }
 
-    /// Completions that there is room for.
+    /// Its capacity in completions.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -164,13 +164,13 @@ impl Cq {
         &self.notify
     }
 
-    /// Who is told of its events.
+    /// The receiver of its events.
     pub fn target(&self) -> &CqTarget {
         &self.target
     }
 
-    /// Adds a completion of request `count - 1` of a queue. `faults` are those that it may have, and the request's bit for
-    /// them. Any context.
+    /// Adds the completion of request `count - 1` of a queue. `faults` has the faults that apply,
+    /// and the request's bit for them. Any context.
     #[inline]
     pub fn push(
         self: &Arc<Self>,
@@ -198,7 +198,7 @@ impl Cq {
         Pushed::Fine
     }
 
-    /// Adds a completion with what is to go wrong. The status of a send request is its queue's affair.
+    /// Adds a completion with faults. The send queue itself sets the status of its requests.
     #[cold]
     fn push_with(
         self: &Arc<Self>,
@@ -255,7 +255,7 @@ impl Cq {
         result
     }
 
-    /// Takes completions out.
+    /// Polls completions into `room` and returns how many.
     #[inline]
     pub fn poll(&self, room: &mut Room<'_>) -> usize {
         let mut ring = self.ring.lock();
@@ -273,7 +273,7 @@ impl Cq {
         count
     }
 
-    /// Has the next completion interrupt; returns whether there is one already.
+    /// Arms the interrupt of the next completion. Returns whether a completion is pending.
     pub fn arm(&self, solicited_only: bool) -> bool {
         let mut ring = self.ring.lock();
         ring.armed = match (solicited_only, ring.armed) {
@@ -284,7 +284,7 @@ impl Cq {
         ring.held.unwrap_or(ring.head) != ring.tail
     }
 
-    /// Takes out what a queue pair has in it.
+    /// Removes the completions of a queue pair.
     pub fn purge(&self, qp: QpName) {
         let mut ring = self.ring.lock();
         let (mut from, head) = (ring.tail, ring.head);
@@ -306,7 +306,7 @@ impl Cq {
         ring.head = to;
     }
 
-    /// Tells that completions were lost, if they were. Sleeps.
+    /// Reports an overrun, if there was one. Sleeps.
     pub fn tell_overrun(&self) {
         let overrun = core::mem::take(&mut self.ring.lock().overrun);
         if overrun {
@@ -314,14 +314,14 @@ impl Cq {
         }
     }
 
-    /// Nothing comes late any more. Sleeps.
+    /// Ends delayed completions. Sleeps.
     pub fn stop(&self) {
         self.late.cancel();
     }
 }
 
 impl Ring {
-    /// Adds a completion; `false` if there is no room.
+    /// Adds a completion. Returns `false` if the queue is full.
     #[inline]
     fn add(&mut self, wc: &Wc, freed: Option<Arc<Freed>>, count: u32) -> bool {
         let size = self.entries.len();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The adapters of the module, which come and go.
+//! The adapters of the module, which can be removed and added.
 
 use super::{
     control,
@@ -46,12 +46,12 @@ use kernel::{
     uaccess::UserSliceReader, //
 };
 
-/// A file of an adapter.
+/// A debugfs file of an adapter.
 type Control = Pin<KBox<File<Arc<Hca>>>>;
-/// A file of debugfs of all adapters.
+/// A debugfs file of all adapters.
 pub type DevicesFile = Pin<KBox<File<Arc<Devices>>>>;
 
-/// An adapter, known to `ib_core`. Its fields go in their order.
+/// An adapter, registered with `ib_core`. Its fields are dropped in their order.
 struct Device {
     _fault: Control,
     _port: Control,
@@ -64,7 +64,7 @@ struct Device {
 }
 
 impl Device {
-    /// Its driver takes it away.
+    /// Begins the removal by the driver.
     fn leaves(&self) {
         if let Some(outage) = self.hca.manner().begin_removal() {
             self.hca.goes(outage);
@@ -82,19 +82,19 @@ pub struct Devices {
     all: Mutex<KVec<Place>>,
 }
 
-/// A place for an adapter.
+/// A slot for an adapter.
 struct Place {
     device: Option<Device>,
-    /// What it is like, or was.
+    /// Personality of the current or last adapter.
     personality: &'static Personality,
 }
 
 impl Devices {
-    /// So many as the parameters say. May sleep.
+    /// Creates as many adapters as the parameters say. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL`, `ENOMEM`, and what `ib_core` says.
+    /// `EINVAL`, `ENOMEM`, and those of `ib_core`.
     pub fn new(params: Params) -> Result<(Arc<Self>, Running)> {
         let running = Net::run(Fabric::new(params.devices, params.ports)?)?;
         if params.static_lids {
@@ -185,7 +185,7 @@ impl Devices {
         })
     }
 
-    /// The file that has adapters come and go, and the one that has what they can be like.
+    /// Creates the file that adds and removes adapters, and the one that lists the personalities.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Devices {
         Ok([devices, KBox::pin_init(personalities, GFP_KERNEL)?])
     }
 
-    /// Takes all away.
+    /// Removes all adapters.
     pub fn clear(&self) {
         let all = core::mem::take(&mut *self.all.lock());
         for Place { device, .. } in &all {
@@ -212,7 +212,7 @@ impl Devices {
         drop(all);
     }
 
-    /// An adapter goes as its driver is unbound, and loses its power.
+    /// Removes an adapter, as if its driver were unbound, and switches its power off.
     fn remove(&self, number: u8) -> Result {
         let device = self.taken(number)?;
         device.leaves();
@@ -220,14 +220,14 @@ impl Devices {
         Ok(())
     }
 
-    /// Takes an adapter out of its place.
+    /// Takes an adapter out of its slot.
     fn taken(&self, number: u8) -> Result<Device> {
         let mut all = self.all.lock();
         let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
         place.device.take().ok_or(EEXIST)
     }
 
-    /// Ends the registration of an adapter that was taken out.
+    /// Unregisters an adapter that was taken out.
     fn without(&self, number: u8, device: Device) {
         let unplugged = device.hca.is_unplugged();
         drop(device);
@@ -236,7 +236,7 @@ impl Devices {
         for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
             fabric.plug(id, true);
         }
-        // Unless it was added again meanwhile.
+        // Unless it has been added again.
         if all
             .get(usize::from(number))
             .is_some_and(|place| place.device.is_none())
@@ -245,7 +245,7 @@ impl Devices {
         }
     }
 
-    /// An adapter comes, with this personality or the one that it had.
+    /// Adds an adapter, with this personality or the last one of the slot.
     fn add(&self, number: u8, personality: Option<&'static Personality>) -> Result {
         let mut all = self.all.lock();
         let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
@@ -263,7 +263,7 @@ impl Devices {
         Ok(())
     }
 
-    /// An adapter is reset, as its personality has it.
+    /// Resets an adapter, as its personality says.
     fn reset(&self, number: u8) -> Result {
         let all = self.all.lock();
         let place = all.get(usize::from(number)).ok_or(ENODEV)?;
@@ -314,7 +314,7 @@ fn show_personalities(_: &Arc<Devices>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// `remove N`, `add N [PERSONALITY]`, `reset N`.
+/// Executes `remove N`, `add N [PERSONALITY]`, `reset N`.
 fn change(devices: &Arc<Devices>, reader: &mut UserSliceReader) -> Result {
     control::line(reader, |text| {
         let mut words = text.split_ascii_whitespace();

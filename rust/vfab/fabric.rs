@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The wires: host channel adapters and one switch, each port of an adapter with a cable to a port of the switch.
+//! The fabric: host channel adapters and one switch, with a cable from each adapter port to a
+//! switch port.
 //!
-//! One lock is around the management of all of them. The path of data takes it only when something has changed since it
-//! looked last ([`Fabric::generation`]).
+//! One lock protects the management of all of them. The fast path takes it only when
+//! [`Fabric::generation`] has changed.
 
 use super::{
     ca::{
@@ -55,11 +56,11 @@ pub struct PortId {
     pub port: u8,
 }
 
-/// Ports of the switch that no cable is for at first, if it can have so many.
+/// Spare ports of the switch, up to its maximum.
 const SPARE: u8 = 2;
-/// GUIDs of nodes: this, and a number.
+/// GUIDs of nodes: this plus a number.
 const GUID: u64 = 0x5eed_0000_0000_0000;
-/// Bits of [`Changes`], each of which is told.
+/// The bits of [`Changes`] that are reported, in this order.
 const BITS: [u8; 7] = [
     Changes::ERROR,
     Changes::ACTIVE,
@@ -76,24 +77,24 @@ struct Inner {
     per_ca: u8,
     /// Whether each adapter has power.
     power: [bool; MAX_PORTS],
-    /// The other end of the cable of each port of an adapter.
+    /// The cable of each adapter port.
     ends: [Cable; MAX_PORTS],
 }
 
-/// The cable of a port of an adapter.
+/// The cable of an adapter port.
 #[derive(Clone, Copy)]
 struct Cable {
-    /// The switch's port, from 1, that it is for. No two are for the same one.
+    /// Its switch port, from 1. No two cables have the same one.
     at: u8,
-    /// Whether it is in.
+    /// Whether it is plugged in.
     plugged: bool,
     /// Whether there is a link.
     up: bool,
-    /// What is to be told of the adapter's port.
+    /// Changes of the adapter port that are not reported yet.
     changes: Changes,
 }
 
-/// All wires.
+/// Adapters, cables and the switch.
 #[pin_data]
 pub struct Fabric {
     #[pin]
@@ -107,11 +108,11 @@ fn new_switch(ports: u8) -> Result<KBox<Switch>> {
 }
 
 impl Fabric {
-    /// So many adapters, with so many ports each, all with their cables.
+    /// Creates `cas` adapters with `per_ca` ports each, all with their cables plugged in.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are more ports than the switch can have; `ENOMEM`
+    /// `EINVAL` if there is no port, or more than the switch can have; `ENOMEM`
     pub fn new(cas: u8, per_ca: u8) -> Result<Arc<Self>> {
         let ports = cas.checked_mul(per_ca).ok_or(EINVAL)?;
         if ports == 0 || usize::from(ports) > MAX_PORTS {
@@ -154,7 +155,7 @@ impl Fabric {
         GUID | (u64::from(ca) + 1) << 8
     }
 
-    /// Changes whenever a way from one port to another may have.
+    /// Changes whenever a path between two ports may have changed.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -164,13 +165,14 @@ impl Fabric {
         self.generation.fetch_add(1, Full);
     }
 
-    /// Has a port looked at.
+    /// Calls `at` with a port, with the lock held.
     pub fn look<R>(&self, id: PortId, at: impl FnOnce(&Port) -> R) -> Option<R> {
         let inner = self.inner.lock();
         inner.port(id).map(at)
     }
 
-    /// Has a port looked at, and perhaps changed: what counts violations, or its capabilities.
+    /// Calls `at` with an adapter and a port, with the lock held, to change violation counts or
+    /// capabilities.
     pub fn with<R>(&self, id: PortId, at: impl FnOnce(&mut Ca, u8) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         let result = inner
@@ -182,7 +184,7 @@ impl Fabric {
         result
     }
 
-    /// Puts a port's cable in, or takes it out.
+    /// Plugs a port's cable in or out.
     pub fn plug(&self, id: PortId, plugged: bool) {
         let mut inner = self.inner.lock();
         if let Some(cable) = inner.cable_mut(id) {
@@ -193,11 +195,11 @@ impl Fabric {
         self.changed();
     }
 
-    /// Has a port's cable be for another port of the switch, where it is in if it was.
+    /// Moves a port's cable to another switch port. It stays plugged in or out.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no such port, `EBUSY` if another cable is for it.
+    /// `EINVAL` if there is no such port, `EBUSY` if it has a cable.
     pub fn move_to(&self, id: PortId, number: u8) -> Result {
         let mut inner = self.inner.lock();
         if number == 0 || number > inner.switch.ports() {
@@ -216,7 +218,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// An adapter has power, or not. What a manager has told it is lost then.
+    /// Switches an adapter's power. Without power, it loses what a manager has set.
     pub fn power(&self, ca: u8, on: bool) {
         let mut inner = self.inner.lock();
         let per_ca = inner.per_ca;
@@ -239,12 +241,13 @@ impl Fabric {
         inner.is_up(id)
     }
 
-    /// The switch's port, from 1, that a port's cable is for.
+    /// The switch port of a port's cable, from 1.
     pub fn switch_port(&self, id: PortId) -> u8 {
         self.inner.lock().number(id)
     }
 
-    /// Where a packet that a port sends to a LID arrives, if it does: only ports that are active send and receive.
+    /// Returns the port at which a packet to a LID arrives, if it does: only active ports send and
+    /// receive.
     pub fn route(&self, from: PortId, dlid: u16) -> Option<PortId> {
         let inner = self.inner.lock();
         let own = inner
@@ -265,8 +268,8 @@ impl Fabric {
         arrives.then_some(to)
     }
 
-    /// Where copies of a packet that a port sends to a group arrive: at the ports to which the switch copies it, and at the
-    /// port itself, whose other queue pairs may be in the group.
+    /// Returns the ports at which copies of a packet to a group arrive: those to which the switch
+    /// copies it, and `from` itself, as other queue pairs there may be in the group.
     pub fn spread(&self, from: PortId, mlid: u16) -> impl Iterator<Item = PortId> {
         let inner = self.inner.lock();
         let mut to = [None; MAX_PORTS];
@@ -288,7 +291,7 @@ impl Fabric {
         to.into_iter().flatten()
     }
 
-    /// Has an adapter's agent look at a management datagram. What changes is told by [`Fabric::news`].
+    /// Passes a management datagram to an adapter's agent. [`Fabric::news`] reports the changes.
     pub fn process(&self, id: PortId, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let mut inner = self.inner.lock();
         let Some(ca) = inner.cas.get_mut(usize::from(id.ca)) else {
@@ -312,7 +315,8 @@ impl Fabric {
         outcome
     }
 
-    /// Takes an SMP that a port sends to the port at which it arrives. `lrh` and `mad` are as they are there.
+    /// Routes an SMP that a port sends and returns the port at which it arrives. Updates `lrh` and
+    /// `mad` to those that arrive.
     pub fn smp(&self, from: PortId, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
         let mut inner = self.inner.lock();
         let own = inner.port(from)?;
@@ -342,7 +346,7 @@ impl Fabric {
         to
     }
 
-    /// A second has passed.
+    /// Called each second.
     pub fn tick(&self) {
         let mut inner = self.inner.lock();
         for ca in &mut inner.cas {
@@ -351,9 +355,10 @@ impl Fabric {
         inner.switch.tick();
     }
 
-    /// The next trap that somebody sends, and the port at which it arrives, as it is there.
+    /// Takes the next due trap of any node and returns the port at which it arrives, with `lrh` and
+    /// `mad` as they arrive.
     pub fn trap(&self, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
-        // One that does not arrive is lost.
+        // A trap that does not arrive is lost.
         loop {
             let mut inner = self.inner.lock();
             if let Some((out, l, m)) = inner.switch.trap() {
@@ -375,7 +380,7 @@ impl Fabric {
         }
     }
 
-    /// What has changed at a port since it was asked last: one bit of [`Changes`] at a time.
+    /// Takes the next change that is not reported yet: a port and one bit of [`Changes`].
     pub fn news(&self) -> Option<(PortId, u8)> {
         let mut inner = self.inner.lock();
         for id in inner.ids() {
@@ -396,7 +401,7 @@ impl Fabric {
         None
     }
 
-    /// Gives the node of an adapter a description.
+    /// Sets the node description of an adapter.
     pub fn describe(&self, ca: u8, text: &Data) {
         let mut inner = self.inner.lock();
         if let Some(ca) = inner.cas.get_mut(usize::from(ca)) {
@@ -404,7 +409,7 @@ impl Fabric {
         }
     }
 
-    /// Has the switch obey an SMP that came in at a port that has a link, as from a manager there.
+    /// Passes an SMP to the switch, as from a manager at a port that has a link.
     pub fn manage_switch(&self, mad: &mut Mad) {
         let mut lrh = Lrh::PERMISSIVE;
         let mut inner = self.inner.lock();
@@ -420,12 +425,12 @@ impl Fabric {
         self.inner.lock().ids()
     }
 
-    /// Whether one partition of each of two tables is the same: the limited members of one do not reach each other.
+    /// Whether two P_Keys match: limited members of a partition do not reach each other.
     pub fn partners(a: u16, b: u16) -> bool {
         a & 0x7fff != 0 && a & 0x7fff == b & 0x7fff && (a | b) & 0x8000 != 0
     }
 
-    /// The entry of a port's table of partitions that fits, and its index.
+    /// The index of the entry that matches in a port's P_Key table.
     pub fn partition(&self, id: PortId, pkey: u16) -> Option<u16> {
         self.look(id, |port| {
             // CAST: There are 16.
@@ -459,7 +464,7 @@ impl Inner {
         self.ends.get_mut(at)
     }
 
-    /// The switch's port, from 1, that the cable of an adapter's port is for.
+    /// The switch port of a port's cable, from 1.
     fn number(&self, id: PortId) -> u8 {
         self.cable(id).map_or(0, |cable| cable.at)
     }
@@ -488,13 +493,13 @@ impl Inner {
         }
     }
 
-    /// Has a link go down, and come again if both ends want it.
+    /// Takes a link down, and up again if both ends train.
     fn retrain(&mut self, id: PortId) {
         self.set_link(id, false);
         self.relink(id);
     }
 
-    /// Has a link be there if it can.
+    /// Brings a link up if it can be, otherwise down.
     fn relink(&mut self, id: PortId) {
         let Some(cable) = self.cable(id) else { return };
         let trains = self

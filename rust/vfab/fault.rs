@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Faults of a device on request: the n-th of something goes wrong, so many times, and is counted.
+//! Fault injection: from the n-th operation of a kind on, a number of them go wrong, and are
+//! counted.
 //!
-//! Only reliable connections have them, so that the subnet and its management stay up, and what is said to the subnet's
-//! administrator, and by connection managers.
+//! Only reliable connections and datagrams of queue pair 1 have faults, so that the subnet and its
+//! management stay up.
 
 use super::gmp;
 use crate::rdma::provider::wc::Status;
@@ -17,56 +18,57 @@ use kernel::{
     }, //
 };
 
-/// What goes wrong.
+/// Kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Kind {
-    /// A request has been done, but its completion has this status, and the queue pair dies. Of one that is flushed, only the
-    /// completion changes.
+    /// A request is executed, but its completion has this status, and the queue pair fails. For a
+    /// flushed request, only the completion changes.
     Error,
-    /// A request is not done: it ends with this status, and the queue pair dies.
+    /// A request is not executed: it ends with this status, and the queue pair fails.
     Fail,
-    /// The receive request that is next ends with this status, and the queue pair dies, before something is posted or described.
+    /// The next receive request ends with this status, and the queue pair fails, before a request
+    /// is posted or memory is mapped.
     Receive,
-    /// A completion, and all behind it, come some milliseconds late.
+    /// A completion, and all after it, are some milliseconds late.
     Delay,
-    /// A completion does not come.
+    /// A completion is lost.
     Swallow,
     /// A completion comes twice.
     Double,
     /// A completion finds its queue full.
     Overrun,
-    /// `ib_post_send` refuses a request and those behind it.
+    /// `ib_post_send` refuses a request and those after it.
     Post,
-    /// `ib_post_recv` does.
+    /// `ib_post_recv` refuses a request and those after it.
     PostRecv,
     /// A registration fails.
     Register,
-    /// A queue pair dies instead of doing a request.
+    /// A queue pair fails instead of executing a request.
     Death,
-    /// A request is lost on its way.
+    /// A request is lost in flight.
     Loss,
-    /// The acknowledgement of a request is lost, which therefore comes twice.
+    /// The acknowledgement of a request is lost, so the request comes twice.
     Ack,
     /// The move to the error state takes some milliseconds.
     Hang,
-    /// The move to the error state is refused, and all goes on.
+    /// The move to the error state is refused, and the queue pair works on.
     Stop,
-    /// The end of a queue pair is refused, and it stays as it is.
+    /// Destroying a queue pair is refused, and it stays as it is.
     Destroy,
-    /// What is sent to the administrator, or by it, is lost.
+    /// A datagram to or from the subnet administrator is lost.
     SaLoss,
-    /// A question to the administrator does not leave: the answer is that it is busy.
+    /// A request to the subnet administrator is not sent: the reply is BUSY.
     SaBusy,
     /// A management datagram that queue pair 1 sends is lost.
     GmpLoss,
-    /// It comes twice.
+    /// A management datagram that queue pair 1 sends comes twice.
     GmpDouble,
-    /// It comes some seconds late.
+    /// A management datagram that queue pair 1 sends is some seconds late.
     GmpLate,
 }
 
-/// The names, in their order.
+/// The names of the kinds, in their order.
 pub const NAMES: [&str; 21] = [
     "error",
     "fail",
@@ -128,12 +130,12 @@ pub const REG_MR: u32 = 1 << 3;
 pub const LOCAL_INV: u32 = 1 << 4;
 /// Which requests: those of a send queue.
 pub const SEND: u32 = MESSAGE | RDMA | REG_MR | LOCAL_INV;
-/// Not a request: a region is described.
+/// Not a request: memory is mapped to a region.
 pub const MAP: u32 = 1 << 5;
-/// Requests that are flushed have their bits so much further up.
+/// Bits of flushed requests are shifted left by this.
 pub const FLUSHED: u32 = 8;
 
-/// The words for them.
+/// The names of these.
 const WHICH: [(&str, u32); 9] = [
     ("send", SEND),
     ("recv", RECV),
@@ -151,7 +153,7 @@ pub fn gmp_bit(kind: usize) -> u32 {
     1 << kind
 }
 
-/// A status that is no success, by its name.
+/// The status with this name, except success.
 ///
 /// # Errors
 ///
@@ -163,9 +165,9 @@ pub fn bad_status(name: &str) -> Result<Status> {
 }
 
 struct Plan {
-    /// How many come before it.
+    /// How many operations come before it.
     before: Atomic<i32>,
-    /// How often it is to happen.
+    /// How often it happens.
     times: Atomic<i32>,
     value: Atomic<u64>,
     which: Atomic<u32>,
@@ -174,12 +176,12 @@ struct Plan {
 
 /// The faults of a device.
 pub struct Faults {
-    /// A bit for each kind that is to happen.
+    /// A bit for each armed kind.
     armed: Atomic<u32>,
     plans: [Plan; NAMES.len()],
 }
 
-/// A fault that is to happen.
+/// A fault to arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
     kind: Kind,
@@ -190,9 +192,9 @@ pub struct Order {
 }
 
 impl Order {
-    /// The kind, which of them it is (the next is 1), which datagrams of [`gmp::NAMES`], a status,
-    /// milliseconds, seconds or the number of an error if the kind wants that, which requests, by a
-    /// word such as `send`, or all of both queues, and how often, which is once.
+    /// Parses the kind; which operation it is (the next is 1); a datagram of [`gmp::NAMES`], if the
+    /// kind needs one; a status, milliseconds, seconds or an errno, if the kind needs one; which
+    /// requests, by a word such as `send` (default: all of both queues); how often (default: once).
     ///
     /// # Errors
     ///
@@ -214,7 +216,7 @@ impl Order {
             }
             Kind::Stop | Kind::Destroy => {
                 let errno: u16 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
-                // Those that an `Error` can have.
+                // The range of an `Error`.
                 if !(1..=4095).contains(&errno) {
                     return Err(EINVAL);
                 }
@@ -245,7 +247,7 @@ impl Order {
 }
 
 impl Faults {
-    /// None.
+    /// No faults.
     pub fn none() -> Self {
         Self {
             armed: Atomic::new(0),
@@ -261,7 +263,7 @@ impl Faults {
         }
     }
 
-    /// Has one happen, instead of another one of its kind; 0 times is never.
+    /// Arms a fault in place of the one of its kind; 0 times disarms it.
     pub fn order(&self, order: Order) {
         let bit = 1 << order.kind as u32;
         let plan = &self.plans[order.kind as usize];
@@ -282,7 +284,7 @@ impl Faults {
         }
     }
 
-    /// Whether the next of this kind goes wrong, and with which value.
+    /// Counts an operation. Returns the fault's value if it goes wrong.
     #[inline]
     pub fn hit(&self, kind: Kind, which: u32) -> Option<u64> {
         if self.armed.load(Relaxed) & 1 << kind as u32 == 0 {
@@ -291,15 +293,14 @@ impl Faults {
         self.count(kind, which)
     }
 
-    /// As [`Self::hit`], of a kind whose value is a status.
+    /// As [`Self::hit`], for a kind with a status.
     #[inline]
     pub fn status(&self, kind: Kind, which: u32) -> Option<Status> {
-        // CAST: It was made of one.
+        // CAST: Made from a status.
         self.hit(kind, which).map(|n| Status::numbered(n as u32))
     }
 
-    /// As [`Self::hit`], of a kind whose value is the number of an error, of a queue pair as a
-    /// whole.
+    /// As [`Self::hit`], for a kind with an errno, which is about a queue pair as a whole.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ impl Faults {
         Some(plan.value.load(Relaxed))
     }
 
-    /// Whether any completion is to go wrong.
+    /// Whether any fault is armed.
     #[inline]
     pub fn any(&self) -> bool {
         self.armed.load(Relaxed) != 0

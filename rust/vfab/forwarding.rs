@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which port of a switch a LID is behind (IBTA 14.2.5.10, 14.2.5.12).
+//! The forwarding tables of a switch (IBTA 14.2.5.10, 14.2.5.12).
 
 use super::mad::{
     Data,
@@ -19,10 +19,10 @@ pub const MULTICAST: usize = 64;
 const NONE: u8 = 0xff;
 /// Entries in a block of the multicast table.
 const GROUPS: usize = 32;
-/// Ports in a position of a block of it.
+/// Ports in a position of a block of the multicast table.
 const POSITION: u32 = 16;
 
-/// The two tables.
+/// The unicast and the multicast table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Forwarding {
     unicast: [u8; UNICAST],
@@ -36,7 +36,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Tables that lead nowhere.
+    /// Empty tables.
     pub const EMPTY: Self = Self {
         unicast: [NONE; UNICAST],
         multicast: [0; MULTICAST],
@@ -45,7 +45,7 @@ impl Forwarding {
         not_primary: NONE,
     };
 
-    /// The port that `lid` is behind, of those up to `last`.
+    /// The output port for `lid`, if it is at most `last`.
     pub fn unicast(&self, lid: u16, last: u8) -> Option<u8> {
         if lid == 0 || lid > self.top {
             return None;
@@ -56,8 +56,7 @@ impl Forwarding {
             .filter(|port| *port <= last)
     }
 
-    /// The ports, a bit for each, by which a packet for the group `lid` leaves that came in at
-    /// `inport`.
+    /// The output ports, a bit for each, of a packet for the group `lid` that came in at `inport`.
     pub fn multicast(&self, lid: u16, inport: u8) -> u32 {
         if !(FIRST_MULTICAST..PERMISSIVE).contains(&lid) {
             return 0;
@@ -88,7 +87,7 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Sets that block.
+    /// Sets block `block` of LinearForwardingTable.
     ///
     /// # Errors
     ///
@@ -100,8 +99,8 @@ impl Forwarding {
         Ok(())
     }
 
-    /// The block of MulticastForwardingTable that `attr_mod` names: 32 groups, 16 ports. Ports beyond
-    /// 31 are not there.
+    /// The block of MulticastForwardingTable that `attr_mod` names: 32 groups, 16 ports. There are
+    /// no ports beyond 31.
     ///
     /// # Errors
     ///
@@ -115,7 +114,7 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Sets that block.
+    /// Sets the block of MulticastForwardingTable that `attr_mod` names.
     ///
     /// # Errors
     ///
@@ -135,7 +134,7 @@ impl Forwarding {
     }
 }
 
-/// Block and first port that a modifier of MulticastForwardingTable names.
+/// Block and first port in a modifier of MulticastForwardingTable.
 fn group_block(attr_mod: u32) -> Result<(usize, u32), Refusal> {
     let (position, block) = (attr_mod >> 28, attr_mod & 0x0fff_ffff);
     match position {
@@ -145,7 +144,7 @@ fn group_block(attr_mod: u32) -> Result<(usize, u32), Refusal> {
     }
 }
 
-/// The bit of `port`; none of 32 and above.
+/// The bit of `port`; 0 for 32 and above.
 fn bit(port: u8) -> u32 {
     1_u32.checked_shl(port.into()).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a management datagram of queue pair 1 is, by its header (IBTA 13.4, 15, `include/rdma/ib_cm.h`).
+//! Kinds of management datagrams of queue pair 1, by their headers (IBTA 13.4, 15,
+//! `include/rdma/ib_cm.h`).
 
 use super::mad::{
     Mad,
@@ -19,7 +20,7 @@ const PATH_RECORD: u16 = 0x0035;
 /// `IB_MGMT_MAD_STATUS_BUSY`.
 const BUSY: u16 = 0x0001;
 
-/// The kinds of [`kind`] by their names.
+/// The names of the kinds of [`kind`].
 pub const NAMES: [&str; 13] = [
     "other",
     "sa-path",
@@ -43,7 +44,7 @@ const SA_ANSWER: usize = 3;
 const DEVICE: usize = 4;
 const CM_OTHER: usize = 5;
 
-/// Which kind of [`NAMES`] it is.
+/// The kind of `mad`, an index into [`NAMES`].
 pub fn kind(mad: &Mad) -> usize {
     let header = Smp::of(mad);
     let attr = header.attr_id.get();
@@ -61,12 +62,12 @@ pub fn kind(mad: &Mad) -> usize {
     }
 }
 
-/// Whether it is of the class of the subnet's administrator.
+/// Whether the kind is of subnet administration.
 pub fn is_sa(kind: usize) -> bool {
     matches!(kind, SA_PATH | SA_REQUEST | SA_ANSWER)
 }
 
-/// Makes a question to the administrator the answer that it is busy; `false` if it is none.
+/// Turns a subnet administration request into a BUSY response; `false` if it is no such request.
 pub fn refuse(mad: &mut Mad) -> bool {
     if !matches!(kind(mad), SA_PATH | SA_REQUEST) {
         return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A host channel adapter: its ports, and what it has been asked to make.
+//! A host channel adapter: its ports and its objects.
 
 mod outage;
 
@@ -105,7 +105,7 @@ use kernel::{
     }, //
 };
 
-/// Regions, with number 0, which is none.
+/// Size of the table of regions, including number 0, which is unused.
 const MAX_MR: u32 = 1 << 16;
 
 /// A host channel adapter.
@@ -122,18 +122,18 @@ pub struct Hca {
     memory: Arc<Memory>,
     faults: Arc<Faults>,
     target: Arc<DeviceTarget>,
-    /// The region that was made last. Held while something is made.
+    /// The last region. Held while a queue pair or a region is created.
     #[pin]
     making: Mutex<u32>,
-    /// Counts the regions that were made.
+    /// The next eight bits of [`Variant::Changing`].
     variants: Atomic<u32>,
-    /// An outage has ended the links of its ports.
+    /// An outage has taken the links of its ports down.
     unplugged: Atomic<bool>,
 }
 
 impl Hca {
-    /// Adapter `number` of these wires, with this personality; its regions may be of pieces if that
-    /// or `gaps` says so. May sleep.
+    /// Creates adapter `number` of this network, with this personality; its regions may be of
+    /// pieces if that or `gaps` says so. May sleep.
     ///
     /// # Errors
     ///
@@ -186,22 +186,22 @@ impl Hca {
         Ok(Attached(this))
     }
 
-    /// What memory is mapped for.
+    /// The device for which memory is mapped.
     pub fn dma(&self) -> &Arc<DmaDevice> {
         &self.memory.dma
     }
 
-    /// Registrations, and the pages or pieces of all of them.
+    /// Number of registrations, and of the pages or pieces of all of them.
     pub fn registered(&self) -> (u64, u64) {
         self.memory.registered()
     }
 
-    /// What goes wrong.
+    /// Its faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What it is like.
+    /// Its personality and outages.
     pub fn manner(&self) -> &Manner {
         &self.manner
     }
@@ -211,7 +211,7 @@ impl Hca {
         &self.qps
     }
 
-    /// The wires.
+    /// Its network.
     pub fn net(&self) -> &Arc<Net> {
         &self.net
     }
@@ -226,7 +226,7 @@ impl Hca {
         self.is_static
     }
 
-    /// Its ports, with what is behind them.
+    /// Its ports, with their queue pairs.
     pub fn ends(&self) -> impl Iterator<Item = &End> {
         self.ends.iter().map(|end| &**end)
     }
@@ -247,11 +247,11 @@ impl Hca {
         })
     }
 
-    /// A port of it.
+    /// Its port with this number.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it has no port with this number.
+    /// `EINVAL` if there is none.
     pub fn end(&self, port: u32) -> Result<&Arc<End>> {
         self.ends.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)
     }
@@ -261,7 +261,7 @@ impl Hca {
     }
 }
 
-/// An adapter to which packets come. Dropping it ends that.
+/// An adapter that receives packets. Dropping it ends that.
 pub struct Attached(Arc<Hca>);
 
 impl Deref for Attached {
@@ -287,9 +287,9 @@ impl Drop for Attached {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: The queues and queue pairs have these objects as fields, made with them. Memory is
-// accessed by [`Pieces`] only, of requests that have not completed and of regions that are in use,
-// and destroying one waits for these.
+// SAFETY: The queues and queue pairs have these objects as fields, created with them. Memory is
+// accessed by [`Pieces`] only, for requests that have not completed and regions that are in use,
+// and destroying a region waits for that use.
 unsafe impl Provider for Hca {
     type Cq = Cq;
     type Qp = Qp;

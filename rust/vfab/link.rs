@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end of a link: what PortInfo says of it, and its states (IBTA 7.2.7, 14.2.5.6).
+//! One end of a link: its part of PortInfo, and its states (IBTA 7.2.7, 14.2.5.6).
 
 use super::{
     changes::Changes,
@@ -22,7 +22,7 @@ pub enum State {
     Init = 2,
     /// The subnet manager has set it up.
     Armed = 3,
-    /// Everything passes.
+    /// All packets pass.
     Active = 4,
 }
 
@@ -30,11 +30,11 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Physical {
-    /// Waits for the other end, which wakes it.
+    /// Waits until the other end wakes it.
     Sleep = 1,
     /// Looks for the other end.
     Polling = 2,
-    /// Off until the subnet manager says otherwise.
+    /// Off until the subnet manager enables it.
     Disabled = 3,
     /// There is a link.
     LinkUp = 5,
@@ -50,17 +50,17 @@ pub const MTU_CAP: u8 = 5;
 pub const VL_CAP: u8 = 4;
 /// Entries of each arbitration table.
 const ARBITRATION: u8 = 8;
-/// The bytes that these take.
+/// Bytes of an arbitration table.
 const ARBITRATION_LEN: usize = 2 * ARBITRATION as usize;
 
-/// What a port with a cable has.
+/// One end of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Link {
     state: State,
     physical: Physical,
-    /// What it is to be once the link that it has is down.
+    /// The physical state that follows when the current link is down.
     after: Option<Physical>,
-    /// Port 0 of a switch is always ACTIVE.
+    /// Always ACTIVE: port 0 of a switch.
     fixed: bool,
     down_default: u8,
     widths: u8,
@@ -108,17 +108,17 @@ impl Link {
         ..Self::UNPLUGGED
     };
 
-    /// Where the subnet manager has brought the port.
+    /// The port state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether there is a link.
+    /// The physical state.
     pub fn physical(&self) -> Physical {
         self.physical
     }
 
-    /// Whether this end would have a link, once the one that it has is down.
+    /// Whether this end would train, once its current link is down.
     pub fn trains(&self) -> bool {
         self.after.unwrap_or(self.physical) != Physical::Disabled
     }
@@ -138,8 +138,8 @@ impl Link {
         self.speed
     }
 
-    /// The cable is in and both ends train, or not. Its width and speed are the best that this end
-    /// has enabled. Says whether the state is another one now.
+    /// Sets whether the cable is in and both ends train. Width and speed become the best that this
+    /// end has enabled. Returns whether the state has changed.
     pub fn set_up(&mut self, up: bool) -> bool {
         if self.fixed || up == (self.physical == Physical::LinkUp) {
             return false;
@@ -159,7 +159,7 @@ impl Link {
         true
     }
 
-    /// Fills in what of PortInfo is about the link.
+    /// Fills in the part of PortInfo about the link.
     pub fn get(&self, info: &mut PortInfo) {
         info.link_width_enabled = self.widths;
         info.link_width_supported = WIDTHS;
@@ -178,7 +178,7 @@ impl Link {
         info.thresholds = self.thresholds;
     }
 
-    /// Sets what of `info` is about the link. `self` may be half set when it fails.
+    /// Sets the part of `info` about the link. A failure may leave `self` half set.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Link {
         }
         match (state, physical) {
             (0, 0) => return Ok(()),
-            // A link that is down or shall go down may be told where to.
+            // A link that is down or goes down takes a new physical state.
             (0 | 1, 0..=3) => {
                 let after = match physical {
                     0 if self.physical == Physical::Disabled => Physical::Disabled,
@@ -219,7 +219,7 @@ impl Link {
                     2 => Physical::Polling,
                     _ => Physical::Disabled,
                 };
-                // The response leaves by the link, if it is this one.
+                // The response may have to leave by this link.
                 if self.physical == Physical::LinkUp {
                     self.after = Some(after);
                 } else {
@@ -239,7 +239,7 @@ impl Link {
         Ok(())
     }
 
-    /// What LinkDownDefaultState says.
+    /// The state of LinkDownDefaultState.
     fn idle(&self) -> Physical {
         if self.down_default == Physical::Sleep as u8 {
             Physical::Sleep
@@ -266,7 +266,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sets that block.
+    /// Sets block `block` of VLArbitrationTable.
     ///
     /// # Errors
     ///
@@ -289,7 +289,8 @@ fn highest(bits: u8) -> u8 {
     0x80_u8.checked_shr(bits.leading_zeros()).unwrap_or(0)
 }
 
-/// A set of bits that the subnet manager enables: 0 changes nothing, `all` enables what there is.
+/// A set of bits that the subnet manager enables: 0 changes nothing, `all` enables all supported
+/// ones.
 fn choose(wanted: u8, all: u8, now: u8, supported: u8) -> Result<u8, Refusal> {
     if wanted == 0 {
         Ok(now)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Management datagrams: the 256 bytes, the header of subnet management, and the words in it.
+//! Management datagrams: the 256 bytes, the SMP header and its values.
 //!
 //! The layouts are those of `include/rdma/ib_mad.h` and `ib_smi.h`, the rules those of the
 //! InfiniBand Architecture Specification, volume 1, chapters 13 and 14. All fields are big-endian.
@@ -34,14 +34,14 @@ pub type Mad = [u8; LEN];
 /// The attribute in an SMP.
 pub type Data = [u8; DATA_LEN];
 
-/// The LID of whoever is at the other end of the link.
+/// The LID of the other end of the link.
 pub const PERMISSIVE: u16 = 0xffff;
 /// The first LID of a multicast group.
 pub const FIRST_MULTICAST: u16 = 0xc000;
 
 /// `IB_MGMT_BASE_VERSION`.
 pub const BASE_VERSION: u8 = 1;
-/// The version of the class that both kinds of SMPs are of.
+/// The class version of both kinds of SMPs.
 pub const CLASS_VERSION: u8 = 1;
 
 /// `IB_MGMT_CLASS_SUBN_LID_ROUTED`.
@@ -63,7 +63,7 @@ pub const REPORT: u8 = 0x06;
 pub const TRAP_REPRESS: u8 = 0x07;
 /// `IB_MGMT_METHOD_GET_RESP`.
 pub const GET_RESP: u8 = 0x81;
-/// `IB_MGMT_METHOD_RESP`, the bit of every response.
+/// `IB_MGMT_METHOD_RESP`, the bit in the method of every response.
 pub const RESPONSE: u8 = 0x80;
 
 /// The attributes of subnet management, `IB_SMP_ATTR_*`.
@@ -98,20 +98,20 @@ pub mod attribute {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Refusal {
-    /// A version of the class that the agent does not know.
+    /// A class version that the agent does not know.
     Version = 0x0004,
     /// A method that the class does not have.
     Method = 0x0008,
     /// An attribute that this node does not have, or not with this method.
     Attribute = 0x000c,
-    /// A field of the attribute, or the attribute modifier.
+    /// A bad field of the attribute, or a bad attribute modifier.
     Value = 0x001c,
 }
 
-/// The bit of a status that says that a directed-route SMP is on its way back, `IB_SMP_DIRECTION`.
+/// The status bit of a directed-route SMP on its way back, `IB_SMP_DIRECTION`.
 pub const DIRECTION: u16 = 0x8000;
 
-/// What of a packet's local route header decides where it goes.
+/// The fields of a packet's local route header that route it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lrh {
     /// LID of the port that sent it.
@@ -123,7 +123,7 @@ pub struct Lrh {
 }
 
 impl Lrh {
-    /// To the other end of the link, whoever that is.
+    /// To the other end of the link.
     pub const PERMISSIVE: Self = Self {
         slid: PERMISSIVE,
         dlid: PERMISSIVE,
@@ -141,23 +141,23 @@ pub struct Smp {
     pub mgmt_class: u8,
     /// [`CLASS_VERSION`].
     pub class_version: u8,
-    /// What is asked.
+    /// The method, for example [`GET`].
     pub method: u8,
-    /// Of a response; with [`DIRECTION`] in a directed-route SMP.
+    /// Status of a response; with [`DIRECTION`] in a directed-route SMP.
     pub status: U16,
-    /// Where on its path a directed-route SMP is.
+    /// Position of a directed-route SMP on its path.
     pub hop_ptr: u8,
     /// Length of the path, 0 to 63.
     pub hop_cnt: u8,
     /// Opaque; the same in request and response.
     pub tid: U64,
-    /// Of [`attribute`].
+    /// One of [`attribute`].
     pub attr_id: U16,
     /// Zero.
     pub reserved1: U16,
-    /// Which port or block of the attribute.
+    /// Attribute modifier: the port or block.
     pub attr_mod: U32,
-    /// What a protected node wants to see.
+    /// The M_Key.
     pub mkey: U64,
     /// LID at which the directed part of the path begins, or [`PERMISSIVE`].
     pub dr_slid: U16,
@@ -167,9 +167,9 @@ pub struct Smp {
     pub reserved2: [u8; 28],
     /// The attribute.
     pub data: Data,
-    /// Ports by which a directed-route SMP leaves, from entry 1.
+    /// Output ports of a directed-route SMP, from entry 1.
     pub initial_path: [u8; PATH_LEN],
-    /// Ports by which it came, from entry 1.
+    /// Its input ports, from entry 1.
     pub return_path: [u8; PATH_LEN],
 }
 
@@ -179,18 +179,18 @@ impl Smp {
         zerocopy::transmute_ref!(mad)
     }
 
-    /// The fields of `mad`, to be changed.
+    /// The fields of `mad`, mutable.
     pub fn of_mut(mad: &mut Mad) -> &mut Self {
         zerocopy::transmute_mut!(mad)
     }
 
-    /// Whether `mad` is of subnet management at all.
+    /// Whether `mad` is an SMP.
     pub fn is_smp(&self) -> bool {
         self.base_version == BASE_VERSION
             && matches!(self.mgmt_class, CLASS_LID_ROUTED | CLASS_DIRECTED)
     }
 
-    /// Whether it goes by a path of ports.
+    /// Whether it is directed-route.
     pub fn is_directed(&self) -> bool {
         self.mgmt_class == CLASS_DIRECTED
     }
@@ -200,7 +200,7 @@ impl Smp {
         self.status.get() & DIRECTION != 0
     }
 
-    /// Makes a request the response to it: that all is well, or why not.
+    /// Turns a request into its response: success, or why it is refused.
     pub fn respond(&mut self, refusal: Option<Refusal>) {
         let direction = if self.is_directed() { DIRECTION } else { 0 };
         self.method = GET_RESP;

@@ -2,7 +2,7 @@
 
 //! A subnet without a manager: all ports are active with a LID from the start.
 //!
-//! It does once what a manager does, with the same packets. Nobody answers for the subnet's administrator then.
+//! Does once what a manager does, with the same packets. There is no subnet administrator then.
 
 use super::{
     ca::Outcome,
@@ -54,7 +54,8 @@ pub(super) fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> M
     mad
 }
 
-/// Asks a port, or else the switch.
+/// Sends `mad` to a port, or to the switch without one. Returns the attribute of the reply; `EIO`
+/// if refused.
 fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     let mut reply = *mad;
     match to {
@@ -75,8 +76,8 @@ fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     Ok(smp.data)
 }
 
-/// Changes PortInfo of a port, or of port `number` of the switch, but for its state, which `with` is told, and that of its
-/// link.
+/// Lets `with` change PortInfo of a port, or of port `number` of the switch. The states of port and
+/// link are 0, no change, unless `with` sets them; it gets the current port state.
 fn change(
     fabric: &Fabric,
     to: Option<PortId>,
@@ -96,7 +97,7 @@ fn change(
     ask(fabric, to, &set).map(|_| ())
 }
 
-/// Sets up a port, or port `number` of the switch.
+/// Brings up a port, or port `number` of the switch.
 fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result {
     let number = number.into();
     for state in [State::Init, State::Armed, State::Active] {
@@ -105,7 +106,7 @@ fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result
             info.sm_lid = 1.into();
             info.mtu_sm_sl = MTU;
             info.vls_enforce = LANES;
-            // The first time sets all but the state; what is active stays so.
+            // The first pass sets all except the state; an active port stays active.
             if state != State::Init && now < state as u8 {
                 info.speed_state |= state as u8;
             }
@@ -146,7 +147,7 @@ pub fn activate(fabric: &Fabric) -> Result {
         &request(SET, attribute::LINEAR_FORWARD_TABLE, 0, &table),
     )?;
     for (lid, id) in (1u16..).zip(fabric.ports()) {
-        // One without a cable stays as it is, and one that is active.
+        // Skip ports without a cable, and active ones.
         if fabric.look(id, |port| port.link.state()) != Some(State::Init) {
             continue;
         }
@@ -156,7 +157,7 @@ pub fn activate(fabric: &Fabric) -> Result {
     Ok(())
 }
 
-/// Gives a port another LID, by which packets find it.
+/// Gives a port another LID, and routes that to it.
 ///
 /// # Errors
 ///
@@ -175,7 +176,7 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     })
 }
 
-/// Says that the subnet manager is at another LID.
+/// Sets the LID of the subnet manager at a port.
 ///
 /// # Errors
 ///
@@ -186,7 +187,7 @@ pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     })
 }
 
-/// Gives a port another prefix, and with it other GIDs.
+/// Gives a port another subnet prefix, and so other GIDs.
 ///
 /// # Errors
 ///
@@ -208,7 +209,7 @@ pub fn reregister(fabric: &Fabric, id: PortId) -> Result {
     })
 }
 
-/// Sets an entry of a port's table of partitions.
+/// Sets an entry of a port's P_Key table.
 ///
 /// # Errors
 ///

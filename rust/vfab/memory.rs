@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device may access: the pieces of requests, with all checks, and copying from some to others.
+//! The memory that a device may access: checks the pieces of requests and copies between them.
 
 use super::mr::{
     Mr,
@@ -29,47 +29,47 @@ use kernel::{
     }, //
 };
 
-/// The key of all memory, for the device's own requests of the kernel. It is not that of a region.
+/// The key of all memory, for local requests of the kernel. No region has it.
 pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
 
 /// The memory of a device.
 pub struct Memory {
-    /// What memory is mapped for.
+    /// The device for which memory is mapped.
     pub dma: Arc<DmaDevice>,
-    /// Its regions, by their numbers; number 0 is none.
+    /// Its regions, by their numbers; number 0 is unused.
     pub mrs: Table<Mr>,
-    /// Registrations, and the pages or pieces of all of them.
+    /// Number of registrations, and of the pages or pieces of all of them.
     registered: [Atomic<u64>; 2],
 }
 
-/// An access that is refused.
+/// The access is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied;
 
-/// Which of the two that take part in a copy is to blame.
+/// The failed side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// What is written.
+    /// The destination.
     To,
-    /// What is read.
+    /// The source.
     From,
 }
 
-/// Pieces of memory one after the other.
+/// A sequence of pieces of memory.
 pub struct Pieces<'a> {
     memory: &'a Memory,
     pd: PdName,
     access: u32,
-    /// They were named by the peer.
+    /// Named by the peer.
     remote: bool,
     rest: &'a [Sge],
-    /// The region of the piece at hand, the place in it and what is left of it.
+    /// The region of the current piece, and what is left of the piece.
     region: Option<(Use<'a, Mr>, Sge)>,
     span: Span<'a>,
 }
 
 impl<'a> Pieces<'a> {
-    /// Those of a request of the device.
+    /// Pieces of a local request.
     #[inline]
     pub fn local(memory: &'a Memory, pd: PdName, access: u32, list: &'a [Sge]) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// One that the peer has named.
+    /// A piece that the peer has named.
     #[inline]
     pub fn remote(memory: &'a Memory, pd: PdName, access: u32, piece: &'a [Sge; 1]) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The part of the region that comes next.
+    /// Sets `span` to the next part of the region. `false` if there is none.
     fn next_of_region(&mut self) -> Result<bool, Denied> {
         let Some((mr, piece)) = self.region.take() else {
             return Ok(false);
@@ -115,14 +115,14 @@ impl<'a> Pieces<'a> {
             let next = piece.addr().wrapping_add(u64::from(n));
             self.region = Some((mr, Sge::new(next, piece.key(), piece.bytes() - n)));
         } else {
-            // In use as long as it is accessed.
+            // Keep the region in use while it is accessed.
             self.region = Some((mr, Sge::new(0, piece.key(), 0)));
         }
         Ok(true)
     }
 
-    /// Has `span` be the next that is not empty; `false` if there is none. Inlined is what most messages have: memory of
-    /// the kernel by its address.
+    /// Sets `span` to the next that is not empty; `false` if there is none. Inlines the common
+    /// case: memory of the kernel by its address.
     #[inline]
     fn next(&mut self) -> Result<bool, Denied> {
         if let (None, Some((first, rest))) = (&self.region, self.rest.split_first()) {
@@ -166,7 +166,7 @@ impl<'a> Pieces<'a> {
                 .mrs
                 .get(Mr::index_of(first.key()))
                 .ok_or(Denied)?;
-            // All of it, before any of it.
+            // Check all of it before any access.
             mr.admits(
                 self.pd,
                 first.key(),
@@ -179,11 +179,11 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Copies `len` bytes from other pieces, or from memory of the device itself.
+    /// Copies `len` bytes from other pieces.
     ///
     /// # Errors
     ///
-    /// Who is to blame: some may have been copied.
+    /// The failed side. Some bytes may have been copied.
     #[inline]
     pub fn fill(&mut self, from: &mut Pieces<'_>, mut len: usize) -> Result<(), Side> {
         while len > 0 {
@@ -198,7 +198,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Copies `bytes` to these.
+    /// Copies `bytes` to the pieces.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Copies these to `bytes`.
+    /// Copies the pieces to `bytes`.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Whether the peer's piece is one that it may access. Not asked of a piece of no bytes.
+    /// Checks that the peer may access its piece, which must have a length.
     ///
     /// # Errors
     ///
@@ -254,22 +254,22 @@ impl Memory {
     #[allow(unsafe_code)]
     #[inline]
     fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
-        // SAFETY: Only `Pieces` call this. They are of a request that has not completed, and use
-        // the region.
+        // SAFETY: Only `Pieces` calls this, for a request that has not completed, and with the
+        // region in use.
         unsafe { self.dma.span(addr, len) }
     }
 
-    /// How many registrations there were, and how many pages or pieces they had.
+    /// Number of registrations, and of the pages or pieces of all of them.
     pub fn registered(&self) -> (u64, u64) {
         let [count, parts] = &self.registered;
         (count.load(Relaxed), parts.load(Relaxed))
     }
 
-    /// Makes the region with this key free, and waits until nobody accesses it.
+    /// Invalidates the region with this key, and waits until accesses to it have ended.
     ///
     /// # Errors
     ///
-    /// [`Denied`] if there is none, or not in this domain.
+    /// [`Denied`] if there is none that is valid, or not in this domain.
     pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Denied> {
         let index = Mr::index_of(key);
         let mr = self.mrs.get(index).ok_or(Denied)?;
@@ -279,8 +279,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether this key is that of a free region of this domain, of those that requests register,
-    /// and all bits of it fit.
+    /// Whether all bits of this key match, if it names a free region of this domain that a request
+    /// can register.
     pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
         self.mrs.get(Mr::index_of(key))?.is_free(pd, key)
     }
@@ -289,7 +289,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if it is not one of this domain, or not free, or nothing was described.
+    /// [`Denied`] if it is not one of this domain, or not free, or nothing was mapped to it.
     pub fn register(
         &self,
         pd: PdName,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The M_Key, which keeps a port from what another subnet manager wants (IBTA 14.2.4).
+//! The M_Key, which protects a port from other subnet managers (IBTA 14.2.4).
 
 use super::mad::{
     Smp,
@@ -10,15 +10,15 @@ use super::mad::{
 /// A port's M_Key and what it protects.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MKey {
-    /// The key; with 0 everybody may do everything.
+    /// The key; 0 is no protection.
     pub key: u64,
-    /// Below 2 a Get needs no key; with 1 it does not show the key to whoever does not have it.
+    /// Below 2 a Get needs no key; with 1 a Get without the key does not return it.
     pub protect: u8,
     /// Seconds from an attempt with a wrong key until the protection ends; 0 is never.
     pub lease: u16,
     /// Attempts with a wrong key.
     pub violations: u16,
-    /// Seconds left of a lease that runs.
+    /// Seconds left of a running lease.
     left: u16,
 }
 
@@ -36,8 +36,8 @@ impl MKey {
         self.key == 0 || smp.mkey.get() == self.key
     }
 
-    /// Whether `smp`, a request or TrapRepress, may be obeyed. If not, it is counted and the lease
-    /// runs; if its key is the right one, the lease stops.
+    /// Whether `smp`, a request or TrapRepress, is allowed. If not, it counts as a violation and
+    /// starts the lease. The right key stops the lease.
     pub fn admits(&mut self, smp: &Smp) -> bool {
         if self.fits(smp) {
             self.left = 0;
@@ -53,7 +53,7 @@ impl MKey {
         false
     }
 
-    /// The key as the response to `smp` may show it.
+    /// The key as the response to `smp` shows it.
     pub fn shown(&self, smp: &Smp) -> u64 {
         if smp.method == GET && self.protect == 1 && !self.fits(smp) {
             0
@@ -62,7 +62,7 @@ impl MKey {
         }
     }
 
-    /// A second has passed.
+    /// Called each second.
     pub fn tick(&mut self) {
         if self.left == 1 {
             self.protect = 0;

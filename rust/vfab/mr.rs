@@ -2,8 +2,10 @@
 
 //! Memory regions: a key, rights, and the memory behind it.
 //!
-//! A region of all memory, or of a process, is valid as long as it exists. Others are valid or free: REG_MR makes a free one valid, with eight bits of its key as the request says; LOCAL_INV, or
-//! a SEND_WITH_INV of the peer, makes a valid one free, and waits until nobody accesses its memory.
+//! A region of all memory, or of a process, is valid as long as it exists. Others are valid or
+//! free: REG_MR makes a free one valid and sets eight bits of its key; LOCAL_INV, or a
+//! SEND_WITH_INV of the peer, makes a valid one free and waits until accesses to its memory have
+//! ended.
 
 use super::personality::Iova;
 use crate::rdma::provider::{
@@ -27,9 +29,9 @@ use kernel::{
     }, //
 };
 
-/// It may be used.
+/// The region is valid.
 const VALID: u64 = 1 << 63;
-/// The eight bits of the key that change.
+/// The eight bits of the key that a registration sets.
 const VARIANT: u32 = 0xff;
 
 /// The memory behind a region.
@@ -48,17 +50,17 @@ pub struct Mr {
     behind: Behind,
     /// The eight bits of its first key.
     first: u8,
-    /// [`VALID`], rights, and the eight bits.
+    /// [`VALID`], access rights, and the eight bits of the key.
     state: Atomic<u64>,
 }
 
-/// Why a region is not what a request takes it for.
+/// The region does not fit the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bad;
 
 impl Mr {
-    /// A region with number `index`, and these eight bits of its first key; its address may be
-    /// `iova`.
+    /// Creates region `index`. `variant` has the eight bits of its first key, `iova` the addresses
+    /// that it may have.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl Mr {
         })
     }
 
-    /// Where regions with this key are in the table.
+    /// The table index of regions with this key.
     #[inline]
     pub fn index_of(key: u32) -> usize {
         (key >> 8) as usize
@@ -104,12 +106,12 @@ impl Mr {
         self.index
     }
 
-    /// Its key as long as nobody gives it another one.
+    /// Its key until a registration sets another one.
     pub fn first_key(&self) -> u32 {
         self.index << 8 | u32::from(self.first)
     }
 
-    /// The pages or pieces that are described and registered, if it is such a region.
+    /// Its pages or pieces, if requests can register it.
     pub fn pages(&self) -> Option<&Pages> {
         match &self.behind {
             Behind::Pages(pages) | Behind::Offset(pages) => Some(pages),
@@ -117,12 +119,13 @@ impl Mr {
         }
     }
 
-    /// Makes it valid, with this key and these rights, as the memory that begins at `iova`. Returns how many pages or
-    /// pieces it has.
+    /// Makes it valid at `iova`, with this key and these rights. Returns the number of its pages or
+    /// pieces.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if it is valid, of another domain, the key is that of another one, or it has no pages to describe.
+    /// [`Bad`] if it is valid, of another domain or cannot be registered, the key is of another
+    /// region, or the mapped memory is empty or does not allow `iova`.
     #[allow(unsafe_code)]
     pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<usize, Bad> {
         let pages = self.pages().ok_or(Bad)?;
@@ -130,8 +133,8 @@ impl Mr {
         if !free || pd != self.pd || key >> 8 != self.index {
             return Err(Bad);
         }
-        // SAFETY: The region is not valid, so its list is not in use. The user that registers it
-        // neither describes it nor registers it twice meanwhile, as with any adapter.
+        // SAFETY: The region is not valid, so its list is not in use. As with any adapter, the user
+        // does not map memory to it or register it again at the same time.
         unsafe { pages.turn(iova) };
         // SAFETY: As above.
         let list = unsafe { pages.current() };
@@ -143,7 +146,7 @@ impl Mr {
         Ok(list.count())
     }
 
-    /// Whether it is one of this domain that requests register, and free, and whether this was its
+    /// If it is a free region of this domain that requests can register: whether `key` is its last
     /// key.
     pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
         let state = self.state.load(Acquire);
@@ -151,11 +154,12 @@ impl Mr {
         free.then_some(state as u32 & VARIANT == key & VARIANT)
     }
 
-    /// Makes it free. Accesses that have begun are not over yet.
+    /// Makes it free. Accesses in flight may go on.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if this is not its key, it is not valid, of another domain, or was not registered by a request.
+    /// [`Bad`] if this is not its key, it is not valid, of another domain, or not registered by a
+    /// request.
     pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Bad> {
         let state = self.state.load(Relaxed);
         let ours = state & VALID != 0 && state as u32 & VARIANT == key & VARIANT;
@@ -163,13 +167,13 @@ impl Mr {
             return Err(Bad);
         }
         self.state.store(state & !VALID, Relaxed);
-        // The accesses that others wait for are counted by an operation that is ordered, too.
+        // Full order, as for the count of accesses for which the caller waits.
         self.state.xchg(state & !VALID, Full);
         Ok(())
     }
 
-    /// Whether `len` bytes at `addr` may be accessed with this key, and where: at this place of the region, or, of one
-    /// of all memory, at the address itself.
+    /// Checks an access to `len` bytes at `addr` with this key. Returns the place in the region,
+    /// or, for a region of all memory, the address itself.
     ///
     /// # Errors
     ///
@@ -195,8 +199,8 @@ impl Mr {
         }
         let list = match &self.behind {
             Behind::All => return Ok(Place::Memory(addr)),
-            // SAFETY: The region is valid and in use by the caller that has it from the table,
-            // which ends that use before the region is invalidated.
+            // SAFETY: The region is valid and in use by the caller, which has it from the table. An
+            // invalidation waits for the end of that use.
             Behind::Pages(pages) | Behind::Offset(pages) => unsafe { pages.current() },
             Behind::Process(memory) => memory.list(),
         };
@@ -208,10 +212,10 @@ impl Mr {
     }
 }
 
-/// Where something is.
+/// A place in memory.
 pub enum Place<'a> {
     /// At a DMA address.
     Memory(u64),
-    /// At a place of a list of pages or pieces.
+    /// An offset in a list of pages or pieces.
     Region(&'a List, u64),
 }

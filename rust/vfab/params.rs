@@ -9,12 +9,12 @@ use super::personality::{
 use crate::rdma::provider::params;
 use kernel::prelude::*;
 
-/// Most adapters.
+/// Maximum number of adapters.
 const MAX_DEVICES: u32 = 8;
-/// Most ports of each.
+/// Maximum number of ports of each.
 const MAX_PORTS: u32 = 2;
 
-/// How many of what.
+/// Values of the module parameters.
 #[derive(Clone, Copy)]
 pub struct Params {
     /// Adapters.
@@ -23,22 +23,22 @@ pub struct Params {
     pub ports: u8,
     /// Bits of a DMA address.
     pub dma_bits: u32,
-    /// How many of the first adapters reach all memory instead, without bounce buffers.
+    /// How many of the first adapters reach all memory, without bounce buffers.
     pub direct: u32,
-    /// A bit for each adapter whose regions may be of pieces.
+    /// A bit for each adapter that can have regions of pieces.
     pub gaps: u32,
     /// Whether the ports are active from the start.
     pub static_lids: bool,
-    /// What each adapter is like.
+    /// The personality of each adapter.
     pub personalities: [&'static Personality; MAX_DEVICES as usize],
 }
 
 impl Params {
-    /// What was given.
+    /// Reads the parameters.
     ///
     /// # Errors
     ///
-    /// `EINVAL`, with a line in the log, if one is out of its range.
+    /// `EINVAL`, with a message in the log, if one is out of its range or unknown.
     pub fn get() -> Result<Self> {
         let (devices, ports, dma_bits, direct, gaps, static_lids) = params::get();
         if !(1..=MAX_DEVICES).contains(&devices) {

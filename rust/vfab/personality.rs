@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an adapter is like, as far as a user of the verbs can see: data that others consult.
+//! The behaviour of an adapter that a user of the verbs can see, as data.
 //!
-//! Each [`Personality`] is one constant of [`table`]; `docs/adapters.md` has where each value is
-//! from. No other file knows their names.
+//! Each [`Personality`] is one constant of [`table`]; `docs/adapters.md` has the source of each
+//! value. No other file knows their names.
 
 mod table;
 
@@ -26,32 +26,32 @@ use kernel::{
     }, //
 };
 
-/// What an adapter is like.
+/// The behaviour of an adapter.
 #[derive(Clone, Copy)]
 pub struct Personality {
-    /// The name by which a user asks for it.
+    /// The name by which a user selects it.
     pub name: &'static str,
-    /// The driver that the device says it is of.
+    /// The driver that the device reports.
     pub driver: Driver,
-    /// How much of what there can be.
+    /// Its limits.
     pub limits: Limits,
-    /// What regions are like.
+    /// Properties of its regions.
     pub regions: Regions,
-    /// What connections are like.
+    /// Properties of its connections.
     pub connections: Connections,
     /// How requests of a queue pair in error are flushed.
     pub flush: Flush,
-    /// It drains queue pairs itself, by requests that it takes when it takes no others.
+    /// It drains queue pairs itself, with requests that it accepts while it refuses all others.
     pub drains: bool,
-    /// No completion of a queue pair is left when that is destroyed.
+    /// Destroying a queue pair removes its completions.
     pub purges: bool,
     /// What `reset` does to it.
     pub reset: Reset,
-    /// What it is like from the moment on at which its driver takes it away.
+    /// Its behaviour from the moment at which its driver removes it.
     pub removal: Outage,
 }
 
-/// How much of what there can be: fields of `struct ib_device_attr`, and of `struct ib_device`.
+/// Limits: fields of `struct ib_device_attr`, and of `struct ib_device`.
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Requests of a queue.
@@ -60,75 +60,75 @@ pub struct Limits {
     pub send_sge: u32,
     /// Pieces of a receive request.
     pub recv_sge: u32,
-    /// Pieces of a request that reads the peer's memory.
+    /// Pieces of an RDMA READ.
     pub read_sge: u32,
     /// Completions of a queue.
     pub cqe: u32,
     /// Completion queues.
     pub cq: u32,
-    /// Regions. There are 65,535 at most.
+    /// Regions, 65,535 at most.
     pub mr: u32,
-    /// Reads of a peer at once.
+    /// Concurrent RDMA READs of a connection.
     pub reads: u32,
-    /// Completion vectors, if there are so many CPUs.
+    /// Completion vectors, if there are as many CPUs.
     pub vectors: u32,
 }
 
-/// What regions are like.
+/// Properties of regions.
 #[derive(Clone, Copy)]
 pub struct Regions {
-    /// Pages, or pieces, of one that requests register; 0 if there are no such ones.
+    /// Pages or pieces of a region that requests register; 0 if there are none.
     pub pages: u32,
-    /// A bit for each size of a page.
+    /// A bit for each page size.
     pub page_sizes: u64,
-    /// Bytes of one.
+    /// Maximum length in bytes.
     pub len: u64,
-    /// One may be of pieces of any size (`IB_MR_TYPE_SG_GAPS`).
+    /// Regions may be of pieces of any size (`IB_MR_TYPE_SG_GAPS`).
     pub gaps: bool,
     /// All memory has a key of its own (`IBK_LOCAL_DMA_LKEY`).
     pub local_dma_lkey: bool,
-    /// The eight bits of the first key that a user may change.
+    /// The first value of the eight bits of the key that a user may change.
     pub variant: Variant,
-    /// What its address may be.
+    /// The addresses that a region may have.
     pub iova: Iova,
-    /// With which keys one may be invalidated that is not registered. That does nothing.
+    /// The keys with which LOCAL_INV of a region that is not registered succeeds. It does nothing.
     pub free_keys: FreeKeys,
 }
 
-/// Keys with which a region may be invalidated that is not registered.
+/// Keys with which a region that is not registered may be invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeKeys {
     /// None: it is an error.
     None,
-    /// That which it had.
+    /// Its last key.
     Same,
-    /// That with any lower eight bits.
+    /// Its key with any lower eight bits.
     Any,
 }
 
-/// The lower eight bits of the key that a new region has.
+/// The lower eight bits of the key of a new region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// 0
     Zero,
-    /// Another one each time.
+    /// Different each time.
     Changing,
 }
 
-/// What the address of a region may be that a request registers.
+/// The addresses of regions that requests register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Iova {
-    /// Any: of its bits only those of the offset in the first page count.
+    /// Any: only the bits of the offset in the first page count.
     Any,
-    /// One in the first page, by its DMA address: the device takes its distance to that as an
+    /// One in the first page, by its DMA address: the device takes the distance to that as an
     /// offset.
     FirstPage,
 }
 
-/// What connections are like.
+/// Properties of connections.
 #[derive(Clone, Copy)]
 pub struct Connections {
-    /// A message without a receive request is tried again, as the attributes say; else it ends the
+    /// A message without a receive request is retried, as the attributes say; otherwise it ends the
     /// connection.
     pub rnr_retries: bool,
 }
@@ -140,7 +140,7 @@ pub enum Order {
     ReceivesFirst,
     /// Those of the send queue.
     SendsFirst,
-    /// One of each in turn, as long as there are both; a send is the first.
+    /// One of each in turn, while there are both, a send first.
     Interleaved,
 }
 
@@ -149,15 +149,14 @@ pub enum Order {
 pub struct Flush {
     /// Which come first.
     pub order: Order,
-    /// How long it takes until the first, and from some to the next, in ns; 0 for the call that
-    /// makes the error.
+    /// Delay until the first, and between batches, in ns; 0 is no delay.
     pub pause: u64,
-    /// How many come at a time, after which there is an interrupt.
+    /// Requests in a batch. An interrupt follows each batch.
     pub at_once: u32,
 }
 
 impl Flush {
-    /// What a queue pair does in the call that makes the error, in the order of its locks.
+    /// A queue pair flushes in the call that causes the error, in the order of its locks.
     pub const SIMPLE: Self = Self {
         order: Order::ReceivesFirst,
         pause: 0,
@@ -165,31 +164,31 @@ impl Flush {
     };
 }
 
-/// What a device tells, or does, when it goes.
+/// What a device reports or does when it goes out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// IB_EVENT_DEVICE_FATAL
     DeviceFatal,
-    /// The link of each port goes, with IB_EVENT_PORT_ERR.
+    /// The link of each port goes down, with IB_EVENT_PORT_ERR.
     PortErr,
     /// IB_EVENT_QP_FATAL of each connected queue pair.
     QpFatal,
 }
 
-/// What a verb returns instead of what it does; `None` if it does it.
+/// The error of a verb; `None` if it works.
 pub type Answer = Option<Error>;
 
-/// What verbs return while the device does nothing. Those that destroy a queue pair or a completion
-/// queue succeed in all drivers.
+/// Results of verbs while the device is out of service. Those that destroy a queue pair or a
+/// completion queue succeed in all drivers.
 #[derive(Clone, Copy)]
 pub struct Verbs {
     /// `ib_modify_qp` to the error state.
     pub stop: Answer,
-    /// How often that is so; then it succeeds.
+    /// How often that fails; then it succeeds.
     pub stops: u32,
     /// `ib_modify_qp` to other states.
     pub modify: Answer,
-    /// What creates a completion queue, a queue pair, a region.
+    /// Creation of a completion queue, a queue pair, a region.
     pub create: Answer,
     /// `ib_dereg_mr`: the region stays.
     pub dereg: Answer,
@@ -198,10 +197,10 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// All do what they do.
+    /// All verbs work.
     pub const WORK: Self = Self::fail(None);
 
-    /// All that makes or changes something returns this.
+    /// All verbs that create or modify something return this.
     pub const fn fail(answer: Answer) -> Self {
         Self {
             stop: answer,
@@ -214,35 +213,34 @@ impl Verbs {
     }
 }
 
-/// When the requests that were posted to a device are flushed once it is out of service.
+/// When a device that is out of service flushes the posted requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
     /// When it stops.
     AtOnce,
-    /// When their queue pair was moved to the error state.
+    /// When their queue pair has been moved to the error state.
     WhenStopped,
-    /// When a user has tried that, also if it failed.
+    /// When a user has tried that, even if it failed.
     WhenTried,
-    /// They are not, and no completion comes.
+    /// Never: no completion comes.
     Never,
 }
 
-/// What a device that is out of service is like.
+/// The behaviour of a device that is out of service.
 #[derive(Clone, Copy)]
 pub struct Outage {
-    /// Queue pairs send and receive no more from then on; otherwise all goes on until the users
-    /// have let go.
+    /// Queue pairs stop sending and receiving; otherwise they work until the users release them.
     pub stops: bool,
     /// When requests are flushed.
     pub flushed: Flushed,
-    /// What is told then, in this order.
+    /// Reports and actions, in this order.
     pub told: &'static [Told],
-    /// What verbs return.
+    /// Results of verbs.
     pub verbs: Verbs,
 }
 
 impl Outage {
-    /// Nothing but the end of the registration.
+    /// Nothing except the unregistration.
     pub const NONE: Self = Self {
         stops: false,
         flushed: Flushed::WhenStopped,
@@ -254,25 +252,25 @@ impl Outage {
 /// What follows the outage of a reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
-    /// The device is unregistered, and registered again after so many ms.
+    /// The device is unregistered, and registered again after this many ms.
     Another(u32),
-    /// It stays so until it is removed.
+    /// The outage lasts until the device is removed.
     Nothing,
 }
 
-/// What a reset is.
+/// A reset.
 #[derive(Clone, Copy)]
 pub struct Reset {
-    /// What it is like from its begin on.
+    /// Its behaviour from the beginning.
     pub outage: Outage,
-    /// How long that is, in ms.
+    /// Time until `after`, in ms.
     pub pause: u32,
-    /// What is then.
+    /// What follows.
     pub after: After,
 }
 
 impl Personality {
-    /// The one with this name.
+    /// Returns the personality with this name.
     ///
     /// # Errors
     ///
@@ -282,7 +280,7 @@ impl Personality {
         all.find(|p| p.name == name).copied().ok_or(EINVAL)
     }
 
-    /// What is the same whatever the adapter's number and ports.
+    /// The attributes that do not depend on the adapter's number and ports.
     pub fn device_attr(&self) -> DeviceAttr {
         let Limits {
             qp_wr,
@@ -317,13 +315,13 @@ impl Personality {
     }
 }
 
-/// What an adapter is like now.
+/// Personality and outages of an adapter.
 pub struct Manner {
-    /// What it is like.
+    /// Its personality.
     pub personality: &'static Personality,
     /// 0, [`RESET`] or [`REMOVAL`].
     phase: Atomic<u32>,
-    /// How often `ib_modify_qp` to the error state was refused since that began.
+    /// How often `ib_modify_qp` to the error state was refused since the reset.
     refused: Atomic<u32>,
 }
 
@@ -331,7 +329,7 @@ const RESET: u32 = 1;
 const REMOVAL: u32 = 2;
 
 impl Manner {
-    /// Of one that is well.
+    /// That of an adapter in service.
     pub fn new(personality: &'static Personality) -> Self {
         Self {
             personality,
@@ -340,14 +338,15 @@ impl Manner {
         }
     }
 
-    /// A reset begins, whose outage is returned.
+    /// Begins a reset and returns its outage.
     pub fn begin_reset(&self) -> &'static Outage {
         self.refused.store(0, Relaxed);
         self.phase.store(RESET, Release);
         &self.personality.reset.outage
     }
 
-    /// The removal begins, unless a reset has, whose outage it is then.
+    /// Begins the removal and returns its outage; `None` if an outage has begun, which then
+    /// continues.
     pub fn begin_removal(&self) -> Option<&'static Outage> {
         if self.phase.load(Acquire) != 0 {
             return None;
@@ -356,13 +355,13 @@ impl Manner {
         Some(&self.personality.removal)
     }
 
-    /// It is well again.
+    /// Ends the outage.
     #[cfg(SRP_KUNIT)]
     pub fn end(&self) {
         self.phase.store(0, Release);
     }
 
-    /// What it is like if it is not well.
+    /// The outage, if it is out of service.
     fn outage(&self) -> Option<&'static Outage> {
         match self.phase.load(Acquire) {
             RESET => Some(&self.personality.reset.outage),
@@ -371,7 +370,7 @@ impl Manner {
         }
     }
 
-    /// It is out of service, and its queue pairs have stopped.
+    /// Whether it is out of service, and its queue pairs have stopped.
     pub fn is_dead(&self) -> bool {
         self.outage().is_some_and(|outage| outage.stops)
     }
@@ -381,16 +380,16 @@ impl Manner {
         self.outage().map_or(Flushed::AtOnce, |o| o.flushed)
     }
 
-    /// What verbs return now.
+    /// The results of verbs.
     pub fn verbs(&self) -> &'static Verbs {
         self.outage().map_or(&Verbs::WORK, |outage| &outage.verbs)
     }
 
-    /// What `ib_modify_qp` to the error state returns.
+    /// The result of `ib_modify_qp` to the error state.
     ///
     /// # Errors
     ///
-    /// What the personality says.
+    /// The error of the personality.
     pub fn stop(&self) -> Result {
         let verbs = self.verbs();
         match verbs.stop {
@@ -400,7 +399,7 @@ impl Manner {
     }
 }
 
-/// What a verb returns: an answer as a result.
+/// An answer as a result.
 ///
 /// # Errors
 ///

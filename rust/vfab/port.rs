@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A port that is an end of the subnet: of a channel adapter, or port 0 of a switch.
+//! An end port of the subnet: of a channel adapter, or port 0 of a switch.
 
 use super::{
     changes::Changes,
@@ -36,7 +36,7 @@ pub mod capability {
     pub const SL_MAP: u32 = 1 << 6;
     /// NodeInfo has a GUID of the system.
     pub const SYS_IMAGE_GUID: u32 = 1 << 11;
-    /// It tells when its mask changes.
+    /// It reports changes of the mask.
     pub const CAP_MASK_NOTICE: u32 = 1 << 22;
     /// It understands ClientReregister.
     pub const CLIENT_REREGISTER: u32 = 1 << 25;
@@ -44,7 +44,7 @@ pub mod capability {
 
 /// The default partition, as a full member.
 const DEFAULT_PKEY: u16 = 0xffff;
-/// The prefix of a subnet that has no manager.
+/// The subnet prefix until a subnet manager sets one.
 const LINK_LOCAL: u64 = 0xfe80_0000_0000_0000;
 /// ClientReregister.
 const REREGISTER: u8 = 0x80;
@@ -52,7 +52,7 @@ const REREGISTER: u8 = 0x80;
 const TIMEOUT: u8 = 0x1f;
 /// LMC.
 const LMC: u8 = 0x07;
-/// Answers come within 4 us * 2^this.
+/// Responses come within 4 us * 2^this.
 const RESP_TIME: u8 = 16;
 
 /// A port that has a LID.
@@ -60,9 +60,9 @@ const RESP_TIME: u8 = 16;
 pub struct Port {
     /// Its end of the link.
     pub link: Link,
-    /// What protects it.
+    /// Its M_Key.
     pub mkey: MKey,
-    /// What it has to tell the subnet manager.
+    /// Its traps to the subnet manager.
     pub traps: Traps,
     number: u8,
     node_type: u8,
@@ -123,7 +123,7 @@ impl Port {
         }
     }
 
-    /// Its LID; 0 before the subnet manager gave it one.
+    /// Its LID; 0 until the subnet manager sets it.
     pub fn lid(&self) -> u16 {
         self.lid
     }
@@ -205,12 +205,12 @@ impl Port {
         }
     }
 
-    /// The node has another description.
+    /// Queues a trap for a changed node description.
     pub fn described(&mut self) {
         self.traps.description(self.issuer(), self.capability);
     }
 
-    /// Where its traps come from and go to.
+    /// Source and destination of its traps.
     pub fn issuer(&self) -> Issuer {
         Issuer {
             node_type: self.node_type,
@@ -220,7 +220,7 @@ impl Port {
         }
     }
 
-    /// A second has passed.
+    /// Called each second.
     pub fn tick(&mut self) {
         self.mkey.tick();
         self.traps.tick();
@@ -265,7 +265,7 @@ impl Port {
         {
             return Err(Refusal::Value);
         }
-        // The rest cannot fail.
+        // Only the link can fail, so change a copy of that first.
         let mut link = self.link.clone();
         link.set(info, &mut changes)?;
         self.link = link;
@@ -286,7 +286,7 @@ impl Port {
         self.mkey.key = info.mkey.get();
         self.mkey.protect = info.protect_lmc >> 6;
         self.mkey.lease = info.mkey_lease_period.get();
-        // A count is set back by a zero, and is else left as it is.
+        // A zero resets a count; any other value leaves it as it is.
         for (wanted, count) in [
             (info.mkey_violations, &mut self.mkey.violations),
             (info.pkey_violations, &mut self.pkey_violations),
@@ -313,7 +313,7 @@ impl Port {
         Ok(())
     }
 
-    /// Sets that block. What is beyond the table is ignored.
+    /// Sets block `block` of P_KeyTable. Entries beyond the table are ignored.
     ///
     /// # Errors
     ///
@@ -342,8 +342,8 @@ impl Port {
         Ok(())
     }
 
-    /// Sets that block but for its first entry, which is the port's own GUID, and for what the port
-    /// does not have.
+    /// Sets block `block` of GUIDInfo, except the first entry, which is the port's own GUID, and
+    /// entries that the port does not have.
     ///
     /// # Errors
     ///
@@ -371,7 +371,7 @@ impl Port {
     }
 }
 
-/// A table from service levels to virtual lanes as an attribute.
+/// Writes a table from service levels to virtual lanes to an attribute.
 pub fn get_lanes(lanes: &[u8; LANES_LEN], data: &mut Data) {
     *data = [0; DATA_LEN];
     for (to, from) in data.iter_mut().zip(lanes) {
@@ -379,14 +379,14 @@ pub fn get_lanes(lanes: &[u8; LANES_LEN], data: &mut Data) {
     }
 }
 
-/// Takes such a table from an attribute.
+/// Reads a table from service levels to virtual lanes from an attribute.
 pub fn set_lanes(lanes: &mut [u8; LANES_LEN], data: &Data) {
     for (to, from) in lanes.iter_mut().zip(data) {
         *to = *from;
     }
 }
 
-/// The response to a Set of PortInfo shows ClientReregister as it was set; no other one does.
+/// Shows ClientReregister, as only the response to the Set of PortInfo with it does.
 pub fn reregistering(data: &mut Data) {
     PortInfo::of_mut(data).reregister_timeout |= REREGISTER;
 }

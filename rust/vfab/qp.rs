@@ -2,13 +2,14 @@
 
 //! Queue pairs.
 //!
-//! Whoever posts a send request does all of it before the call returns: data is copied to the peer's memory, and the
-//! completions are in the queues of both. What has to wait, for a receive request of the peer or because a packet was
-//! lost, stays in the send queue until a timer tries again.
+//! A send request is executed before its post returns: the data is in the peer's memory, and the
+//! completions are in the queues of both. A request that must wait, for a receive request of the
+//! peer or because a packet was lost, stays in the send queue until a timer retries it.
 //!
-//! Locks, outer to inner: the send queue of the one, the receive queue of the other (or of the same), a completion
-//! queue. [`Fabric`](super::fabric::Fabric)'s is taken between the first two, and not held; that of
-//! [`Groups`](groups::Groups) is held there while a datagram is copied to the members of a group.
+//! Locks, outer to inner: the send queue, the receive queue of the peer (or of the same queue
+//! pair), a completion queue. The lock of [`Fabric`](super::fabric::Fabric) is taken between the
+//! first two and released again; that of [`Groups`](groups::Groups) is held there while a datagram
+//! is copied to the members of a group.
 
 pub mod datagram;
 mod flush;
@@ -100,7 +101,7 @@ pub struct Qp {
     faults: Arc<Faults>,
     manner: Arc<Manner>,
     net: Arc<Net>,
-    /// Its port, which may change until it is connected.
+    /// Its port. May change until the queue pair is connected.
     #[pin]
     end: SpinLockIrq<Arc<End>>,
     #[pin]
@@ -108,18 +109,18 @@ pub struct Qp {
     #[pin]
     rq: SpinLockIrq<Responder>,
     state: Atomic<u32>,
-    /// Counts the times that it was connected or reset.
+    /// Incremented on each connect and reset.
     epoch: Atomic<u32>,
     /// The device has stopped: nothing is flushed before the queue pair is moved to the error
     /// state.
     frozen: Atomic<bool>,
-    /// The device drains it, by requests that it takes when it takes no others.
+    /// The device drains it, with requests that it accepts while it refuses all others.
     draining: Atomic<bool>,
-    /// Events that a work item is to tell: a bit for each of [`TOLD`].
+    /// Pending actions of the work item: a bit for each of [`TOLD`], [`FLUSH`] and [`OVERRUN`].
     events: Atomic<u32>,
     #[pin]
     timer: Timer<Self>,
-    /// Held while it is changed, which threads of a process may try at once.
+    /// Serialises state changes, which threads of a process may request concurrently.
     #[pin]
     changing: Mutex<()>,
     #[pin]
@@ -132,19 +133,19 @@ impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
 }
 
-/// What a work item tells.
+/// Events that the work item reports.
 const TOLD: [event::Kind; 4] = [
     event::Kind::QP_FATAL,
     event::Kind::QP_REQ_ERR,
     event::Kind::QP_ACCESS_ERR,
     event::Kind::COMM_EST,
 ];
-/// The work item is to flush the send queue.
+/// The work item flushes the send queue.
 const FLUSH: u32 = 1 << 8;
-/// The work item is to tell that completions were lost.
+/// The work item reports lost completions.
 const OVERRUN: u32 = 1 << 9;
 
-/// What makes a queue pair.
+/// Arguments of [`Qp::new`].
 pub struct New<'a> {
     /// Its kind.
     pub kind: Kind,
@@ -154,24 +155,24 @@ pub struct New<'a> {
     pub name: QpName,
     /// Sizes of its queues.
     pub sizes: Sizes,
-    /// Whether each request has a completion.
+    /// Whether each send request has a completion.
     pub all_signaled: bool,
-    /// Completions of send requests.
+    /// Completion queue of the send requests.
     pub send_cq: &'a Arc<Cq>,
-    /// Completions of receive requests.
+    /// Completion queue of the receive requests.
     pub recv_cq: &'a Arc<Cq>,
     /// The memory that it accesses.
     pub memory: &'a Arc<Memory>,
-    /// What goes wrong.
+    /// Its faults.
     pub faults: &'a Arc<Faults>,
-    /// What its adapter is like.
+    /// Personality and outages of its adapter.
     pub manner: &'a Arc<Manner>,
-    /// Its port at first.
+    /// Its first port.
     pub end: Arc<End>,
 }
 
 impl Qp {
-    /// A queue pair with number `num`, in state RESET.
+    /// Creates queue pair `num` in state RESET.
     ///
     /// # Errors
     ///
@@ -220,7 +221,7 @@ impl Qp {
         )
     }
 
-    /// Who is told of its events.
+    /// The receiver of its events.
     pub fn target(&self) -> &QpTarget {
         &self.target
     }
@@ -267,26 +268,26 @@ impl Qp {
         attr
     }
 
-    /// The faults that it may have, if there are any.
+    /// Its faults, if any are armed. Only reliable connections have faults.
     #[inline]
     fn faults(&self) -> Option<&Faults> {
         (self.faults.any() && self.kind == Kind::Rc).then_some(&*self.faults)
     }
 
-    /// An error if a fault refuses this.
+    /// Returns an error if a fault refuses `what`.
     ///
     /// # Errors
     ///
-    /// That of the fault.
+    /// The error of the fault.
     fn refusal(&self, what: Fault) -> Result {
         self.faults().map_or(Ok(()), |faults| faults.refusal(what))
     }
 
-    /// Changes it. `end` is a port, if that is changed. May sleep.
+    /// Modifies the queue pair. `end` is the new port, if that changes. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it may not go there, or lacks an attribute for it, otherwise that of a fault.
+    /// `EINVAL` if the transition is not allowed or lacks an attribute, otherwise that of a fault.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
         let _changing = self.changing.lock();
         let now = self.state();
@@ -316,7 +317,7 @@ impl Qp {
         }
         let mut sq = self.sq.lock();
         let mut rq = self.rq.lock();
-        // An error may have come meanwhile.
+        // An error may have changed the state since.
         if to != State::Err && self.state() != now {
             return Err(EINVAL);
         }
@@ -342,8 +343,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Back to the beginning, without a completion for what was posted; with `purges` those that
-    /// there are go, too. May sleep.
+    /// Resets the queue pair. Posted requests get no completion; `purges` also removes the
+    /// completions in the queues. May sleep.
     fn reset(self: &Arc<Self>, purges: bool) {
         let peer = {
             let mut sq = self.sq.lock();
@@ -369,18 +370,18 @@ impl Qp {
         [send, recv]
     }
 
-    /// Whether it may go now.
+    /// Whether the queue pair may be destroyed.
     ///
     /// # Errors
     ///
-    /// That of a fault.
+    /// The error of the fault.
     pub fn may_go(&self) -> Result {
         self.refusal(Fault::Destroy)
     }
 
-    /// It is over: nothing of it is left anywhere. May sleep.
+    /// Resets the queue pair and releases its queues. May sleep.
     pub fn destroy(self: &Arc<Self>) {
-        // No flush that has seen the error state starts the timer behind its end.
+        // A flush that has seen the error state must not start the timer after this.
         let _changing = self.changing.lock();
         self.reset(self.kind != Kind::Rc || self.manner.personality.purges);
         let send = {
@@ -394,7 +395,8 @@ impl Qp {
         drop((send, recv));
     }
 
-    /// An error of the receive side: both queues are flushed, the send queue by a work item, as its lock comes first.
+    /// An error of the receive side: flushes both queues, the send queue by a work item, as its
+    /// lock is the outer one.
     fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
         pr_info!("{self}: receive error, both queues are flushed: {event:?}\n");
         self.set_state(State::Err);
@@ -402,20 +404,21 @@ impl Qp {
         self.later(FLUSH | event.map_or(0, bit));
     }
 
-    /// An error of the send side.
+    /// An error of the send side: flushes the receive queue.
     fn break_send(self: &Arc<Self>) {
         let mut rq = self.rq.lock();
         self.set_state(State::Err);
         self.flush_receives(&mut rq);
     }
 
-    /// Has it die without a completion that says so. Any context without its locks.
+    /// Fails the queue pair without a completion that reports it. Any context without the receive
+    /// queue's lock.
     pub fn die(self: &Arc<Self>) {
         self.break_send();
         self.later(FLUSH | bit(event::Kind::QP_FATAL));
     }
 
-    /// Has a work item do something.
+    /// Makes the work item do `what`.
     fn later(self: &Arc<Self>, what: u32) {
         let mut old = self.events.load(Relaxed);
         while let Err(now) = self.events.cmpxchg(old, old | what, Full) {
@@ -432,7 +435,7 @@ impl fmt::Display for Qp {
     }
 }
 
-/// The number of a packet.
+/// Mask of a packet sequence number.
 const PSN: u32 = 0xff_ffff;
 
 fn bit(kind: event::Kind) -> u32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A switch: its subnet management agent behind port 0, and where it sends packets (IBTA 14.2, 18.2).
+//! A switch: its subnet management agent behind port 0, and its forwarding (IBTA 14.2, 18.2).
 
 use super::{
     agent::{
@@ -54,10 +54,10 @@ use super::{
     },
 };
 
-/// Ports with a cable that a switch can have.
+/// Maximum number of ports of a switch, without port 0.
 pub const MAX_PORTS: usize = 16;
 
-/// Of NodeInfo.
+/// NodeType in NodeInfo.
 const NODE_TYPE: u8 = 2;
 
 const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_IMAGE_GUID;
@@ -65,13 +65,13 @@ const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_
 /// Where an SMP goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// Out of this port; and what has changed at the port that `Changes` names.
+    /// Out of this port. `Changes` has what has changed, and at which port.
     Out(u8, Changes),
     /// Nowhere.
     Drop,
 }
 
-/// A switch. Who calls it keeps others out meanwhile.
+/// A switch. Callers serialise access.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Switch {
     guid: u64,
@@ -79,7 +79,7 @@ pub struct Switch {
     count: u8,
     zero: Port,
     links: [Link; MAX_PORTS],
-    /// For each port out, for each port in.
+    /// SLtoVLMappingTable, by port out and port in.
     lanes: [[[u8; LANES_LEN]; MAX_PORTS + 1]; MAX_PORTS],
     forwarding: Forwarding,
     life_time: u8,
@@ -87,8 +87,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch with `ports` ports, of which there are [`MAX_PORTS`] at most, all without a cable.
-    /// `guid` is that of the node, its system and its port 0.
+    /// A switch with `ports` ports, at most [`MAX_PORTS`], all without a cable. `guid` is that of
+    /// the node, its system and its port 0.
     pub const fn new(guid: u64, ports: u8) -> Self {
         let count = if ports as usize > MAX_PORTS {
             MAX_PORTS as u8
@@ -108,22 +108,22 @@ impl Switch {
         }
     }
 
-    /// Number of its ports with a cable, which are 1 to this.
+    /// Number of its ports without port 0, counted from 1.
     pub fn ports(&self) -> u8 {
         self.count
     }
 
-    /// Port 0, behind which its agent is.
+    /// Port 0, that of its agent.
     pub fn zero(&self) -> &Port {
         &self.zero
     }
 
-    /// Gives the node a description.
+    /// Sets the node description.
     pub fn set_description(&mut self, description: &Data) {
         self.description = *description;
     }
 
-    /// Port `number`, which has a cable.
+    /// Port `number`, except port 0.
     pub fn link_of(&self, number: u8) -> Option<&Link> {
         self.index(number).and_then(|at| self.links.get(at))
     }
@@ -138,8 +138,7 @@ impl Switch {
             .then(|| usize::from(number).saturating_sub(1))
     }
 
-    /// The link of port `number` is there now, or not. If that is new, PortStateChange is set and the
-    /// subnet manager is told.
+    /// Sets whether port `number` has a link. A change sets PortStateChange and queues a trap.
     pub fn link(&mut self, number: u8, up: bool) -> Changes {
         let mut changes = Changes::none(number);
         let Some(link) = self.link_mut(number) else {
@@ -154,7 +153,7 @@ impl Switch {
         changes
     }
 
-    /// Whether port `number` would have a link.
+    /// Whether port `number` would train.
     pub fn trains(&self, number: u8) -> bool {
         self.link_of(number).is_some_and(Link::trains)
     }
@@ -171,7 +170,7 @@ impl Switch {
             .is_some_and(|link| link.state() == State::Active)
     }
 
-    /// The port behind which `dlid` is, 0 for the switch itself; `None` if there is none or it is a
+    /// The output port for `dlid`, 0 for the switch itself; `None` if there is none or it is a
     /// group.
     pub fn forward(&self, dlid: u16) -> Option<u8> {
         if dlid != 0 && dlid == self.zero.lid() {
@@ -180,31 +179,31 @@ impl Switch {
         self.forwarding.unicast(dlid, self.count)
     }
 
-    /// The ports, bit n for port n, by which copies of a packet for the group `mlid` leave that came in
-    /// at `inport`.
+    /// The output ports, bit n for port n, of a packet for the group `mlid` that came in at
+    /// `inport`.
     pub fn multicast(&self, mlid: u16, inport: u8) -> u32 {
         self.forwarding.multicast(mlid, inport)
     }
 
-    /// A second has passed: traps that were not repressed are due again, leases end.
+    /// Called each second: traps that are not repressed become due again, leases run.
     pub fn tick(&mut self) {
         self.zero.tick();
     }
 
-    /// The next trap that is due, and the port by which it leaves.
+    /// Takes the next due trap, with its output port.
     pub fn trap(&mut self) -> Option<(u8, Lrh, Mad)> {
         let port = self.outward(self.zero.sm_lid())?;
         let (lrh, mad) = self.zero.traps.take(self.zero.issuer())?;
         Some((port, lrh, mad))
     }
 
-    /// The port with a link behind which `lid` is.
+    /// The output port for `lid`, if it has a link.
     fn outward(&self, lid: u16) -> Option<u8> {
         self.forward(lid).filter(|port| self.is_up(*port))
     }
 
-    /// Takes an SMP that came in at port `inport`: obeys it, answers it, or sends it on. `lrh` and `mad`
-    /// are as they leave then.
+    /// Handles an SMP that came in at port `inport`: executes, answers or forwards it. Updates
+    /// `lrh` and `mad` to those that leave.
     pub fn smp(&mut self, inport: u8, lrh: &mut Lrh, mad: &mut Mad) -> Next {
         let smp = Smp::of_mut(mad);
         if !self.is_up(inport) || !smp.is_smp() {
@@ -219,7 +218,7 @@ impl Switch {
         } else {
             Hop::Here
         };
-        // The LID behind a path may be this switch's own.
+        // The LID after the directed part may be this switch's own.
         let ends_here = matches!(to, Hop::Lid(lid) if self.forward(lid) == Some(0));
         if ends_here {
             to = Hop::Here;
@@ -247,7 +246,7 @@ impl Switch {
         port.map_or(Next::Drop, |port| Next::Out(port, changes))
     }
 
-    /// Does what the request `smp` wants and makes it the response. `None` if there is none.
+    /// Executes the request `smp` and makes it the response. `None` if there is no response.
     fn obey(&mut self, inport: u8, slid: u16, smp: &mut Smp) -> Option<Changes> {
         let request = Request::of(smp);
         if request == Request::None {
@@ -353,7 +352,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Obeys `smp`, all of it or nothing.
+    /// Executes the Set `smp`, all of it or nothing.
     fn set(&mut self, inport: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let mut changes = Changes::none(inport);
@@ -400,14 +399,14 @@ impl Switch {
         self.forwarding.primary = info.default_mcast_primary_port;
         self.forwarding.not_primary = info.default_mcast_not_primary_port;
         self.life_time = info.life_state >> 3;
-        // A one says that the change was seen.
+        // Writing 1 clears it.
         if info.life_state & PORT_STATE_CHANGE != 0 {
             self.state_change = false;
         }
         Ok(())
     }
 
-    /// The ports in and out that the modifier of SLtoVLMappingTable names, the latter from 0.
+    /// The input and output port in the modifier of SLtoVLMappingTable, the latter from 0.
     fn lanes_of(&self, attr_mod: u32) -> Result<(usize, usize), Refusal> {
         let [high, low, input, output] = attr_mod.to_be_bytes();
         let output = self.index(output).ok_or(Refusal::Value)?;
@@ -418,7 +417,7 @@ impl Switch {
     }
 }
 
-/// One hop by a path, with the header that it has then: `lid` is the switch's own.
+/// Takes an SMP one hop further and sets its header. `lid` is the switch's own.
 fn route(smp: &mut Smp, inport: u8, lrh: &mut Lrh, lid: u16) -> Hop {
     let to = hop(smp, inport);
     match to {
@@ -432,7 +431,7 @@ fn route(smp: &mut Smp, inport: u8, lrh: &mut Lrh, lid: u16) -> Hop {
     to
 }
 
-/// The block and port that the modifier of VLArbitrationTable names.
+/// The block and port in the modifier of VLArbitrationTable.
 fn arbitration_of(attr_mod: u32) -> Result<(u16, u8), Refusal> {
     let port = u8::try_from(attr_mod & 0xffff).map_err(|_| Refusal::Value)?;
     Ok(((attr_mod >> 16) as u16, port))

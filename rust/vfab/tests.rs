@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Conformance: what the verbs promise, each operation, each refused access, on two adapters of the test's own.
+//! Conformance: what the verbs promise, each operation, each refused access, on two adapters.
 
 use super::{
     fabric::{
@@ -68,7 +68,7 @@ mod process;
 mod queues;
 mod regions;
 
-/// Two adapters on a subnet, and a user of each, whose queue pairs are connected.
+/// Two adapters on a subnet, and a user of each. The users' queue pairs are connected.
 struct Rig {
     a: User,
     b: User,
@@ -77,7 +77,7 @@ struct Rig {
     net: Running,
 }
 
-/// [`User::new`], or another one of them.
+/// [`User::new`], or another constructor.
 type MakeUser = fn(&Registration<Hca>, bindings::ib_qp_type, u32) -> Result<User>;
 
 const PSN: (u32, u32) = (0xff_fffe, 7);
@@ -92,8 +92,8 @@ impl Rig {
         Self::like(&DEFAULT, 2, kind, size, user)
     }
 
-    /// Of adapters with this personality; a bit of `gaps` for each whose regions may be of pieces
-    /// whatever that says.
+    /// With adapters of this personality. A bit of `gaps` lets an adapter have regions of pieces in
+    /// any case.
     fn like(
         personality: &'static Personality,
         gaps: u8,
@@ -158,12 +158,13 @@ impl Rig {
         self.connect(how)
     }
 
-    /// Has the region of `b` be pages 1 to 3 of its memory, without the first 100 bytes, and with these rights.
+    /// Registers pages 1 to 3 of the memory of `b`, without the first 100 bytes, with these rights.
     fn lend(&mut self, access: u32) -> Result<(u64, u32, usize)> {
         self.lend_these(access, &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)])
     }
 
-    /// Has the region of `b` be these pieces (offset and length) of its memory: address, key and bytes.
+    /// Registers these pieces (offset and length) of the memory of `b`. Returns address, key and
+    /// bytes.
     fn lend_these(&mut self, access: u32, pieces: &[(usize, usize)]) -> Result<(u64, u32, usize)> {
         check_eq!(self.b.describe(pieces)?, pieces.len() as i32);
         let len = pieces.iter().map(|(_, len)| len).sum();

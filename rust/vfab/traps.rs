@@ -36,14 +36,14 @@ const INFO: u8 = 0x84;
 const NODE_DESC_CHANGED: u8 = 0x01;
 /// The change is not of the capability mask.
 const OTHER_CHANGES: u8 = 0x01;
-/// `IB_NOTICE_TRAP_DR_NOTICE`: the violation came by a path.
+/// `IB_NOTICE_TRAP_DR_NOTICE`: the SMP was directed-route.
 const DIRECTED: u8 = 0x80;
-/// `IB_NOTICE_TRAP_DR_TRUNC`: there is more of the path.
+/// `IB_NOTICE_TRAP_DR_TRUNC`: the path is longer.
 const TRUNCATED: u8 = 0x40;
 /// Hops of a path that fit into a notice.
 const HOPS: usize = 30;
 
-/// Whose traps these are and where they go.
+/// Source and destination of traps.
 #[derive(Clone, Copy, Debug)]
 pub struct Issuer {
     /// Of NodeInfo: 1 is a channel adapter, 2 a switch.
@@ -57,7 +57,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Whether a subnet manager has given the port a LID and told its own.
+    /// Whether a subnet manager has set the port's LID and its own.
     fn is_managed(&self) -> bool {
         self.lid != 0 && self.sm_lid != 0
     }
@@ -72,8 +72,7 @@ struct Trap {
     details: [u8; DETAILS_LEN],
 }
 
-/// What a port has to tell: one notice of its state, one of a violation. A newer one takes the place
-/// of an older one.
+/// Traps of a port: one of its state, one of a violation. A newer one replaces an older one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Traps {
     state: Option<Trap>,
@@ -82,7 +81,7 @@ pub struct Traps {
 }
 
 impl Traps {
-    /// Nothing to tell.
+    /// No traps.
     pub const NONE: Self = Self {
         state: None,
         violation: None,
@@ -100,14 +99,14 @@ impl Traps {
         })
     }
 
-    /// The link of a port of the switch `issuer` went up or down: trap 128.
+    /// Queues trap 128: the link of a port of the switch `issuer` went up or down.
     pub fn link_state(&mut self, issuer: Issuer) {
         let mut details = [0; DETAILS_LEN];
         put(&mut details, 0, &issuer.lid.to_be_bytes());
         self.state(issuer, LINK_STATE, URGENT, details);
     }
 
-    /// The capabilities of the port `issuer` are now those in `mask`: trap 144.
+    /// Queues trap 144: the capability mask of the port `issuer` is `mask`.
     pub fn capability(&mut self, issuer: Issuer, mask: u32) {
         let mut details = [0; DETAILS_LEN];
         put(&mut details, 2, &issuer.lid.to_be_bytes());
@@ -115,8 +114,8 @@ impl Traps {
         self.state(issuer, CAPABILITY, INFO, details);
     }
 
-    /// The description of the node has changed: trap 144 of the port `issuer`, which has the
-    /// capabilities in `mask`.
+    /// Queues trap 144 of the port `issuer`, with the capability mask `mask`: the node description
+    /// has changed.
     pub fn description(&mut self, issuer: Issuer, mask: u32) {
         let mut details = [0; DETAILS_LEN];
         put(&mut details, 2, &issuer.lid.to_be_bytes());
@@ -126,14 +125,14 @@ impl Traps {
         self.state(issuer, CAPABILITY, INFO, details);
     }
 
-    /// A subnet manager that does not know the port yet will ask for all of this.
+    /// No trap without a subnet manager, which will read all of this when it takes over the port.
     fn state(&mut self, issuer: Issuer, number: u16, kind: u8, details: [u8; DETAILS_LEN]) {
         if issuer.is_managed() {
             self.state = self.trap(number, kind, details);
         }
     }
 
-    /// `smp` has come with a wrong M_Key from `slid`: trap 256.
+    /// Queues trap 256: `smp` has come with a wrong M_Key from `slid`.
     pub fn bad_mkey(&mut self, smp: &Smp, slid: u16) {
         let mut details = [0; DETAILS_LEN];
         put(&mut details, 2, &slid.to_be_bytes());
@@ -153,7 +152,7 @@ impl Traps {
         self.violation = self.trap(BAD_MKEY, SECURITY, details);
     }
 
-    /// The subnet manager has seen the trap `tid`.
+    /// Ends the trap `tid`, which the subnet manager has seen.
     pub fn repress(&mut self, tid: u64) {
         for slot in [&mut self.state, &mut self.violation] {
             if slot.as_ref().is_some_and(|trap| trap.tid == tid) {
@@ -162,14 +161,14 @@ impl Traps {
         }
     }
 
-    /// A second has passed: what was not repressed is sent again.
+    /// Called each second: traps that are not repressed become due again.
     pub fn tick(&mut self) {
         for trap in [&mut self.state, &mut self.violation].into_iter().flatten() {
             trap.due = true;
         }
     }
 
-    /// The next trap to send, if `issuer` knows a subnet manager.
+    /// Takes the next due trap, if `issuer` has a subnet manager.
     pub fn take(&mut self, issuer: Issuer) -> Option<(Lrh, Mad)> {
         if !issuer.is_managed() {
             return None;

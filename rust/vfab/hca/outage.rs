@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an adapter goes out of service, and what it tells then.
+//! How an adapter goes out of service, and the events that it reports.
 
 use super::{
     super::personality::{
@@ -13,7 +13,7 @@ use crate::rdma::provider::event;
 use kernel::sync::atomic::Relaxed;
 
 impl Hca {
-    /// The device goes out of service, as `outage` says. May sleep.
+    /// Takes the device out of service, as `outage` says. May sleep.
     pub fn goes(&self, outage: &Outage) {
         if outage.stops {
             self.qps.each(|qp| qp.stops());
@@ -30,7 +30,7 @@ impl Hca {
         }
     }
 
-    /// It is well again after an outage. May sleep.
+    /// Ends an outage. May sleep.
     #[cfg(SRP_KUNIT)]
     pub fn is_back(&self) {
         self.manner.end();
@@ -40,12 +40,12 @@ impl Hca {
         }
     }
 
-    /// Whether an outage has ended the links of its ports.
+    /// Whether an outage has taken the links of its ports down.
     pub fn is_unplugged(&self) -> bool {
         self.unplugged.load(Relaxed)
     }
 
-    /// Puts the cables of all ports in, or takes them out.
+    /// Plugs the cables of all ports in or out.
     fn plug(&self, plugged: bool) {
         for id in self.ids() {
             self.fabric().plug(id, plugged);

@@ -19,7 +19,7 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-/// `struct ib_node_info`, and zeros.
+/// `struct ib_node_info`, padded with zeros.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NodeInfo {
@@ -29,29 +29,29 @@ pub struct NodeInfo {
     pub class_version: u8,
     /// 1 is a channel adapter, 2 a switch.
     pub node_type: u8,
-    /// Ports with a cable.
+    /// Ports, without port 0 of a switch.
     pub num_ports: u8,
-    /// Of the system that the node is a part of.
+    /// GUID of the node's system.
     pub sys_guid: U64,
-    /// Of the node.
+    /// GUID of the node.
     pub node_guid: U64,
-    /// Of the port at which the SMP came in, or of port 0.
+    /// GUID of the port at which the SMP came in, or of port 0.
     pub port_guid: U64,
     /// Entries of the P_Key table.
     pub partition_cap: U16,
-    /// Of the vendor's choice.
+    /// Assigned by the vendor.
     pub device_id: U16,
-    /// Of the vendor's choice.
+    /// Assigned by the vendor.
     pub revision: U32,
     /// Port at which the SMP came in.
     pub local_port_num: u8,
-    /// IEEE number of the vendor.
+    /// OUI of the vendor.
     pub vendor_id: [u8; 3],
     /// Zero.
     pub reserved: [u8; 24],
 }
 
-/// SwitchInfo (IBTA 14.2.5.4), and zeros.
+/// SwitchInfo (IBTA 14.2.5.4), padded with zeros.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SwitchInfo {
@@ -65,15 +65,15 @@ pub struct SwitchInfo {
     pub linear_fdb_top: U16,
     /// Of the random forwarding table.
     pub default_port: u8,
-    /// Where a multicast LID without an entry goes.
+    /// Output port of a multicast LID without an entry.
     pub default_mcast_primary_port: u8,
-    /// The same, for what came in by that port.
+    /// The same, for packets that came in by that port.
     pub default_mcast_not_primary_port: u8,
     /// LifeTimeValue, 5 bits; PortStateChange; OptimizedSLtoVLMappingProgramming, 2 bits.
     pub life_state: u8,
     /// Of the random forwarding table.
     pub lids_per_port: U16,
-    /// Entries of the P_Key tables of ports with a cable.
+    /// Entries of the P_Key tables of ports except port 0.
     pub enforcement_cap: U16,
     /// Five capabilities in the upper bits.
     pub flags: u8,
@@ -88,21 +88,21 @@ pub struct SwitchInfo {
 /// PortStateChange in [`SwitchInfo::life_state`].
 pub const PORT_STATE_CHANGE: u8 = 0x04;
 
-/// `struct ib_port_info`, and what later versions of the specification have behind it.
+/// `struct ib_port_info`, followed by fields of later versions of the specification.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct PortInfo {
-    /// Protects the port.
+    /// The M_Key.
     pub mkey: U64,
     /// The subnet's half of the GIDs.
     pub gid_prefix: U64,
-    /// Of the port.
+    /// LID of the port.
     pub lid: U16,
-    /// Of the subnet manager.
+    /// LID of the subnet manager.
     pub sm_lid: U16,
-    /// Of [`super::super::port::capability`].
+    /// Bits of [`super::super::port::capability`].
     pub cap_mask: U32,
-    /// Zero: the port is well.
+    /// Zero: no error.
     pub diag_code: U16,
     /// Seconds.
     pub mkey_lease_period: U16,
@@ -112,7 +112,7 @@ pub struct PortInfo {
     pub link_width_enabled: u8,
     /// Bits of widths.
     pub link_width_supported: u8,
-    /// One bit of them.
+    /// One bit of the widths.
     pub link_width_active: u8,
     /// LinkSpeedSupported, PortState.
     pub speed_state: u8,
@@ -126,7 +126,7 @@ pub struct PortInfo {
     pub mtu_sm_sl: u8,
     /// VLCap, InitType.
     pub vl_cap_init: u8,
-    /// Bytes in units of 4096 that lanes of high priority may send at a time.
+    /// Bytes that lanes of high priority may send at a time, in units of 4096.
     pub vl_high_limit: u8,
     /// Entries of the arbitration table of high priority.
     pub vl_arb_high_cap: u8,
@@ -136,7 +136,7 @@ pub struct PortInfo {
     pub init_reply_mtu_cap: u8,
     /// VLStallCount, 3 bits; HOQLife, 5 bits.
     pub stall_hoq: u8,
-    /// OperationalVLs, and four bits of what a switch's port enforces.
+    /// OperationalVLs, and four enforcement bits of a switch port.
     pub vls_enforce: u8,
     /// SMPs with a wrong M_Key.
     pub mkey_violations: U16,
@@ -166,7 +166,7 @@ pub struct PortInfo {
     pub speed_ext_enabled: u8,
 }
 
-/// Notice (IBTA 13.4.8.2), as far as an SMP holds it.
+/// Notice (IBTA 13.4.8.2), as far as it fits into an SMP.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Notice {
@@ -176,9 +176,9 @@ pub struct Notice {
     pub producer: [u8; 3],
     /// TrapNumber.
     pub number: U16,
-    /// LID of the port that says so.
+    /// LID of the port that sends it.
     pub issuer: U16,
-    /// NoticeToggle and NoticeCount; of polled notices.
+    /// NoticeToggle and NoticeCount, for polled notices.
     pub toggle_count: U16,
     /// Depends on the number.
     pub details: [u8; DETAILS_LEN],
@@ -193,7 +193,7 @@ const _: () = assert!(core::mem::size_of::<PortInfo>() == DATA_LEN);
 const _: () = assert!(core::mem::size_of::<Notice>() == DATA_LEN);
 
 impl PortInfo {
-    /// One of all zeros.
+    /// All zeros.
     pub const ZERO: Self = zerocopy::transmute!([0_u8; DATA_LEN]);
 
     /// The attribute of an SMP.
@@ -201,7 +201,7 @@ impl PortInfo {
         zerocopy::transmute_ref!(data)
     }
 
-    /// The attribute of an SMP, to be changed.
+    /// The attribute of an SMP, mutable.
     pub fn of_mut(data: &mut Data) -> &mut Self {
         zerocopy::transmute_mut!(data)
     }

@@ -2,7 +2,7 @@
 
 //! The hops of a directed-route SMP at a switch (IBTA 14.2.2), out and back.
 //!
-//! A channel adapter's part of them is `drivers/infiniband/core/smi.c`.
+//! `drivers/infiniband/core/smi.c` handles those at a channel adapter.
 
 use super::{
     Smp,
@@ -17,9 +17,9 @@ pub enum Hop {
     Out(u8),
     /// To this node's agent.
     Here,
-    /// Its directed part is over: to this LID.
+    /// To this LID, as the directed part is over.
     Lid(u16),
-    /// Nowhere, as its path makes no sense.
+    /// Nowhere, as the path is invalid.
     Nowhere,
 }
 

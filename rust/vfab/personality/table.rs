@@ -2,8 +2,8 @@
 
 //! All personalities.
 //!
-//! Where the source of a driver does not have a value, because the device says it, it is that of a
-//! usual one. Requests that the device flushes itself come one at a time.
+//! A value that the device reports, and the source of its driver does not have, is that of a common
+//! one. Requests that the device flushes itself come one at a time.
 
 use super::{
     After,
@@ -25,26 +25,26 @@ use super::{
 use crate::rdma::provider::attr::Driver;
 use kernel::prelude::*;
 
-/// How long a device does nothing before it is unregistered, in ms.
+/// Time from the outage to unregistration, in ms.
 const PAUSE: u32 = 200;
-/// How long it is away then, in ms.
+/// Time until it is registered again, in ms.
 const AWAY: u32 = 300;
 
-/// All sends, then all receives, in the call that makes the error or soon after.
+/// All sends, then all receives, soon after the call that causes the error.
 const SENDS_FIRST: Flush = Flush {
     order: Order::SendsFirst,
     pause: 0,
     at_once: u32::MAX,
 };
 
-/// As the device has them ready.
+/// In the order in which the device completes them.
 const ONE_BY_ONE: Flush = Flush {
     order: Order::Interleaved,
     pause: 100_000,
     at_once: 1,
 };
 
-/// The device is dead, and its driver takes it away.
+/// The device is dead; its driver unregisters it and registers it again.
 const fn dies(flushed: Flushed, told: &'static [Told], verbs: Verbs) -> Reset {
     Reset {
         outage: Outage {
@@ -58,7 +58,7 @@ const fn dies(flushed: Flushed, told: &'static [Told], verbs: Verbs) -> Reset {
     }
 }
 
-/// An adapter that has all that can be had. It takes all verbs while it is reset.
+/// An adapter with high limits. All verbs work while it is reset.
 pub const DEFAULT: Personality = Personality {
     name: "default",
     driver: Driver::QIB,
@@ -128,7 +128,7 @@ const MLX5: Personality = Personality {
     ..DEFAULT
 };
 
-/// ConnectX-3: as mlx5, except that a dead one cannot be told so.
+/// ConnectX-3: as mlx5, except that a dead device refuses the move to the error state.
 const MLX4: Personality = Personality {
     name: "mlx4",
     driver: Driver::MLX4,
@@ -159,7 +159,7 @@ const MLX4: Personality = Personality {
     ..DEFAULT
 };
 
-/// E810: software flushes late; a dead one does not flush, and keeps its regions.
+/// E810: software flushes late; a dead device does not flush, and keeps its regions.
 const IRDMA: Personality = Personality {
     name: "irdma",
     driver: Driver::IRDMA,
@@ -193,7 +193,7 @@ const IRDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// Of which the firmware says that it is dead.
+/// The firmware reports that the device is dead.
 const BNXT_RE: Personality = Personality {
     name: "bnxt_re",
     driver: Driver::BNXT_RE,
@@ -220,7 +220,7 @@ const BNXT_RE: Personality = Personality {
     ..DEFAULT
 };
 
-/// HIP09: refuses at first, then all is as if it were done.
+/// HIP09: a dead device refuses the move to the error state twice, then it succeeds without effect.
 const HNS: Personality = Personality {
     name: "hns",
     driver: Driver::HNS,
@@ -276,7 +276,7 @@ const ERDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// No regions that requests register: no login.
+/// No regions that requests register, so no login.
 const MANA: Personality = Personality {
     name: "mana",
     driver: Driver::MANA,
@@ -295,7 +295,7 @@ const MANA: Personality = Personality {
     ..DEFAULT
 };
 
-/// Each end of it begins with that of its commands. A reset leaves it so.
+/// A reset or removal first ends its admin commands. It stays dead after a reset.
 const IONIC: Personality = Personality {
     name: "ionic",
     driver: Driver::IONIC,
@@ -335,7 +335,7 @@ const ADMIN_KILLED: Outage = Outage {
     verbs: Verbs::fail(Some(ENODEV)),
 };
 
-/// A dead one says that it has stopped, and flushes nothing.
+/// A dead device accepts the move to the error state, and flushes nothing.
 const QEDR: Personality = Personality {
     name: "qedr",
     driver: Driver::QEDR,
@@ -370,8 +370,8 @@ const QEDR: Personality = Personality {
     ..DEFAULT
 };
 
-/// As far as a connection of InfiniBand can be one of iWARP: a message without a receive request
-/// ends it.
+/// iWARP, as far as InfiniBand connections allow it: a message without a receive request ends the
+/// connection.
 const CXGB4: Personality = Personality {
     name: "cxgb4",
     driver: Driver::CXGB4,
@@ -402,7 +402,8 @@ const CXGB4: Personality = Personality {
     ..DEFAULT
 };
 
-/// Takes the address of a region as an offset. A dead one refuses once.
+/// Takes the address of a region as an offset. A dead device refuses the move to the error state
+/// once.
 const OCRDMA: Personality = Personality {
     name: "ocrdma",
     driver: Driver::OCRDMA,
@@ -463,7 +464,7 @@ const VMW_PVRDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// Software: two tasks flush. Nothing resets it, except its end.
+/// Software: two tasks flush. Its only reset is its removal.
 const RXE: Personality = Personality {
     name: "rxe",
     driver: Driver::RXE,

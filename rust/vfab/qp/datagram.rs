@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Datagrams: of queue pair 0, which is for the management of the subnet, of queue pair 1, and of others.
+//! Datagrams: of queue pair 0 (subnet management), of queue pair 1, and of others.
 
 use super::{
     super::{
@@ -55,29 +55,30 @@ use kernel::sync::Arc;
 
 /// Bytes of a global route header, or of the room for it.
 const GRH_LEN: usize = 40;
-/// Longest datagram.
+/// Longest datagram, in bytes.
 const MTU: u32 = 4096;
-/// A key with this bit stands for that of the sending queue pair.
+/// A Q_Key with this bit stands for that of the sending queue pair.
 const OWN_QKEY: u32 = 1 << 31;
-/// The queue pair that a datagram for a group names.
+/// The queue pair to which a datagram for a group is addressed.
 const GROUP: u32 = 0xff_ffff;
 /// Number of a port's queue pair for general management.
 const GSI: u32 = 1;
-/// What follows the header is an InfiniBand packet.
+/// An InfiniBand packet follows the header.
 const NEXT_HEADER: u8 = 0x1b;
 
-/// A datagram on its way.
+/// A datagram in flight.
 struct Packet<'a> {
     from: Source,
     pkey: u16,
     qkey: u32,
     imm: Option<u32>,
-    /// Another queue pair takes it in the place of queue pair 1, from every partition of the port as that one does.
+    /// Another queue pair receives it in place of queue pair 1, and like that from every partition
+    /// of the port.
     instead: bool,
     header: [u8; GRH_LEN],
     solicited: bool,
     len: u32,
-    /// Of [`gmp::NAMES`], if it is one.
+    /// Index into [`gmp::NAMES`], if it is a management datagram.
     gmp: Option<usize>,
     /// The sender's memory.
     pieces: &'a [Sge],
@@ -86,7 +87,7 @@ struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    /// The class of the management datagram that it is.
+    /// Its management class.
     fn class(&self) -> u8 {
         let mut head = [0; 2];
         let mut pieces = Pieces::local(self.memory, self.pd, 0, self.pieces);
@@ -132,7 +133,7 @@ impl Qp {
         if wqe.len > MTU {
             return Status::LOC_LEN_ERR;
         }
-        // As one that is lost: `ib_mad` waits for the end of each that it has sent.
+        // Complete it as if it were lost: `ib_mad` waits for the completion of each send.
         if self.manner.is_dead() {
             return Status::SUCCESS;
         }
@@ -152,7 +153,7 @@ impl Qp {
         } else {
             attr.pkey_index
         };
-        // Nobody is told of a datagram that does not arrive.
+        // A datagram that does not arrive is not reported.
         let Some(Some((lid, pkey))) = fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
         else {
             return Status::SUCCESS;
@@ -195,7 +196,7 @@ impl Qp {
         };
         let dlid = to.address.dlid;
         if dlid >= FIRST_MULTICAST {
-            // Without the header, or for one queue pair, it is for nobody.
+            // Without the header, or with one queue pair as destination, it is lost.
             if let Some(grh) = grh.filter(|_| to.qp == GROUP) {
                 let group = Group {
                     gid: grh.dgid,
@@ -230,7 +231,7 @@ impl Qp {
         taker.receive_datagram(at, &mut packet)
     }
 
-    /// Has a management datagram come in so many seconds; `false` if too many are to come already.
+    /// Delays a management datagram by this many seconds; `false` if too many are delayed already.
     fn send_late(
         &self,
         end: &End,
@@ -257,7 +258,8 @@ impl Qp {
         }
     }
 
-    /// Looks at what queue pair 1 sends, and counts it: its kind, if it is a management datagram; `None` if it does not leave.
+    /// Counts what queue pair 1 sends and applies faults. `None` if it is not sent, otherwise its
+    /// kind if it is a management datagram.
     #[inline(never)]
     fn send_gmp(
         self: &Arc<Self>,
@@ -297,7 +299,7 @@ impl Qp {
         Some(Some(kind))
     }
 
-    /// Gives each member of a group a copy, but for the one that sends it.
+    /// Gives each member of a group a copy, except the sender.
     fn send_to_group(&self, end: &End, group: &Group, packet: &mut Packet<'_>) -> Status {
         let mut status = Status::SUCCESS;
         for at in end.net.fabric.spread(end.id, group.lid) {
@@ -317,7 +319,7 @@ impl Qp {
         status
     }
 
-    /// Takes a datagram, if it is for this queue pair and there is a request for it.
+    /// Receives a datagram, if it is for this queue pair and there is a receive request.
     fn receive_datagram(self: &Arc<Self>, at: PortId, packet: &mut Packet<'_>) -> Status {
         let end = self.end();
         let fabric = &end.net.fabric;
@@ -390,7 +392,7 @@ impl Qp {
         net.attend();
     }
 
-    /// Queue pair 0 takes an SMP that came to a port, or queue pair 1 an answer.
+    /// Receives an SMP at queue pair 0, or a delayed datagram or BUSY reply at another.
     pub(super) fn receive_mad(self: &Arc<Self>, at: PortId, from: Source, mad: &mut Mad) {
         let mut rq = self.rq.lock();
         let total = (GRH_LEN + LEN) as u32;

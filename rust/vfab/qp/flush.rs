@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the requests of a connection in error are flushed: in the call that makes the error, or as
+//! How the requests of a connection in error are flushed: in the call that causes the error, or as
 //! the adapter's [`Flush`] says, by a work item and a timer.
 
 use super::{
@@ -28,25 +28,25 @@ use kernel::{
     }, //
 };
 
-/// A device has stopped that flushes nothing by itself.
+/// Whether the device has stopped and does not flush by itself.
 pub(super) fn freezes(manner: &Manner) -> bool {
     manner.is_dead() && manner.flushed() != Flushed::AtOnce
 }
 
 impl Qp {
-    /// It flushes in the call that makes the error.
+    /// Whether it flushes in the call that causes the error.
     pub(super) fn flushes_simply(&self) -> bool {
         self.kind != Kind::Rc
             || self.manner.personality.flush == Flush::SIMPLE && !self.frozen.load(Relaxed)
     }
 
-    /// A request may be posted in this state, which is not one in which the queue works: it is
-    /// flushed.
+    /// Whether a request may be posted in this state, in which the queue does not execute it but
+    /// flushes it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is before the state `least`, otherwise what a device that is out of service
-    /// says.
+    /// `EINVAL` if it is before the state `least`, otherwise that of a device that is out of
+    /// service.
     #[cold]
     pub(super) fn may_post(&self, state: State, least: State) -> Result {
         if state < least {
@@ -58,14 +58,14 @@ impl Qp {
         Ok(())
     }
 
-    /// The device begins to drain it, or ends that. Returns whether the device has stopped.
+    /// Begins or ends draining by the device. Returns whether the device has stopped.
     pub fn set_draining(&self, on: bool) -> bool {
         self.draining.store(on, Relaxed);
         self.manner.is_dead()
     }
 
-    /// A user has tried to move it to the error state, or is about to, while `flushed` says what
-    /// the device does about that.
+    /// A user has tried to move it to the error state, or is about to. `flushed` says when the
+    /// device flushes.
     pub fn was_told_to_stop(self: &Arc<Self>, flushed: Flushed, success: bool) {
         let thaws = match flushed {
             Flushed::AtOnce | Flushed::WhenTried => true,
@@ -77,8 +77,8 @@ impl Qp {
         }
     }
 
-    /// Its device has stopped. What was posted is flushed, or stays until the queue pair is moved
-    /// to the error state. Any context without its locks.
+    /// Handles that the device has stopped. Posted requests are flushed, or stay until the queue
+    /// pair is moved to the error state. Any context without its locks.
     pub fn stops(self: &Arc<Self>) {
         if self.kind != Kind::Rc {
             return;
@@ -90,28 +90,28 @@ impl Qp {
         }
     }
 
-    /// The device of a connection has stopped: nothing goes out, and nothing comes in.
+    /// Whether it is a connection of a device that has stopped, which neither sends nor receives.
     pub(super) fn is_silent(&self) -> bool {
         self.kind == Kind::Rc && self.manner.is_dead()
     }
 
-    /// Tells that it has an error. Any context.
+    /// Reports an error of the queue pair. Any context.
     pub fn tells_fatal(self: &Arc<Self>) {
         if self.kind == Kind::Rc && self.state() != State::Reset {
             self.later(super::bit(event::Kind::QP_FATAL));
         }
     }
 
-    /// Begins to flush what was posted. Sleeps.
+    /// Begins to flush the posted requests. Sleeps.
     pub(super) fn flush(self: &Arc<Self>) {
         if self.flushes_simply() {
             let mut sq = self.sq.lock();
             return self.progress(&mut sq);
         }
-        // It is not connected again meanwhile.
+        // Held so that it is not connected again meanwhile.
         let _changing = self.changing.lock();
         if self.state() == State::Err {
-            // One for a retry comes too late.
+            // A retry is obsolete.
             self.timer.cancel();
             match self.manner.personality.flush.pause {
                 0 => self.flush_some(),
@@ -120,7 +120,7 @@ impl Qp {
         }
     }
 
-    /// Flushes as many as come at a time, and sees to the rest. Any context without its locks.
+    /// Flushes a batch and schedules the next one. Any context without its locks.
     pub(super) fn flush_some(self: &Arc<Self>) {
         let Flush {
             order,
@@ -144,7 +144,7 @@ impl Qp {
                 sq.sent_last = false;
                 self.flush_receive(&mut rq);
             } else if send {
-                // Where there is no room for its completion, the receive queue is locked.
+                // If there is no room for its completion, this locks the receive queue.
                 drop(rq);
                 sq.sent_last = true;
                 self.flush_send(&mut sq);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which queue pairs of an adapter are in which multicast group.
+//! Memberships of an adapter's queue pairs in multicast groups.
 
 use super::Qp;
 use crate::{
@@ -13,7 +13,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Most memberships of all queue pairs of an adapter, in as many groups as there are.
+/// Maximum number of memberships of all queue pairs of an adapter, in any number of groups.
 pub const MAX_MEMBERS: u32 = 1024;
 
 /// A multicast group, as an address handle names it.
@@ -38,7 +38,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// None. May sleep.
+    /// No memberships. May sleep.
     ///
     /// # Errors
     ///
@@ -50,11 +50,11 @@ impl Groups {
         }))
     }
 
-    /// Has a queue pair be in a group.
+    /// Makes a queue pair a member of a group.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is already, `ENOMEM` if there are [`MAX_MEMBERS`].
+    /// `EINVAL` if it is one already, `ENOMEM` if there are [`MAX_MEMBERS`].
     pub fn attach(&self, group: Group, qp: &Arc<Qp>) -> Result {
         let mut members = self.members.lock();
         if members.iter().any(|m| m.is(&group, qp)) {
@@ -68,11 +68,11 @@ impl Groups {
         members.push_within_capacity(member).map_err(|_| ENOMEM)
     }
 
-    /// Has a queue pair not be in a group. Nothing of the group comes to it after this.
+    /// Ends a membership. The queue pair receives nothing of the group after this.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is not in it.
+    /// `EINVAL` if it is not a member.
     pub fn detach(&self, group: Group, qp: &Arc<Qp>) -> Result {
         let mut members = self.members.lock();
         let at = members.iter().position(|m| m.is(&group, qp));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which queue pairs are behind which port.
+//! Ports and their queue pairs.
 
 use super::{
     super::{
@@ -51,11 +51,11 @@ use kernel::{
     }, //
 };
 
-/// Queue pairs that a device can have, with 0 and 1, which are those of the ports.
+/// Maximum number of queue pairs of a device, including 0 and 1, which belong to the ports.
 pub const MAX_QPS: u32 = 8192;
-/// Ports that there can be.
+/// Maximum number of ports.
 const MAX_ENDS: usize = 16;
-/// Nanoseconds from one look at what is due to the next.
+/// Period of the timer in nanoseconds.
 const TICK: u64 = 1_000_000_000;
 
 struct Numbers {
@@ -74,7 +74,7 @@ pub struct Qps {
 }
 
 impl Qps {
-    /// None. May sleep.
+    /// No queue pairs. May sleep.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Qps {
         )
     }
 
-    /// A number that no queue pair has, and that none had for as long as possible. Callers do this one at a time.
+    /// Returns a free number, which is reused as late as possible. Callers serialise this.
     pub fn free_number(&self) -> Option<u32> {
         let mut numbers = self.numbers.lock();
         for _ in 2..MAX_QPS {
@@ -107,7 +107,7 @@ impl Qps {
         None
     }
 
-    /// Puts one in.
+    /// Adds a queue pair.
     pub fn add(&self, qp: Arc<Qp>) {
         let mut numbers = self.numbers.lock();
         if let Some(place) = numbers.all.get_mut(qp.num as usize) {
@@ -115,18 +115,18 @@ impl Qps {
         }
     }
 
-    /// Takes one out.
+    /// Removes a queue pair.
     pub fn remove(&self, num: u32) -> Option<Arc<Qp>> {
         let mut numbers = self.numbers.lock();
         numbers.all.get_mut(num as usize)?.take()
     }
 
-    /// The one with a number.
+    /// The queue pair with this number.
     pub fn get(&self, num: u32) -> Option<Arc<Qp>> {
         self.numbers.lock().all.get(num as usize)?.clone()
     }
 
-    /// Calls `with` for each.
+    /// Calls `with` for each queue pair.
     pub fn each(&self, mut with: impl FnMut(Arc<Qp>)) {
         for num in 0..MAX_QPS {
             if let Some(qp) = self.get(num) {
@@ -136,7 +136,7 @@ impl Qps {
     }
 }
 
-/// How many datagrams there were of each kind of [`gmp::NAMES`].
+/// Number of datagrams of each kind of [`gmp::NAMES`].
 pub struct Count([Atomic<u64>; gmp::NAMES.len()]);
 
 impl Count {
@@ -144,14 +144,14 @@ impl Count {
         Self([const { Atomic::new(0) }; gmp::NAMES.len()])
     }
 
-    /// One more.
+    /// Counts a datagram.
     pub fn add(&self, kind: usize) {
         if let Some(count) = self.0.get(kind) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    /// How many of a kind.
+    /// Number of datagrams of a kind.
     pub fn of(&self, kind: usize) -> u64 {
         self.0.get(kind).map_or(0, |count| count.load(Relaxed))
     }
@@ -160,25 +160,26 @@ impl Count {
 /// A port, with the queue pairs behind it.
 #[pin_data]
 pub struct End {
-    /// Which it is.
+    /// Its adapter and number.
     pub id: PortId,
-    /// The wires.
+    /// Its network.
     pub net: Arc<Net>,
     qps: Arc<Qps>,
     target: Arc<DeviceTarget>,
-    /// How many datagrams of each kind queue pair 1 has sent, and how many it has received.
+    /// Datagrams that queue pair 1 has sent.
     pub sent: Count,
-    /// See `sent`.
+    /// Datagrams that queue pair 1 has received.
     pub received: Count,
     /// Queue pairs 0 and 1.
     #[pin]
     special: SpinLockIrq<[Option<Arc<Qp>>; 2]>,
-    /// The queue pair that has the messages of connection managers which come to queue pair 1; 0 if that has them.
+    /// The queue pair that receives the connection managers' messages to queue pair 1; 0 is queue
+    /// pair 1.
     manager: Atomic<u32>,
 }
 
 impl End {
-    /// A port of a device with these queue pairs, and those who listen to its events.
+    /// A port of a device with these queue pairs and this receiver of its events.
     ///
     /// # Errors
     ///
@@ -212,13 +213,13 @@ impl End {
         }
     }
 
-    /// Has the queue pair with number `num` get what connection managers send to queue pair 1, or with 0 that one. While there
-    /// is none with this number, nobody gets it.
+    /// Sets the queue pair that receives what connection managers send to queue pair 1; 0 is queue
+    /// pair 1. If there is none with this number, the messages are lost.
     pub fn set_manager(&self, num: u32) {
         self.manager.store(num, Relaxed);
     }
 
-    /// The queue pair that gets them, if it is not queue pair 1.
+    /// The queue pair that receives them, if it is not queue pair 1.
     pub fn manager(&self) -> Option<u32> {
         Some(self.manager.load(Relaxed)).filter(|num| *num != 0)
     }
@@ -232,7 +233,7 @@ impl End {
         });
     }
 
-    /// Sets queue pair 0 or 1; `false` if there is one.
+    /// Sets queue pair 0 or 1; `false` if there is one already.
     pub fn set_special(&self, qp: &Arc<Qp>) -> bool {
         let mut special = self.special.lock();
         match special.get_mut(qp.num as usize) {
@@ -244,7 +245,7 @@ impl End {
         }
     }
 
-    /// Takes queue pair 0 or 1 away.
+    /// Removes queue pair 0 or 1.
     pub fn clear_special(&self, num: u32) {
         let was = self
             .special
@@ -255,29 +256,29 @@ impl End {
     }
 }
 
-/// A management datagram that comes later.
+/// A delayed management datagram.
 pub struct Late {
-    /// In so many ticks, of a second.
+    /// Ticks until it is delivered, of a second.
     pub ticks: u64,
-    /// To this port.
+    /// Destination port.
     pub at: PortId,
-    /// To this queue pair of it.
+    /// Destination queue pair.
     pub taker: u32,
-    /// From here.
+    /// Source.
     pub from: Source,
     /// The datagram.
     pub mad: Mad,
 }
 
-/// Most of them at once.
+/// Maximum number of delayed datagrams.
 const MAX_LATE: usize = 16;
 
-/// All ports and their wires.
+/// All ports and the fabric.
 #[pin_data]
 pub struct Net {
-    /// The wires.
+    /// The fabric.
     pub fabric: Arc<Fabric>,
-    /// What queue pairs do later.
+    /// Runs the work items of queue pairs.
     pub work: WorkQueue,
     #[pin]
     ends: SpinLockIrq<[Option<Arc<End>>; MAX_ENDS]>,
@@ -290,7 +291,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// Those of these wires, without a port yet.
+    /// Creates the network of `fabric`, without ports.
     ///
     /// # Errors
     ///
@@ -321,7 +322,7 @@ impl Net {
         }
     }
 
-    /// Takes a port away.
+    /// Removes a port.
     pub fn remove(&self, id: PortId) {
         let was = {
             let mut ends = self.ends.lock();
@@ -332,7 +333,7 @@ impl Net {
         drop(was);
     }
 
-    /// Has all connections forget queue pairs of an adapter whose ports were taken away. May sleep.
+    /// Makes all connections drop queue pairs of an adapter that was removed. May sleep.
     pub fn forget(&self, ca: u8) {
         for id in self.fabric.ports().filter(|id| id.ca != ca) {
             if let Some(end) = self.end(id) {
@@ -365,12 +366,12 @@ impl Net {
         }
     }
 
-    /// Has a management datagram come later; `false` if there are too many already.
+    /// Delays a management datagram; `false` if there are too many already.
     pub fn hold(&self, late: Late) -> bool {
         self.late.lock().push_within_capacity(late).is_ok()
     }
 
-    /// Delivers one that is due.
+    /// Delivers a delayed datagram that is due; `false` if there is none.
     fn come_late(&self) -> bool {
         let due = {
             let mut all = self.late.lock();
@@ -389,7 +390,8 @@ impl Net {
         true
     }
 
-    /// Tells all what has changed, and sends the traps that are due. Any context without the lock of a receive queue.
+    /// Reports all changes and sends the due traps. Any context without the lock of a receive
+    /// queue.
     pub fn attend(&self) {
         while let Some((id, bit)) = self.fabric.news() {
             let kind = match bit {
@@ -413,7 +415,7 @@ impl Net {
     }
 }
 
-/// Wires on which traps are sent when they are due. Dropping it ends that, and sleeps.
+/// A network with a running timer, which sends due traps. Dropping it stops the timer, and sleeps.
 pub struct Running(Arc<Net>);
 
 impl Deref for Running {

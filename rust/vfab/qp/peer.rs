@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer of a connection: who it is, what it is asked for, and what its answer means for the send queue.
+//! The peer of a connection: how it is found, requests to it, and what its response does to the
+//! send queue.
 
 use super::{
     super::{
@@ -42,14 +43,14 @@ use kernel::{
     }, //
 };
 
-/// The peer of a connection, as long as nothing has changed.
+/// The peer of a connection, valid while `generation` and `epoch` are unchanged.
 pub(super) struct Peer {
     qp: Arc<Qp>,
     generation: u32,
     epoch: u32,
 }
 
-/// Nanoseconds to wait for a receive request, by the code of the peer.
+/// Nanoseconds to wait for a receive request, by the peer's RNR timer code.
 fn rnr_ns(code: u8) -> u64 {
     // Hundredths of a millisecond.
     const TIMES: [u32; 32] = [
@@ -60,7 +61,7 @@ fn rnr_ns(code: u8) -> u64 {
 }
 
 impl Qp {
-    /// Sends a request to the peer, and sees what it says.
+    /// Sends a request to the peer and evaluates its response.
     pub(super) fn request(
         self: &Arc<Self>,
         sq: &mut Requester,
@@ -116,7 +117,7 @@ impl Qp {
                 Nak::Operation => Status::REM_OP_ERR,
             }),
             Ack::NotReady(code) => {
-                // 7 is for ever.
+                // 7 retries forever.
                 let tries = self.manner.personality.connections.rnr_retries;
                 if sq.attr.rnr_retry != 7 || !tries {
                     if sq.rnr_retries == 0 || !tries {
@@ -128,7 +129,7 @@ impl Qp {
             }
             Ack::None(why) => {
                 if sq.attr.timeout == 0 {
-                    // It waits for ever; a look now and then is not one of its retries.
+                    // It waits forever, and tries once a second, which is not one of its retries.
                     return Done::Again(1_000_000_000);
                 }
                 if sq.retries == 0 {
@@ -141,7 +142,7 @@ impl Qp {
         }
     }
 
-    /// Whether there is a peer at the other end of the connection.
+    /// Finds the peer at the other end of the connection, or says why there is none.
     #[inline]
     fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
         if let Some(peer) = &sq.peer {
@@ -154,7 +155,7 @@ impl Qp {
         self.look_for_peer(sq)
     }
 
-    /// Forgets the peer if it is of this adapter, which is going. Its memory goes with it, which may sleep.
+    /// Drops the peer if it is of this adapter, which is removed. Freeing it may sleep.
     pub(super) fn forget_peer_of(&self, ca: u8) {
         let peer = {
             let mut sq = self.sq.lock();
@@ -169,7 +170,7 @@ impl Qp {
         let end = self.end();
         let fabric = &end.net.fabric;
         let generation = fabric.generation();
-        // What was the peer is kept by its device, or is small by now.
+        // Dropping it cannot sleep: its device holds a reference, or has released its queues.
         sq.peer = None;
         let to = fabric
             .route(end.id, sq.attr.address.dlid)
@@ -197,7 +198,7 @@ impl Qp {
         if !Fabric::partners(pkeys.0, pkeys.1) {
             return Err("the peer is in another partition");
         }
-        // The acknowledgement must find its way, too.
+        // The acknowledgement needs a route, too.
         if fabric.route(to, own) != Some(end.id) {
             return Err("no route back from the peer");
         }
@@ -210,9 +211,8 @@ impl Qp {
     }
 }
 
-// The rights that memory of a request of our own needs.
 impl Task {
-    /// Those of the pieces of the sender.
+    /// Rights that the sender's own pieces need.
     pub(super) fn local_access(self) -> u32 {
         match self {
             Self::Read { .. } => access::LOCAL_WRITE,

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places for the requests of a queue.
+//! Slots for the requests of a queue.
 
 use kernel::{
     alloc::KVVec,
     prelude::*, //
 };
 
-/// Places for `size` requests, and as many more as it takes for a power of two: so the place of a count is known when the
-/// count has been through 2^32, too.
+/// Slots for `size` requests, rounded up to a power of two, so that the slot of a count is right
+/// after the count has wrapped at 2^32, too.
 pub(super) struct Places<T> {
     all: KVVec<T>,
     size: u32,
 }
 
 impl<T: Copy> Places<T> {
-    /// Places with `empty` in each.
+    /// Slots with `empty` in each.
     pub(super) fn new(size: u32, empty: T) -> Result<Self> {
         let mut all = KVVec::new();
         all.resize(size.next_power_of_two() as usize, empty, GFP_KERNEL)?;
         Ok(Self { all, size })
     }
 
-    /// No place.
+    /// No slots.
     pub(super) fn none() -> Self {
         Self {
             all: KVVec::new(),
@@ -30,29 +30,29 @@ impl<T: Copy> Places<T> {
         }
     }
 
-    /// How many requests there may be at once.
+    /// Maximum number of requests.
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// How many places there are.
+    /// Number of slots.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The number of the place of request `count`.
+    /// Index of the slot of request `count`.
     #[inline]
     pub(super) fn at(&self, count: u32) -> usize {
         count as usize & self.all.len().wrapping_sub(1)
     }
 
-    /// What is in the place of request `count`.
+    /// The content of the slot of request `count`.
     #[inline]
     pub(super) fn get(&self, count: u32) -> &T {
         &self.all[self.at(count)]
     }
 
-    /// The place of request `count`.
+    /// The slot of request `count`.
     #[inline]
     pub(super) fn place(&mut self, count: u32) -> &mut T {
         let at = self.at(count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: requests in their order, each done at once if nothing is in its way.
+//! The send queue: requests in order, each executed at once unless it must wait.
 
 use super::{
     super::{
@@ -56,10 +56,10 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What a request is to do.
+/// What a request does.
 #[derive(Clone, Copy)]
 pub(super) enum Op {
-    /// Of the peer.
+    /// A request to the peer.
     Request(Task),
     Register {
         mr: u32,
@@ -87,7 +87,7 @@ impl Op {
     }
 }
 
-/// A request. Its pieces, and where a datagram goes, are in lists of their own.
+/// A request. Its pieces, and the destination of a datagram, are in separate lists.
 #[derive(Clone, Copy)]
 pub(super) struct Wqe {
     id: u64,
@@ -105,33 +105,33 @@ pub(super) struct Requester {
     pub(super) cq: Option<Arc<Cq>>,
     wqes: Places<Wqe>,
     pub(super) sges: KVVec<Sge>,
-    /// Of a queue pair of datagrams.
+    /// Destinations, of a datagram queue pair.
     to: KVVec<Datagram>,
-    /// Pieces of a request, at most.
+    /// Maximum number of pieces of a request.
     pub(super) per_wqe: u32,
     all_signaled: bool,
     freed: Option<Arc<Freed>>,
-    /// Requests that were posted, and that are over, ever, modulo 2^32.
+    /// Counts of requests posted and done, modulo 2^32.
     head: u32,
     pub(super) next: u32,
-    /// The next packet.
+    /// Sequence number of the next packet.
     pub(super) psn: u32,
-    /// A timer will try again.
+    /// A retry timer runs.
     pub(super) waiting: bool,
     pub(super) retries: u32,
     pub(super) rnr_retries: u32,
     pub(super) peer: Option<Peer>,
-    /// The request that was flushed last was one of this queue.
+    /// The last flushed request was one of this queue.
     pub(super) sent_last: bool,
 }
 
-/// How a request went.
+/// The outcome of a request.
 pub(super) enum Done {
-    /// It is over.
+    /// It is done.
     Over(Status),
-    /// It is to be tried again in so many nanoseconds.
+    /// Retry it in this many nanoseconds.
     Again(u64),
-    /// It is left where it is.
+    /// It stays in the queue.
     Stay,
 }
 
@@ -167,7 +167,7 @@ impl Requester {
         Ok(this)
     }
 
-    /// That of a queue pair that is gone.
+    /// The send queue of a destroyed queue pair.
     pub(super) fn none() -> Self {
         Self {
             attr: QpAttr::default(),
@@ -189,12 +189,12 @@ impl Requester {
         }
     }
 
-    /// Whether a request is not over.
+    /// Whether a request is pending.
     pub(super) fn is_pending(&self) -> bool {
         self.next != self.head
     }
 
-    /// Forgets what was posted.
+    /// Drops the posted requests.
     pub(super) fn reset(&mut self) {
         self.next = self.head;
         self.waiting = false;
@@ -204,19 +204,19 @@ impl Requester {
         }
     }
 
-    /// May send from now on.
+    /// Starts sending with packet `psn`.
     pub(super) fn begin(&mut self, psn: u32) {
         self.psn = psn;
         self.refill();
     }
 
-    /// Something has arrived: all retries are there again.
+    /// Resets the retry counts, at the start and after each acknowledgement.
     pub(super) fn refill(&mut self) {
         self.retries = self.attr.retry_cnt.into();
         self.rnr_retries = self.attr.rnr_retry.into();
     }
 
-    /// What is to be dropped without a lock.
+    /// Takes the peer if `so`. The caller drops it without a lock.
     pub(super) fn forget_peer_if(&mut self, so: bool) -> Option<impl Sized> {
         if so {
             self.peer.take()
@@ -229,7 +229,7 @@ impl Requester {
         self.wqes.at(count)
     }
 
-    /// Takes a request into the queue.
+    /// Adds a request to the queue.
     #[inline]
     fn take(&mut self, wr: &SendWr<'_, Mr>, datagrams: Option<&Datagrams>) -> Result {
         let freed = self.freed.as_ref().map_or(0, |f| f.count());
@@ -308,11 +308,12 @@ impl Requester {
 }
 
 impl Qp {
-    /// Takes requests and does them.
+    /// Posts requests and executes them.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a request that makes no sense or a queue pair that does not send yet, `ENOMEM` if the queue is full.
+    /// `EINVAL` for an invalid request or a queue pair that does not send yet, `ENOMEM` if the
+    /// queue is full.
     #[inline]
     pub fn post_send<'a>(
         self: &Arc<Self>,
@@ -344,7 +345,7 @@ impl Qp {
         result
     }
 
-    /// What goes wrong before a request is taken: says whether it is refused.
+    /// Applies the faults of a post. Returns whether the request is refused.
     #[cold]
     fn refuses(self: &Arc<Self>, faults: &Faults, wr: &SendWr<'_, Mr>) -> bool {
         let which = match wr.work() {
@@ -360,7 +361,7 @@ impl Qp {
         faults.hit(Fault::Post, which).is_some()
     }
 
-    /// Does what can be done.
+    /// Executes requests until one must wait.
     pub(super) fn progress(self: &Arc<Self>, sq: &mut Requester) {
         while sq.next != sq.head {
             let wqe = *sq.wqes.get(sq.next);
@@ -394,7 +395,7 @@ impl Qp {
         }
     }
 
-    /// The request that is next has ended so. Returns how its completion says that it did.
+    /// Ends the next request. Returns the status of its completion.
     #[inline]
     fn over(
         self: &Arc<Self>,
@@ -413,13 +414,13 @@ impl Qp {
         status
     }
 
-    /// Completes the request that is next as flushed.
+    /// Completes the next request as flushed.
     pub(super) fn flush_send(self: &Arc<Self>, sq: &mut Requester) {
         let wqe = *sq.wqes.get(sq.next);
         self.over(sq, &wqe, Status::WR_FLUSH_ERR, self.faults());
     }
 
-    /// A request has failed, and with it what is behind it; of datagrams, the send queue only.
+    /// A request has failed. The queue pair fails; of a datagram queue pair, only the send queue.
     fn fail_send(self: &Arc<Self>) {
         if self.kind == Kind::Rc {
             self.break_send();
@@ -501,7 +502,7 @@ impl Qp {
         }
     }
 
-    /// A region with this key may be invalidated when it is not registered, and is not.
+    /// Whether this is the key of a region that is not registered and may be invalidated.
     #[cold]
     fn may_be_free(&self, key: u32) -> bool {
         match self.manner.personality.regions.free_keys {
@@ -511,14 +512,14 @@ impl Qp {
         }
     }
 
-    /// Whether a request waits for its turn, and how many do.
+    /// How many requests are pending.
     pub fn pending(&self) -> u32 {
         let sq = self.sq.lock();
         sq.head.wrapping_sub(sq.next)
     }
 }
 
-/// The status that the completion of such a request has instead.
+/// The status that a fault gives the completion of such a request.
 #[cold]
 fn other_status(faults: &Faults, op: &Op, status: Status) -> Option<Status> {
     let which = match status {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive queue, and what the peer of a connection asks for.
+//! The receive queue, and the requests of a connection's peer.
 
 use super::{
     super::{
@@ -54,7 +54,7 @@ use kernel::{
     }, //
 };
 
-/// A receive request. Its pieces are in a list of their own.
+/// A receive request. Its pieces are in a separate list.
 #[derive(Clone, Copy)]
 struct Wqe {
     id: u64,
@@ -71,16 +71,16 @@ pub(super) struct Responder {
     sges: KVVec<Sge>,
     per_wqe: u32,
     freed: Option<Arc<Freed>>,
-    /// Requests that were posted, and that are over, ever, modulo 2^32.
+    /// Counts of requests posted and done, modulo 2^32.
     head: u32,
     next: u32,
-    /// The packet that comes next.
+    /// The expected sequence number.
     pub(super) psn: u32,
-    /// Something came.
+    /// A packet has arrived.
     pub(super) established: bool,
 }
 
-/// What a request of the peer is.
+/// What a request of the peer does.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
     Send {
@@ -115,21 +115,21 @@ pub(super) struct Packet<'a> {
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nak {
-    /// The sender's own memory is not what it says.
+    /// The sender's own memory is invalid.
     Local,
     InvalidRequest,
     Access,
     Operation,
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ack {
     Done,
-    /// There is no receive request: wait, by this code.
+    /// There is no receive request: wait, by this RNR timer code.
     NotReady(u8),
     Nak(Nak),
-    /// There is none, for this reason.
+    /// No response, for this reason.
     None(&'static str),
 }
 
@@ -156,7 +156,7 @@ impl Responder {
         Ok(this)
     }
 
-    /// That of a queue pair that is gone.
+    /// The receive queue of a destroyed queue pair.
     pub(super) fn none() -> Self {
         Self {
             attr: QpAttr::default(),
@@ -172,7 +172,7 @@ impl Responder {
         }
     }
 
-    /// Forgets what was posted.
+    /// Drops the posted requests.
     pub(super) fn reset(&mut self) {
         self.next = self.head;
         if let Some(freed) = &self.freed {
@@ -205,12 +205,12 @@ impl Responder {
         Ok(())
     }
 
-    /// Whether there is a request, and how long a message may be for it.
+    /// Bytes that the next receive request has room for, if there is one.
     pub(super) fn room(&self) -> Option<u32> {
         (self.next != self.head).then(|| self.wqes.get(self.next).len)
     }
 
-    /// The pieces of the request that is next.
+    /// The pieces of the next receive request.
     pub(super) fn pieces<'a>(&'a self, memory: &'a Memory, pd: PdName) -> Pieces<'a> {
         let first = self.wqes.at(self.next) * self.per_wqe as usize;
         let list = &self.sges[first..first + self.wqes.get(self.next).pieces as usize];
@@ -219,11 +219,12 @@ impl Responder {
 }
 
 impl Qp {
-    /// Takes receive requests.
+    /// Posts receive requests.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a request that makes no sense or a queue pair in state RESET, `ENOMEM` if the queue is full.
+    /// `EINVAL` for an invalid request or a queue pair in state RESET, `ENOMEM` if the queue is
+    /// full.
     #[inline]
     pub fn post_recv<'a>(self: &Arc<Self>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
         let mut rq = self.rq.lock();
@@ -255,7 +256,7 @@ impl Qp {
         result
     }
 
-    /// Completes all receive requests as flushed, or has that done.
+    /// Completes all receive requests as flushed, or has the work item do that.
     pub(super) fn flush_receives(self: &Arc<Self>, rq: &mut Responder) {
         if !self.flushes_simply() {
             return self.later(super::FLUSH);
@@ -265,13 +266,13 @@ impl Qp {
         }
     }
 
-    /// Completes the receive request that is next as flushed.
+    /// Completes the next receive request as flushed.
     pub(super) fn flush_receive(self: &Arc<Self>, rq: &mut Responder) {
         let wc = self.received(rq, Opcode::RECV, Status::WR_FLUSH_ERR);
         self.complete_receive(rq, &wc, false);
     }
 
-    /// There is no receive request for a message.
+    /// The response to a message without a receive request.
     #[cold]
     fn not_ready(&self, rq: &Responder) -> Ack {
         if self.manner.personality.connections.rnr_retries {
@@ -281,8 +282,8 @@ impl Qp {
         }
     }
 
-    /// The receive request that is next ends with this status, and the connection with it. Says whether there is one. Any context
-    /// without its locks, but for the send queue's.
+    /// Ends the next receive request with this status, and the connection with it. Returns whether
+    /// there is one. Any context without its locks, except the send queue's.
     pub(in super::super) fn end_receive(self: &Arc<Self>, status: Status) -> bool {
         let mut rq = self.rq.lock();
         if self.kind != Kind::Rc || self.state() != State::Rts || rq.room().is_none() {
@@ -294,12 +295,12 @@ impl Qp {
         true
     }
 
-    /// The completion of the receive request that is next.
+    /// The completion of the next receive request.
     pub(super) fn received(&self, rq: &Responder, opcode: Opcode, status: Status) -> Wc {
         Wc::new(rq.wqes.get(rq.next).id, self.name, opcode, status)
     }
 
-    /// Completes the receive request that is next.
+    /// Completes the next receive request.
     pub(super) fn complete_receive(self: &Arc<Self>, rq: &mut Responder, wc: &Wc, solicited: bool) {
         rq.next = rq.next.wrapping_add(1);
         let (Some(cq), Some(freed)) = (&rq.cq, &rq.freed) else {
@@ -316,7 +317,7 @@ impl Qp {
         }
     }
 
-    /// Does what the peer asks for, if this is its peer still.
+    /// Executes a request of the peer, if `epoch` is still the same.
     pub(super) fn receive(self: &Arc<Self>, packet: &Packet<'_>, epoch: u32) -> Ack {
         let mut rq = self.rq.lock();
         let state = self.state();
@@ -330,7 +331,7 @@ impl Qp {
         let ahead = packet.psn.wrapping_sub(rq.psn) & PSN;
         let again = ahead > PSN / 2;
         if ahead != 0 && !again {
-            // Something before it was lost, which the peer will find out.
+            // An earlier packet was lost. The peer will retry it.
             return Ack::None("an earlier packet is missing");
         }
         if !rq.established {
@@ -463,7 +464,7 @@ impl Qp {
         }
     }
 
-    /// Whether datagrams come to it.
+    /// Whether it receives datagrams.
     pub(super) fn takes_datagrams(&self) -> bool {
         self.kind != Kind::Rc
             && (State::Rtr..=State::Sqe).contains(&self.state())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cables that go to another port of the switch, and adapters without power.
+//! Cables that move to another port of the switch, and adapters without power.
 
 use super::*;
 use crate::vfab::{
@@ -33,7 +33,7 @@ mod cases {
         check_eq!(state(fabric, FIRST), Some((State::Init, 1)));
         check_eq!(fabric.news(), Some((FIRST, Changes::ERROR)));
         check_eq!(fabric.route(SECOND, 1), None);
-        // What was for the one is for the other.
+        // The other cable can have the port that is free now.
         fabric.move_to(SECOND, 1)?;
         check_eq!(state(fabric, SECOND), Some((State::Init, 2)));
         manager::activate(fabric)?;
@@ -41,7 +41,7 @@ mod cases {
         check_eq!(fabric.route(FIRST, 2), Some(SECOND));
         rig.again(&USUAL)?;
         exchange(&mut rig, 2, 64)?;
-        // A cable that is out stays so.
+        // A cable that is unplugged stays so.
         fabric.plug(FIRST, false);
         fabric.move_to(FIRST, 2)?;
         check_eq!(state(fabric, FIRST), Some((State::Down, 1)));
@@ -65,7 +65,7 @@ mod cases {
         drop(b);
         drop(second);
         drop(two);
-        // Another one can have its name, although `a` was connected to it.
+        // The name is free, although `a` was connected to the adapter.
         drop(DmaDevice::new(c"ib_vfab_test", 1, 64)?);
         drop(a);
         drop(first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Multicast: who gets a datagram, who does not, and members that come and go.
+//! Multicast: which queue pairs get a datagram, and members that join and leave.
 
 use super::*;
 use crate::vfab::{
@@ -26,7 +26,7 @@ use kernel::{
     workqueue, //
 };
 
-/// What a datagram to a group names.
+/// The destination of a datagram to a group.
 const ALL_OF_THEM: u32 = 0xff_ffff;
 const LID: u16 = 0xc003;
 const QKEY: u32 = 0xb1b;
@@ -40,7 +40,7 @@ const fn gid(last: u8) -> [u8; 16] {
     gid
 }
 
-/// A rig whose queue pairs are of datagrams, and two more users, of the same adapters, which go first.
+/// A rig with datagram queue pairs, and two more users of its adapters, which are dropped first.
 struct Groups {
     c: User,
     d: User,
@@ -76,7 +76,7 @@ impl Groups {
         [&self.rig.a, &self.rig.b, &self.c, &self.d]
     }
 
-    /// Has all be members, and each have a receive request.
+    /// Makes all users members, each with a receive request.
     fn join(&self) -> Result {
         for user in self.users() {
             user.attach(gid(1), LID)?;
@@ -94,7 +94,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Who of `a` to `d` got what `a` sent.
+    /// Which of `a` to `d` got what `a` sent.
     fn got(&self) -> [bool; 4] {
         self.users().map(|user| user.poll().is_some())
     }
@@ -111,7 +111,7 @@ impl Drop for Groups {
     }
 }
 
-/// Has the switch copy the group to ports.
+/// Makes the switch copy the group to these ports.
 fn forward(fabric: &Fabric, ports: u16) -> Result {
     let mut table = [0; DATA_LEN];
     table[6..8].copy_from_slice(&ports.to_be_bytes());
@@ -156,7 +156,8 @@ mod cases {
                 &rig.a.bytes()[..4096]
             ));
         }
-        // Who is not a member may send. Without a receive request it is gone, for that one alone.
+        // A sender need not be a member. A member without a receive request loses the datagram
+        // alone.
         all.a.detach(gid(1), LID)?;
         all.c.recv(2, &[(0, 200, all.c.lkey())])?;
         all.tell()?;
@@ -183,7 +184,7 @@ mod cases {
             check_eq!(all.a.wait()?.status, Status::SUCCESS);
             check_eq!(all.got(), none);
         }
-        // Who left, or never came.
+        // A member that has left for another group.
         all.d.detach(gid(1), LID)?;
         all.d.attach(gid(2), LID)?;
         all.tell()?;
@@ -206,7 +207,7 @@ mod cases {
         manager::set_pkey(fabric, SECOND, 0, 0x7fff)?;
         all.tell()?;
         check_eq!(all.got(), [false, true, false, true]);
-        // What the switch does not copy reaches the sender's own port only; so does what it cannot.
+        // What the switch does not or cannot copy reaches the sender's own port only.
         for broken in [false, true] {
             for user in [&all.b, &all.c, &all.d] {
                 user.recv(2, &[(0, 200, user.lkey())])?;
@@ -235,7 +236,7 @@ mod cases {
         check_eq!(all.c.detach(gid(1), LID), Err(EINVAL));
         all.a.detach(gid(1), LID)?;
         check_eq!(all.a.detach(gid(1), LID), Err(EINVAL));
-        // The places of those who leave are free again.
+        // A member that leaves frees its slot.
         for n in 0..2 * MAX_MEMBERS {
             all.a.attach(gid(1), LID + (n & 7) as u16)?;
             all.a.detach(gid(1), LID + (n & 7) as u16)?;
@@ -245,7 +246,7 @@ mod cases {
                 all.a.attach(gid(n as u8), 0xc000 + (n >> 8) as u16)?;
             }
             check_eq!(all.c.attach(gid(1), LID), Err(ENOMEM));
-            // The other adapter has places of its own.
+            // The other adapter has its own slots.
             all.b.attach(gid(1), LID)?;
             all.b.detach(gid(1), LID)?;
             for n in 0..MAX_MEMBERS {
@@ -262,7 +263,7 @@ mod cases {
         let all = Groups::new(BOTH)?;
         let sender = User::new(&all.registrations[0], bindings::ib_qp_type_IB_QPT_UD, 64)?;
         sender.datagrams(QKEY)?;
-        // 1: the sender is to end; 2: it has.
+        // 1: the sender must stop; 2: it has stopped.
         let state = Arc::new(Atomic::<u32>::new(0), GFP_KERNEL)?;
         let told = state.clone();
         workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {

@@ -46,7 +46,7 @@ mod cases {
         }
         check_eq!(rig.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0, 2);
         within(|| (rig.b.interrupts() > 0).then_some(()))?;
-        // Once until it is armed again; an unsignaled request has no completion.
+        // One interrupt until it is armed again; an unsignaled request has no completion.
         check_eq!(rig.b.interrupts(), 1);
         check!(rig.a.poll().is_none());
         check!(rig.b.arm(true));
@@ -90,7 +90,7 @@ mod cases {
         check_eq!(rig.a.wait()?.id, 2);
         check_eq!(rig.b.wait()?.id, 1);
         check_eq!(rig.b.wait()?.id, 2);
-        // Not for ever.
+        // It does not wait forever.
         let how = How {
             rnr_retries: 2,
             rnr_timer: 12,
@@ -117,7 +117,7 @@ mod cases {
         let (b, num) = (rig.b.lkey(), rig.b.num());
         rig.b.recv(1, &[(0, 296, b)])?;
         let end = rig.hcas[1].end(1)?.clone();
-        // To queue pair 1 of the port: of that class while it is so, and of no other.
+        // A datagram to queue pair 1 reaches the manager if one is set and the class is CM.
         for (manager, class, comes) in [(0, CM, false), (num, CM + 1, false), (num, CM, true)] {
             end.set_manager(manager);
             rig.a.bytes()[1] = class;
@@ -139,7 +139,7 @@ mod cases {
         rig.b.recv(1, &[(0, 4096 + 40, b)])?;
         pattern(&mut rig.a.bytes()[..4096], 5);
         let to = rig.b.num();
-        // A wrong key, a wrong place: sent, and gone.
+        // A wrong key, a wrong LID: sent, and lost.
         rig.a.datagram(2, to, 0x23, 0, 64)?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
         rig.a.datagram(7, to, 0x22, 0, 64)?;
@@ -154,11 +154,11 @@ mod cases {
                 check_eq!(n, usize::MAX);
             }
         }
-        // Without a receive request it is gone.
+        // Without a receive request it is lost.
         rig.a.datagram(2, to, 0x22, 0, 64)?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
         check!(rig.b.poll().is_none());
-        // One is too long; what follows is flushed.
+        // One is too long; the next one is flushed.
         rig.a.datagram(2, to, 0x22, 0, 4097)?;
         refused(rig.a.wait()?, Status::LOC_LEN_ERR)?;
         rig.a.datagram(2, to, 0x22, 0, 64)?;

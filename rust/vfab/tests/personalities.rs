@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Personalities: an adapter with each says what its table says, flushes in that order, and ends
-//! so.
+//! Personalities: an adapter reports, flushes and ends as its table says.
 
 use super::*;
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
 };
 use kernel::time::delay::fsleep;
 
-/// Retries after 0.3 s, so that a request to a peer that is not there waits.
+/// Retries after 0.3 s, so that a request to a peer that is gone waits.
 const SLOW: How = How {
     timeout: 16,
     retries: 7,
@@ -35,7 +34,7 @@ const UD: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_UD;
 /// Requests of each queue.
 const N: u64 = 3;
 
-/// Those on which a user can make a region, each with adapters of its own.
+/// Each personality that can register regions, with its own adapters.
 fn each(mut with: impl FnMut(&'static Personality, &mut Rig) -> Result) -> Result {
     for personality in PERSONALITIES.iter().filter(|p| p.regions.pages > 0) {
         let mut rig = Rig::like(personality, 0, RC, 64, User::new)?;
@@ -44,8 +43,7 @@ fn each(mut with: impl FnMut(&'static Personality, &mut Rig) -> Result) -> Resul
     Ok(())
 }
 
-/// Has `a` post requests of both queues, none of which can end: receives are 0 to 2, sends 10 to
-/// 12.
+/// Posts requests to both queues of `a` that cannot complete: receives are 0 to 2, sends 10 to 12.
 fn wait_for_nothing(rig: &mut Rig) -> Result {
     rig.net.fabric.plug(FIRST, true);
     manager::activate(&rig.net.fabric)?;
@@ -67,7 +65,7 @@ fn ids(order: FlushOrder) -> [u64; 6] {
     }
 }
 
-/// What was posted is flushed in its order.
+/// The posted requests are flushed in this order.
 fn flushed(rig: &Rig, order: FlushOrder) -> Result {
     for id in ids(order) {
         let wc = rig.a.wait()?;
@@ -77,7 +75,7 @@ fn flushed(rig: &Rig, order: FlushOrder) -> Result {
     Ok(())
 }
 
-/// It says what its table says, and takes no more.
+/// The device reports what its table says, and refuses more.
 fn limits(personality: &Personality, rig: &Rig) -> Result {
     let seen = Seen::of(&rig.registrations[0]);
     let (limits, regions) = (personality.limits, personality.regions);
@@ -105,7 +103,7 @@ fn limits(personality: &Personality, rig: &Rig) -> Result {
     Ok(())
 }
 
-/// Data goes both ways.
+/// Data arrives.
 fn data(rig: &mut Rig) -> Result {
     rig.again(&USUAL)?;
     exchange(rig, 1, 64)?;
@@ -150,7 +148,7 @@ fn free_regions(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// A region at an address whose upper bits are not those of its memory.
+/// A region at an address with other upper bits than its memory.
 fn addresses(personality: &Personality, rig: &mut Rig) -> Result {
     rig.again(&USUAL)?;
     check_eq!(rig.a.describe(&[(100, 500)])?, 1);
@@ -189,7 +187,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
         within(|| (rig.a.events() & told != 0).then_some(()))?;
     }
-    // It refuses so often, and succeeds then.
+    // It refuses this often, then succeeds.
     let refusals = verbs.stop.map_or(0, |_| verbs.stops.min(3));
     for _ in 0..refusals {
         check_eq!(rig.a.fail().err(), verbs.stop);
@@ -197,7 +195,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
     let stopped = rig.a.fail().is_ok();
     check_eq!(stopped, verbs.stop.is_none() || verbs.stops < 3);
     let comes = match outage.flushed {
-        // All has come, unless the last two were taken.
+        // All have come, unless the last two posts were accepted.
         Flushed::AtOnce => verbs.post.is_none(),
         Flushed::WhenTried => true,
         Flushed::WhenStopped => stopped,
@@ -233,7 +231,7 @@ fn removal(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// What is left of a queue pair that is gone.
+/// Completions left by a destroyed queue pair.
 fn purge(personality: &Personality, rig: &mut Rig) -> Result {
     rig.net.fabric.plug(FIRST, true);
     manager::activate(&rig.net.fabric)?;
@@ -304,12 +302,12 @@ mod cases {
             flushed(rig, order)?;
             let pauses = if at_once == 1 { 6 } else { 1 };
             check!(began.elapsed() >= Delta::from_nanos(pauses * pause as i64));
-            // What is posted then comes back, too.
+            // Later posts are flushed, too.
             rig.a.post(20, Request::Write(0, 0), &[])?;
             check_eq!(rig.a.wait()?.id, 20);
             rig.a.recv(21, &[])?;
             check_eq!(rig.a.wait()?.id, 21);
-            // A queue pair that dies by itself flushes as one that is told to.
+            // A queue pair that fails by itself flushes like one that is moved to the error state.
             wait_for_nothing(rig)?;
             let qp = rig.hcas[0].qps().get(rig.a.num()).ok_or(ENOENT)?;
             qp.die();
@@ -364,7 +362,7 @@ mod cases {
             if !outage.stops || outage.verbs.modify.is_some() {
                 return Ok(());
             }
-            // One that is in RESET when the device stops.
+            // A queue pair that is in RESET when the device stops.
             let hca = rig.hcas[0].clone();
             hca.goes(hca.manner().begin_reset());
             rig.connect(&SLOW)?;

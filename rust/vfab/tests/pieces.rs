@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Regions of pieces that are no pages, and no neighbours.
+//! Regions of pieces that are not pages, and not adjacent.
 
 use super::{
     regions::refusals,
@@ -9,7 +9,8 @@ use super::{
 use crate::errno::EOPNOTSUPP;
 
 const SG_GAPS: bindings::ib_mr_type = bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS;
-/// In pages and over their ends, of one byte and of more than a page; the second begins where the third ends.
+/// Within pages and across them, of one byte and of more than a page; the second begins where the
+/// third ends.
 const ODD: [(usize, usize); 6] = [
     (3 * PAGE_SIZE + 1001, 37),
     (9 * PAGE_SIZE + 4, 3),
@@ -46,9 +47,9 @@ mod cases {
         let lkey = rig.a.lkey();
         let (addr, key, len) = rig.lend_these(ALL, &ODD)?;
         check_eq!(addr, rig.b.addr(ODD[0].0));
-        // What was described since does not count before it is registered.
+        // Memory that is mapped later does not count until it is registered.
         check_eq!(rig.b.describe(&[(0, 7), (MEMORY - 9, 9)])?, 2);
-        // All of it, each byte alone at its ends, and a part of three pieces.
+        // All of it, single bytes at its ends, and parts across pieces.
         let parts = [(0, len), (0, 1), (36, 2), (len - 1, 1), (20, 36)];
         for (n, (from, len)) in parts.into_iter().enumerate() {
             rig.b.bytes().fill(0xee);
@@ -85,7 +86,7 @@ mod cases {
         let lkey = rig.a.lkey();
         let (_, key, len) = rig.lend_these(LOCAL, &ODD)?;
         pattern(&mut rig.a.bytes()[..len], 4);
-        // Its addresses go on from that of the first byte.
+        // Its addresses are contiguous from that of the first byte.
         let first = ODD[0].0;
         rig.b
             .recv(1, &[(first, 30, key), (first + 30, len - 30, key)])?;
@@ -96,7 +97,7 @@ mod cases {
             let sent = rig.a.bytes()[at];
             check_eq!((at, rig.b.bytes()[place(at)]), (at, sent));
         }
-        // A byte behind the last.
+        // A byte beyond the end.
         rig.b.recv(3, &[(first + 1, len, key)])?;
         rig.a.post(4, Request::Send, &[(0, len, lkey)])?;
         refused(rig.a.wait()?, Status::REM_OP_ERR)?;
@@ -134,7 +135,7 @@ mod cases {
         check!(rig.a.describe(&ODD)? == 1);
         rig.b.change_region(SG_GAPS)?;
         check_eq!(rig.b.describe(&ODD)?, ODD.len() as i32);
-        // There is nothing in it.
+        // The region is empty.
         check_eq!(rig.b.describe(&[(0, 0)])?, 1);
         rig.b.post(1, Request::Reg(rig.b.key(), ALL), &[])?;
         refused(rig.b.wait()?, Status::MW_BIND_ERR)

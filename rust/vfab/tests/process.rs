@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a protection domain of a process does not have.
+//! A protection domain of a process does not have the key of all memory.
 
 use super::*;
 
@@ -8,7 +8,7 @@ use super::*;
 mod cases {
     use super::*;
 
-    /// Has the region of `a` be the first page of its memory.
+    /// Registers the first page of the memory of `a`.
     fn own_region(rig: &mut Rig) -> Result<u32> {
         check_eq!(rig.a.describe(&[(0, PAGE_SIZE)])?, 1);
         rig.a.post(80, Request::Reg(rig.a.key(), ALL), &[])?;
@@ -21,13 +21,13 @@ mod cases {
         let mut rig = Rig::made(bindings::ib_qp_type_IB_QPT_RC, 64, User::of_process)?;
         rig.connect(&USUAL)?;
         let all_memory = rig.a.lkey();
-        // It is the one that is good in the domains of the kernel.
+        // It is valid in the domains of the kernel.
         check_eq!(all_memory, crate::vfab::memory::LOCAL_DMA_LKEY);
         let at = PAGE_SIZE + 100;
         let (addr, lent, _) = rig.lend(ALL)?;
         let own = own_region(&mut rig)?;
         pattern(&mut rig.a.bytes()[..64], 1);
-        // Regions are good.
+        // Regions are valid.
         rig.b.recv(1, &[(at, 64, lent)])?;
         rig.a.post(2, Request::Send, &[(0, 64, own)])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);

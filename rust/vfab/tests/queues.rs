@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queues that are full, or end; connections that break; states, faults, the subnet.
+//! Full queues, flushes, broken connections, states, faults, the subnet.
 
 use super::*;
 use crate::rdma::provider::Provider;
@@ -24,7 +24,7 @@ mod cases {
         manager::activate(&rig.net.fabric)?;
         rig.again(&USUAL)?;
         exchange(&mut rig, 2, 64)?;
-        // Another number of the first packet is another connection.
+        // Another initial packet number is another connection.
         rig.again(&USUAL)?;
         rig.b.reset()?;
         rig.b.init(ALL)?;
@@ -38,7 +38,7 @@ mod cases {
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.a.post(3, Request::Send, &[(0, 64, a)])?;
         check!(rig.a.wait()?.status != Status::SUCCESS || rig.b.poll().is_none());
-        // In error, it says nothing.
+        // In the error state, a peer does not respond.
         rig.again(&USUAL)?;
         rig.b.fail()?;
         rig.a.post(4, Request::Send, &[(0, 64, a)])?;
@@ -52,7 +52,7 @@ mod cases {
         for n in 0..3 {
             rig.a.recv(n, &[(0, 64, a)])?;
         }
-        // One waits for a receive request.
+        // The first send waits for a receive request.
         for n in 10..13 {
             rig.a.post(n, Request::Send, &[(0, 64, a)])?;
         }
@@ -64,7 +64,7 @@ mod cases {
             seen[wc.id as usize & 15] = true;
         }
         check_eq!(seen.iter().filter(|s| **s).count(), 6);
-        // What is posted then comes back, too.
+        // Later posts are flushed, too.
         rig.a.post(14, Request::Write(0, 0), &[])?;
         rig.a.recv(15, &[(0, 64, a)])?;
         check_eq!(rig.a.wait()?.id, 14);
@@ -114,14 +114,14 @@ mod cases {
         for n in 0..u64::from(DEPTH) {
             rig.a.post(n, Request::Send, &[(0, 64, a)])?;
         }
-        // All are done, but nobody has polled.
+        // All are done, but not polled.
         check_eq!(rig.a.post(99, Request::Send, &[(0, 64, a)]), Err(ENOMEM));
         check_eq!(rig.b.recv(99, &[(0, 64, b)]), Err(ENOMEM));
         check_eq!(rig.a.wait()?.id, 0);
         check_eq!(rig.b.wait()?.id, 0);
         rig.b.recv(99, &[(0, 64, b)])?;
         rig.a.post(99, Request::Send, &[(0, 64, a)])?;
-        // A chain is taken up to where it does not fit.
+        // A chain is accepted as far as it fits.
         while rig.a.poll().is_some() {}
         check!(rig.a.send(0, &[Request::Write(0, 0); 8], &[], 0).1.is_ok());
         let (taken, result) = rig.a.send(0, &[Request::Write(0, 0); 2], &[], 0);
@@ -193,7 +193,7 @@ mod cases {
         rig.a.fail()?;
         check!(began.elapsed() >= Delta::from_millis(20));
         rig.again(&USUAL)?;
-        // What is refused changes nothing.
+        // A refused call changes nothing.
         rig.order("stop 1 110")?;
         check_eq!(rig.a.fail(), Err(ETIMEDOUT));
         rig.order("destroy 1 16")?;
@@ -231,8 +231,7 @@ mod cases {
         let wc = rig.a.wait()?;
         check_eq!((wc.id, wc.status), (15, Status::WR_FLUSH_ERR));
         within(|| rig.a.cq_event().then_some(()))?;
-        // Each was counted once, and nothing else.
-        // The last five are not of connections.
+        // Each was counted once, and nothing else. The last five are not of connections.
         check_eq!(rig.hcas[0].faults().happened()[..16], [1; 16]);
         check_eq!(rig.hcas[1].faults().happened(), [0; 21]);
         for bad in [
@@ -268,7 +267,7 @@ mod cases {
         let key = rig.a.key();
         let nop = Request::Write(0, 0);
         check_eq!(rig.a.describe(&[(0, 64)])?, 1);
-        // What fails is not done, and what is before it is: the key is not valid yet.
+        // A request that fails is not executed, and those before it are: the key is not valid yet.
         rig.order("fail 1 remote-operation reg-mr")?;
         rig.a.post(1, nop, &[])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
@@ -278,7 +277,7 @@ mod cases {
         rig.a.post(3, Request::Inv(key), &[])?;
         refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
         rig.again(&USUAL)?;
-        // What has an error is done, and is told of though it asked for nothing.
+        // A request with an error is executed, and completes although it is unsignaled.
         rig.order("error 1 fatal reg-mr")?;
         check!(rig
             .a
@@ -295,7 +294,7 @@ mod cases {
         rig.a.post(6, Request::Inv(key), &[])?;
         refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
         rig.again(&USUAL)?;
-        // A region is described: the receive request that is next ends, and all that follow are flushed.
+        // When memory is mapped, the next receive request ends, and all that follow are flushed.
         rig.order("receive 1 remote-abort map")?;
         for id in 7..10 {
             rig.a.recv(id, &[(0, 8, a)])?;
@@ -309,7 +308,7 @@ mod cases {
         rig.a.post(11, nop, &[])?;
         refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
         rig.again(&USUAL)?;
-        // Requests that are flushed may have another status; that changes nothing else.
+        // Flushed requests may have another status, with no other effect.
         for id in 12..15 {
             rig.a.recv(id, &[(0, 8, a)])?;
         }

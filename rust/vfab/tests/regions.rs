@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: each operation on it, each access that is refused.
+//! Memory: each operation on it, each refused access.
 
 use super::*;
 
@@ -51,7 +51,7 @@ pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
         refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
         let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
         check_eq!(before, after);
-        // Both are in error, and the one that was asked is told.
+        // Both are in error, and the responder gets an event.
         within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
         check_eq!(rig.a.queried()?, 6);
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
@@ -102,7 +102,7 @@ mod cases {
                 check_eq!(n, usize::MAX);
             }
         }
-        // With a number; and of no bytes, without a valid key.
+        // With immediate data; and of no bytes, without a valid key.
         let b = rig.b.lkey();
         rig.b.recv(3, &[(0, 8, b)])?;
         rig.a
@@ -120,7 +120,7 @@ mod cases {
     fn pages_in_any_order() -> Result {
         let mut rig = Rig::new()?;
         let lkey = rig.a.lkey();
-        // The first ends and the last begins with a page, and they are not neighbours.
+        // The first ends and the last begins at a page boundary, and they are not adjacent.
         let pieces = [
             (3 * PAGE_SIZE + 1000, PAGE_SIZE - 1000),
             (9 * PAGE_SIZE, PAGE_SIZE),
@@ -144,7 +144,7 @@ mod cases {
             }
             n += len;
         }
-        // A gap in the middle of a page ends what a region can hold.
+        // A region of pages ends at a gap within a page.
         check_eq!(rig.b.describe(&[(0, 100), (PAGE_SIZE, 100)])?, 1);
         let too_many: [(usize, usize); 1] = [(0, (PAGES as usize + 1) * PAGE_SIZE)];
         check!(rig.b.describe(&too_many)? < 1);
@@ -161,21 +161,21 @@ mod cases {
         let mut rig = Rig::new()?;
         let lkey = rig.a.lkey();
         let (addr, key, _) = rig.lend(ALL)?;
-        // A key is good as long as it is not invalidated.
+        // A key is valid until it is invalidated.
         rig.b.post(1, Request::Inv(key), &[])?;
         let wc = rig.b.wait()?;
         check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_LOCAL_INV);
         check_eq!(wc.status, Status::SUCCESS);
         rig.a.post(2, Request::Write(addr, key), &[(0, 8, lkey)])?;
         refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
-        // What was described since does not count before it is registered.
+        // Memory that is mapped later does not count until it is registered.
         rig.again(&USUAL)?;
         let (addr, key, len) = rig.lend(ALL)?;
         check_eq!(rig.b.describe(&[(8 * PAGE_SIZE, 10)])?, 1);
         rig.a
             .post(3, Request::Write(addr, key), &[(0, len, lkey)])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        // The peer's message takes it back.
+        // The peer's message invalidates it.
         let b = rig.b.lkey();
         rig.b.recv(4, &[(0, 8, b)])?;
         rig.a.post(5, Request::SendInv(key), &[(0, 8, lkey)])?;
@@ -184,11 +184,11 @@ mod cases {
         check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as u32 != 0);
         check_eq!(wc.ex, key);
         for (n, request) in [
-            // Not valid any more.
+            // Invalidated.
             Request::Inv(key),
             // Of another region.
             Request::Reg(key ^ 0x100, ALL),
-            // None.
+            // No region.
             Request::Inv(0x7fff_ff00),
         ]
         .into_iter()
@@ -203,7 +203,7 @@ mod cases {
         check_eq!(rig.b.wait()?.status, Status::SUCCESS);
         rig.b.post(7, Request::Reg(key, ALL), &[])?;
         refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
-        // A message cannot take back what the receiver does not have.
+        // A message cannot invalidate a key that the receiver does not have.
         rig.again(&USUAL)?;
         rig.b.recv(8, &[(0, 8, b)])?;
         rig.a.post(9, Request::SendInv(key ^ 3), &[(0, 8, lkey)])?;
@@ -214,7 +214,7 @@ mod cases {
     fn own_memory_is_checked() -> Result {
         let mut rig = Rig::new()?;
         let b = rig.b.lkey();
-        // A key that is none, to send from.
+        // An invalid key, to send from.
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.a.post(2, Request::Send, &[(0, 64, 0)])?;
         refused(rig.a.wait()?, Status::LOC_PROT_ERR)?;
@@ -226,7 +226,7 @@ mod cases {
         rig.a.post(2, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::REM_OP_ERR)?;
         refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
-        // A region that is only read may not be received to.
+        // A region that is only for reading may not be received to.
         rig.again(&USUAL)?;
         let (_, key, _) = rig.lend(READ)?;
         rig.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Says that the atomics are loom's, to this crate and no other.
+//! Enables loom's atomics for this crate only.
 
 fn main() {
     println!("cargo:rustc-cfg=loom");

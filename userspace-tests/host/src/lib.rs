@@ -12,10 +12,10 @@ pub mod srp {
     pub mod proto;
 }
 
-/// The connection manager's, of the verbs.
+/// The driver's files for the verbs.
 #[path = "../../../rust/rdma"]
 pub mod rdma {
-    /// Its events.
+    /// Events of the connection manager.
     pub mod ib_cm {
         pub mod state;
     }

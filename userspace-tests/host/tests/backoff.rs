@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a session tries again, and how much it says of it.
+//! When a session retries, and how much it logs.
 
 use srp_host::logic::{
     backoff::{self, Backoff, Cause, Pause},
@@ -75,13 +75,13 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
         flap(&mut backoff, 64 * SECOND - 1, 1),
         [Pause::ReconnectDelay]
     );
-    // Ten minutes are forgiven.
+    // Ten minutes clear the count.
     assert_eq!(flap(&mut backoff, 600 * SECOND, 1), [at_once]);
     assert_eq!(
         flap(&mut backoff, SECOND, 2),
         [Pause::Ms(2000), Pause::Ms(4000)]
     );
-    // Dead at once: not tried at once even the first time.
+    // A connection that dies at once is not retried at once, not even the first time.
     assert_eq!(flap(&mut Backoff::new(), 0, 1), [Pause::Ms(1000)]);
 }
 
@@ -97,11 +97,12 @@ fn violations_wait_and_resets_do_not() {
         assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
         backoff.connected();
     }
-    // Resets have cost nothing; the violation has.
+    // Resets do not count; the violation does.
     assert_eq!(flap(&mut backoff, SECOND, 1), [Pause::Ms(2000)]);
 }
 
-/// When events count that come every `every_ms` from `from_ms` on until `to_ms`, without a connection.
+/// The times at which events count. One comes every `every_ms` from `from_ms` to `to_ms`, without a
+/// connection.
 fn storm(backoff: &mut Backoff, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
     events(backoff, true, from_ms, to_ms, every_ms)
 }
@@ -124,13 +125,13 @@ fn events(backoff: &mut Backoff, tries: bool, from_ms: i64, to_ms: i64, every_ms
 fn the_first_event_counts_at_once_and_a_storm_seldom() {
     let mut backoff = Backoff::new();
     let at = storm(&mut backoff, 1000, 21_000, 10);
-    // Those of a port that comes up, each a moment after the one before.
+    // Events of a port that comes up, each shortly after the previous one.
     assert_eq!(at[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|n| 1000 + 250 * n));
     assert_eq!(at[9..13], [3500, 4500, 6500, 10_500]);
     assert_eq!(at[13..], [14_500, 18_500, 22_500]);
-    // What follows shortly has waited for the pause already.
+    // The next event has waited for the pause already.
     assert_eq!(storm(&mut backoff, 30_000, 30_001, 1), [30_000]);
-    // After a rest it begins anew.
+    // After a rest it starts over.
     assert_eq!(
         storm(&mut backoff, 40_000, 41_000, 100),
         [40_000, 40_250, 40_500, 40_750, 41_000]
@@ -142,7 +143,7 @@ fn events_with_a_connection_do_not_count_against_tries() {
     let mut backoff = Backoff::new();
     let at = events(&mut backoff, false, 1000, 11_000, 10);
     assert_eq!(at, Vec::from_iter((0..41).map(|n| 1000 + 250 * n)));
-    // As if there had been none before.
+    // As if there were no earlier ones.
     let at = storm(&mut backoff, 11_000, 13_000, 10);
     assert_eq!(at, Vec::from_iter((0..9).map(|n| 11_000 + 250 * n)));
 }

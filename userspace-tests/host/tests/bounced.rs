@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of which the device sees a copy, and the regions that it takes.
+//! Memory that the device sees as a copy, and the regions that it needs.
 
 use srp_host::logic::registration::Regions;
 
 /// A list of one command, as `(address, bytes)`.
 type List = Vec<(u64, u64)>;
 
-/// What swiotlb makes of a list on a machine with such pages: a copy of a page or more begins at
-/// the beginning of a page, a smaller one at one of its slots of 2 KiB, here the second. Nothing
-/// follows on anything else.
+/// The list that swiotlb makes on a machine with this page size: a copy of a page or more begins at
+/// a page boundary, a smaller one at one of the slots of 2 KiB, here the second. No two copies are
+/// adjacent.
 fn bounced(list: &List, memory_page: u64) -> List {
     let mut end = 0;
     let copy = |&(_, len): &(u64, u64)| {
@@ -21,7 +21,7 @@ fn bounced(list: &List, memory_page: u64) -> List {
     list.iter().map(copy).collect()
 }
 
-/// How many regions `ib_sg_to_pages()` makes of a list, each of so many pages of 4 KiB.
+/// How many regions `ib_sg_to_pages()` makes of a list, each of `pages` pages of 4 KiB.
 fn regions_of(list: &List, pages: u64) -> u32 {
     let mut left: std::collections::VecDeque<_> = list.iter().copied().collect();
     let mut count = 0;
@@ -30,7 +30,7 @@ fn regions_of(list: &List, pages: u64) -> u32 {
         let (mut used, mut end) = (0, None);
         while let Some(&(at, len)) = left.front() {
             let follows = end.is_none_or(|end| end == at || (end % 4096 == 0 && at % 4096 == 0));
-            // One that goes on in the page of the one before takes no page for it.
+            // An entry that continues in the page of the previous one needs no page of its own.
             let shared = end.is_some_and(|end| end == at && at % 4096 != 0);
             if !follows {
                 break;
@@ -52,11 +52,11 @@ fn regions_of(list: &List, pages: u64) -> u32 {
     count
 }
 
-/// More lists than the driver asks of the block layer, and how many regions more the worst of them
-/// takes.
+/// More lists than the driver allows the block layer, and how many extra regions the worst of them
+/// needs.
 fn lists(memory_page: u64) -> u32 {
     let (mut worst, mut narrow) = (0, 0);
-    // Regions that take a page of memory.
+    // Regions that hold a page of memory.
     let least_pages = memory_page / 4096 + 1;
     for pages in [least_pages, 2 * least_pages, 256] {
         let shape = Regions {
@@ -68,8 +68,8 @@ fn lists(memory_page: u64) -> u32 {
         };
         for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
-                // As the block layer makes it: parts of what `virt_boundary_mask` says at both ends
-                // only, what lies between in one segment or in many.
+                // As the block layer makes it: parts of the size in `virt_boundary_mask` at both
+                // ends only, all between in one segment or in many.
                 let (begin, end) = (offset, offset + sectors * 512);
                 for step in [1, 5, 256] {
                     let mut list = List::new();
@@ -77,7 +77,7 @@ fn lists(memory_page: u64) -> u32 {
                     let boundary = u64::from(shape.virt_boundary_mask()) + 1;
                     while at < end {
                         let next = ((at / boundary + step) * boundary).min(end);
-                        // Each elsewhere in memory.
+                        // Each at another place in memory.
                         list.push((at + (list.len() as u64) * (1 << 24), next - at));
                         at = next;
                     }
@@ -89,7 +89,8 @@ fn lists(memory_page: u64) -> u32 {
                     let least = direct.per_command(sectors, 0);
                     assert!(regions_of(&list, pages) <= least, "{list:?}");
                     let needed = regions_of(&bounced(&list, memory_page), pages);
-                    // With so few regions, what the driver asks of the block layer has to do.
+                    // With this few regions, the limits that the driver gives the block layer must
+                    // suffice.
                     for count in 1..=2 {
                         let entries = list.len() as u32;
                         if entries <= shape.sg_tablesize(count)
@@ -111,7 +112,7 @@ fn lists(memory_page: u64) -> u32 {
 
 #[test]
 fn bounced_memory_has_enough_regions() {
-    // With none to spare there are lists that do not fit.
+    // With none to spare, some lists do not fit.
     let worst = [4096, 16_384, 65_536].map(lists);
     assert_eq!(worst, [2, 2, 2]);
 }

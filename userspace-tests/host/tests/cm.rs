@@ -22,7 +22,7 @@ use srp_host::{
     },
 };
 
-/// What must be true of every attempt, checked input by input.
+/// Invariants of every attempt, checked input by input.
 #[derive(Clone, Copy, Default)]
 struct Told {
     answers: u32,
@@ -137,7 +137,7 @@ fn an_attempt() {
         run(&[SendReq, Rep, SendRtu, Hangup, Drep, TimewaitExit]).1[3..],
         [R::Nothing, R::Nothing, R::TimewaitExit]
     );
-    // The connection manager found it stale and has sent a DREQ of its own.
+    // The connection manager found it stale and has sent its own DREQ.
     assert_eq!(
         run(&[SendReq, Rep, SendRtu, Drep]).1[3..],
         [R::Disconnected]
@@ -164,7 +164,7 @@ fn timeouts() {
     assert_eq!(request_timeout_ms(255, 255), 246_291_604);
 }
 
-/// Nothing that comes over the wire makes a command take more than two minutes.
+/// Nothing that the peer sends makes a command take more than two minutes.
 #[test]
 fn bounds() {
     for timeout in 0..=u8::MAX {
@@ -172,11 +172,11 @@ fn bounds() {
         assert_eq!(life, timeout.min(20));
         for retry_count in 0..=u8::MAX {
             let bounded = ack_timeout(timeout, retry_count);
-            // 0 is for ever.
+            // 0 is forever.
             assert!((1..=22).contains(&bounded));
             let takes = request_timeout_ms(bounded, retry_count);
             assert!(takes <= 120_000, "{timeout} {retry_count}: {takes}");
-            // What is asked for is granted, if it is no more than that.
+            // A requested timeout within the bound is granted.
             if (1..=31).contains(&timeout) && bounded != timeout {
                 assert!(bounded < timeout);
                 let retries = if retry_count & 7 == 0 { 1 } else { retry_count };
@@ -189,13 +189,13 @@ fn bounds() {
         [0, 8, 18, 23, 24, 25, 31, 32, 255].map(service_timeout_ms),
         [0, 1, 1_073, 34_359, 68_719, 70_000, 70_000, 0, 70_000]
     );
-    // As large fabrics have it: 2.1 s, seven times.
+    // Values of large fabrics: 2.1 s, seven times.
     assert_eq!(ack_timeout(19, 7), 19);
     assert_eq!([20, 31, 0].map(|timeout| ack_timeout(timeout, 7)), [19; 3]);
     assert_eq!(ack_timeout(31, 0), 22);
 }
 
-/// A `ClassPortInfo` that names all there is.
+/// A `ClassPortInfo` with all fields set.
 fn class_port_info() -> Vec<u8> {
     let mut info = hex(
         "01 02 0000 00000000 fe80000000000000 0002c90300010002 00000000 0017 ffff 00000055 80010000",
@@ -233,7 +233,7 @@ fn redirects() {
     assert_eq!(with(8, &[0xff]), Some(Err(RedirectError::Multicast)));
     assert_eq!(with(8, &[0; 22]), Some(Err(RedirectError::Nowhere)));
 
-    // Topspin's kind, which others do not mean.
+    // Topspin's kind of REJ; other targets use the number differently.
     let info = class_port_info();
     let short = Redirect {
         gid: Some(gid),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sizes of a session. The numbers are worked out by hand.
+//! The sizes of a session. The expected numbers are calculated by hand.
 
 use srp_host::{
     logic::{
@@ -58,7 +58,7 @@ fn all(
     (geometry, lowered)
 }
 
-/// Without anything that had to be lowered.
+/// The geometry without any lowered limit.
 fn fine(more: &str, parameters: Parameters, device: Device) -> Geometry {
     let (geometry, lowered) = all(more, parameters, device);
     assert_eq!(lowered, []);
@@ -78,7 +78,7 @@ fn granted(req_lim: u32, descriptors: u8) -> Granted {
 #[test]
 fn the_usual() {
     let g = fine("", PARAMETERS, DEVICE);
-    // 1 MiB that begins anywhere is 257 pages, and a region with a page to spare has 255.
+    // 1 MiB at any offset is 257 pages; a region with a page to spare has 255.
     assert_eq!(
         g.sizes,
         Sizes {
@@ -114,7 +114,8 @@ fn the_usual() {
     );
 }
 
-/// A receive for the answer to each command of each channel, one for a logout, and 8 that wait to be posted.
+/// A receive for the response to each command of each channel, one for a logout, and 8 that wait to
+/// be posted.
 #[test]
 fn answer_channels() {
     let from = |more: &str| format!("answers_from=10.0.0.2:5555,answers_from=10.0.0.3:5555,{more}");
@@ -123,7 +124,7 @@ fn answer_channels() {
         (g.answers, g.all_channels(), g.answer_receives()),
         (2, 4, 4 * 62 + 9)
     );
-    // Who answers does not get immediate data, nor memory that stays registered.
+    // A channel that only answers has no immediate data and no memory that stays registered.
     assert_eq!((g.immediate, g.static_read, g.it_iu_len), (0, 0, 260));
     assert_eq!(fine("", PARAMETERS, DEVICE).answers, 0);
 
@@ -148,7 +149,7 @@ fn answer_channels() {
         .0
         .is_ok());
 
-    // 505 receives and one to drain with; the send queue of a channel without commands has 40.
+    // 505 receives and one for draining; the send queue of a channel without commands has 40.
     for (max_qp_wr, max_cqe, fits) in [(506, 546, true), (505, 546, false), (506, 545, false)] {
         let device = Device {
             max_qp_wr,
@@ -163,20 +164,20 @@ fn answer_channels() {
 #[test]
 fn the_least_grant_counts() {
     let g = fine("max_cmd_per_lun=100", PARAMETERS, DEVICE);
-    // The third channel takes ten commands, and one region in a message.
+    // The third channel takes ten commands, and one region in each message.
     let grants = [granted(64, 12), granted(64, 12), granted(11, 1)];
     let limits = g.host_limits(3, &grants).unwrap();
     assert_eq!((limits.queue_depth, limits.cmd_per_lun), (10, 30));
     assert_eq!((limits.sg_tablesize, limits.max_sectors), (256, 255 * 8));
     assert_eq!(g.needed_descriptors(&grants), 0);
-    // One that takes no list takes a direct descriptor.
+    // A target that takes no list takes a direct descriptor.
     let direct = [granted(64, 0)];
     assert_eq!(g.host_limits(1, &direct).unwrap().sg_tablesize, 256);
     assert_eq!(
         g.host_limits(4, &[granted(64, 12)]).unwrap().cmd_per_lun,
         100
     );
-    // A credit is for task management; without another one nothing can be sent.
+    // One credit is for task management; without another one nothing can be sent.
     let poor = [granted(1, 12)];
     assert_eq!(g.host_limits(1, &poor).unwrap().queue_depth, 0);
     assert_eq!(g.host_limits(1, &[]), None);
@@ -206,7 +207,7 @@ fn what_is_too_much_is_lowered() {
     assert_eq!(lowered, [Lowered::MaxSect(4096, 255 * 8, 1)]);
     assert_eq!(g.unwrap().sizes.regions, 1);
 
-    // Five requests for a command with two regions, and 40 that are not the commands'.
+    // Five requests for a command with two regions, and 40 for the rest.
     let small = Device {
         max_qp_wr: 141,
         ..DEVICE
@@ -233,7 +234,7 @@ fn devices_that_will_not_do() {
 
 #[test]
 fn small_data() {
-    // The data is a part of its own.
+    // The data is a separate part.
     let one_part = Device {
         max_send_sge: 1,
         ..DEVICE
@@ -248,7 +249,7 @@ fn small_data() {
     assert_eq!((g.immediate, g.static_read, g.polled), (32_768, 32_768, 8));
     assert_eq!(g.all_channels(), 12);
     assert!(g.is_polled(4) && !g.is_polled(3));
-    // Those that the device has no room for are the last ones.
+    // The ones for which the device has no room are the last.
     assert_eq!(g.host_limits(10, &[granted(9, 12)]).unwrap().polled, 6);
     assert_eq!(g.host_limits(3, &[granted(9, 12)]).unwrap().polled, 0);
     // 256 pages for 62 slots are four each.
@@ -280,14 +281,14 @@ fn regions_with_gaps() {
         (limits.max_segment_size, limits.virt_boundary_mask),
         (1 << 30, 0)
     );
-    // 1 MiB touches 257 pages, unless somebody says that so many segments are enough.
+    // 1 MiB touches 257 pages, unless the user limits the segments.
     assert_eq!((g.sizes.regions, limits.sg_tablesize), (2, 512));
     let g = fine("sg_tablesize=255", PARAMETERS, device);
     let limits = g.host_limits(1, &[granted(64, 12)]).unwrap();
     assert_eq!((g.sizes.regions, limits.sg_tablesize), (1, 255));
 }
 
-/// The block layer takes no disk whose commands do not hold a page of memory.
+/// The block layer rejects a disk with commands that cannot hold a page of memory.
 #[test]
 fn a_command_holds_a_page_of_memory() {
     for (memory_page, least) in [(4096, 8), (16_384, 32), (65_536, 128)] {
@@ -306,7 +307,7 @@ fn a_command_holds_a_page_of_memory() {
         }
         fine("", PARAMETERS, device);
 
-        // A device whose regions hold less, with one for a command, or if the target takes no more.
+        // A device with smaller regions, if a command has one of them or the target takes no more.
         device.regions.pages = memory_page / 4096;
         device.regions_per_command = 1;
         if device.regions.pages >= 2 {
@@ -319,7 +320,8 @@ fn a_command_holds_a_page_of_memory() {
     }
 }
 
-/// What the block layer is asked for: whole pages of memory if it is bounced, else of a region.
+/// The limits for the block layer: whole pages of memory if it is bounced, otherwise pages of a
+/// region.
 #[test]
 fn boundaries() {
     for (memory_page, bounced, gaps, mask) in [

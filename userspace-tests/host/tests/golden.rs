@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One vector per message that is sent, written by hand from the tables of SRP r16a.
+//! One vector per message that the driver sends, written by hand from the tables of SRP r16a.
 
 mod common;
 
@@ -311,7 +311,8 @@ fn gids_and_luns() {
         Lun::from_int(0x1234_5678_9abc_def0).0.to_vec(),
         hex("def09abc56781234")
     );
-    // Of each level, both bytes: the levels as they are in the number from below, each with its upper byte first.
+    // Both bytes of each level: the levels in the number from the lowest on, each with its upper
+    // byte first.
     for level in 0..4 {
         for (byte, at) in [(0, 1), (1, 0)] {
             for value in 0..=0xffu8 {

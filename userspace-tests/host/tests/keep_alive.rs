@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a target may be silent before its connection is given up.
+//! How long a target may be silent before its connection is lost.
 
 use srp_host::logic::keep_alive::{Stage, Verdict};
 
@@ -12,9 +12,9 @@ struct Channel {
     stage: Stage,
     /// When the timer fires.
     at: u32,
-    /// When it was asked what it has not answered.
+    /// When the request was sent that the target has not answered.
     asked: Option<u32>,
-    /// When the last command ended, and until when the timer has seen that.
+    /// When the last command ended, and up to when the timer has seen that.
     ended: u32,
     seen: u32,
     dead: Option<u32>,
@@ -39,8 +39,8 @@ impl Channel {
         }
     }
 
-    /// Up to `until`, on a way that answers at once before `broken`, and on which commands end all the time before
-    /// `last`. `test_ms`: a reason for a test comes each time.
+    /// Runs until `until`. The path works before `broken`, and commands end all the time before
+    /// `last`. A reason for a test comes every `test_ms`.
     fn run(&mut self, until: u32, broken: u32, last: u32, test_ms: Option<u32>) {
         for now in 0..until {
             if test_ms.is_some_and(|every| now % every == 0) {
@@ -67,7 +67,7 @@ impl Channel {
     }
 }
 
-/// When it is found dead.
+/// When the channel is found dead.
 fn dead(broken: u32, last: u32, test_ms: Option<u32>) -> Option<u32> {
     let mut channel = Channel::new();
     channel.run(60_000, broken, last, test_ms);
@@ -102,14 +102,14 @@ fn an_idle_connection_is_given_up_within_three_periods() {
 
 #[test]
 fn a_test_has_its_verdict_in_five_seconds() {
-    // The way is lost with the event, whatever ends in the first half.
+    // The path is lost with the event, whatever ends in the first half.
     for last in [0, 1, 100, 2_499] {
         assert_eq!(dead(0, last, Some(60_000)), Some(5_000), "{last}");
     }
-    // Something ends in the second: that is a sign of life, and it is a matter of idleness from there on.
+    // A command that ends in the second half is a sign of life; then idleness decides.
     let later = dead(0, 2_600, Some(60_000)).expect("found");
     assert!(later > 5_000 && later <= 2_600 + 3 * PERIOD, "{later}");
-    // A good one is left alone, whatever comes.
+    // A good path is left alone, whatever comes.
     for every in [1, 10, 250, 4_000] {
         assert_eq!(dead(u32::MAX, 0, Some(every)), None);
         assert_eq!(dead(u32::MAX, u32::MAX, Some(every)), None);

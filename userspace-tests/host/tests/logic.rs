@@ -28,7 +28,8 @@ fn credits() {
     assert_eq!(credit::give(63, 1, 64), Ok(64));
     assert_eq!(credit::give(64, 1, 64), Err(OutOfRange));
     assert_eq!(credit::give(15, -15, 64), Ok(0));
-    // 60 of 62 are in use, and the target takes ten back; eight answers later one may be sent again.
+    // 60 of 62 are in use, and the target takes ten back; after eight responses one may be sent
+    // again.
     assert_eq!(credit::give(2, -10, 64), Ok(-8));
     assert_eq!(credit::give(-8, 9, 64), Ok(1));
     assert_eq!(credit::give(0, -64, 64), Ok(-64));
@@ -51,10 +52,10 @@ fn credits() {
 fn a_removal_asks_before_it_gives_up() {
     let (patience, request) = (10_000, 30_000);
     let (slice, limit) = (removal::slice_ms(patience), removal::limit_ms(request));
-    // A flush may take twice the time of a request, and then there is the error handler.
+    // A flush may take twice the time of a request, followed by the error handler.
     assert!(limit >= 2 * request + 30_000);
     assert_eq!(removal::limit_ms(u32::MAX), u32::MAX);
-    // An answer is missed when all the patience is over, not before.
+    // A response is overdue when all the patience is over, not before.
     assert_eq!(removal::next(slice, slice, limit), Next::Ask);
     assert_eq!(removal::next(patience, slice, limit), Next::AskAgain);
     assert_eq!(removal::next(limit, slice, limit), Next::AskAgain);
@@ -184,7 +185,7 @@ fn times() {
 fn five_violations_in_a_minute_are_too_many() {
     let second = 1_000_000_000;
     let mut strikes = Strikes::new();
-    // One each twenty seconds for an hour: four fit in a minute.
+    // One every twenty seconds for an hour: four fit in a minute.
     for n in 0..180 {
         strikes.add(Ktime::from_ns(n * 20 * second));
         assert!(!strikes.is_out(), "{n}");
@@ -231,7 +232,7 @@ fn a_channel_starves_after_the_limit() {
 
 #[test]
 fn progress_and_outstanding_commands_keep_a_channel() {
-    // A command each ten seconds ends, which three periods in a row do not see.
+    // A command ends every ten seconds, so no three periods in a row are without one.
     let mut starving = Starving::default();
     for n in 1..1000 {
         assert_eq!(
@@ -240,7 +241,7 @@ fn progress_and_outstanding_commands_keep_a_channel() {
             "{n}"
         );
     }
-    // One that is outstanding, or a credit that has come, or an end after nine periods.
+    // An outstanding command, a new credit, or an end after nine periods.
     for progress in [(false, 0, 20), (true, 1, 20), (true, i32::MIN, 20)] {
         let mut starving = Starving::default();
         for n in 1..=10 {
@@ -330,11 +331,11 @@ fn regions() {
     assert_eq!(gaps.per_command(1 << 17, 512), 1);
     assert_eq!(gaps.per_command(8, 513), 2);
     assert_eq!(gaps.per_command(8, 0), 1);
-    // Nobody says how many: 2 MiB at an odd offset touch 513 pages.
+    // Without an explicit number: 2 MiB at an odd offset touch 513 pages.
     assert_eq!(gaps.per_command(4088, 0), 1);
     assert_eq!(gaps.per_command(4096, 0), 2);
     assert_eq!(gaps.max_sectors(1), u32::MAX);
-    // Bounced memory has gaps behind its first segment and before its last.
+    // Bounced memory has gaps after its first segment and before its last.
     let bounced = Regions {
         bounced: true,
         ..rxe
@@ -342,7 +343,7 @@ fn regions() {
     assert_eq!(bounced.per_command(1024, 128), 3);
     let sectors = [0, 1, 2, 3, 4].map(|count| bounced.max_sectors(count));
     assert_eq!(sectors, [0, 4088, 4088, 4088, 8176]);
-    // Too few for that: each segment has one of its own.
+    // Too few regions for that: each segment has its own.
     let entries = [0, 1, 2, 3].map(|count| bounced.sg_tablesize(count));
     assert_eq!(entries, [0, 1, 2, 3 * 512]);
     assert_eq!(rxe.sg_tablesize(2), 1024);
@@ -500,7 +501,7 @@ fn channel_counts() {
         [0, 1, 2, 3, 4].map(|channel| channels::vector(Some(3), channel, 5, 4)),
         [3, 0, 1, 2, 3]
     );
-    // Nobody chose: they are spread.
+    // Without an explicit choice they are spread.
     let spread = |channels, vectors| {
         (0..channels)
             .map(|channel| channels::vector(None, channel, channels, vectors))

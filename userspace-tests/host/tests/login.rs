@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answers to a login: what is granted, what is refused and why.
+//! Responses to a login: what is granted, what is refused and why.
 
 mod common;
 
@@ -13,7 +13,7 @@ use srp_host::proto::{
     login_rej::{LoginRej, RejReason},
 };
 
-/// What LIO answers to a login with the defaults.
+/// LIO's response to a login with the defaults.
 fn response() -> Vec<u8> {
     hex(
         "c0 000000 00000080 1122334455667788 00002054 00002044 0006 80
@@ -59,7 +59,7 @@ fn granted() {
     let mut long = response();
     long.resize(196, 0xff);
     assert_eq!(check(&long, &requested()), Ok(granted));
-    // Not granted although asked for.
+    // Requested, but not granted.
     assert_eq!(
         check(&with(26, &[0]), &requested()),
         Ok(Granted {
@@ -177,12 +177,13 @@ fn flags() {
             check(&with(26, &[flags]), &multi).err(),
             result.map(LoginError::NotMaintained)
         );
-        // The first channel does not care what became of older ones.
+        // The first channel ignores the state of older ones.
         assert!(check(&with(26, &[flags]), &requested()).is_ok());
     }
 }
 
-/// Who only answers grants nothing, and what it says of messages to it does not matter.
+/// A channel that only answers grants nothing, and its limits for messages to the target are
+/// ignored.
 #[test]
 fn answer_channels() {
     use LoginError::*;

@@ -194,7 +194,7 @@ fn answers_from(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Each counts, in any place, and none is needed.
+/// Each counts, in any position, and none is required.
 #[test]
 fn addresses_of_answers() {
     let text = format!(
@@ -218,7 +218,7 @@ fn addresses_of_answers() {
     assert_eq!(error.why, Why::TooMany(MAX_ANSWERS));
 }
 
-/// What srp_daemon writes.
+/// The string that srp_daemon writes.
 #[test]
 fn infiniband() {
     let options = parse(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Properties: what was built reads the same, no input panics, counters add up.
+//! Properties: built messages parse to the same, no input panics, counters add up.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use srp_host::{
@@ -35,7 +35,7 @@ fn direction() -> impl Strategy<Value = Direction> {
     ]
 }
 
-/// A login string that must be accepted, and what it says.
+/// A valid login string, and its values.
 fn login() -> impl Strategy<Value = (String, u64, u64, u32, u16)> {
     (any::<u64>(), any::<u64>(), 1..=4096u32, 1..=u16::MAX, any::<[u8; 4]>()).prop_map(
         |(id_ext, ioc_guid, queue_size, port, ip)| {
@@ -280,7 +280,7 @@ proptest! {
             claims += u32::from(event == Event::Claim);
             known |= event == Event::Post;
             if next.state() == slot::State::Free {
-                // What the target knew was answered and finished, or drained.
+                // Commands that the target knew are answered and finished, or drained.
                 prop_assert!(!known || matches!(event, Event::Finish | Event::Drained));
                 known = false;
             }

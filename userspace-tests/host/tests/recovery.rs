@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of a session's recovery: each event in each state, and lives by the clock.
+//! The table of a session's recovery: each event in each state, and sequences by the clock.
 
 use srp_host::logic::{
     backoff::Cause,
@@ -15,7 +15,7 @@ use srp_host::logic::{
 
 const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);
 
-/// Every event in every combination, reached or not: the life only goes on, and nothing is lost.
+/// Every event in every combination, reachable or not: the life only advances, and nothing is lost.
 #[test]
 fn every_pair() {
     let states = states();
@@ -63,12 +63,12 @@ fn every_pair() {
     }
 }
 
-/// A new connection is the session's.
+/// Whether a new connection becomes the session's.
 fn back(before: State, after: State) -> bool {
     before.life == Life::Recovering && after.life == Life::Live
 }
 
-/// The state after an event, and what is to be done then.
+/// The state after an event, and the action that follows.
 fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T) {
     let mut recovery = Recovery::of(state);
     let outcome = event(&mut recovery);
@@ -104,8 +104,8 @@ fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T
     (after, outcome)
 }
 
-/// An event that changes the states that it belongs to, and no other. It makes no connection the
-/// session's.
+/// An event that changes the states that it belongs to, and no other state. It does not make a
+/// connection the session's.
 fn moves<T>(state: State, belongs: bool, event: impl FnOnce(&mut Recovery) -> T) {
     let (after, _) = happens(state, event);
     assert_eq!(after != state, belongs, "{state:?} {after:?}");
@@ -149,7 +149,7 @@ fn states() -> Vec<State> {
     all
 }
 
-/// So many seconds after the boot.
+/// This many seconds after the boot.
 fn at(seconds: i64) -> Ktime {
     Ktime::from_ns(seconds * 1_000_000_000)
 }
@@ -168,7 +168,7 @@ fn end(recovery: &mut Recovery) -> Ended {
     recovery.ended()
 }
 
-/// A session that has lost its connection, the commands of which are ended.
+/// A session that has lost its connection and has ended its commands.
 fn down(cause: Cause, now: Ktime) -> Recovery {
     let mut recovery = live();
     assert_eq!(recovery.lost(cause, now), Loss::End { say: true });
@@ -176,13 +176,13 @@ fn down(cause: Cause, now: Ktime) -> Recovery {
     recovery
 }
 
-/// The try that is under way fails.
+/// The try in flight fails.
 fn fails(recovery: &mut Recovery) {
     recovery.try_failed();
     assert_eq!(recovery.try_ended(), Retry::Later);
 }
 
-/// The life of a session whose connection is lost and comes back, by the clock.
+/// The life of a session that loses its connection and gets a new one, by the clock.
 #[test]
 fn a_loss_and_a_new_connection() {
     let mut recovery = live();
@@ -209,8 +209,8 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.backoff().tries(), 0);
 }
 
-/// The pauses of the transport class grow with its own tries, however many others an event of the
-/// port has hurried.
+/// The pauses of the transport class grow with its own tries, however many other tries an event of
+/// the port hurries.
 #[test]
 fn hurried_tries_are_not_those_of_the_class() {
     let mut recovery = down(Cause::Plain, at(1));
@@ -222,7 +222,7 @@ fn hurried_tries_are_not_those_of_the_class() {
         }
         assert_eq!(recovery.commit(true, false, at(2)), Commit::TrySpread);
         assert_eq!(recovery.begin_try(true), BeginTry::Connect);
-        // It looks while that try is under way.
+        // It looks while that try is in flight.
         assert_eq!(
             recovery.commit(true, false, at(2)),
             Commit::Outcome(Outcome::InProgress)
@@ -237,7 +237,7 @@ fn hurried_tries_are_not_those_of_the_class() {
     assert_eq!(recovery.backoff().wanted_tries(), 0);
 }
 
-/// A new connection that fails before the class has it is told of once.
+/// A new connection that fails before the class has it is reported once.
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
     let mut recovery = down(Cause::Plain, at(1));
@@ -254,7 +254,7 @@ fn a_connection_that_breaks_while_it_is_made() {
     assert_eq!(recovery.backoff().tries(), 1);
 }
 
-/// Five violations in a minute are the end of all tries, whichever connection they were on.
+/// Five violations within a minute end all tries, on whichever connection they are.
 #[test]
 fn violations_add_up() {
     let mut recovery = live();
@@ -276,7 +276,7 @@ fn violations_add_up() {
     assert_eq!(recovery.commit(false, false, at(4)), Commit::Protocol);
 }
 
-/// A reset of the host is one try, also where no other is made.
+/// A reset of the host gets one try, even where no other is made.
 #[test]
 fn a_reset_has_one_try() {
     let mut recovery = down(Cause::Reset, at(0));
@@ -286,7 +286,7 @@ fn a_reset_has_one_try() {
     fails(&mut recovery);
     assert!(recovery.state().is_settled());
     assert_eq!(recovery.begin_try(false), BeginTry::Nothing);
-    // One that comes while another try is under way has its own.
+    // A reset while another try is in flight gets its own try.
     assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);
     assert_eq!(recovery.begin_try(false), BeginTry::Connect);
     assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);

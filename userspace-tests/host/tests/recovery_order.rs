@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every state that a session can get into, with the threads around it in every order.
+//! Every reachable state of a session, with the threads around it in every order.
 //!
-//! `Session` is the driver's part as a model: what its work items and the transport class do, one
-//! step at a time. All interleavings are visited. What must hold in each state is asserted there; that
-//! nobody waits without somebody who ends it is looked for backwards from the ends.
+//! `Session` models the driver's part: the steps of its work items and of the transport class. All
+//! interleavings are visited. Each state is asserted as it is visited; that every wait can end is
+//! checked backwards from the final states.
 
 #[path = "common/outcomes.rs"]
 mod outcomes;
@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::thread;
 
-/// No event of the walk goes by the clock.
+/// No event of the walk depends on the clock.
 const NOW: Ktime = Ktime::from_ns(0);
 
 thread_local! {
@@ -31,7 +31,7 @@ thread_local! {
     static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// What never changes in one walk.
+/// The constants of one walk.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     /// `reconnect_delay` is positive.
@@ -60,7 +60,7 @@ enum Thread {
     Ending,
 }
 
-/// Somebody else in the class, with the port's mutex.
+/// Another caller in the class, with the port's mutex.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Caller {
     None,
@@ -81,13 +81,13 @@ struct Session {
     state: State,
     worker: Worker,
     thread: Thread,
-    /// The work item that tries is queued or has its timer set.
+    /// The work item that tries is queued, or its timer is armed.
     armed: bool,
-    /// The class has its timer set.
+    /// The timer of the class is armed.
     class_timer: bool,
     caller: Caller,
     removal: Removal,
-    /// Somebody waits for the reset of the host.
+    /// A thread waits for the reset of the host.
     resetting: bool,
     scanning: bool,
 }
@@ -115,7 +115,7 @@ impl Session {
         outcome
     }
 
-    /// An event that belongs to the state: it changes it.
+    /// An event that belongs to the state, and so changes it.
     fn step<T: Named>(&mut self, event: impl FnOnce(&mut Recovery) -> T) -> T {
         let before = *self;
         let outcome = self.on(event);
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// A try is wanted now.
+    /// Requests a try now.
     fn hurry(&mut self) {
         self.armed |= self.state.may_try();
     }
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// After a pause by our own timer or by the class's.
+    /// A retry after a pause, by the driver's timer or by that of the class.
     fn retry(self, retry: Retry, rules: Rules) -> Vec<Self> {
         let armed = self.with(|to| to.armed = true);
         let class = self.with(|to| to.class_timer = true);
@@ -183,14 +183,14 @@ impl Session {
             Commit::Outcome(Outcome::Accept) => {
                 to.class_timer &= self.state.is_lost() && to.state.is_lost();
             }
-            // An error has the commands fail, if no timeout blocks the port.
+            // With an error the commands fail, if no timeout blocks the port.
             Commit::Outcome(Outcome::InProgress) => assert!(blocks, "{self:?}"),
             Commit::Outcome(Outcome::NotConnected | Outcome::NoDevice) | Commit::Protocol => {}
         }
         to
     }
 
-    /// What goes on by itself.
+    /// Steps that happen by themselves.
     fn inner(self, rules: Rules) -> Vec<Self> {
         let mut all = vec![];
         if self.scanning {
@@ -300,7 +300,7 @@ impl Session {
             all.push(self.commit(rules, false));
         }
         match self.removal {
-            // The end of the class's timers and files waits for their calls.
+            // Removal of the class's timers and files waits for their calls.
             Removal::Queued if self.caller == Caller::None => {
                 let mut to = self;
                 to.class_timer = false;
@@ -311,7 +311,7 @@ impl Session {
                 all.push(to);
             }
             Removal::Waits if self.state.is_down() => {
-                // The timers are taken back, and a try that is under way is waited for.
+                // The timers are cancelled, and a try in flight is waited for.
                 let mut to = self;
                 to.armed = false;
                 if to.thread == Thread::Idle {
@@ -331,7 +331,7 @@ impl Session {
         all
     }
 
-    /// What comes from outside, at any time.
+    /// Steps from outside, at any time.
     fn outer(self, rules: Rules) -> Vec<Self> {
         let mut all = vec![
             self.with(|to| to.lost(Cause::Plain)),
@@ -386,7 +386,7 @@ impl Session {
                 assert_eq!(self.caller, Caller::None, "{self:?}");
             }
         }
-        // What the next try makes is not that of a connection whose commands are not ended.
+        // A try connects only after the commands of the last connection have ended.
         if matches!(
             attempt,
             Attempt::Connecting { .. } | Attempt::Ready { .. } | Attempt::Failed
@@ -401,7 +401,7 @@ impl Session {
     }
 }
 
-/// All that can be reached, and from where by what goes on by itself.
+/// All reachable states, and their predecessors by steps that happen by themselves.
 struct Walk {
     all: Vec<Session>,
     back: HashMap<Session, Vec<Session>>,
@@ -430,7 +430,8 @@ fn walk(rules: Rules) -> Walk {
 }
 
 impl Walk {
-    /// From each state that is `some`, what goes on by itself can lead to one that is `end`.
+    /// From each state that is `some`, steps that happen by themselves can lead to one that is
+    /// `end`.
     fn leads(&self, what: &str, some: impl Fn(&Session) -> bool, end: impl Fn(&Session) -> bool) {
         let mut good: HashSet<Session> = self.all.iter().filter(|s| end(s)).copied().collect();
         assert!(!good.is_empty(), "{what}: never");
@@ -447,7 +448,7 @@ impl Walk {
     }
 }
 
-/// Returns the outcomes that it has reached.
+/// Returns the outcomes that the walk has reached.
 fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     let walk = walk(Rules { automatic, blocks });
     println!("{automatic} {blocks}: {} states", walk.all.len());
@@ -485,8 +486,8 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     REACHED.take()
 }
 
-/// With and without tries, and a class that blocks or does not. Each outcome of each event can
-/// occur.
+/// With and without tries, and with a class that blocks or does not. Each outcome of each event
+/// occurs.
 #[test]
 fn every_order() {
     let all = [(true, true), (true, false), (false, true), (false, false)];

@@ -105,7 +105,7 @@ fn what_has_been_transferred() {
     assert_eq!(transferred(0, 0, 0, &[]), AllButResid);
     assert_eq!(transferred(DIUNDER, 2, 512, &[]), AllButResid);
     assert_eq!(transferred(DIOVER, 2, 512, &[]), AllButResid);
-    // Recovered, in each format that the midlayer knows; odd codes are of an earlier command.
+    // Recovered, in each format that the midlayer knows; odd codes are for an earlier command.
     assert_eq!(check(&sense(0x70, 1, 0x17)), AllButResid);
     assert_eq!(check(&sense(0x71, 1, 0x17)), Unknown);
     for code in 0x72..=0x7f {
@@ -125,7 +125,7 @@ fn what_has_been_transferred() {
             AllButResid
         );
     }
-    // With one; and protection that does not match.
+    // With a block; and a protection mismatch.
     for (key, asc, expected) in [
         (3, 0x11, UpTo(9)),
         (4, 0x44, UpTo(9)),
@@ -139,7 +139,7 @@ fn what_has_been_transferred() {
         assert_eq!(check(&sense(0xf0, key, asc)), expected, "{key} {asc:#x}");
         assert_eq!(check(&sense(0xf1, key, asc)), Unknown, "{key} {asc:#x}");
     }
-    // None at all, and what is none.
+    // No sense data, and invalid sense data.
     assert_eq!(transferred(0, 2, 0, &[]), NoSense);
     for code in [0, 0x0f, 0x60, 0x6f, 0x80, 0xef] {
         assert_eq!(check(&sense(code, 1, 0x17)), NoSense, "{code:#x}");
@@ -210,7 +210,7 @@ fn residuals() {
         outcome(huge, u32::MAX - 1, ToDevice),
         Err(RspFault::Residual(u32::MAX))
     );
-    // An over-run may be of any size; nothing was left out.
+    // An overrun may have any size; nothing is missing.
     let over = Fields {
         flags: DIOVER,
         in_res: u32::MAX,
@@ -231,7 +231,7 @@ fn residuals() {
             Err(RspFault::OverAndUnder)
         );
     }
-    // Counts without a flag mean nothing.
+    // Counts without a flag are ignored.
     let no_flag = Fields {
         in_res: 9,
         out_res: 9,
@@ -306,7 +306,7 @@ fn list_lengths() {
             assert!(Rsp::parse(&message(fields)).unwrap().sense().is_empty());
         }
     }
-    // Without a flag the lengths mean nothing.
+    // Lengths without a flag are ignored.
     let no_flag = Fields {
         sense_len: u32::MAX,
         resp_len: u32::MAX,
@@ -461,7 +461,7 @@ fn only_plain_success_is_good() {
         tag: 0x1122_3344_5566_7788,
     };
     assert_eq!(Good::parse(&bytes), Some(good));
-    // Lengths and residuals mean nothing without their flags.
+    // Lengths and residuals without their flags are ignored.
     let noise = message(Fields {
         out_res: 1,
         in_res: 2,

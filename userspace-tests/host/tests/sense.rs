@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sense data, and the event reports that bring it.
+//! Sense data, and the event reports that carry it.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn both_formats() {
         (false, 6, DESCRIPTOR),
         (true, 6, "71 00 06 00000000 0a 00000000 3f 0e 00 000000"),
         (true, 6, "73 06 3f 0e 000000 00"),
-        // The bits beside code and key: VALID, FILEMARK, EOM, ILI; reserved ones.
+        // Bits beside code and key: VALID, FILEMARK, EOM, ILI; reserved ones.
         (false, 6, "f0 00 e6 12345678 0a 00000000 3f 0e 00 000000"),
         (false, 15, "f2 ff 3f 0e 800000 00"),
         // Descriptors, and no additional length beyond ASC and ASCQ.
@@ -59,7 +59,7 @@ fn only_reported_luns() {
         ("70 00 06 00000000 0a 00000000 0e 3f 00 000000", 0x0e, 0x3f),
         ("72 06 29 00 000000 00", 0x29, 0),
         ("72 06 3e 0e 000000 00", 0x3e, 0x0e),
-        // Where the other format has its codes.
+        // The codes at their offsets in the other format.
         ("70 06 3f 0e 000000 0a 00000000 00 00 00 000000", 0, 0),
         ("72 00 00 00 000000 0a 00000000 3f 0e 00 000000", 0, 0),
     ] {
@@ -149,7 +149,7 @@ fn information() {
             Some(0x1234),
         ),
         (last, Some(0x1_0000_0007)),
-        // Not counted, another length, too short, none; and where the midlayer does not look.
+        // Not counted, another length, too short, none; and formats without descriptors.
         ("72 03 11 00 000000 00 00 0a 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0b 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0a 80 00 00000000000012", None),
@@ -182,7 +182,7 @@ fn in_an_event_report() {
         assert!(Sense::parse(event.sense)
             .unwrap()
             .is_reported_luns_changed());
-        // Less than the fixed part and the sense data that it claims.
+        // Less than the fixed part and the claimed sense data.
         for len in AerReq::LEN..bytes.len() {
             assert_eq!(
                 AerReq::parse(&bytes[..len]),

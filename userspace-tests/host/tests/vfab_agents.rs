@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What agents answer: each attribute, each field that they refuse.
+//! The responses of agents: each attribute, each field that they refuse.
 
 mod vfab;
 
@@ -123,7 +123,7 @@ fn port_info_fields() {
         (3, 18, 10)
     );
 
-    // Zeros mean: as it is.
+    // Zeros change nothing.
     let mut data: Data = zerocopy::transmute!(info);
     let wanted = PortInfo::of_mut(&mut data);
     (wanted.link_width_enabled, wanted.speeds, wanted.vls_enforce) = (0, 0, 0);
@@ -139,7 +139,7 @@ fn port_info_fields() {
         Ok(Changes::none(2))
     );
     assert_eq!(ca.port(2), before.as_ref());
-    // A link that trains again has what is enabled.
+    // A link that trains again has the enabled width and speed.
     ca.link(2, false);
     ca.link(2, true);
     assert_eq!(port_info(&mut ca, 2).speeds, 0x11);
@@ -174,7 +174,7 @@ fn counts_of_violations() {
     assert_eq!((port.pkey_violations(), port.qkey_violations()), (0, 1));
 }
 
-/// Each field that has values that it cannot have.
+/// Each field that can have invalid values.
 #[test]
 fn refused_fields() {
     type Change = fn(&mut PortInfo);
@@ -202,7 +202,7 @@ fn refused_fields() {
         let mut data: Data = zerocopy::transmute!(port_info(&mut ca, 1));
         let info = PortInfo::of_mut(&mut data);
         (info.speed_state, info.physical_down) = (0, 0);
-        // Good fields beside the bad one.
+        // Valid fields beside the invalid one.
         info.lid = 5.into();
         info.reregister_timeout = 0x92;
         info.mkey = 99.into();
@@ -306,7 +306,7 @@ fn refused_attributes() {
             "Set {attr_id:#x} {attr_mod:#x}"
         );
     }
-    // For others: a subnet manager's agent, whoever asked, other classes.
+    // Not for the agent: requests to a subnet manager's agent, responses, other classes.
     let others: [fn(&mut Smp); 9] = [
         |smp| smp.attr_id = attribute::SM_INFO.into(),
         |smp| smp.method = 0x81,
@@ -340,7 +340,7 @@ fn refused_attributes() {
             "{method:#x} {version}"
         );
     }
-    // The direction is in the status of what came by a path, refused or not.
+    // The status of a directed-route response has the direction bit, refused or not.
     for (attr_id, status) in [(attribute::NODE_INFO, 0x8000), (0x0031, 0x800c)] {
         let (_, reply) = process(&mut ca, 1, &directed(smp(GET, attr_id, 0, &zeros), &[]));
         assert_eq!(Smp::of(&reply).status.get(), status);
@@ -526,7 +526,7 @@ fn switch_tables() {
         smp(SET, attribute::SWITCH_INFO, 0, &data),
     );
     assert_eq!(said, Some(Err(0x1c)), "LinearFDBTop");
-    // Each port has the PortInfo that a port of a switch has.
+    // Each port has the PortInfo of a switch port.
     for port in 0..=3 {
         let data = manager.get(&mut fabric, &[1], attribute::PORT_INFO, port);
         let info = PortInfo::of(&data);

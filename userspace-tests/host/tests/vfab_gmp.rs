@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted and refused of queue pair 1: kinds by their names, and the answer of a busy administrator.
+//! Datagrams of queue pair 1: their kinds by name, and the BUSY reply of the subnet administrator.
 
 use srp_host::vfab::{
     gmp::{is_sa, kind, refuse, NAMES},
@@ -50,7 +50,7 @@ fn a_busy_administrator() {
     assert!(refuse(&mut answer));
     assert_eq!(answer[3..6], [0x81, 0, 1]);
     assert_eq!(answer[6..], asked[6..]);
-    // An answer is not answered, and others are not busy.
+    // A response gets no reply, and other classes are not busy.
     for mut other in [answer, mad(0x07, 0x03, 0x10)] {
         let before = other;
         assert!(!refuse(&mut other));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Multicast groups that span several switches: each member gets one copy, whoever sends.
+//! Multicast groups across several switches: each member gets one copy, from any sender.
 
 mod vfab;
 
@@ -11,7 +11,7 @@ const CA: u64 = 0x0002_c900_0000_0100;
 const SWITCH: u64 = 0x0002_c900_0000_1000;
 const SWITCHES: usize = 4;
 const TABLE: u16 = attribute::MCAST_FORWARD_TABLE;
-/// Of a switch: the ports to the one before it, to its adapter, and to the next one.
+/// Ports of a switch: to the previous one, to its adapter, and to the next one.
 const BEFORE: u8 = 2;
 const ADAPTER: u8 = 5;
 const NEXT: u8 = 15;
@@ -48,7 +48,7 @@ fn block(at: usize, ports: &[u8]) -> Data {
     data
 }
 
-/// Has the group 0xc000 + `at` be the adapters at the switches `members`.
+/// Makes the adapters at the switches `members` the group 0xc000 + `at`.
 fn join(fabric: &mut Fabric, manager: &Manager, at: usize, members: &[usize]) {
     for n in 0..SWITCHES {
         let mut ports = Vec::new();
@@ -82,14 +82,14 @@ fn one_copy_for_each_member() {
             assert_eq!(fabric.spread(adapter(from), mlid), [], "{mlid:#x}");
         }
     }
-    // Single packets find their way as before.
+    // Single packets are routed as before.
     assert_eq!(
         fabric.deliver(adapter(1), 1),
         Some(adapter(0)),
         "to the manager"
     );
 
-    // A cable in the middle: each half is on its own.
+    // A cable in the middle is out: each half is on its own.
     fabric.pull((1, NEXT));
     assert_eq!(fabric.spread(adapter(0), 0xc009), []);
     assert_eq!(fabric.spread(adapter(1), 0xc009), [adapter(0)]);
@@ -116,7 +116,7 @@ fn what_is_refused_changes_no_group() {
     join(&mut fabric, &manager, 0, &[0, 1]);
     let path = manager.nodes[&SWITCH].path.clone();
     let before = fabric.get_switch(0).clone();
-    // A block that is not there, positions of ports above 31.
+    // A block that does not exist, positions of ports above 31.
     for attr_mod in [2, 0x0fff_ffff, 2 << 28, 15 << 28] {
         let said = manager.ask(
             &mut fabric,

@@ -29,7 +29,7 @@ fn protect(ca: &mut Ca, key: u64, protect: u8, lease: u16) {
     set(ca, 1, attribute::PORT_INFO, 0, &data).unwrap();
 }
 
-/// Asks with a key; the key in the response, if there is one.
+/// Sends a request with a key. Returns the key in the response, if there is one.
 fn with_key(ca: &mut Ca, method: u8, key: u64) -> Option<u64> {
     let mut data: Data = zerocopy::transmute!(*PortInfo::of(&[0; 64]));
     PortInfo::of_mut(&mut data).lid = 4.into();
@@ -69,7 +69,7 @@ fn mkey() {
             assert_eq!(process(&mut ca, 1, &mad).0, Outcome::Consumed);
         }
         assert_eq!(ca.port(1).unwrap().pkey(0), Some(0xffff));
-        // The other port is not, but the way through it to the first is.
+        // The other port is not protected, but access through it to the first is.
         let mut data: Data = zerocopy::transmute!(port_info(&mut ca, 2));
         PortInfo::of_mut(&mut data).lid = 9.into();
         PortInfo::of_mut(&mut data).sm_lid = 1.into();
@@ -173,7 +173,7 @@ fn traps() {
     assert_eq!(details[23], 0x80 | 0x40 | 30, "a path that does not fit");
     assert_eq!(details[24..], [6; 30]);
 
-    // Both again, until each is repressed.
+    // Both come again, until each is repressed.
     ca.tick();
     let (first, second) = (ca.trap().unwrap(), ca.trap().unwrap());
     assert_eq!(ca.trap(), None);

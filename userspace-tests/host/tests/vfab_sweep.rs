@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A subnet manager's work on a fabric: it finds all nodes, gives LIDs and routes, brings ports to
-//! ACTIVE, is told of cables.
+//! A subnet manager's work on a fabric: it finds all nodes, assigns LIDs and routes, brings ports
+//! to ACTIVE, and gets traps about cables.
 
 mod vfab;
 
@@ -70,7 +70,7 @@ fn two_adapters_and_a_switch() {
             (CA * 2, 1, vec![1, 4])
         ]
     );
-    // Nothing but SMPs passes before the ports are ACTIVE.
+    // Only SMPs pass before the ports are ACTIVE.
     assert_eq!(fabric.deliver((1, 1), 3), None);
     manager.configure(&mut fabric);
     for (node, lid) in [(1, 1), (2, 3)] {
@@ -90,7 +90,7 @@ fn two_adapters_and_a_switch() {
     assert_eq!(fabric.deliver((2, 1), 2), Some((0, 0)));
     assert_eq!(fabric.deliver((2, 1), 4), None);
 
-    // The highest LID that is forwarded; 0 and what is beyond the table are nobody's.
+    // The highest LID that is forwarded; 0 and LIDs beyond the table have no port.
     let mut data = manager.get(&mut fabric, &[1], attribute::SWITCH_INFO, 0);
     assert_eq!(data[6..8], [0, 3]);
     data[7] = 2;
@@ -103,7 +103,7 @@ fn two_adapters_and_a_switch() {
         assert_eq!(fabric.get_switch(0).forward(lid), None, "{lid}");
     }
 
-    // The device hears of each change once.
+    // The device gets each change once.
     let told = |node, bits| {
         fabric
             .changes
@@ -175,7 +175,7 @@ fn many_switches() {
     }
 }
 
-/// A path with a part by LID at either end.
+/// A path with a LID-routed part at either end.
 #[test]
 fn paths_with_lids() {
     let (mut fabric, mut manager) = chain(3);
@@ -220,7 +220,7 @@ fn paths_with_lids() {
         ask(&mut fabric, &[2, 7], PERMISSIVE, middle, lrh),
         Some(SWITCH * 2)
     );
-    // The response goes back by ports at once.
+    // The response goes back by ports immediately.
     let mut mad = directed(smp(GET, attribute::NODE_INFO, 0, &[0; 64]), &[2, 7]);
     let fields = Smp::of_mut(&mut mad);
     (fields.hop_ptr, fields.dr_dlid) = (2, middle.into());
@@ -231,7 +231,7 @@ fn paths_with_lids() {
     assert_eq!((header, Smp::of(&mad).hop_ptr), (Lrh::PERMISSIVE, 2));
     // By LID, by ports, by LID.
     assert_eq!(ask(&mut fabric, &[7], 1, last, by_lid), Some(CA * 3));
-    // To nobody, out of a port without a cable, back to nobody.
+    // To an unknown LID, out of a port without a cable, back to an unknown LID.
     assert_eq!(ask(&mut fabric, &[2, 7], PERMISSIVE, 999, lrh), None);
     assert_eq!(ask(&mut fabric, &[2, 3], PERMISSIVE, PERMISSIVE, lrh), None);
     assert_eq!(ask(&mut fabric, &[2, 0], PERMISSIVE, PERMISSIVE, lrh), None);
@@ -240,7 +240,7 @@ fn paths_with_lids() {
         None
     );
     assert_eq!(ask(&mut fabric, &[7], 999, PERMISSIVE, by_lid), None);
-    // In at a port and out again by the same one.
+    // In and out by the same port.
     assert_eq!(
         ask(&mut fabric, &[2, 7, 2, 7, 5], PERMISSIVE, PERMISSIVE, lrh),
         Some(CA * 2)
@@ -250,7 +250,7 @@ fn paths_with_lids() {
 #[test]
 fn longest_path() {
     let (mut fabric, manager) = small();
-    // To and fro between the switch and nobody: the first adapter cannot send it on.
+    // To and fro between the switch and an adapter that cannot forward it.
     let said = manager.ask(
         &mut fabric,
         &[1, 1, 1],
@@ -278,7 +278,7 @@ fn longest_path() {
             assert_eq!(next == Next::Drop, lost, "{status:#x} at {at}");
         }
     }
-    // What is on its way back is no request.
+    // An SMP on its way back is no request.
     let table = smp(SET, attribute::LINEAR_FORWARD_TABLE, 0, &[1; 64]);
     let mut mad = directed(table, &[1]);
     Smp::of_mut(&mut mad).status = 0x8000.into();
@@ -290,7 +290,7 @@ fn longest_path() {
     assert!(*fabric.get_switch(0) == before);
 }
 
-/// What SwitchInfo says of PortStateChange.
+/// PortStateChange of SwitchInfo.
 fn state_change(fabric: &mut Fabric, manager: &Manager) -> bool {
     let data = manager.get(fabric, &[1], attribute::SWITCH_INFO, 0);
     SwitchInfo::of(&data).life_state & PORT_STATE_CHANGE != 0
@@ -301,9 +301,9 @@ fn cables() {
     let (mut fabric, mut manager) = small();
     assert!(state_change(&mut fabric, &manager));
     sweep(&mut fabric, &mut manager);
-    // Nobody knew a manager when the cables came.
+    // There was no manager when the cables were plugged in.
     assert_eq!(fabric.trap(), None);
-    // What was read is written back: a one clears it.
+    // Writing back a 1 that was read clears it.
     assert!(!state_change(&mut fabric, &manager));
 
     fabric.pull((2, 1));
@@ -345,7 +345,7 @@ fn cables() {
     assert_eq!(notice.details[..2], [0, 2]);
     assert_eq!(fabric.trap(), None, "once");
 
-    // Again each second until the manager has seen this very one.
+    // Repeated each second until the manager represses this trap.
     let represses = |fabric: &mut Fabric, tid: u64| {
         let mut repress = smp(TRAP_REPRESS, attribute::NOTICE, 0, &trap.data);
         Smp::of_mut(&mut repress).tid = tid.into();
@@ -414,14 +414,14 @@ fn states() {
         assert_eq!(bring(&mut fabric, path, port, 0, 4), BAD);
         assert_eq!(bring(&mut fabric, path, port, 0, 15), BAD);
     }
-    // A link that goes down on request comes up by itself, at both ends.
+    // A link that is taken down comes up by itself, at both ends.
     bring(&mut fabric, &[1], 4, 1, 0).unwrap();
     assert_eq!(
         fabric.get_switch(0).link_of(4).unwrap().state(),
         State::Init
     );
     assert_eq!(fabric.get_ca(2).port(1).unwrap().link.state(), State::Init);
-    // One that is disabled does not, until it is enabled.
+    // A disabled link does not, until it is enabled.
     bring(&mut fabric, &[1], 4, 1, 3).unwrap();
     let link = fabric.get_switch(0).link_of(4).unwrap();
     assert_eq!(
@@ -455,7 +455,7 @@ fn states() {
 fn groups() {
     let (mut fabric, manager) = small();
     let mut table = [0; 64];
-    // Group 0xc001 at ports 0, 1 and 4; group 0xc002 at port 15 and above, which there are not.
+    // Group 0xc001 at ports 0, 1 and 4; group 0xc002 at ports from 15 on, which do not exist.
     table[2..4].copy_from_slice(&0x0013_u16.to_be_bytes());
     table[4..6].copy_from_slice(&0x8000_u16.to_be_bytes());
     let table_of = attribute::MCAST_FORWARD_TABLE;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The words of task management requests and of probes: what is put in comes out, and no two mean the same.
+//! The words of task management requests and of probes: fields read back as set, and no two words
+//! are equal.
 
 use srp_host::{
     logic::{
@@ -41,7 +42,7 @@ fn a_task_has_its_state_and_generation() {
         for (word, state) in words {
             let word = task::Word::from_raw(word.raw());
             assert_eq!((word.state(), word.generation()), (state, generation));
-            // Bit 63 is that of a `StateCell`.
+            // Bit 63 belongs to `StateCell`.
             assert_eq!(word.raw() >> 63, 0);
             raw.push(word.raw());
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any text as an address: what is accepted reads the same after it was printed.
+//! Any text as an address: an accepted one reads the same after it is printed.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Any command into a buffer of any size: exactly the bytes of the message are written, whatever
-//! was there before.
+//! the buffer holds.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any private data as the answer to any login request.
+//! Any private data as the response to any login request.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ use srp_host::proto::{
 fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
     let (descriptors, immediate, cap, multi, bytes) = input;
     let requested = Requested {
-        // So that the fuzzer gets past the first check.
+        // Gets the fuzzer past the first check.
         tag: bytes
             .get(8..16)
             .map_or(0, |tag| u64::from_be_bytes(tag.try_into().unwrap())),

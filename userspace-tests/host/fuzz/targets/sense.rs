@@ -17,7 +17,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(sense.deferred, code & 1 == 1);
     let at = if code < 0x72 { [2, 12, 13] } else { [1, 2, 3] };
     assert_eq!(sense.key, bytes[at[0]] & 15);
-    // Each code is the byte at its place, or 0.
+    // Each code is the byte at its offset, or 0.
     for (code, at) in [(sense.asc, at[1]), (sense.ascq, at[2])] {
         assert!(code == 0 || code == bytes[at]);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `core`, with cells whose accesses loom sees.
+//! `core`, with cells that report their accesses to loom.
 
 pub use ::core::*;
 
@@ -8,14 +8,14 @@ pub use ::core::*;
 pub mod cell {
     pub use ::core::cell::*;
 
-    /// Two accesses that nothing orders fail the test, whatever is in the cell.
+    /// Two unordered accesses fail the test, whatever the cell has.
     pub struct UnsafeCell<T> {
         accesses: loom::cell::UnsafeCell<()>,
         data: ::core::cell::UnsafeCell<T>,
     }
 
     impl<T> UnsafeCell<T> {
-        /// With this in it.
+        /// With this content.
         #[track_caller]
         pub fn new(data: T) -> Self {
             Self {
@@ -31,13 +31,13 @@ pub mod cell {
             self.data.get()
         }
 
-        /// An access that only reads, of which there may be several at once.
+        /// An access that only reads. Several at once are allowed.
         #[track_caller]
         pub fn look(&self) {
             self.accesses.with(|_| ());
         }
 
-        /// Of a cell that is not shared.
+        /// Access to a cell that is not shared.
         pub fn get_mut(&mut self) -> &mut T {
             self.data.get_mut()
         }

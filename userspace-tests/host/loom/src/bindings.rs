@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C functions that the driver's files call, as models.
+//! Models of the C functions that the driver's files call.
 
 #![allow(
     non_camel_case_types,
@@ -24,11 +24,11 @@ pub const TASK_UNINTERRUPTIBLE: u32 = 2;
 
 #[derive(Default)]
 struct Sleepers {
-    /// Of each waiter, whether it is on the queue.
+    /// For each waiter, whether it is on the queue.
     queued: Vec<bool>,
 }
 
-/// A waiter that is on the queue sleeps until a waker has taken it off.
+/// A waiter on the queue sleeps until a waker takes it off.
 pub struct wait_queue_head {
     sleepers: Mutex<Sleepers>,
     woken: Condvar,
@@ -81,13 +81,13 @@ thread_local! {
     static PATIENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether waits for a completion last until it is complete, whatever their time-out; for the
-/// threads of this execution.
+/// Makes waits for a completion in this execution last until it is complete, whatever their
+/// time-out.
 pub fn be_patient(patient: bool) {
     PATIENT.set(patient);
 }
 
-/// Until a waker comes: no time is so long that it would be over before.
+/// Waits for a waker. The time-out never expires.
 pub unsafe fn schedule_timeout(left: c_long) -> c_long {
     let this = loom::thread::current().id();
     let (head, number) = SLEEPS.with_borrow(|all| all[&this]);
@@ -159,7 +159,7 @@ pub unsafe fn wait_for_completion(x: *mut completion) {
     }
 }
 
-/// Time is over as soon as others have gone on, unless the test is patient.
+/// The time-out expires as soon as other threads have run, unless the test is patient.
 pub unsafe fn wait_for_completion_timeout(x: *mut completion, _: usize) -> usize {
     if PATIENT.get() {
         wait_for_completion(x);
@@ -194,7 +194,7 @@ pub unsafe fn cond_synchronize_rcu(number: c_ulong) {
     kernel::rcu::wait(number as usize);
 }
 
-// What a thread says of itself.
+// Flags that a thread sets for itself.
 
 pub unsafe fn srp_helper_memalloc_noio_save() -> c_uint {
     0
@@ -215,7 +215,7 @@ pub struct ib_pd {
 }
 
 pub struct ib_cq {
-    /// Two that poll at once fail the test.
+    /// Two concurrent polls fail the test.
     completions: UnsafeCell<c_int>,
 }
 
@@ -227,7 +227,7 @@ impl ib_cq {
     }
 }
 
-/// Polls, and says what the poll was.
+/// Polls, and returns the number of the poll.
 pub unsafe fn ib_process_cq_direct(cq: *mut ib_cq, _: c_int) -> c_int {
     let polls = (*cq).completions.get();
     *polls += 1;
@@ -277,7 +277,7 @@ impl Clone for scatterlist {
     }
 }
 
-// SAFETY: Loom looks at the accesses.
+// SAFETY: Loom checks the accesses.
 unsafe impl Sync for scatterlist {}
 
 /// A region.
@@ -308,7 +308,7 @@ thread_local! {
     static GONE: RefCell<Vec<*mut ib_mr>> = RefCell::default();
 }
 
-/// The object stays until the end of the execution, so that a use after this is one that loom sees.
+/// The object stays until the end of the execution, so that loom sees a later use.
 pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) -> c_int {
     (*mr).object.get();
     (*mr).list = core::ptr::null();
@@ -316,7 +316,7 @@ pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) -> c_int {
     0
 }
 
-/// The execution is over.
+/// Ends the execution.
 pub fn forget() {
     for mr in GONE.take() {
         // SAFETY: It came from a box, and no thread is left.
@@ -350,12 +350,12 @@ pub unsafe fn remote_read(mr: *mut ib_mr) {
     (*(*mr).list).memory.look();
 }
 
-/// What a region says of itself is read.
+/// Reads the fields of a region.
 pub unsafe fn look_at(mr: *mut ib_mr) {
     (*mr).object.look();
 }
 
-/// The device has forgotten a region.
+/// Asserts that the device has forgotten a region.
 pub unsafe fn assert_forgotten(mr: *mut ib_mr) {
     (*mr).object.get();
     assert!((*mr).list.is_null(), "the device has the region still");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's files that have atomic protocols, as they are, and what stands in for the rest.
+//! The driver's files that have atomic protocols, unchanged, and stand-ins for the rest.
 
 #![allow(
     dead_code,
@@ -10,10 +10,10 @@
     clippy::wrong_self_convention
 )]
 
-// What the driver's files mean by `core`.
+// The `core` of the driver's files.
 extern crate srp_loom_core as core;
 
-/// Runs `test` in every interleaving with at most so many preemptions.
+/// Runs `test` in every interleaving with at most `preemptions` preemptions.
 pub fn model(name: &str, preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     kernel::model::model(name, preemptions, move || {
         test();
@@ -56,7 +56,7 @@ pub mod rdma {
     pub mod mr;
     pub mod pd;
 
-    // Beside this file.
+    // Next to this file.
     #[path = "../../userspace-tests/host/loom/src/rdma/device.rs"]
     pub mod device;
     #[path = "../../userspace-tests/host/loom/src/rdma/memory.rs"]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What no protocol is about.
+//! The parts of the driver that no protocol is about.
 
 /// Time stands still.
 pub mod clock {
@@ -93,7 +93,7 @@ pub mod topology {
 }
 
 pub mod workqueue {
-    /// One thread that does it all.
+    /// One thread does all work.
     pub struct Crew;
 
     impl Crew {
@@ -139,7 +139,7 @@ pub mod trace {
     }
 }
 
-/// Nothing reads it.
+/// The log is not read.
 pub mod log {
     macro_rules! session_log_ratelimited {
         ($level:ident, $session:expr, $($text:tt)+) => {{
@@ -158,7 +158,7 @@ pub mod ktime {
     }
 }
 
-/// Counters that decide nothing: loom does not see them.
+/// Counters that decide nothing, and that loom does not see.
 pub mod statistics {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

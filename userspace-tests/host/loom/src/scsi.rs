@@ -39,7 +39,7 @@ pub struct Tag {
     pub index: u16,
 }
 
-/// A `struct scsi_cmnd`, which the test has as long as the driver.
+/// A `struct scsi_cmnd`, which the test keeps as long as the driver does.
 pub struct Cmnd {
     pub tag: Tag,
     pub lun: u64,
@@ -57,7 +57,7 @@ impl Cmnd {
         Self::new(index, DataDirection::FromDevice)
     }
 
-    /// A write, as short as what may be sent with the message.
+    /// A write, short enough for immediate data.
     pub fn write(index: u16) -> Arc<Self> {
         Self::new(index, DataDirection::ToDevice)
     }

@@ -41,7 +41,7 @@ pub fn pd() -> Arc<Pd> {
     Pd::new(device).unwrap()
 }
 
-/// Counts what its connections tell it.
+/// Counts the reports of its connections.
 #[derive(Default)]
 pub struct Told {
     pub failed: AtomicU32,
@@ -79,7 +79,7 @@ fn view(lost: bool) -> View {
 }
 
 impl Stand {
-    /// One that is not logged in.
+    /// A session that is not logged in.
     pub fn new() -> std::sync::Arc<Self> {
         let text = b"id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dest=192.0.2.1:5000,\
             queue_size=1,ch_count=1,cmd_sg_entries=1";
@@ -100,7 +100,7 @@ impl Stand {
         })
     }
 
-    /// One that is logged in, and may send so many commands.
+    /// A session that is logged in, and may send this many commands.
     pub fn logged_in(commands: u32) -> std::sync::Arc<Self> {
         let this = Self::new();
         this.connect();
@@ -112,13 +112,13 @@ impl Stand {
         self.channels.first().unwrap()
     }
 
-    /// A connection is made.
+    /// Makes a connection.
     pub fn connect(&self) {
         self.channel().renew();
         self.channel().connect().unwrap();
     }
 
-    /// The login is done: one credit more than that is for task management.
+    /// Completes the login. One more credit is for task management.
     pub fn open(&self, commands: u32) -> Result {
         self.channel().open(&Granted {
             req_lim: commands + 1,
@@ -129,18 +129,18 @@ impl Stand {
         })
     }
 
-    /// Commands are sent from now on, or not.
+    /// Sets whether the session is lost, and so sends no commands.
     pub fn set_lost(&self, lost: bool) {
         self.status.set_view(view(lost));
     }
 
-    /// The connection is lost, and ended.
+    /// Loses the connection and ends it.
     pub fn end(&self) {
         self.set_lost(true);
         self.channels.end(&Crew);
     }
 
-    /// Sends a command as the midlayer does, in a section of RCU; whether it was taken.
+    /// Sends a command as the midlayer does, in an RCU section. Returns whether it was accepted.
     pub fn queue(&self, cmd: &std::sync::Arc<Cmnd>) -> bool {
         let command = Command(cmd.clone());
         let tag = command.tag();
@@ -158,24 +158,24 @@ impl Stand {
         }
     }
 
-    /// The device says that the connection is of no more use.
+    /// The device reports that the connection has failed.
     pub fn fail(&self) {
         self.channel().fail(Lost::HostReset);
     }
 
-    /// Aborts a command as the error handler does, in a thread that nothing else runs in.
+    /// Aborts a command as the error handler does, in a thread of its own.
     pub fn abort(&self, cmd: &Cmnd) -> bool {
         self.channels.abort(cmd.tag, Lun::from_int(cmd.lun))
     }
 
-    /// The target gets a command, and does not answer it.
+    /// The target gets a command and does not respond.
     pub fn not_answered(&self) {
         let request = self.channel().take().expect("a command");
         self.channel().carry_out_only(request);
         self.channel().completed();
     }
 
-    /// The device and the target carry out so many requests at most, until the connection ends.
+    /// The device and the target carry out at most this many requests, until the connection ends.
     pub fn device(&self, requests: usize) {
         for _ in 0..requests {
             let request = loop {
@@ -191,12 +191,12 @@ impl Stand {
     }
 }
 
-/// The result of a command that was lost and is tried again.
+/// Whether the result is that of a lost command, which is retried.
 pub fn is_reset(cmd: &Cmnd) -> bool {
     cmd.result.load(Relaxed) == ScsiResult::DID_RESET.number()
 }
 
-/// The waits of this execution have no end in time.
+/// Waits of this execution do not time out.
 pub fn be_patient(patient: bool) {
     bindings::be_patient(patient);
 }

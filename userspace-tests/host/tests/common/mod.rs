@@ -2,7 +2,7 @@
 
 //! Hex vectors.
 
-/// Bytes of a hex string; blanks are for the reader.
+/// Bytes of a hex string. Blanks are ignored.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()

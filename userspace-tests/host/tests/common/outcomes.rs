@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the events of a session's recovery return, by name: a type with another outcome does not
-//! compile here.
+//! Names of what the events of a session's recovery return. A new outcome does not compile until it
+//! is here.
 
 use srp_host::logic::recovery::{
     BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
@@ -9,7 +9,7 @@ use srp_host::logic::recovery::{
 
 /// What an event returns.
 pub trait Named {
-    /// Which of the outcomes of the event it is.
+    /// The name of the outcome.
     fn name(&self) -> &'static str;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An adapter of two ports, and what its agent answers.
+//! An adapter of two ports, and the responses of its agent.
 
 use super::smp;
 use srp_host::vfab::{

@@ -31,7 +31,7 @@ pub type End = (usize, u8);
 pub struct Fabric {
     pub nodes: Vec<Node>,
     cables: HashMap<End, End>,
-    /// What a Set changed, in order, and where.
+    /// The changes that Sets made, in order, and their nodes.
     pub changes: Vec<(usize, Changes)>,
 }
 
@@ -109,7 +109,7 @@ impl Fabric {
         }
     }
 
-    /// Sends a request out of the port of an adapter and returns the response that comes back to it.
+    /// Sends a request from the port of an adapter and returns the response that arrives there.
     pub fn request(&mut self, from: End, mut lrh: Lrh, mut mad: Mad) -> Option<(Lrh, Mad)> {
         if Smp::of(&mad).is_directed() {
             let smp = Smp::of_mut(&mut mad);
@@ -201,7 +201,7 @@ impl Fabric {
         }
     }
 
-    /// Where a data packet ends that the port `from` sends to `dlid`.
+    /// The port at which a data packet from `from` to `dlid` arrives.
     pub fn deliver(&self, from: End, dlid: u16) -> Option<End> {
         let mut at = from;
         for _ in 0..20 {
@@ -226,8 +226,8 @@ impl Fabric {
         None
     }
 
-    /// The ports of adapters at which copies of a packet arrive that the port `from` sends to the group `mlid`, sorted. Panics
-    /// if they go in a circle.
+    /// The adapter ports at which copies of a packet from `from` to the group `mlid` arrive,
+    /// sorted. Panics if they loop.
     pub fn spread(&self, from: End, mlid: u16) -> Vec<End> {
         let mut arrived = Vec::new();
         let mut out = VecDeque::from([from]);
@@ -256,7 +256,7 @@ impl Fabric {
         arrived
     }
 
-    /// The next trap of any node: who sends it, and what.
+    /// The next trap of any node: the node, the port and the packet.
     pub fn trap(&mut self) -> Option<(usize, u8, Lrh, Mad)> {
         self.nodes.iter_mut().enumerate().find_map(|(node, it)| {
             let (port, lrh, mad) = match it {
@@ -303,7 +303,7 @@ pub struct Found {
     pub path: Path,
     pub info: NodeInfo,
     pub lid: u16,
-    /// Who is behind each port, as GUID and port.
+    /// The node behind each port, as GUID and port.
     pub neighbors: HashMap<u8, (u64, u8)>,
 }
 
@@ -476,7 +476,7 @@ impl Manager {
         self.set(fabric, path, attribute::PORT_INFO, port.into(), &data);
     }
 
-    /// The port of switch `from` by which the shortest way to `to` begins.
+    /// The port of switch `from` at which the shortest path to `to` begins.
     fn port_towards(&self, from: u64, to: u64) -> u8 {
         if from == to {
             return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory, which there always is.
+//! Allocation, which never fails.
 
 use crate::{
     error::{code::ENOMEM, Error},
@@ -11,7 +11,7 @@ use core::{
     pin::Pin,
 };
 
-/// Of an allocation.
+/// Flags of an allocation.
 #[derive(Clone, Copy)]
 pub struct Flags;
 
@@ -21,7 +21,7 @@ pub mod flags {
     pub const GFP_KERNEL: super::Flags = super::Flags;
 }
 
-/// There is no memory.
+/// Out of memory.
 #[derive(Debug)]
 pub struct AllocError;
 
@@ -34,9 +34,9 @@ impl From<AllocError> for Error {
 /// A box.
 pub type KBox<T> = Box<T>;
 
-/// What the kernel's boxes can.
+/// The functions of the kernel's boxes.
 pub trait KBoxExt<T> {
-    /// A pinned box of this.
+    /// A pinned box, initialised by `init`.
     fn pin_init<E>(init: impl PinInit<T, E>, flags: Flags) -> Result<Pin<KBox<T>>, Error>
     where
         Error: From<E>;
@@ -58,17 +58,17 @@ pub struct KVec<T>(Vec<T>);
 pub type KVVec<T> = KVec<T>;
 
 impl<T> KVec<T> {
-    /// Nothing in it.
+    /// Empty.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// With room for so many.
+    /// Empty, with room for `count`.
     pub fn with_capacity(count: usize, _: Flags) -> Result<Self, AllocError> {
         Ok(Self(Vec::with_capacity(count)))
     }
 
-    /// So many of this.
+    /// `count` copies of `item`.
     pub fn from_elem(item: T, count: usize, _: Flags) -> Result<Self, AllocError>
     where
         T: Clone,
@@ -76,13 +76,13 @@ impl<T> KVec<T> {
         Ok(Self(vec![item; count]))
     }
 
-    /// One more.
+    /// Appends an item.
     pub fn push(&mut self, item: T, _: Flags) -> Result<(), AllocError> {
         self.0.push(item);
         Ok(())
     }
 
-    /// So many more of this.
+    /// Appends `count` copies of `item`.
     pub fn extend_with(&mut self, count: usize, item: T, _: Flags) -> Result<(), AllocError>
     where
         T: Clone,
@@ -91,7 +91,7 @@ impl<T> KVec<T> {
         Ok(())
     }
 
-    /// The last one.
+    /// Removes the last item.
     pub fn pop(&mut self) -> Option<T> {
         self.0.pop()
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! References that are counted. Loom does not see the count: it orders nothing that a test is
-//! about.
+//! Reference counts. Loom does not see the count, as it orders nothing that a test needs.
 
 use crate::alloc::{AllocError, Flags};
 use core::{
@@ -26,7 +25,7 @@ impl<T> Arc<T> {
 }
 
 impl<T: ?Sized> Arc<T> {
-    /// They are one object.
+    /// Whether they are one object.
     pub fn ptr_eq(one: &Self, other: &Self) -> bool {
         std::sync::Arc::ptr_eq(&one.0, &other.0)
     }

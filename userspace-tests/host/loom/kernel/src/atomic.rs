@@ -2,12 +2,12 @@
 
 //! `kernel::sync::atomic`, on loom.
 //!
-//! - Relaxed, Acquire and Release are C11's. The kernel's also keep the order of dependent
-//!   accesses, C11's do not.
-//! - Full is an operation with Acquire and Release, and a fence of C11's total order behind it; the
-//!   one before it is left out. Fences synchronise with each other in loom, so they can hide a race
-//!   of plain accesses, and of nothing else.
-//! - A `cmpxchg` that fails orders nothing, as the kernel's.
+//! - Relaxed, Acquire and Release are those of C11. The kernel's also order dependent accesses,
+//!   C11's do not.
+//! - Full is an operation with Acquire and Release, followed by a fence of C11's total order; the
+//!   fence before it is left out. Fences synchronise with each other in loom, so they can hide a
+//!   race of plain accesses, and of nothing else.
+//! - A `cmpxchg` that fails orders nothing, as in the kernel.
 
 use crate::site::{self, Kind};
 use loom::sync::atomic as inner;
@@ -31,7 +31,7 @@ macro_rules! orders {
 
 /// An order.
 pub trait Order: Copy {
-    /// Which.
+    /// Its kind.
     const KIND: Kind;
 }
 /// An order for loads.
@@ -61,7 +61,7 @@ fn after(kind: Kind) {
     }
 }
 
-/// What an [`Atomic`] may have in it.
+/// A type that an [`Atomic`] can hold.
 pub trait AtomicType: Copy {
     /// Loom's.
     type Inner;
@@ -114,7 +114,7 @@ atomic_type! {
     [<T>] *mut T, inner::AtomicPtr<T>;
 }
 
-/// What can be added to.
+/// A type with addition and subtraction.
 pub trait Sum: AtomicType {
     #[doc(hidden)]
     fn sum(self, to: &Self::Inner, order: Ordering) -> Self;
@@ -140,10 +140,10 @@ sums!(i32 u32 i64 u64);
 
 /// `kernel::sync::atomic::Atomic`.
 ///
-/// Loom remembers only the last access of an atomic, and two loads are not one after the other to
-/// it. So a load of one thread, a load of another, and a store of that one count as no race, and
-/// the store is never tried before the first load. The `turn` that all accesses take before has
-/// them all in an order that loom varies. It orders nothing else.
+/// Loom remembers only the last access of an atomic, and does not order two loads. So it sees no
+/// race between a load of one thread and a load and then a store of another, and never tries the
+/// store before the first load. The `turn` before each access gives all of them an order, which
+/// loom varies. It orders nothing else.
 pub struct Atomic<T: AtomicType> {
     inner: T::Inner,
     turn: inner::AtomicUsize,
@@ -181,7 +181,7 @@ impl<T: AtomicType> Atomic<T> {
         value.store(self.turn(), c11(kind::<O>("store")));
     }
 
-    /// Sets it, and returns the one before.
+    /// Sets it and returns the old value.
     #[track_caller]
     pub fn xchg<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("xchg");
@@ -209,7 +209,7 @@ impl<T: Sum> Atomic<T> {
         value.sum(self.turn(), Ordering::Relaxed);
     }
 
-    /// Adds to it, and returns the one before.
+    /// Adds to it and returns the old value.
     #[track_caller]
     pub fn fetch_add<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("fetch_add");
@@ -218,7 +218,7 @@ impl<T: Sum> Atomic<T> {
         old
     }
 
-    /// Subtracts from it, and returns the one before.
+    /// Subtracts from it and returns the old value.
     #[track_caller]
     pub fn fetch_sub<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("fetch_sub");

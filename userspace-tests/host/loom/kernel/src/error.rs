@@ -10,7 +10,7 @@ pub struct Error(i32);
 pub type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// The one with this negative number.
+    /// The error with this negative number.
     pub const fn from_errno(errno: i32) -> Self {
         Self(errno)
     }
@@ -32,7 +32,7 @@ pub fn from_err_ptr<T>(ptr: *mut T) -> Result<*mut T> {
     Ok(ptr)
 }
 
-/// What a function of C returns: 0, or the negative number of an error.
+/// Converts a return value of C: 0, or a negative errno.
 pub fn to_result(errno: core::ffi::c_int) -> Result {
     match errno {
         0.. => Ok(()),

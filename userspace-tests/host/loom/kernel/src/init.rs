@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Initialisers, of what may move here.
+//! Initialisers. The objects may move here.
 
 use core::{cell::UnsafeCell, convert::Infallible, mem::MaybeUninit};
 
@@ -10,7 +10,7 @@ pub trait PinInit<T, E = Infallible>: Sized {
     fn make(self) -> Result<T, E>;
 }
 
-/// One by a function.
+/// An initialiser that calls a function.
 pub struct By<F>(pub F);
 
 impl<T, E, F: FnOnce() -> Result<T, E>> PinInit<T, E> for By<F> {

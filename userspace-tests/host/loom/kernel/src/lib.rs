@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver's files use of the kernel crate, on loom: atomics, RCU, waiting. The rest is as
-//! simple as it can be.
+//! The parts of the kernel crate that the driver's files use, on loom: atomics, RCU, waiting. The
+//! rest is as simple as possible.
 
 #![feature(coerce_unsized, dispatch_from_dyn, unsize)]
 
@@ -38,12 +38,12 @@ pub mod sync {
     };
     use std::sync::OnceLock;
 
-    /// `kernel::sync::SetOnce`: what never changes in a test.
+    /// `kernel::sync::SetOnce`, which does not change in a test.
     #[derive(Default)]
     pub struct SetOnce<T>(OnceLock<T>);
 
     impl<T: Copy> SetOnce<T> {
-        /// Nothing yet.
+        /// No value yet.
         pub fn new() -> Self {
             Self(OnceLock::new())
         }
@@ -60,7 +60,7 @@ pub mod sync {
     }
 }
 
-/// `kernel::time`: it stands still, so that a loop ends by what it waits for.
+/// `kernel::time`. It stands still, so that a loop ends only by its condition.
 pub mod time {
     /// Milliseconds.
     pub type Msecs = core::ffi::c_uint;
@@ -75,12 +75,12 @@ pub mod time {
     pub struct Delta;
 
     impl Delta {
-        /// Of so many microseconds.
+        /// This many microseconds.
         pub const fn from_micros(_: i64) -> Self {
             Self
         }
 
-        /// Of so many milliseconds.
+        /// This many milliseconds.
         pub const fn from_millis(_: i64) -> Self {
             Self
         }
@@ -88,7 +88,7 @@ pub mod time {
 
     /// `kernel::time::delay`.
     pub mod delay {
-        /// Lets others run.
+        /// Lets other threads run.
         pub fn fsleep(_: super::Delta) {
             loom::thread::yield_now();
         }
@@ -99,9 +99,9 @@ pub mod time {
 pub mod types {
     pub use crate::init::Opaque;
 
-    /// What stays on its thread.
+    /// Marks a type that stays on its thread.
     pub type NotThreadSafe = core::marker::PhantomData<*mut ()>;
-    /// What stays on its thread.
+    /// Marks a type that stays on its thread.
     #[allow(non_upper_case_globals)]
     pub const NotThreadSafe: NotThreadSafe = core::marker::PhantomData;
 }

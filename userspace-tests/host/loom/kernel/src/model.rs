@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A test's executions.
+//! The executions of a test.
 
 use crate::rcu;
 use std::sync::{
@@ -8,8 +8,8 @@ use std::sync::{
     Arc,
 };
 
-/// Runs `test` in every interleaving with at most so many preemptions, and says how many there
-/// were. With `LOOM_MAX_PREEMPTIONS` that is the bound.
+/// Runs `test` in every interleaving with at most `preemptions` preemptions, or
+/// `LOOM_MAX_PREEMPTIONS` if that is set, and prints how many there are.
 pub fn model(name: &str, preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = *builder.preemption_bound.get_or_insert(preemptions);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RCU as its guarantee: of a read-side section and a grace period, either the section sees all
-//! that came before the grace period began, or all of it comes before what follows the end of the
-//! grace period. Sections order nothing among each other.
+//! RCU, modelled by its guarantee: a read-side section either sees all that precedes the grace
+//! period, or all of it precedes what follows the grace period. Sections do not order each other.
 
 use crate::site::{self, Kind};
 use loom::sync::atomic::{
@@ -16,8 +15,8 @@ use std::{
     rc::Rc,
 };
 
-/// Of one execution. What is not atomic is read and changed with the operation on the atomic beside
-/// it, which is the point where loom may have another thread go on.
+/// State of one execution. The fields that are not atomic are accessed together with the atomic
+/// beside them, at which loom may switch threads.
 pub(crate) struct State {
     /// Grace periods that have begun. A section reads the last one.
     begun: AtomicUsize,
@@ -29,7 +28,7 @@ pub(crate) struct State {
 }
 
 thread_local! {
-    // Loom's threads of one execution are all on one thread.
+    // All of loom's threads of one execution run on one thread.
     static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
 }
 
@@ -55,7 +54,7 @@ fn state() -> Rc<State> {
 /// `kernel::sync::rcu::Guard`.
 pub struct Guard(Option<usize>, crate::types::NotThreadSafe);
 
-/// Begins a section.
+/// Begins a read-side section.
 #[track_caller]
 pub fn read_lock() -> Guard {
     if site::order(Location::caller(), "read_lock", Kind::Barrier) == Kind::Nothing {
@@ -89,7 +88,7 @@ pub fn begin() -> usize {
     polled.len() - 1
 }
 
-/// Waits for the end of this grace period.
+/// Waits until this grace period has ended.
 pub fn wait(number: usize) {
     let state = state();
     let before = state.polled.borrow()[number].clone();

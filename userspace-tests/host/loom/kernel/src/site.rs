@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the driver's files want an order, and which of these is weakened.
+//! Where the driver's files need an order, and which of these orders is weakened.
 //!
-//! `WEAKEN=FILE:LINE:ORDER,...` has the operations there that want the next stronger order be of
-//! these orders, as if they were written so. With `SITES=FILE` each place that wants an order is
-//! noted there when it is first met.
+//! `WEAKEN=FILE:LINE:ORDER,...` weakens the operations there that need the next stronger order to
+//! `ORDER`. `SITES=FILE` logs each place that needs an order to that file when it is first reached.
 
 use std::{
     collections::HashSet,
@@ -13,7 +12,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// An order, or what a barrier or a section is without.
+/// An order. `Nothing` is that of a barrier or section that is left out.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -36,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// An operation that wants the other one can be weakened to this, in one step.
+    /// Whether an operation that needs `other` can be weakened to this, in one step.
     fn is_below(self, other: Self) -> bool {
         match other {
             Self::Full => matches!(self, Self::Acquire | Self::Release),
@@ -85,13 +84,13 @@ fn note(file: &str, line: u32, what: &str, kind: Kind) {
     }
 }
 
-/// The order of an operation of this kind that wants `kind`, there.
+/// The order that an operation of this kind at `at`, which needs `kind`, has in this run.
 pub fn order(at: &Location<'_>, what: &str, kind: Kind) -> Kind {
     if kind == Kind::Relaxed {
         return kind;
     }
     let path = at.file();
-    // What is not the driver's is the model's.
+    // Other places are those of the model.
     let Some(start) = path.rfind("/rust/") else {
         return kind;
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An RDMA device, and names of what is not modelled.
+//! An RDMA device, and names of parts that are not modelled.
 
 use crate::bindings;
 use core::ops::Deref;
@@ -97,7 +97,7 @@ impl Deref for Registered {
     }
 }
 
-/// Nothing is wrong with the device.
+/// The device has no failures.
 pub struct Health;
 
 impl Health {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for messages: two that write to a piece with nothing between them fail the test.
+//! Memory for messages. Two unordered writes to a piece fail the test.
 
 use super::pd::Pd;
 use crate::dma::{DataDirection, DeviceBytes, DeviceBytesMut};
@@ -15,7 +15,7 @@ pub struct Chunk {
 
 pub struct SharedChunk(Chunk);
 
-// SAFETY: Loom looks at the accesses.
+// SAFETY: Loom checks the accesses.
 unsafe impl Sync for Chunk {}
 
 impl Pool {
@@ -59,7 +59,7 @@ impl Chunk {
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: The piece is borrowed, and loom looks at the accesses.
+        // SAFETY: The piece is borrowed, and loom checks the accesses.
         unsafe { &mut *self.bytes.get() }
     }
 }
@@ -74,7 +74,7 @@ impl SharedChunk {
     pub fn sync_for_device(&self, _: usize) {}
 
     pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
-        // SAFETY: Loom looks at the accesses.
+        // SAFETY: Loom checks the accesses.
         let bytes: &[u8] = unsafe { &*self.0.bytes.get() };
         DeviceBytes::from(&bytes[..len])
     }

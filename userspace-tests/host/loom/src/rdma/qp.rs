@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair with its device, which a thread of the test is.
+//! A queue pair with its device. A thread of the test is the device.
 //!
-//! What comes before a doorbell comes before what the device does then: its completions, and the
-//! callbacks of these. It is so for a device in hardware by the barriers of the doorbell and of the
-//! completion queue, for one in software by locks.
+//! All that precedes a doorbell precedes what the device does then: its completions, and their
+//! callbacks. In hardware the barriers of the doorbell and of the completion queue ensure this, in
+//! a software device locks do.
 
 #[path = "../../../../../rust/rdma/qp/handler.rs"]
 mod handler;
@@ -45,26 +45,26 @@ impl core::fmt::Display for QpEvent {
 
 /// A work request.
 pub enum Request {
-    /// A message, and the memory that the peer may reach from now on: what is registered before it.
+    /// A message, and the memory that it registers: the peer may reach it from now on.
     Send(Vec<u8>, Vec<*mut bindings::ib_mr>),
-    /// The invalidation of a handle, whose memory the peer may reach until then.
+    /// The invalidation of a handle. The peer may reach its memory until then.
     Invalidate(usize, *mut bindings::ib_mr),
 }
 
 #[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
-    /// What the peer may reach.
+    /// The memory that the peer may reach.
     registered: Vec<*mut bindings::ib_mr>,
     connected: bool,
     error: bool,
     busy: bool,
-    /// The grace period since which no section finds it.
+    /// The grace period after which no section finds it.
     retired: Option<usize>,
     destroyed: bool,
 }
 
-/// What takes the completions.
+/// The context that takes the completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollContext {
     Interrupt,
@@ -77,7 +77,7 @@ pub struct Qp<H: Handler> {
     pd: Arc<Pd>,
     sizes: Sizes,
     polled: PolledCq,
-    /// Each operation on the queue is one on this.
+    /// Each operation on the queue is ordered by one on this.
     bell: AtomicUsize,
     queue: RefCell<Queue>,
 }
@@ -110,14 +110,14 @@ impl<H: Handler> Qp<H> {
         f(&mut self.queue.borrow_mut())
     }
 
-    /// As the driver's.
+    /// As in the driver.
     pub fn renew_regions(&self) -> Result {
         self.regions.bind()?;
         self.regions.unbind();
         Ok(())
     }
 
-    /// As the driver's, without a link.
+    /// As in the driver, without a link.
     pub fn connect(&self) -> Result {
         self.regions.bind()?;
         if let Err(e) = self.pd.begin() {
@@ -146,7 +146,7 @@ impl<H: Handler> Qp<H> {
 
     pub fn hang_up(&self) {}
 
-    /// No request completes from now on, and no callback runs.
+    /// No request completes, and no callback runs, after this.
     pub fn shutdown(&self) {
         if !self.at(Ordering::AcqRel, |queue| {
             queue.requests.clear();
@@ -163,12 +163,12 @@ impl<H: Handler> Qp<H> {
             // SAFETY: A region lives until the queue pair is gone.
             unsafe { bindings::remote_write(mr) };
         }
-        // As the driver's.
+        // As in the driver.
         self.regions.set_dead();
         self.pd.drained();
     }
 
-    /// As the driver's.
+    /// As in the driver.
     pub fn retire(&self) {
         if self.at(Ordering::AcqRel, |queue| {
             std::mem::take(&mut queue.connected)
@@ -178,7 +178,7 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// As the driver's.
+    /// As in the driver.
     pub fn disconnect(&self) {
         self.retire();
         if let Some(period) = self.at(Ordering::AcqRel, |queue| queue.retired.take()) {
@@ -192,7 +192,7 @@ impl<H: Handler> Qp<H> {
         self.disconnect();
     }
 
-    /// The next request, for the device; [`Self::completed`] follows.
+    /// Takes the next request, as the device; [`Self::completed`] follows.
     pub fn take(&self) -> Option<Request> {
         self.at(Ordering::Acquire, |queue| {
             let request = queue.requests.pop_front();
@@ -211,8 +211,8 @@ impl<H: Handler> Qp<H> {
         self.queue.borrow().error
     }
 
-    /// What the device does with a request: a target that answers each command, and its data
-    /// before.
+    /// Carries a request out, as a device and a target that writes the data of each command and
+    /// then responds.
     pub fn carry_out(&self, request: Request) {
         match request {
             Request::Send(message, regions) => {
@@ -231,7 +231,7 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// What the device does with a command that the target does not answer.
+    /// Carries a command out, as a device and a target that does not respond.
     pub fn carry_out_only(&self, request: Request) {
         if let Request::Send(_, regions) = request {
             self.reach(regions);
@@ -252,8 +252,7 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-/// The response to a command, or to a task management request, which gives so many credits: all
-/// went well.
+/// The response to a command or to a task management request. It is good, and grants `credits`.
 pub fn response(message: &[u8], credits: u32) -> Vec<u8> {
     const TSK_MGMT: u8 = 1;
     let mut rsp = vec![0; 36];
@@ -277,7 +276,7 @@ impl<H: Handler> Deref for Qp<H> {
     }
 }
 
-/// What can be posted on.
+/// A queue for requests.
 trait Post {
     fn post(&self, request: Request);
     /// Posts nothing.
@@ -293,7 +292,7 @@ impl<H: Handler> Post for Qp<H> {
     fn post(&self, request: Request) {
         self.at(Ordering::Release, |queue| {
             assert!(!queue.destroyed, "a queue pair that is gone is posted on");
-            // What is posted later is flushed.
+            // Later posts are flushed.
             if !queue.error {
                 queue.requests.push_back(request);
             }
@@ -322,7 +321,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// As the driver's.
+    /// As in the driver.
     pub fn invalidation<T: ScatterList>(
         &self,
         handle: &mut Handle<T>,
@@ -346,7 +345,7 @@ impl<'a> Live<'a> {
     }
 }
 
-/// As the driver's.
+/// As in the driver.
 #[must_use]
 pub struct Invalidation<'a> {
     live: Live<'a>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only a queue pair does, for tests without one.
+//! Operations that only a queue pair does, for tests without one.
 
 use super::{
     mr::{Bound, Handle, Regions},
@@ -29,15 +29,15 @@ pub fn expose<T: ScatterList>(handle: &mut Handle<T>) {
     handle.expose().expect("mapped");
 }
 
-/// As [`expose`]; the first region, as a device has it.
+/// As [`expose`]. Returns the first region, as the device has it.
 pub fn lend<T: ScatterList>(regions: &Regions, handle: &mut Handle<T>) -> *mut bindings::ib_mr {
     let bound = Bound { regions };
     let register = handle.register(bound).unwrap().expect("mapped");
     register.regions.first().mr(bound)
 }
 
-/// As a queue pair posts a registration: the handle is handed over before. `post` posts it, and
-/// the invalidation if that has come meanwhile.
+/// As a queue pair posts a registration: hands the handle over first. `post` posts it, and then the
+/// invalidation if that was requested meanwhile.
 pub fn register<T: ScatterList, R>(
     regions: &Regions,
     mut handle: Handle<T>,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 const FREE: u64 = 0;
 const SENT: u64 = 1;
 
-/// Of three that want the data one has it at a time, and sees what the last one left; whichever way
-/// that has given it back.
+/// Of three threads that want the data one has it at a time, and sees the data of the last one,
+/// however that has released it.
 #[test]
 fn cell_hands_over() {
     model("cell_hands_over", 3, || {
@@ -34,7 +34,7 @@ fn cell_hands_over() {
     });
 }
 
-/// A dropped guard hands over as one that is released.
+/// A dropped guard hands over like one that is released.
 #[test]
 fn cell_hands_over_by_drop() {
     model("cell_hands_over_by_drop", 3, || {
@@ -52,7 +52,7 @@ fn cell_hands_over_by_drop() {
     });
 }
 
-/// A transition in between does not cut the data off from its next holder, and fails while it is
+/// A transition in between does not hide the data from its next holder, and fails while the data is
 /// taken.
 #[test]
 fn cell_transition() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A channel: commands on their way, the error handler, and the end of a connection, at once.
+//! A channel: commands in flight, the error handler, and the end of a connection, concurrently.
 
 pub use srp_loom::stand::pd;
 
@@ -13,17 +13,17 @@ use srp_loom::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A read, whose data is registered, and another command in the same slot as soon as that is free.
+/// A read with registered data, and another command in the same slot as soon as that is free.
 #[test]
 fn channel_answers() {
     model("channel_answers", 1, || {
         let stand = Stand::logged_in(1);
-        // The message and the invalidation of each command that was taken.
+        // The message and the invalidation of each accepted command.
         let device = beside(&stand, move |stand| stand.device(3));
         let first = Cmnd::read(0);
         assert!(stand.queue(&first));
         let second = Cmnd::none(0);
-        // Refused while the slot or the credit is not back.
+        // Refused until the slot and the credit are back.
         while !stand.queue(&second) {
             thread::yield_now();
         }
@@ -34,8 +34,8 @@ fn channel_answers() {
     });
 }
 
-/// The connection is lost while a command is being sent and another one may have been answered:
-/// each that was taken ends once, no memory goes back that the peer reaches, and the slot is free.
+/// The connection is lost while one command is being sent and another may have been answered. Each
+/// accepted command ends once, no memory that the peer can reach is released, and the slot is free.
 #[test]
 fn channel_lost() {
     model("channel_lost", 2, || {
@@ -53,7 +53,7 @@ fn channel_lost() {
         assert!(!taken || !stand.channel().is_open());
         assert_eq!(stand.channel().regions().reachable(), 0);
         let _ = is_reset(&cmd);
-        // The next connection begins with all regions anew, and takes commands.
+        // The next connection has new regions, and accepts commands.
         stand.connect();
         stand.set_lost(false);
         stand.open(1).unwrap();
@@ -64,7 +64,7 @@ fn channel_lost() {
     });
 }
 
-/// A login that ends while the connection fails: the session hears of it, from one of the two.
+/// A login ends while the connection fails: one of the two tells the session.
 #[test]
 fn channel_open_fails() {
     model("channel_open_fails", 3, || {
@@ -73,7 +73,7 @@ fn channel_open_fails() {
         let fails = beside(&stand, move |stand| stand.fail());
         let opened = stand.open(1).is_ok();
         fails.join().unwrap();
-        // Without a channel that is open the login has failed by itself.
+        // If no channel is open, the login has failed by itself.
         if stand.channel().is_open() {
             assert!(stand.told.failed.load(Relaxed) > 0);
         }
@@ -82,8 +82,8 @@ fn channel_open_fails() {
     });
 }
 
-/// The same while the connection is ended: the queue pair is there as long as the login uses it,
-/// and no slot is left.
+/// The same while the connection is ended: the queue pair lives as long as the login uses it, and
+/// no slot is in use after that.
 #[test]
 fn channel_open_lost() {
     model("channel_open_lost", 3, || {
@@ -117,8 +117,8 @@ fn channel_open_grants() {
     });
 }
 
-/// A sender that finds the session live again finds what the target has granted then, even if the
-/// channel was not open before.
+/// A sender that finds the session live again finds what the target has granted, even if the
+/// channel was closed before.
 #[test]
 fn channel_live_grants() {
     model("channel_live_grants", 3, || {
@@ -141,7 +141,7 @@ fn channel_live_grants() {
     });
 }
 
-/// The error handler aborts a command whose response is on its way.
+/// The error handler aborts a command while its response is in flight.
 #[test]
 fn channel_abort() {
     model("channel_abort", 2, || {
@@ -178,7 +178,7 @@ fn channel_abort_lost() {
     });
 }
 
-/// The same when the abort was answered.
+/// The same when the target has answered the abort.
 #[test]
 fn channel_abort_answered_lost() {
     model("channel_abort_answered_lost", 2, || {
@@ -198,7 +198,7 @@ fn channel_abort_answered_lost() {
     });
 }
 
-/// A test of the connection, and the log-out, while it is ended: none is posted on a queue pair
+/// A probe of the connection, or a log-out, while it is ended: neither is posted on a queue pair
 /// that is gone.
 #[test]
 fn channel_asks_lost() {
@@ -217,13 +217,13 @@ fn asks_lost(log_out: bool) {
     assert!(!stand.channel().probe.is_out());
 }
 
-/// The error handler waits for a slot that becomes free at that moment. It looks again each 50 ms.
+/// The error handler waits for a slot that is just being freed. It looks again each 50 ms.
 #[test]
 fn channel_waits() {
     model("channel_waits", 2, || waits(false));
 }
 
-/// Without that it could wait for ever: the count of waiters orders nothing.
+/// Without that it could wait forever: the count of waiters orders nothing.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn channel_waits_in_slices() {
@@ -242,8 +242,8 @@ fn waits(patient: bool) {
     assert_eq!(cmd.ended(), 1);
 }
 
-/// Credits are neither lost nor made, and a channel is not taken for one that starves while its
-/// command has ended.
+/// Credits are neither lost nor created, and a channel does not count as starving after its command
+/// has ended.
 #[test]
 fn channel_credits() {
     model("channel_credits", 3, || {

@@ -2,9 +2,8 @@
 
 //! The atomic protocols of the driver, in every interleaving within a bound.
 //!
-//! What is tested is the driver's own files; see `docs/testing.md` for what stands in for the rest.
-//! A test names its bound, which is that of the fast set; `LOOM_MAX_PREEMPTIONS` is another one for
-//! all.
+//! The tests run the driver's own files; see `docs/testing.md` for the stand-ins for the rest. Each
+//! test names its bound in the fast set; `LOOM_MAX_PREEMPTIONS` overrides all of them.
 
 mod cell;
 mod channel;
@@ -15,7 +14,7 @@ mod wait_queue;
 
 use loom::thread;
 
-/// A thread that has what the test shares.
+/// Spawns a thread with a clone of `shared`.
 fn beside<S: Clone + 'static, T: 'static>(
     shared: &S,
     run: impl FnOnce(S) -> T + 'static,

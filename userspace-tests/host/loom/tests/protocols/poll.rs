@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lock of a polled queue pair: one polls at a time, and the next one sees what the callbacks
-//! before have done.
+//! The lock of a polled queue pair: one thread polls at a time, and the next one sees what the
+//! earlier callbacks have done.
 
 use crate::channel::pd;
 use loom::thread;

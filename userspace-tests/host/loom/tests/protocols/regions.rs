@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a peer may reach: it goes back when no peer can reach it, and regions are made anew
-//! when no queue pair has them.
+//! Memory that a peer may reach: it is released when no peer can reach it, and regions are
+//! recreated when no queue pair has them.
 //!
-//! A device that writes where it must not is an access that nothing orders, which loom reports.
+//! A write of the device to released memory is an unordered access, which loom reports.
 
 use crate::{beside, channel::pd};
 use kernel::{error::code::EBUSY, sync::Arc};
@@ -35,19 +35,19 @@ impl Mr {
         unsafe { bindings::remote_write(self.0) };
     }
 
-    /// The peer reads from it, which it may on two queue pairs at once.
+    /// The peer reads from its memory, which it may do on two queue pairs at once.
     fn read(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::remote_read(self.0) };
     }
 
-    /// The handle reads what goes into a message.
+    /// The handle reads the fields that go into a message.
     fn look_at(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::look_at(self.0) };
     }
 
-    /// The device has forgotten this key.
+    /// Asserts that the device has forgotten this key.
     fn is_forgotten(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::assert_forgotten(self.0) };
@@ -65,7 +65,7 @@ fn pd_begin(pd: &Pd) -> kernel::error::Result {
     test::begin(pd)
 }
 
-/// The regions of a queue pair, and a handle with a command whose memory is reachable through them.
+/// The regions of a queue pair, and a handle with a command that has memory reachable through them.
 fn lend(pd: &Arc<Pd>) -> (Arc<Regions>, Handle<Command>, Mr) {
     let (regions, mut handle) = bound(pd);
     map(&mut handle);
@@ -78,7 +78,7 @@ fn map(handle: &mut Handle<Command>) {
     handle.map(DataDirection::FromDevice, 0).unwrap();
 }
 
-/// Has the memory back, if it may.
+/// Takes the memory back, if it is not reachable.
 fn take_back(handle: &mut Handle<Command>) -> bool {
     match handle.detach() {
         Ok(command) => {
@@ -89,13 +89,13 @@ fn take_back(handle: &mut Handle<Command>) -> bool {
     }
 }
 
-/// As the driver drains a queue pair.
+/// Drains a queue pair as the driver does.
 fn drain(pd: &Pd, regions: &Regions) {
     test::set_dead(regions);
     test::drained(pd);
 }
 
-/// What a test leaves: nothing is reachable when all are drained.
+/// Ends a test: nothing is reachable when all queue pairs are drained.
 fn end(mut handle: Handle<Command>) {
     if handle.get().is_some() {
         assert!(take_back(&mut handle));
@@ -105,7 +105,7 @@ fn end(mut handle: Handle<Command>) {
 /// What is posted on a queue pair.
 struct Queue(UnsafeCell<Vec<Posted>>);
 
-// SAFETY: Loom looks at the accesses.
+// SAFETY: Loom checks the accesses.
 unsafe impl Sync for Queue {}
 
 impl Queue {
@@ -115,8 +115,8 @@ impl Queue {
     }
 }
 
-/// The answer comes while the registration is being posted: the invalidation is posted once, and
-/// behind it.
+/// The response comes while the registration is being posted: the invalidation is posted once, and
+/// after it.
 #[test]
 fn regions_answered() {
     model("regions_answered", 3, || {
@@ -133,7 +133,7 @@ fn regions_answered() {
         };
         let answered = test::register(&regions, handle, answer, |what| queue.post(what));
         let mut handle = answered.join().unwrap();
-        // SAFETY: The other thread is over.
+        // SAFETY: The other thread has ended.
         let posted = unsafe { &*queue.0.get() };
         assert_eq!(*posted, [Posted::Registration, Posted::Invalidation]);
         assert!(!take_back(&mut handle));
@@ -143,7 +143,7 @@ fn regions_answered() {
     });
 }
 
-/// The memory goes back after its invalidation.
+/// The memory is released after its invalidation.
 #[test]
 fn regions_invalidated() {
     model("regions_invalidated", 3, || {
@@ -158,7 +158,7 @@ fn regions_invalidated() {
             })
         };
         if take_back(&mut handle) {
-            // It can be lent again, which the peer knows by a new message.
+            // The region can be used again. The peer learns of that by a new message.
             map(&mut handle);
         }
         device.join().unwrap();
@@ -166,8 +166,8 @@ fn regions_invalidated() {
     });
 }
 
-/// Without an invalidation it goes back when all queue pairs of the domain are drained, as a key is
-/// good on each.
+/// Without an invalidation it is released when all queue pairs of the domain are drained, as a key
+/// is valid on each of them.
 #[test]
 fn regions_drained() {
     model("regions_drained", 2, || {
@@ -187,8 +187,8 @@ fn regions_drained() {
     });
 }
 
-/// A queue pair that comes while another one goes, whose key a peer has: it does not come, or the
-/// memory stays lent.
+/// A queue pair is created while another one ends, and a peer has the key of the latter: the
+/// creation fails, or the memory stays lent.
 #[test]
 fn regions_stale() {
     model("regions_stale", 3, || {
@@ -210,8 +210,8 @@ fn regions_stale() {
     });
 }
 
-/// A queue pair comes when the regions of one that has gone are made anew: the device has forgotten
-/// the keys by then.
+/// A queue pair is created while the regions of one that has ended are recreated: the device has
+/// forgotten the keys by then.
 #[test]
 fn regions_renewed() {
     model("regions_renewed", 3, || {
@@ -244,7 +244,7 @@ fn regions_bound_once() {
         drain(&pd, &regions);
         test::unbind(&regions);
         assert!(take_back(&mut handle));
-        // Some are to be made anew each time.
+        // Some regions must be recreated each time.
         let bind = |regions: &Regions, handle: Option<&mut Handle<Command>>| {
             if test::bind(regions).is_ok() {
                 if let Some(handle) = handle {
@@ -267,7 +267,7 @@ fn take_back_dead(regions: &Regions, handle: &mut Handle<Command>) -> bool {
     take_back(handle)
 }
 
-/// As above, where the second of two regions is still in use, so that neither gets them.
+/// As above, but the second of two regions is still in use, so that neither queue pair gets them.
 #[test]
 fn regions_not_bound() {
     model("regions_not_bound", 3, || {
@@ -291,8 +291,8 @@ fn regions_not_bound() {
     });
 }
 
-/// A region is made anew when the last command is no more described by it, and the next command is
-/// by the new one.
+/// A region is recreated when no command is described by it, and the next command is described by
+/// the new one.
 #[test]
 fn regions_mapped() {
     model("regions_mapped", 3, || {
@@ -308,14 +308,14 @@ fn regions_mapped() {
         mr.look_at();
         assert!(take_back(&mut handle));
         assert!(handle.attach(Command(Cmnd::read(0))).is_ok());
-        // Refused while the region is that of the last connection.
+        // Refused while the region is the last connection's.
         let _ = handle.map(DataDirection::FromDevice, 0);
         renews.join().unwrap();
         end(handle);
     });
 }
 
-/// A thread that finds that a region is reachable finds that it is mapped, and leaves it.
+/// A thread that finds a region reachable finds it mapped, and leaves it.
 #[test]
 fn regions_exposed() {
     model("regions_exposed", 3, || {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A slot: what others read of its command beside its word.
+//! A slot: the fields of its command that other threads read beside its word.
 
 use crate::channel::pd;
 use loom::thread;
@@ -44,7 +44,7 @@ fn two_commands(cell: &Cell) {
     }
 }
 
-/// A search by blk-mq's tag never takes another command for the one with the tag.
+/// A lookup by blk-mq's tag never returns a command with another tag.
 #[test]
 fn slot_of_tag() {
     model("slot_of_tag", 3, || {
@@ -54,15 +54,15 @@ fn slot_of_tag() {
             thread::spawn(move || two_commands(&cell))
         };
         if let Some(word) = cell.of_tag(tag(1)) {
-            // It may be over by now, but no other one has been sent by then.
+            // It may have ended by now, but no other command had been sent then.
             assert_eq!(word.generation() as u16, 1);
         }
         sender.join().unwrap();
     });
 }
 
-/// The same by its unit: when the command of another unit has been sent, the slot is not one of the
-/// first.
+/// The same by its unit: once the command of another unit is sent, the lookup does not return the
+/// slot.
 #[test]
 fn slot_for_unit() {
     model("slot_for_unit", 3, || {
@@ -79,7 +79,7 @@ fn slot_for_unit() {
     });
 }
 
-/// A response that finds the command taken back finds that it was recalled.
+/// A response that finds its command taken back finds that it was recalled.
 #[test]
 fn slot_recalled() {
     model("slot_recalled", 3, || {
