@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What src/ calls of rdma-core and of the C library, without their structures: these stay in C, whose compiler knows
- * them. Functions return 0 or a pointer; a negative errno or NULL, with errno, say what failed.
+ * The functions of rdma-core and of the C library that src/ calls. Their structures stay in C, so that Rust needs no
+ * bindings. Functions return 0 or a pointer, and on failure a negative errno or NULL with errno set.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* As in lib.rs. */
+/* As in src/cm.rs and src/ffi.rs. */
 enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_OTHER };
 struct cm_event {
 	struct rdma_cm_id *id;
@@ -61,7 +61,7 @@ void shim_events_free(struct rdma_event_channel *events)
 	rdma_destroy_event_channel(events);
 }
 
-/* An identifier that listens with a backlog of n if the flags say RAI_PASSIVE, else one whose address is looked up for n ms. */
+/* Listens with a backlog of n if the flags contain RAI_PASSIVE; else resolves the address within n ms. */
 static struct rdma_cm_id *create(struct rdma_event_channel *events, const char *address, const char *port, int flags, int n)
 {
 	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *info;
@@ -98,13 +98,13 @@ struct rdma_cm_id *shim_resolve(struct rdma_event_channel *events, const char *a
 	return create(events, address, port, 0, ms);
 }
 
-/* Its route is looked up; CM_ROUTE follows. */
+/* Starts route resolution; CM_ROUTE follows. */
 int shim_route(struct rdma_cm_id *id, int ms)
 {
 	return result(rdma_resolve_route(id, ms));
 }
 
-/* The other side may read from memory here, as much at once as the device can serve. */
+/* The peer may issue RDMA READs, as many at once as the device supports. */
 int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	struct rdma_conn_param param = {
@@ -115,7 +115,7 @@ int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
 	return result(rdma_connect(id, &param));
 }
 
-/* The next event, copied. -EAGAIN without one. */
+/* Copies the next event. -EAGAIN if there is none. */
 int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 {
 	struct rdma_cm_event *event;
@@ -159,7 +159,7 @@ int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 	return 0;
 }
 
-/* The device of a connection; the library has one for all connections through it. */
+/* The device of a connection. The library has one per device, shared by all connections. */
 struct ibv_context *shim_device(struct rdma_cm_id *id)
 {
 	return id->verbs;
@@ -220,7 +220,7 @@ void shim_wakeups_free(struct ibv_comp_channel *wakeups)
 	ibv_destroy_comp_channel(wakeups);
 }
 
-/* The token of the next queue that has completions. -EAGAIN without one. */
+/* The token of the next queue with completions. -EAGAIN if there is none. */
 int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 {
 	struct ibv_cq *cq;
@@ -233,7 +233,7 @@ int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 	return 0;
 }
 
-/* `remote`: the other sides of connections may read and write it. */
+/* `remote`: peers may read and write it. */
 struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len, int remote)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE;
@@ -314,7 +314,7 @@ int shim_receive(struct rdma_cm_id *id, uint64_t wr_id, void *memory, uint32_t l
 	return -ibv_post_recv(id->qp, &wr, &bad);
 }
 
-/* 0 sends, 1 reads from the other side's memory, 2 writes to it. */
+/* op: 0 SEND, 1 RDMA READ, 2 RDMA WRITE. */
 int shim_send(struct rdma_cm_id *id, uint64_t wr_id, int op, void *memory, uint32_t len, uint32_t lkey, uint64_t va,
 	      uint32_t rkey)
 {
@@ -328,7 +328,7 @@ int shim_send(struct rdma_cm_id *id, uint64_t wr_id, int op, void *memory, uint3
 	return -ibv_post_send(id->qp, &wr, &bad);
 }
 
-/* SIGTERM and SIGINT are read from the descriptor instead of ending the process. */
+/* Blocks SIGTERM and SIGINT, which are then read from the returned descriptor. */
 int shim_signals(void)
 {
 	sigset_t set;
@@ -344,7 +344,7 @@ int shim_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Waits until one of them can be read. */
+/* Waits until a descriptor is readable. */
 int shim_wait(const int *fds, uint8_t *ready, uint32_t n, int ms)
 {
 	struct pollfd poll_fds[64];
@@ -361,13 +361,13 @@ int shim_wait(const int *fds, uint8_t *ready, uint32_t n, int ms)
 	return 0;
 }
 
-/* Blocks become zeros; a file gives their place back. */
+/* Zeroes a range; a file frees its space. */
 int shim_punch(int fd, uint64_t at, uint64_t len)
 {
 	return result(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len));
 }
 
-/* Nobody else who asks has the file as long as any descriptor of this open file is there. */
+/* Locks the file until all descriptors of this open file description are closed. -EWOULDBLOCK if it is locked. */
 int shim_lock(int fd)
 {
 	return result(flock(fd, LOCK_EX | LOCK_NB));

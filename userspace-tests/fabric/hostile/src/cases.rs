@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is done to the target.
+//! The attacks on the target.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ use srp_target::{
 
 use crate::peer::{none, Fault, Peer, IU_LEN, MEMORY};
 
-/// One kind of hostility.
+/// One kind of attack.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Returns what it has to tell.
+    /// Returns a summary.
     pub(crate) run: fn(&mut Peer) -> Result<String, Fault>,
-    /// It ends by itself; else it is done only if it is asked for, until somebody kills it.
+    /// Whether it ends by itself. One that does not runs only on request, until the process is
+    /// killed.
     pub(crate) ends: bool,
 }
 
@@ -49,7 +50,7 @@ pub(crate) const CASES: &[Case] = &[
     },
 ];
 
-/// Private data that is no good login. All of it is refused.
+/// Invalid private data. All logins are rejected.
 fn logins(peer: &mut Peer) -> Result<String, Fault> {
     let good = peer.requested();
     let good = LoginReqRdma::new(&good).as_bytes().to_vec();
@@ -85,7 +86,7 @@ fn logins(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{count} refused"))
 }
 
-/// Messages that break the protocol end their session, which is told.
+/// Protocol violations end the session, with a logout.
 fn messages(peer: &mut Peer) -> Result<String, Fault> {
     let link = peer.login()?;
     let memory = peer.memory(link)?;
@@ -104,12 +105,12 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
     for len in [1, 16, 47, 63] {
         all.push(good[..len].to_vec());
     }
-    // Formats: one that there is not, immediate data without a login for it, a list that is not there.
+    // Formats: an unsupported one, immediate data without a login for it, a missing list.
     for format in [0x40, 0xf0, 0x30, 0x20, 0x03] {
         all.push(with(5, format));
     }
     all.push(with(31, 0xfc));
-    // Tables: half a descriptor, a huge one, and a total that is none.
+    // Tables: half a descriptor, a huge one, and a wrong total.
     for (len, total) in [(17, 512), (0xffff_fff0, 512), (16, 513)] {
         all.push(peer.with_table(&DirectBuf::new(memory.va(), memory.key(), len), total));
     }
@@ -120,7 +121,7 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
         let told = peer.ends(link, true);
         told.map_err(|e| format!("{e}, after {message:02x?}"))?;
     }
-    // More requests than credits, all at once. It may be quick enough for them.
+    // More requests than credits, all at once. The target may be fast enough to serve them all.
     let link = peer.login()?;
     for _ in 0..2000 {
         let ready = peer.command(&[0; 6], Direction::None, &none());
@@ -131,7 +132,7 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{count} sessions ended"))
 }
 
-/// A message that is longer than the login said.
+/// A message longer than the login requested.
 fn oversize(peer: &mut Peer) -> Result<String, Fault> {
     for len in [IU_LEN as usize + 1, 4096, 65536] {
         let link = peer.login()?;
@@ -141,7 +142,7 @@ fn oversize(peer: &mut Peer) -> Result<String, Fault> {
     Ok("3 sessions ended".into())
 }
 
-/// Data in memory that there is not.
+/// Data buffers in memory that does not exist.
 fn keys(peer: &mut Peer) -> Result<String, Fault> {
     let mut count = 0;
     let away = u64::from(MEMORY) - 256;
@@ -167,12 +168,13 @@ fn keys(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{} sessions ended", count + 1))
 }
 
-/// Writes to the target's memory, which it has not granted. It serves no reads at all, so our device would not even begin.
+/// RDMA WRITE to target memory, which is not granted. READ is not tested: the target serves none,
+/// so the local device would not start it.
 fn reach(peer: &mut Peer) -> Result<String, Fault> {
     for n in 0..24u32 {
         let link = peer.login()?;
         let memory = peer.memory(link)?;
-        // Keys as they are given out one after the other, and others.
+        // Keys that are allocated consecutively, and others.
         let key = match n % 4 {
             0 => memory.key().wrapping_sub(n << 8),
             1 => n << 8 | peer.random() as u32 & 0xff,
@@ -183,7 +185,7 @@ fn reach(peer: &mut Peer) -> Result<String, Fault> {
             0 => memory.va(),
             _ => peer.random() & !4095,
         };
-        // Of one region on one device the key could be our own.
+        // On a device shared with the target the key could be that of the local arena.
         let key = if key == memory.key() { !key } else { key };
         peer.reach(link, va, key)?;
         peer.ends(link, false)?;
@@ -191,7 +193,7 @@ fn reach(peer: &mut Peer) -> Result<String, Fault> {
     Ok("24 sessions ended".into())
 }
 
-/// Connections that go before they are there, and as soon as they are.
+/// Connections that are closed before they are established, and immediately afterwards.
 fn half(peer: &mut Peer) -> Result<String, Fault> {
     for n in 0..30u64 {
         let link = peer.begin()?;
@@ -207,7 +209,7 @@ fn half(peer: &mut Peer) -> Result<String, Fault> {
     Ok("50 gone".into())
 }
 
-/// Reads and writes, as many as there are credits.
+/// Sends READs and WRITEs, almost as many as there are credits.
 fn load(peer: &mut Peer) -> Result<u64, Fault> {
     let link = peer.login()?;
     let memory = peer.memory(link)?;
@@ -218,7 +220,7 @@ fn load(peer: &mut Peer) -> Result<u64, Fault> {
     Ok(link)
 }
 
-/// Connections that go while their data moves.
+/// Connections that are closed while their data moves.
 fn vanish(peer: &mut Peer) -> Result<String, Fault> {
     for _ in 0..20 {
         let link = load(peer)?;
@@ -241,7 +243,7 @@ fn endless(peer: &mut Peer) -> Result<String, Fault> {
     }
 }
 
-/// An initiator that takes no answers: the target does not keep them without end.
+/// An initiator that does not take responses: the target must not queue them without limit.
 fn deaf(peer: &mut Peer) -> Result<String, Fault> {
     let what = peer.requested();
     let data = LoginReqRdma::new(&what);
@@ -254,7 +256,7 @@ fn deaf(peer: &mut Peer) -> Result<String, Fault> {
                 return Ok(format!("ended after {sent} commands"));
             }
         }
-        // Nothing that arrives is looked at, but for the end.
+        // Events other than the end are dropped.
         if ended(peer, link)? {
             return Ok(format!("ended after {sent} commands"));
         }
@@ -279,7 +281,8 @@ fn ended(peer: &mut Peer, link: u64) -> Result<bool, Fault> {
     Ok(false)
 }
 
-/// A hundred sessions at once, all of which work; and more channels of one initiator than there may be.
+/// A hundred sessions at once, all of which work, and one initiator with more channels than
+/// permitted.
 fn hundred(peer: &mut Peer) -> Result<String, Fault> {
     let mut links = Vec::new();
     for _ in 0..100 {
@@ -304,10 +307,10 @@ fn hundred(peer: &mut Peer) -> Result<String, Fault> {
             return Err("a session has as many channels as it likes".into());
         }
     }
-    // Some go wrong, some just go.
+    // A third violates the protocol; another third is closed at once.
     for (n, link) in links.into_iter().enumerate() {
         if n % 3 == 0 {
-            // One whose session has ended by another channel is gone.
+            // The session may have ended through another channel.
             let _ = peer.send(link, &[0xff; 64]);
         }
         if n % 3 != 1 {
@@ -318,7 +321,8 @@ fn hundred(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("100 sessions, and one with {channels} channels"))
 }
 
-/// Logins with the longest messages, which want much memory. Some are refused, but others are served.
+/// Logins with the longest messages, which need much memory. Some are rejected, but other
+/// initiators are served.
 fn hoard(peer: &mut Peer) -> Result<String, Fault> {
     let (mut links, mut refused) = (Vec::new(), 0);
     for _ in 0..100 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections to the target that is tested.
+//! Connections to the target under test.
 
 use std::{
     io,
@@ -22,18 +22,18 @@ use verbs::{Arena, Op, Piece};
 /// What a case finds wrong.
 pub(crate) type Fault = String;
 
-/// Bytes of memory that the target may reach.
+/// Bytes of memory that the target may access.
 pub(crate) const MEMORY: u32 = 1 << 20;
-/// The unit that all is done to.
+/// The unit under test.
 const UNIT: u64 = 1;
-/// The longest message of a usual login, in bytes.
+/// Maximum request length of a usual login, in bytes.
 pub(crate) const IU_LEN: u32 = 256;
-/// Buffers for what the target sends.
+/// Number of receive buffers.
 const RECEIVES: usize = 256;
-/// Whatever is waited for comes in this time.
+/// Timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An initiator, or many.
+/// One or many initiators.
 pub(crate) struct Peer {
     pub(crate) hub: Hub<()>,
     to: SocketAddr,
@@ -67,7 +67,7 @@ impl Peer {
         })
     }
 
-    /// xorshift, from the same start each time.
+    /// xorshift with a fixed seed.
     pub(crate) fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -80,7 +80,7 @@ impl Peer {
         self.tags
     }
 
-    /// A login that is good, of an initiator that is new.
+    /// A valid login of a new initiator.
     pub(crate) fn requested(&mut self) -> Requested {
         self.initiators += 1;
         Requested {
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// What happens until `found` has what it looks for.
+    /// Polls until `found` returns a result for an event, or the timeout expires.
     pub(crate) fn until<R>(
         &mut self,
         what: &str,
@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Lets things happen for so long, with no interest in them; answers are taken.
+    /// Handles events for this time and reposts receive buffers.
     pub(crate) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -132,7 +132,7 @@ impl Peer {
         Ok(())
     }
 
-    /// A connection with this private data, and buffers for so many answers; `None` if it was refused.
+    /// Connects with this private data and number of receive buffers; `None` if the target rejects.
     pub(crate) fn connect(
         &mut self,
         data: &[u8],
@@ -145,12 +145,13 @@ impl Peer {
             Event::Ended { id, .. } if id == link => Some(None),
             _ => None,
         });
-        // siw loses the wakeup for what comes before its other side has got over its answer.
+        // siw loses the wakeup for a message that arrives before its peer has completed the
+        // handshake.
         std::thread::sleep(Duration::from_millis(20));
         found
     }
 
-    /// Begins to make a connection that nobody waits for.
+    /// Starts a connection without waiting for it.
     pub(crate) fn begin(&mut self) -> Result<LinkId, Fault> {
         let data = self.requested();
         let data = LoginReqRdma::new(&data);
@@ -158,12 +159,12 @@ impl Peer {
         link.map_err(fault)
     }
 
-    /// A login that may be refused.
+    /// Logs in; `None` if the target rejects.
     pub(crate) fn try_login(&mut self, what: &Requested) -> Result<Option<LinkId>, Fault> {
         self.connect(LoginReqRdma::new(what).as_bytes(), RECEIVES)
     }
 
-    /// A login that must not be refused, as a new initiator. The unit has told that the session is new.
+    /// Logs in as a new initiator and clears the unit attention. A reject is an error.
     pub(crate) fn login(&mut self) -> Result<LinkId, Fault> {
         let what = self.requested();
         let link = self.try_login(&what)?.ok_or("a good login was refused")?;
@@ -173,7 +174,7 @@ impl Peer {
         Ok(link)
     }
 
-    /// A command to the unit, with data in one place.
+    /// Builds a command to the unit, with one data buffer.
     pub(crate) fn command(
         &mut self,
         cdb: &[u8],
@@ -187,12 +188,12 @@ impl Peer {
             Direction::None => cmd.build(&mut iu),
             _ => cmd.build_direct(&mut iu, direction, place),
         };
-        // It has room for each of them.
+        // `IU_LEN` is sufficient for each of them.
         iu.truncate(built.unwrap_or(0));
         iu
     }
 
-    /// READ (10) of blocks to a place, or WRITE (10) from there.
+    /// Builds a READ (10) of blocks into a buffer, or a WRITE (10) from it.
     pub(crate) fn transfer(&mut self, write: bool, blocks: u16, place: &DirectBuf) -> Vec<u8> {
         let lba = self.random() as u32 % 1024;
         let (opcode, direction) = match write {
@@ -202,10 +203,11 @@ impl Peer {
         self.command(&cdb10(opcode, lba, blocks), direction, place)
     }
 
-    /// A write with a table of one entry that is not in the message.
+    /// Builds a write with a one-entry table that is not in the message.
     pub(crate) fn with_table(&mut self, table: &DirectBuf, total: u32) -> Vec<u8> {
         let mut iu = self.transfer(true, 1, &none());
-        // The format is indirect, with no descriptor here; the total is behind the table.
+        // Indirect format without descriptors in the message. The total length follows the table
+        // descriptor.
         iu[5] = 0x20;
         iu.truncate(48);
         iu.extend_from_slice(&table.va().to_be_bytes());
@@ -219,7 +221,7 @@ impl Peer {
         self.hub.send(link, None, bytes).map_err(fault)
     }
 
-    /// The next answer, whose SCSI status is returned.
+    /// Waits for the next response and returns its SCSI status.
     pub(crate) fn answer(&mut self, link: LinkId) -> Result<u8, Fault> {
         let got = self.until("an answer", |hub, event| match event {
             Event::Received { id, buffer, len } if id == link => {
@@ -237,7 +239,8 @@ impl Peer {
         }
     }
 
-    /// The target ends a connection, with `SRP_T_LOGOUT` for an invalid message if `told`.
+    /// Waits until the target ends a connection; if `told`, with an `SRP_T_LOGOUT` for an invalid
+    /// message.
     pub(crate) fn ends(&mut self, link: LinkId, told: bool) -> Result<(), Fault> {
         let mut logout = None;
         self.until("the end of a connection", |hub, event| match event {
@@ -248,7 +251,7 @@ impl Peer {
                 let _ = hub.receive(id, buffer);
                 None
             }
-            // That a write is done tells nothing: with iWARP it has only been sent.
+            // Ignore the write completion: with iWARP it only means that the data is sent.
             Event::Ended { id, .. } if id == link => Some(()),
             _ => None,
         })?;
@@ -258,7 +261,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Begins to write to the target's memory.
+    /// Starts an RDMA WRITE to target memory.
     pub(crate) fn reach(&mut self, link: LinkId, va: u64, key: u32) -> Result<(), Fault> {
         let buffer = self.hub.take(link, 4096).map_err(fault)?;
         let piece = Piece { va, key, len: 4096 };
@@ -268,13 +271,13 @@ impl Peer {
         queued.map_err(fault)
     }
 
-    /// Memory that the target may reach through a connection.
+    /// The memory that the target may access through a connection.
     pub(crate) fn memory(&self, link: LinkId) -> Result<DirectBuf, Fault> {
         let (va, key) = self.hub.arena(link).ok_or("no memory")?;
         Ok(DirectBuf::new(va, key, MEMORY))
     }
 
-    /// A session that does nothing wrong: a block is written and read.
+    /// An honest session: writes and reads a block.
     pub(crate) fn honest(&mut self) -> Result<(), Fault> {
         let link = self.login()?;
         let memory = self.memory(link)?;
@@ -292,7 +295,7 @@ impl Peer {
     }
 }
 
-/// No place.
+/// An empty buffer.
 pub(crate) fn none() -> DirectBuf {
     DirectBuf::new(0, 0, 0)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What holds the blocks of a unit: a file or a block device.
+//! The backing store of a unit: a file or a block device.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,13 +11,13 @@ use std::{
 
 use crate::sense::Sense;
 
-/// Bytes of a logical block.
+/// Logical block size in bytes.
 pub const BLOCK: u64 = 512;
 
-/// Linux's number of it.
+/// Linux's errno.
 const EOPNOTSUPP: i32 = 95;
 
-/// The blocks of a unit. All calls wait for the file.
+/// The blocks of a unit. All calls are synchronous.
 pub struct Disk {
     file: File,
     path: PathBuf,
@@ -30,7 +30,7 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> io::Error {
 }
 
 impl Disk {
-    /// Opens a file or a block device. Its size must be a multiple of 512 bytes, and not 0.
+    /// Opens a file or a block device. Its size must be a positive multiple of 512 bytes.
     pub fn open(path: &Path, read_only: bool) -> io::Result<Self> {
         let options = OpenOptions::new().read(true).write(!read_only).to_owned();
         let mut file = options.open(path).map_err(|e| failed(path, e))?;
@@ -47,34 +47,35 @@ impl Disk {
         })
     }
 
-    /// Where it is, without links.
+    /// The canonical path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many blocks it has.
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Nothing can be written.
+    /// Whether writes are refused.
     pub fn read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Reads bytes from a block on, which need not be whole blocks.
+    /// Reads `bytes.len()` bytes from the start of a block. The length need not be a multiple of
+    /// the block size.
     pub fn read(&self, block: u64, bytes: &mut [u8]) -> Result<(), Sense> {
         let result = self.file.read_exact_at(bytes, block * BLOCK);
         result.map_err(|e| self.sense("read", block, &e))
     }
 
-    /// Writes whole blocks. They are in the file, but may be lost with the power.
+    /// Writes whole blocks. They may be lost on power failure until [`Disk::flush`].
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<(), Sense> {
         let result = self.file.write_all_at(bytes, block * BLOCK);
         result.map_err(|e| self.sense("write", block, &e))
     }
 
-    /// What has been written will not be lost with the power.
+    /// Makes all earlier writes durable.
     pub fn flush(&self) -> Result<(), Sense> {
         self.file.sync_data().map_err(|e| {
             eprintln!("{}: flush: {e}", self.path.display());
@@ -82,7 +83,7 @@ impl Disk {
         })
     }
 
-    /// Makes zeros of blocks and gives their place back, where that can be done.
+    /// Zeroes blocks and frees their space where possible.
     pub fn unmap(&self, block: u64, count: u64) -> Result<(), Sense> {
         if count == 0 {
             return Ok(());
@@ -96,7 +97,7 @@ impl Disk {
         }
     }
 
-    /// Writes the same block again and again.
+    /// Writes the same block `count` times.
     pub fn fill(
         &self,
         mut block: u64,
@@ -118,7 +119,7 @@ impl Disk {
         eprintln!("{}: {what} at block {block}: {error}", self.path.display());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Sense::FULL,
-            // Which block it is, the file does not tell.
+            // The file does not report which block failed.
             _ if what == "read" => Sense::READ_ERROR,
             _ => Sense::WRITE_ERROR,
         }

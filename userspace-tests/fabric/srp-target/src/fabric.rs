@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Does on RDMA devices what a [`Target`] wants to be done.
+//! Carries out the actions of a [`Target`] on RDMA devices.
 
 use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 
@@ -13,20 +13,21 @@ use crate::{
     workers::{execute, Job, Workers},
 };
 
-/// For each buffer for messages so much may be queued: a table, data and a response, and the same again, as what was sent
-/// may have arrived without our knowing. An initiator that takes no answers is ended then.
+/// Operations that may be queued per receive buffer: table, data and response, twice, because a
+/// completion may be outstanding for something that the peer has already received. A connection
+/// that exceeds this is closed, as its peer takes no responses.
 const QUEUED: usize = 8;
 
-/// What a completion is for.
+/// The purpose of a completion.
 #[derive(Clone, Copy)]
 pub enum Token {
-    /// What was fetched.
+    /// An RDMA READ of data or a table.
     Fetch(TaskId),
     /// A response.
     Answer(TaskId),
 }
 
-/// What an action of a [`Target`] needs to be done, and whom to tell about it.
+/// What [`act`] needs to know about a target and reports to it.
 pub trait Front {
     /// [`Target::no_resources`].
     fn no_resources(&mut self, channel: ChannelId);
@@ -56,10 +57,10 @@ impl Front for Target<Buffer> {
     }
 }
 
-/// Threads for commands.
+/// The threads that execute commands.
 pub type Commands = Workers<Job<Buffer>, (TaskId, Done<Buffer>)>;
 
-/// Does what a target wants. `token` makes a completion's token of ours.
+/// Carries out an action. `token` converts a [`Token`] to the token type of the hub.
 pub fn act<T>(
     hub: &mut Hub<T>,
     front: &mut impl Front,
@@ -92,7 +93,7 @@ pub fn act<T>(
         Action::Execute { task, work } => {
             let mut into = None;
             if work.into > 0 {
-                // The data goes out through the same channel.
+                // The data is sent through the same channel.
                 let id = front.channel(task);
                 match id.map(|id| hub.take(id, work.into)) {
                     Some(Ok(buffer)) => into = Some(buffer),
@@ -133,13 +134,13 @@ pub fn act<T>(
             let result = hub.leave(channel, message.as_deref());
             check(hub, front, channel, result);
         }
-        // The units of a target alone are here.
+        // A `Target` of its own has only local units.
         Action::Dispatch { task, .. } => front.no_memory(task, None),
         Action::Cancel { .. } | Action::Gone { .. } => {}
     }
 }
 
-/// A connection that does not do what it shall is ended, if it has not ended by itself.
+/// Closes a connection after an error, unless it has already ended.
 fn check<T>(hub: &mut Hub<T>, front: &mut impl Front, id: LinkId, result: io::Result<()>) {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
@@ -170,7 +171,7 @@ fn fetch<T>(
     }
 }
 
-/// A target that listens. In the order in which it goes: writes end before anybody else can listen here.
+/// A listening target. Dropped in field order: writes end before another process can listen here.
 pub struct Fabric {
     workers: Commands,
     hub: Hub<Token>,
@@ -178,7 +179,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Listens at an address and TCP port. Errors are those of the system.
+    /// Listens at an address and TCP port. Returns the error of the failed system call.
     pub fn new(target: Target<Buffer>, listen: SocketAddr, threads: usize) -> io::Result<Self> {
         Ok(Self {
             hub: Hub::new(listen)?,
@@ -187,14 +188,14 @@ impl Fabric {
         })
     }
 
-    /// Works until `stop` can be read, and then until all sessions have ended, but 5 s at most.
+    /// Runs until `stop` is readable, then until all sessions have ended, at most 5 s.
     pub fn run(&mut self, stop: &impl AsRawFd) -> io::Result<()> {
         let mut end = None;
         let mut more = false;
         loop {
             let mut fds = vec![stop.as_raw_fd(), self.workers.fd()];
             fds.extend(self.hub.fds());
-            // Once it is told to stop, the descriptor stays readable.
+            // After the first stop signal the descriptor stays readable.
             let watched = if end.is_some() { 1.. } else { 0.. };
             let timeout = match () {
                 () if more => 0,

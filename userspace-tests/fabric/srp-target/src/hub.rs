@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections on RDMA devices: what arrives comes as a list of events, what is to be done is called. One thread has all
-//! of them.
+//! Connections on RDMA devices: [`Hub::poll`] returns events, methods start operations. One thread
+//! owns all connections.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -19,59 +19,59 @@ use verbs::{
 
 use crate::proto::cmd::DirectBuf;
 
-/// A connection that is to end has so long for it. A login waits for the session before it, so it is short.
+/// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
 const LEAVING: Duration = Duration::from_millis(300);
-/// A program that is to end has so long for all of them.
+/// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
-/// After so many events whoever calls looks at the clock, its threads and its signals.
+/// Events handled before the caller checks timers, threads and signals.
 pub const EVENTS: u32 = 64;
-/// Most memory for messages and data of one device, in bytes.
+/// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;
-/// So much of it at most is for what others send, so that there is some for data.
+/// Share of it for receive buffers, so that some remains for data.
 const MESSAGES: usize = MEMORY / 2;
-/// A buffer of no more bytes can be had at any time: an answer needs one.
+/// Buffers up to this size are exempt from the limit, because a response needs one.
 const SMALL: usize = 4096;
 
-/// A connection; no number is used twice.
+/// A connection. Numbers are never reused.
 pub type LinkId = u64;
 
-/// What has happened. `T` says what a completion is for.
+/// An event. `T` identifies the purpose of a completion.
 pub enum Event<T> {
-    /// Somebody wants a connection, with this private data: [`Hub::accept`] or [`Hub::reject`].
+    /// A connection request with this private data: call [`Hub::accept`] or [`Hub::reject`].
     Login {
-        /// Which.
+        /// The connection.
         id: LinkId,
-        /// At most 256 bytes; what carries it may have padded it.
+        /// At most 256 bytes; the transport may have padded it.
         data: Vec<u8>,
     },
-    /// A connection that we wanted is there.
+    /// A connection made with [`Hub::connect`] is established.
     Connected {
-        /// Which.
+        /// The connection.
         id: LinkId,
     },
     /// A message has arrived.
     Received {
-        /// Where.
+        /// The connection.
         id: LinkId,
-        /// It.
+        /// The message.
         buffer: Buffer,
         /// Its length in bytes.
         len: usize,
     },
-    /// What was queued is done.
+    /// A queued operation has completed.
     Done {
-        /// Where.
+        /// The connection.
         id: LinkId,
-        /// As it was queued with.
+        /// The token it was queued with.
         token: T,
-        /// As it was queued with; `None` for bytes of an arena.
+        /// The buffer it was queued with; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
-    /// There is no connection, or there will be none. Nothing of it happens any more.
+    /// The connection has ended or could not be made. It has no further events.
     Ended {
-        /// Which.
+        /// The connection.
         id: LinkId,
-        /// Why, if it is not that the other side wanted so.
+        /// The error, unless the peer disconnected.
         why: Option<String>,
     },
 }
@@ -79,19 +79,19 @@ pub enum Event<T> {
 struct Link<T> {
     connection: Connection,
     device: usize,
-    /// Most that may be queued.
+    /// Maximum queued operations.
     most: usize,
-    /// Bytes for what it receives.
+    /// Bytes of its receive buffers.
     messages: usize,
     tokens: HashMap<u64, Option<T>>,
     next: u64,
     until: Option<Instant>,
-    /// It ends when this is sent.
+    /// Disconnect when this operation completes.
     last: Option<u64>,
 }
 
 impl<T> Link<T> {
-    /// Fails if the other side takes nothing of what it has asked for.
+    /// Fails if the peer has too many operations outstanding.
     fn token(&mut self, token: Option<T>) -> io::Result<u64> {
         if self.tokens.len() >= self.most {
             return Err(io::Error::other("the other side takes no answers"));
@@ -102,7 +102,7 @@ impl<T> Link<T> {
     }
 }
 
-/// A connection that we want.
+/// An outgoing connection, until its address and route are resolved.
 struct Wanted {
     outgoing: Outgoing,
     receives: usize,
@@ -110,7 +110,7 @@ struct Wanted {
     data: Vec<u8>,
 }
 
-/// A device with memory that is free.
+/// A device with its free buffers.
 struct Host {
     device: Device,
     free: HashMap<usize, Vec<Buffer>>,
@@ -138,12 +138,12 @@ impl Host {
     }
 }
 
-/// Places in the other side's memory.
+/// Converts descriptors to places in the peer's memory.
 pub fn pieces(list: &[DirectBuf]) -> Vec<Piece> {
     list.iter().map(piece).collect()
 }
 
-/// A place there.
+/// Converts one descriptor.
 pub fn piece(d: &DirectBuf) -> Piece {
     Piece {
         va: d.va(),
@@ -154,11 +154,11 @@ pub fn piece(d: &DirectBuf) -> Piece {
 
 /// All connections of a process.
 pub struct Hub<T> {
-    // Dropped in this order: connections before the devices, the listener and the events.
+    // Dropped in field order: connections before the devices, the listener and the events.
     links: HashMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
-    /// Those that are made, but not there.
+    /// Connections that are being made.
     making: HashSet<LinkId>,
     names: HashMap<Key, LinkId>,
     next: LinkId,
@@ -175,7 +175,7 @@ fn gone() -> io::Error {
 }
 
 impl<T> Hub<T> {
-    /// Listens at an address. Errors are those of the system.
+    /// Listens at an address. Returns the error of the failed system call.
     pub fn new(at: SocketAddr) -> io::Result<Self> {
         let events = Events::new()?;
         let (address, port) = (at.ip().to_string(), at.port().to_string());
@@ -184,7 +184,7 @@ impl<T> Hub<T> {
         Ok(Self::with(Some(listener), events))
     }
 
-    /// Nobody can connect, but it can. Errors are those of the system.
+    /// A hub that only makes connections. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
         Ok(Self::with(None, Events::new()?))
     }
@@ -206,28 +206,29 @@ impl<T> Hub<T> {
         }
     }
 
-    /// The other sides of all connections that are made from now on reach this memory.
+    /// Grants the peers of all later connections access to this memory.
     pub fn share(&mut self, arena: Arena) {
         self.arena = Some(arena);
     }
 
-    /// Can be read when something has happened.
+    /// Descriptors that are readable when there are events.
     pub fn fds(&self) -> Vec<RawFd> {
         let devices = self.devices.iter().map(Device::fd);
         std::iter::once(self.events.fd()).chain(devices).collect()
     }
 
-    /// True if a connection is to end, so that [`Hub::late`] has to be asked.
+    /// Whether a connection is closing, so that [`Hub::late`] must be called.
     pub fn leaving(&self) -> bool {
         self.links.values().any(|l| l.until.is_some())
     }
 
-    /// True if there is no connection, and nobody wants one.
+    /// Whether there is no connection, established, incoming or outgoing.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
     }
 
-    /// What has happened next. To be called until it is `None`, but [`EVENTS`] times at most before all else has its turn.
+    /// The next event. Call it until it returns `None`, but at most [`EVENTS`] times before other
+    /// work is done.
     pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
         loop {
             match self.happened.pop_front() {
@@ -248,7 +249,7 @@ impl<T> Hub<T> {
                     else {
                         continue;
                     };
-                    // Who has closed it wants nothing of it.
+                    // Drop the events of a closed connection.
                     if self.links.contains_key(id) {
                         return Ok(Some(event));
                     }
@@ -309,7 +310,7 @@ impl<T> Hub<T> {
             }
             CmEvent::Ended(key) => {
                 if let Some(&id) = self.names.get(&key) {
-                    // What came before the end counts.
+                    // Deliver the completions that precede the disconnect.
                     self.drain(id);
                     if let Some(link) = self.links.get_mut(&id) {
                         link.connection.disconnect();
@@ -331,7 +332,7 @@ impl<T> Hub<T> {
         self.happened.push_back(Event::Ended { id, why });
     }
 
-    /// True if there was one.
+    /// Returns whether the connection existed.
     fn forget(&mut self, id: LinkId) -> bool {
         let known = self.names.len();
         self.names.retain(|_, name| *name != id);
@@ -367,7 +368,7 @@ impl<T> Hub<T> {
         }
     }
 
-    /// The place of a device among those that are known.
+    /// The index of a device in `devices`.
     fn host(&mut self, device: &Device) -> io::Result<usize> {
         for device in &self.devices[self.hosts.len()..] {
             let mapped = self.arena.as_ref().map(|a| device.map(a)).transpose()?;
@@ -384,7 +385,7 @@ impl<T> Hub<T> {
             .ok_or_else(gone)
     }
 
-    /// Buffers for what a connection receives.
+    /// Allocates receive buffers, within the limit for messages.
     fn buffers(&self, host: usize, receives: usize, len: usize) -> io::Result<Vec<Buffer>> {
         let same = self.links.values().filter(|l| l.device == host);
         let used: usize = same.map(|l| l.messages).sum();
@@ -414,8 +415,9 @@ impl<T> Hub<T> {
         self.links.insert(id, link);
     }
 
-    /// Lets somebody in, with this private data and so many buffers of so many bytes for messages. `most` may be queued at
-    /// once; more ends it. If there is no memory for it, it can still be refused.
+    /// Accepts a connection with this private data and `receives` buffers of `len` bytes. At most
+    /// `most` operations may be queued; one more is an error. After a failure the connection can
+    /// still be rejected if [`Hub::waits`].
     pub fn accept(
         &mut self,
         id: LinkId,
@@ -439,17 +441,17 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// True if a connection is there, or is being made.
+    /// Whether a connection is established or being made.
     pub fn has(&self, id: LinkId) -> bool {
         self.links.contains_key(&id) || self.wanted.contains_key(&id)
     }
 
-    /// True if somebody waits for being let in.
+    /// Whether a connection request waits for a decision.
     pub fn waits(&self, id: LinkId) -> bool {
         self.waiting.contains_key(&id)
     }
 
-    /// Refuses somebody, with this private data.
+    /// Rejects a connection request with this private data.
     pub fn reject(&mut self, id: LinkId, response: &[u8]) -> io::Result<()> {
         self.names.retain(|_, name| *name != id);
         match self.waiting.remove(&id) {
@@ -458,8 +460,8 @@ impl<T> Hub<T> {
         }
     }
 
-    /// Wants a connection, with this private data and so many buffers for messages. [`Event::Connected`] or
-    /// [`Event::Ended`] follows.
+    /// Starts to connect, with this private data and `receives` buffers of `len` bytes.
+    /// [`Event::Connected`] or [`Event::Ended`] follows.
     pub fn connect(
         &mut self,
         to: SocketAddr,
@@ -488,25 +490,25 @@ impl<T> Hub<T> {
         let buffers = self.buffers(host, wanted.receives, wanted.len)?;
         let made = Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data);
         self.making.insert(id);
-        // Whom it wants a connection to it trusts.
+        // A peer of our choice is trusted, so there is no limit.
         self.add(id, made?, host, [usize::MAX, wanted.receives * wanted.len]);
         Ok(())
     }
 
-    /// Where the other side of a connection finds the arena: its address and rkey.
+    /// The address and rkey of the arena, for the peer of a connection.
     pub fn arena(&self, id: LinkId) -> Option<(u64, u32)> {
         let host = self.hosts.get(self.links.get(&id)?.device)?;
         host.mapped.as_ref().map(|m| (m.va(), m.key()))
     }
 
-    /// A buffer of at least `len` bytes, for this connection.
+    /// Takes a buffer of at least `len` bytes for this connection.
     pub fn take(&mut self, id: LinkId, len: usize) -> io::Result<Buffer> {
         let link = self.links.get(&id).ok_or_else(gone)?;
         let host = self.hosts.get_mut(link.device).ok_or_else(gone)?;
         host.take(len)
     }
 
-    /// A buffer of a connection is not used any more.
+    /// Returns a buffer to the free list of the device.
     pub fn give(&mut self, id: LinkId, buffer: Option<Buffer>) {
         let host = self
             .links
@@ -517,13 +519,13 @@ impl<T> Hub<T> {
         }
     }
 
-    /// A message may arrive in this buffer again.
+    /// Posts a receive buffer.
     pub fn receive(&mut self, id: LinkId, buffer: Buffer) -> io::Result<()> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         link.connection.receive(buffer)
     }
 
-    /// Queues something that is to be done with a buffer; [`Event::Done`] follows, if there is a token.
+    /// Queues an operation on a buffer. [`Event::Done`] follows if there is a token.
     pub fn queue(
         &mut self,
         id: LinkId,
@@ -537,7 +539,7 @@ impl<T> Hub<T> {
         link.connection.queue(token, op, buffer, pieces)
     }
 
-    /// The same with bytes of the arena, and the place of each there.
+    /// The same on bytes of the arena; each piece has its offset.
     pub fn queue_arena(
         &mut self,
         id: LinkId,
@@ -561,7 +563,8 @@ impl<T> Hub<T> {
         self.queue(id, token, Op::Send, buffer, vec![piece])
     }
 
-    /// Sends a message, if there is one, and ends a connection; [`Event::Ended`] follows, or [`Hub::late`].
+    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Hub::late`] reports
+    /// it.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
         if let Some(message) = message {
             self.send(id, None, message)?;
@@ -575,7 +578,7 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Ends a connection without the other side. Nothing of it happens any more.
+    /// Closes a connection without waiting for the peer. It has no further events.
     pub fn close(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.connection.disconnect();
@@ -583,7 +586,7 @@ impl<T> Hub<T> {
         self.forget(id);
     }
 
-    /// Those that were to end and have not done so in time. They are closed.
+    /// Closes and returns the connections with an expired grace period.
     pub fn late(&mut self) -> Vec<LinkId> {
         let now = Instant::now();
         let late = |l: &Link<T>| l.until.is_some_and(|until| now > until);

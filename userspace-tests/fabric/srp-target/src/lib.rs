@@ -2,13 +2,13 @@
 
 //! An SRP target that exports files and block devices.
 //!
-//! [`wire`] reads and writes messages, [`scsi`] carries out commands on a [`disk`], [`target`] has sessions, tasks and
-//! credits. None of them knows RDMA: [`target`] tells what is to be done by [`target::Action`]. [`fabric`] does it, on
-//! the connections of a [`hub`].
+//! [`wire`] parses and builds messages, [`scsi`] executes commands on a [`disk`], [`target`] has
+//! sessions, tasks and credits. None of them depends on RDMA: [`target`] emits [`target::Action`]s,
+//! and [`fabric`] carries them out on the connections of a [`hub`].
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
-/// The driver's own messages, of which the target has the other half.
+/// The message formats of the driver.
 #[path = "../../../../rust/srp"]
 pub mod srp {
     pub mod proto;

@@ -14,7 +14,7 @@ use srp_target::{
 };
 
 fn run(options: &Options) -> io::Result<()> {
-    // Before there is a thread.
+    // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
     let mut units = Vec::new();
     for path in &options.luns {

@@ -20,35 +20,35 @@ exports files or block devices by SRP, until SIGTERM. The first one is LUN 0.
   --threads N            that read and write files, 1 to 64 (default 4)
 ";
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
     /// The files, by LUN.
     pub luns: Vec<PathBuf>,
-    /// Where to listen.
+    /// Listening address.
     pub listen: SocketAddr,
     /// Identifier extension.
     pub id_ext: u64,
     /// GUID.
     pub ioc_guid: u64,
-    /// Nothing can be written.
+    /// Whether writes are refused.
     pub read_only: bool,
     /// Credits of a channel.
     pub queue_depth: u32,
-    /// Most channels of a session.
+    /// Maximum channels of a session.
     pub channels: usize,
-    /// Threads that execute commands.
+    /// Number of threads that execute commands.
     pub threads: usize,
 }
 
-/// Reads a value. The error names the option.
+/// Parses a value. The error names the option.
 pub fn value<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Result<T, String> {
     let value = text.parse().ok().filter(good);
     value.ok_or_else(|| format!("{name}: '{text}' is not what it can be"))
 }
 
 impl Options {
-    /// Reads arguments, without the name of the program. The error names what is wrong.
+    /// Parses the arguments, without the program name. The error says what is wrong.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut this = Self {
             luns: Vec::new(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the programs of this workspace do before their work and after it.
+//! `main` of the programs of this workspace.
 
 use std::{env, ffi::OsString, fmt::Display, process::ExitCode};
 
-/// The `main` of a program with this name: its help, or what `act` does with the arguments as `parse` reads them. Ends with
-/// status 2 if they are wrong, and with 1 if `act` fails.
+/// The `main` of the program `name`: prints its help, or parses the arguments with `parse` and
+/// calls `act`. Exits with status 2 if the arguments are wrong, and with 1 if `act` fails.
 pub fn main<O, E: Display, F: Display>(
     name: &str,
     help: &str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sense data: why a command was not carried out (T10 SPC-4, section 4.5).
+//! Sense data (T10 SPC-4, section 4.5).
 
 /// Sense keys.
 pub mod key {
@@ -14,14 +14,14 @@ pub mod key {
     pub const MISCOMPARE: u8 = 14;
 }
 
-/// A condition.
+/// A sense condition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sense {
     /// Sense key.
     pub key: u8,
     /// Additional sense code and its qualifier.
     pub code: (u8, u8),
-    /// The block, or for a miscompare the byte, that it is about.
+    /// The block in error, or the byte offset of a miscompare.
     pub information: Option<u64>,
 }
 
@@ -34,9 +34,9 @@ impl Sense {
         }
     }
 
-    /// Nothing to tell.
+    /// No sense.
     pub const NONE: Self = Self::new(key::NO_SENSE, 0, 0);
-    /// The unit has been stopped: INITIALIZING COMMAND REQUIRED.
+    /// The unit is stopped: INITIALIZING COMMAND REQUIRED.
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(key::MEDIUM_ERROR, 0x0c, 0x00);
@@ -56,7 +56,7 @@ impl Sense {
     pub const LIST_FIELD: Self = Self::new(key::ILLEGAL_REQUEST, 0x26, 0x00);
     /// SAVING PARAMETERS NOT SUPPORTED.
     pub const NO_SAVED: Self = Self::new(key::ILLEGAL_REQUEST, 0x39, 0x00);
-    /// INVALID MESSAGE ERROR: a task attribute that there is not.
+    /// INVALID MESSAGE ERROR: unsupported task attribute.
     pub const ATTRIBUTE: Self = Self::new(key::ILLEGAL_REQUEST, 0x49, 0x00);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED: a new session.
     pub const NEW_SESSION: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x00);
@@ -71,7 +71,7 @@ impl Sense {
     /// MISCOMPARE DURING VERIFY OPERATION.
     pub const MISCOMPARE: Self = Self::new(key::MISCOMPARE, 0x1d, 0x00);
 
-    /// The same, about this block or byte.
+    /// The same condition with this block or byte offset.
     pub const fn at(self, information: u64) -> Self {
         Self {
             information: Some(information),
@@ -79,7 +79,7 @@ impl Sense {
         }
     }
 
-    /// Fixed format, 18 bytes. A place beyond 32 bits is left out.
+    /// Fixed format, 18 bytes. An offset beyond 32 bits is omitted.
     pub fn fixed(&self) -> Vec<u8> {
         let mut bytes = vec![0; 18];
         bytes[0] = 0x70;
@@ -94,7 +94,7 @@ impl Sense {
         bytes
     }
 
-    /// Descriptor format, 8 bytes, or 20 with a place.
+    /// Descriptor format: 8 bytes, or 20 with an offset.
     pub fn descriptor(&self) -> Vec<u8> {
         let mut bytes = vec![0x72, self.key, self.code.0, self.code.1, 0, 0, 0, 0];
         if let Some(place) = self.information {

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The target's half of the messages of SRP: what an initiator sends is read, what it gets is written.
+//! The target's half of the SRP messages: parses requests and builds responses.
 //!
-//! The driver has structures for its half; here are places of bytes, as T10 SRP r16a has them. So each is the other one's
-//! test. All multi-byte fields are big-endian.
+//! The driver uses structures for its half, this module uses byte offsets of T10 SRP r16a, so that
+//! each tests the other. All multi-byte fields are big-endian.
 
 use crate::proto::{cmd::DirectBuf, opcode, rsp::flag};
 
-/// Bytes of a command before its additional CDB.
+/// Bytes of a command without additional CDB.
 pub const CMD_LEN: usize = 48;
 /// Bytes of a task management request.
 pub const TSK_MGMT_LEN: usize = 48;
-/// Shortest length of messages that an initiator may ask for, in bytes.
+/// The minimum for the maximum request length, in bytes.
 pub const MIN_IT_IU_LEN: u32 = 64;
 
-/// A bit of the login's flags: immediate data.
+/// Bit of the login flags: immediate data.
 const IMMEDIATE: u8 = 0x80;
-/// Bits of the login's flags: what happens to other channels.
+/// Bits of the login flags: MULTICHANNEL ACTION.
 const MULTICHANNEL: u8 = 0x03;
 
-/// A message that breaks the protocol.
+/// A protocol violation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Broken {
-    /// Shorter than its fields say.
+    /// The message is shorter than its fields claim.
     Short,
-    /// Nothing that an initiator sends here.
+    /// Not a request of an initiator.
     Opcode(u8),
-    /// Data buffers in a format that there is not, or not there.
+    /// A data buffer format that is unsupported, or not permitted here.
     Format(u8),
-    /// The parts of an indirect descriptor contradict each other.
+    /// The parts of an indirect descriptor are inconsistent.
     Descriptors,
-    /// More requests than credits.
+    /// A request without credit.
     Credit,
-    /// The tag of a command that is still carried out.
+    /// The tag of a command that is still in flight.
     Tag(u64),
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// So many bytes from a place on, if there are.
+/// Reads `N` bytes at offset `at`.
 pub fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Broken> {
     let field = bytes.get(at..).and_then(|rest| rest.first_chunk());
     field.copied().ok_or(Broken::Short)
@@ -67,27 +67,27 @@ fn be64(bytes: &[u8], at: usize) -> Result<u64, Broken> {
     field(bytes, at).map(u64::from_be_bytes)
 }
 
-/// A login request as it comes by RDMA/CM.
+/// A login request, from the private data of a connection request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginReq {
-    /// Comes back in the answer.
+    /// Returned in the login response.
     pub tag: u64,
-    /// Formats of data buffers that the initiator needs, a bit for each.
+    /// Required data buffer formats, a bitmask.
     pub buf_fmt: u16,
-    /// 0: other channels of the session end; 1: they stay; 2 and 3 are reserved.
+    /// 0: terminate the other channels of the session; 1: keep them; 2 and 3 are reserved.
     pub multichannel: u8,
-    /// Longest message that the initiator wants to send, in bytes.
+    /// Maximum request length in bytes.
     pub it_iu_len: u32,
-    /// Who logs in.
+    /// Initiator port identifier.
     pub initiator: [u8; 16],
-    /// Where.
+    /// Target port identifier.
     pub target: [u8; 16],
-    /// Where immediate data begins in a message, if the initiator wants to send some.
+    /// Offset of immediate data in a message, if requested.
     pub immediate: Option<u16>,
 }
 
 impl LoginReq {
-    /// Reads private data, which may be longer than the 56 bytes of the request.
+    /// Parses private data, which may be longer than the 56 bytes of the request.
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         let [flags, code] = field(bytes, 10)?;
         if code != opcode::LOGIN_REQ {
@@ -107,15 +107,15 @@ impl LoginReq {
     }
 }
 
-/// What happened to other channels of the session.
+/// MULTICHANNEL RESULT: what happened to the other channels of the session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Others {
-    /// There were none.
+    /// There was none.
     None = 0,
-    /// They have been ended.
+    /// They were terminated.
     Terminated = 1,
-    /// They stay.
+    /// They were kept.
     Maintained = 2,
 }
 
@@ -140,7 +140,7 @@ pub fn login_rsp(
     rsp
 }
 
-/// A refusal, 32 bytes.
+/// A login reject, 32 bytes.
 pub fn login_rej(tag: u64, reason: u32, buf_fmt: u16) -> Vec<u8> {
     let mut rej = vec![0; 32];
     rej[0] = opcode::LOGIN_REJ;
@@ -150,21 +150,21 @@ pub fn login_rej(tag: u64, reason: u32, buf_fmt: u16) -> Vec<u8> {
     rej
 }
 
-/// Buffers of the initiator for one direction of a command's data.
+/// The initiator's buffers for one direction of a command.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct List {
-    /// Bytes of all of them.
+    /// Total bytes.
     pub total: u32,
-    /// Where they are.
+    /// The descriptors.
     pub entries: Vec<DirectBuf>,
-    /// A table with them that has to be fetched, as the message does not have them all.
+    /// The descriptor table to fetch, if the message does not contain all descriptors.
     pub table: Option<DirectBuf>,
 }
 
-/// Most bytes of a table that is fetched: 4,096 descriptors.
+/// Maximum bytes of a fetched table: 4,096 descriptors.
 pub const MAX_TABLE: u32 = 4096 * DirectBuf::LEN as u32;
 
-/// The descriptors of a table, which must have `total` bytes in all.
+/// Parses a descriptor table. The lengths must add up to `total` bytes.
 pub fn entries(table: &[u8], total: u32) -> Result<Vec<DirectBuf>, Broken> {
     let list: Vec<_> = table.chunks_exact(DirectBuf::LEN).map(descriptor).collect();
     let sum: u64 = list.iter().map(|d| u64::from(d.len())).sum();
@@ -179,34 +179,35 @@ fn descriptor(bytes: &[u8]) -> DirectBuf {
     DirectBuf::new((all >> 64) as u64, (all >> 32) as u32, all as u32)
 }
 
-/// The data of a command.
+/// Data buffers of a command.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Data {
-    /// Where DATA-OUT comes from, if it is not in the message.
+    /// Source of DATA-OUT, unless it is immediate data.
     pub out: List,
-    /// Where DATA-IN goes to.
+    /// Destination of DATA-IN.
     pub into: List,
-    /// DATA-OUT in the message: its place and its length in bytes.
+    /// Immediate data: offset in the message and length, in bytes.
     pub immediate: Option<(usize, usize)>,
 }
 
 /// A SCSI command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cmd {
-    /// Comes back in the response.
+    /// Returned in the response.
     pub tag: u64,
-    /// The unit, as it is sent.
+    /// The LUN as sent.
     pub lun: [u8; 8],
     /// Task attribute.
     pub attribute: u8,
     /// 16 bytes or more.
     pub cdb: Vec<u8>,
-    /// Its data.
+    /// Its data buffers.
     pub data: Data,
 }
 
 impl Cmd {
-    /// Reads a command that has arrived as a whole. `immediate` is where such data begins, if the login allows it.
+    /// Parses a complete command. `immediate` is the offset of immediate data, if the login granted
+    /// it.
     pub fn parse(bytes: &[u8], immediate: Option<u16>) -> Result<Self, Broken> {
         let [format, outs, ins] = field(bytes, 5)?;
         let [attribute, _, additional] = field(bytes, 29)?;
@@ -237,7 +238,7 @@ impl Cmd {
     }
 }
 
-/// Reads the descriptors of one direction, and goes behind them.
+/// Parses the descriptors of one direction and advances `rest` past them.
 fn list(format: u8, count: u8, rest: &mut &[u8]) -> Result<List, Broken> {
     let mut take = |len: usize| {
         let (taken, behind) = rest.split_at_checked(len).ok_or(Broken::Short)?;
@@ -280,18 +281,18 @@ fn list(format: u8, count: u8, rest: &mut &[u8]) -> Result<List, Broken> {
 /// A task management request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TskMgmt {
-    /// Comes back in the response.
+    /// Returned in the response.
     pub tag: u64,
-    /// The unit, as it is sent.
+    /// The LUN as sent.
     pub lun: [u8; 8],
-    /// What to do.
+    /// Task management function.
     pub function: u8,
-    /// The command that it is about, for ABORT TASK.
+    /// The tag of the command for ABORT TASK.
     pub task_tag: u64,
 }
 
 impl TskMgmt {
-    /// Reads a request that has arrived as a whole.
+    /// Parses a complete request.
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         field::<TSK_MGMT_LEN>(bytes, 0)?;
         let [function] = field(bytes, 30)?;
@@ -304,20 +305,20 @@ impl TskMgmt {
     }
 }
 
-/// What was not moved of a direction's data, or was wanted in addition.
+/// The residual count of one direction.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Residual {
-    /// All as it was.
+    /// No residual.
     #[default]
     None,
-    /// So many bytes less than there is room for, or data.
+    /// Unused bytes of the buffer.
     Under(u32),
-    /// So many bytes more.
+    /// Bytes wanted beyond the buffer.
     Over(u32),
 }
 
 impl Residual {
-    /// Of `there` bytes `used` are moved or wanted.
+    /// The residual if `used` of `there` bytes are moved or wanted.
     pub fn new(there: u32, used: u32) -> Self {
         match used.cmp(&there) {
             std::cmp::Ordering::Less => Self::Under(there - used),
@@ -345,7 +346,7 @@ fn rsp(credits: i32, tag: u64) -> Vec<u8> {
     rsp
 }
 
-/// The response to a command.
+/// Response to a command.
 pub fn cmd_rsp(
     credits: i32,
     tag: u64,
@@ -366,7 +367,7 @@ pub fn cmd_rsp(
     rsp
 }
 
-/// The response to a task management request.
+/// Response to a task management request.
 pub fn tmf_rsp(credits: i32, tag: u64, code: u8) -> Vec<u8> {
     let mut rsp = rsp(credits, tag);
     rsp[18] = flag::RSPVALID;
@@ -375,19 +376,19 @@ pub fn tmf_rsp(credits: i32, tag: u64, code: u8) -> Vec<u8> {
     rsp
 }
 
-/// Why the target logs out.
+/// Reason of a target logout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Reason {
-    /// It ends.
+    /// The target shuts down.
     None = 0,
-    /// It got what is no message.
+    /// It received an invalid message.
     Invalid = 2,
-    /// There is a new login of this initiator.
+    /// A new login of this initiator.
     NewLogin = 4,
 }
 
-/// A logout by the target.
+/// `SRP_T_LOGOUT`.
 pub fn t_logout(reason: Reason) -> Vec<u8> {
     let mut logout = vec![0; 16];
     logout[0] = opcode::T_LOGOUT;

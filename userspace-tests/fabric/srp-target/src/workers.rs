@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads that do what may take its time, as a file does.
+//! Worker threads for blocking work, such as file I/O.
 
 use std::{
     io::{self, Read, Write},
@@ -19,15 +19,15 @@ use crate::target::{Buffer, Done, TaskId, Work};
 
 /// A command for [`execute`].
 pub struct Job<B> {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// It.
+    /// The work.
     pub work: Work<B>,
-    /// Room for all of its DATA-IN.
+    /// Buffer for all of its DATA-IN.
     pub into: Option<B>,
 }
 
-/// Threads with work. Dropped, it waits for them.
+/// A thread pool. Drop waits for the threads.
 pub struct Workers<J, R> {
     jobs: Option<Sender<J>>,
     done: Receiver<R>,
@@ -39,7 +39,7 @@ impl<J, R> Drop for Workers<J, R> {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A panicking thread has already reported.
             let _ = thread.join();
         }
     }
@@ -72,7 +72,7 @@ pub fn execute<B: Buffer>(job: Job<B>) -> (TaskId, Done<B>) {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
-    /// So many threads that do this, without work.
+    /// Starts `count` threads that run `work` on each job.
     pub fn new(count: usize, work: impl Fn(J) -> R + Clone + Send + 'static) -> io::Result<Self> {
         let (jobs, queue) = channel::<J>();
         let (results, done) = channel();
@@ -90,7 +90,7 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
                 if results.send(work(job)).is_err() {
                     return;
                 }
-                // If it is full, it is awake.
+                // If the socket is full, a wakeup is already pending.
                 let _ = wake.write(&[0]);
             }));
         }
@@ -102,20 +102,20 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
         })
     }
 
-    /// Has something done.
+    /// Queues a job.
     pub fn give(&self, job: J) {
         if let Some(jobs) = &self.jobs {
-            // The threads end with `self` only.
+            // The threads live as long as `self`.
             let _ = jobs.send(job);
         }
     }
 
-    /// Can be read when something has been done.
+    /// Descriptor that is readable when results are available.
     pub fn fd(&self) -> RawFd {
         self.woken.as_raw_fd()
     }
 
-    /// What has been done.
+    /// Takes all available results.
     pub fn done(&mut self) -> Vec<R> {
         let mut bytes = [0; 256];
         while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}

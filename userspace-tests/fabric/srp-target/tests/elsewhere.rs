@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Units whose blocks are elsewhere: what is handed out, what its answer does, and what waits for its end.
+//! Units with remote blocks: dispatch, responses, and what waits for a dispatched command.
 
 mod common;
 
@@ -33,18 +33,18 @@ fn rig() -> Rig {
     rig
 }
 
-/// Sends a write of 8 blocks at 16; its tag.
+/// Sends a WRITE of 8 blocks at LBA 16; returns its tag.
 fn write(rig: &mut Rig) -> u64 {
     rig.memory.insert(9, vec![1; 4096]);
     rig.send(1, 0, &cdb10(0x2a, 16, 8), Direction::ToDevice, 4096)
 }
 
-/// A range of UNMAP.
+/// An UNMAP block descriptor.
 fn range(lba: u64, count: u32) -> Vec<u8> {
     [&lba.to_be_bytes()[..], &count.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// UNMAP with this list, and what came of it at once.
+/// Sends UNMAP with these ranges; returns the tag, and whether it was answered at once.
 fn unmap(rig: &mut Rig, ranges: &[Vec<u8>]) -> (u64, bool) {
     let len = 8 + 16 * ranges.len();
     let mut list = vec![0, len as u8 - 2, 0, len as u8 - 8, 0, 0, 0, 0];
@@ -76,7 +76,7 @@ fn zeros_are_handed_out_without_data() {
     rig.pump();
     let answer = rig.answer(tag, 24, Direction::ToDevice);
     assert_eq!((answer.status, answer.resid), (0, 0));
-    // No block, no range: nothing to be done.
+    // Empty ranges and an empty list need no dispatch.
     for ranges in [vec![range(16, 0)], vec![range(BLOCKS, 0)], vec![]] {
         let (tag, _) = unmap(&mut rig, &ranges);
         let len = 8 + 16 * ranges.len() as u32;
@@ -92,7 +92,7 @@ fn zeros_are_handed_out_without_data() {
         let answer = rig.answer(tag, len, Direction::ToDevice);
         assert_eq!(answer.sense, Some(sense));
     }
-    // WRITE SAME of zeros, with and without UNMAP, and of something else.
+    // WRITE SAME of zeros, with and without UNMAP, and of other data.
     for (flags, byte) in [(0, 0), (8, 0), (0, 1)] {
         let mut cdb = cdb10(0x41, 32, 8);
         cdb[1] = flags;
@@ -152,10 +152,10 @@ fn what_is_reported() {
     assert!([0x2a, 0x35, 0x42, 0x93, 0x8f]
         .iter()
         .all(|c| codes.contains(c)));
-    // VERIFY compares nothing.
+    // VERIFY does not compare.
     let (_, one) = rig.read(&[0xa3, 0x0c, 1, 0x2f, 0, 0, 0, 0, 0, 64, 0, 0], 64);
     assert_eq!((one[4], one[5]), (0x2f, 0xf0));
-    // Thin, and these limits.
+    // Thin provisioned, with these limits.
     let (_, capacity) = rig.read(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32);
     assert_eq!(capacity[..8], (BLOCKS - 1).to_be_bytes());
     assert_eq!(capacity[14], 0xc0);
@@ -195,7 +195,7 @@ fn a_command_is_handed_out_with_its_places() {
 #[test]
 fn what_is_answered_there_is_not_answered_here() {
     let mut rig = rig();
-    // Far more than there are credits: those that were granted count at once.
+    // Far more commands than credits: granted credits count at once.
     for _ in 0..3 * DEPTH {
         let tag = write(&mut rig);
         let (task, _) = rig.dispatched.pop().expect("a credit");
@@ -238,13 +238,13 @@ fn an_abort_waits_until_it_is_over_there() {
     let abort = rig.manage(1, Function::AbortTask, tag);
     assert_eq!(rig.cancelled, [task]);
     assert!(!rig.answered(abort));
-    // Once is enough.
+    // A second abort does not cancel again.
     let again = rig.manage(1, Function::LunReset, 0);
     assert_eq!(rig.cancelled, [task]);
     rig.target.dispatched(task, Outcome::Over);
     rig.pump();
     assert!(rig.answered(abort) && rig.answered(again) && !rig.answered(tag));
-    // The two responses bring the credit of the command, too.
+    // The two responses also return the credit of the command.
     let told: i32 = rig
         .sent
         .iter()

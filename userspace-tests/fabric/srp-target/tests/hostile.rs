@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages that break the protocol end their session, and nothing else.
+//! Protocol violations end their own session and nothing else.
 
 mod common;
 
@@ -12,7 +12,7 @@ use srp_target::proto::{
     tmf::{Function, TskMgmt},
 };
 
-/// A session of another initiator beside the one that is tested.
+/// A second session, of another initiator, beside the one under test.
 fn two() -> Rig {
     let mut rig = Rig::logged_in();
     let other = Requested {
@@ -24,7 +24,7 @@ fn two() -> Rig {
     rig
 }
 
-/// The message ends the first session, with the reason "invalid message".
+/// Expects that the message ends the first session with the reason "invalid message".
 fn ends(rig: &mut Rig, what: &str, bytes: &[u8]) {
     rig.message(1, bytes);
     assert_eq!(rig.left.len(), 1, "{what}");
@@ -148,10 +148,10 @@ fn immediate_data_that_is_not_there() {
     iu[48..52].copy_from_slice(&0xffff_ffffu32.to_be_bytes());
     ends(&mut two(), "4 GiB", &iu);
     cmd.build_immediate(&mut iu, 512).unwrap();
-    // The CDB would be where the data is.
+    // The additional CDB would overlap the data.
     iu[31] = 20;
     ends(&mut two(), "a long CDB", &iu);
-    // A login without it.
+    // A login without immediate data.
     let mut rig = Rig::new(settings(), 1, false);
     let without = Requested {
         immediate: 0,
@@ -202,14 +202,14 @@ fn a_tag_in_use() {
     assert_eq!(rig.left[0].1.as_ref().unwrap()[7], 2);
     rig.let_go();
     assert!(!rig.answered(4));
-    // Another initiator may have the same.
+    // Another initiator may use the same tag.
     rig.message(9, &bytes);
     assert!(rig.answered(4));
 }
 
 #[test]
 fn noise_never_panics() {
-    // xorshift, from the same start each time.
+    // xorshift with a fixed seed.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state ^= state << 13;
@@ -232,7 +232,7 @@ fn noise_never_panics() {
             }
         };
         for _ in 0..random() % 4 {
-            // Not where the data is: nobody can read what is no memory.
+            // Leave the descriptor alone: the test has no memory for random addresses.
             let at = random() as usize % 48;
             bytes[at] = random() as u8;
         }
@@ -257,6 +257,6 @@ fn noise_never_panics() {
         }
     }
     assert!(ended > 1000, "{ended}");
-    // The other session lives; it may have been told of a reset.
+    // The other session survives; a reset may be pending for it.
     rig.none(9, &[0; 6]);
 }

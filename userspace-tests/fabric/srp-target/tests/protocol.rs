@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins, channels, credits, descriptors, task management: the driver's half against the target's.
+//! Logins, channels, credits, descriptors and task management: the driver's code against the
+//! target.
 
 mod common;
 
@@ -82,7 +83,7 @@ fn each_refusal_has_its_reason() {
         (format.reason, format.buf_fmt),
         (RejReason::UnsupportedDescriptorFormat, 6)
     );
-    // A reserved multichannel action, an opcode that is none, half a request.
+    // A reserved multichannel action, a wrong opcode, a truncated request.
     assert_eq!(
         refused(settings(), &put(10, 2), 0).reason,
         RejReason::UnableEstablishChannel
@@ -136,7 +137,7 @@ fn a_single_login_ends_the_session_before_it() {
         .map(|(id, m)| (*id, m.as_ref().unwrap()[7]))
         .collect();
     assert_eq!(reasons, [(1, 4), (2, 4)]);
-    // "Terminated" in the flags.
+    // The flag "terminated".
     let (channel, rsp) = rig.accepted.last().unwrap();
     assert_eq!((*channel, rsp[26] & 3), (3, 1));
     assert_eq!(rig.none(3, &[0; 6]).sense, Some((6, 0x29, 0)));
@@ -160,7 +161,7 @@ fn a_login_waits_for_the_writes_before_it() {
     iu[68..].copy_from_slice(&old);
     rig.message(1, &iu);
     assert_eq!(rig.held.len(), 1);
-    // The connection is lost, and there is another one.
+    // The connection is lost, and the initiator logs in again.
     rig.target.ended(1);
     rig.login(2, &requested());
     assert_eq!(rig.accepted.len(), 1);
@@ -176,7 +177,7 @@ fn a_login_waits_for_channels_that_end() {
     rig.linger = true;
     rig.login(2, &requested());
     assert_eq!((rig.left.len(), rig.accepted.len()), (1, 1));
-    // Nothing that it sends counts any more.
+    // Its messages are ignored.
     let tag = rig.send(1, 0, &[0; 6], Direction::None, 0);
     assert!(!rig.answered(tag));
     rig.target.ended(1);
@@ -191,7 +192,8 @@ fn credits_come_back_with_answers() {
     let tags: Vec<_> = (0..DEPTH - 1)
         .map(|_| rig.send(1, 0, &[0; 6], Direction::None, 0))
         .collect();
-    // The last one is for task management, whose answer brings those of the aborted commands, too.
+    // The last credit is for task management. The response also returns the credits of the aborted
+    // commands.
     let abort = rig.manage(1, Function::AbortTaskSet, 0);
     assert!(!rig.answered(abort));
     rig.let_go();
@@ -246,7 +248,7 @@ fn data_goes_by_each_format() {
         .collect();
     rig.memory.insert(11, table);
     let place = DirectBuf::new(0x1000, 11, 64);
-    // The whole list in the message, or a part of it.
+    // All descriptors in the message, or only some.
     for (in_message, lba) in [(4, 100), (1, 200), (3, 300)] {
         for (opcode, direction) in [(0x2a, Direction::ToDevice), (0x28, Direction::FromDevice)] {
             let content = if opcode == 0x2a {
@@ -295,11 +297,11 @@ fn data_goes_by_each_format() {
 fn residuals_say_what_did_not_move() {
     let mut rig = Rig::logged_in();
     let data = pattern(1024, 9);
-    // More data than blocks.
+    // More data than the command writes.
     let answer = rig.write(&cdb10(0x2a, 0, 1), &data);
     assert_eq!((answer.status, answer.resid), (0, 512));
     assert_eq!(rig.file(0, 2), [&data[..512], &[0; 512]].concat());
-    // Fewer: nothing is written.
+    // Less data than the command writes: nothing is written.
     let answer = rig.write(&cdb10(0x2a, 0, 3), &data);
     assert_eq!((answer.status, answer.sense), (2, Some((5, 0x24, 0))));
     assert_eq!(answer.resid, 1024);
@@ -312,11 +314,11 @@ fn residuals_say_what_did_not_move() {
     let (answer, got) = rig.read(&cdb10(0x28, 0, 1), 500);
     assert!(answer.overrun);
     assert_eq!(got, data[..500]);
-    // What failed has moved nothing.
+    // A failed command transfers nothing.
     let (answer, got) = rig.read(&cdb10(0x28, BLOCKS as u32, 1), 512);
     assert_eq!((answer.sense, answer.resid), (Some((5, 0x21, 0)), 512));
     assert_eq!(got, [0xee; 512]);
-    // A command without data that has some.
+    // A command without data has a data buffer.
     let (answer, _) = rig.read(&[0; 6], 512);
     assert_eq!((answer.status, answer.resid), (0, 512));
 }
@@ -333,9 +335,9 @@ fn an_abort_is_answered_when_the_command_is_over() {
     rig.let_go();
     assert_eq!(rig.managed(abort), TmfStatus::Complete);
     assert!(!rig.answered(tag) && rig.answered(other));
-    // It had not begun, so it never happens.
+    // It is aborted before it executes.
     assert_eq!(rig.file(0, 1), [0; 512]);
-    // There is no such task: SAM has this as done.
+    // No such task: SAM requires FUNCTION COMPLETE.
     let abort = rig.manage(1, Function::AbortTask, 12345);
     assert_eq!(rig.managed(abort), TmfStatus::Complete);
     let aca = rig.manage(1, Function::ClearAca, 0);
@@ -357,7 +359,7 @@ fn a_reset_is_told_to_all() {
     rig.let_go();
     assert_eq!(rig.managed(reset), TmfStatus::Complete);
     assert!(!rig.answered(tag));
-    // INQUIRY does not take it; REQUEST SENSE does.
+    // INQUIRY does not clear it; REQUEST SENSE does.
     assert_eq!(rig.read(&[0x12, 0, 0, 0, 36, 0], 36).0.status, 0);
     let (answer, sense) = rig.read(&[0x03, 0, 0, 0, 18, 0], 18);
     assert_eq!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands of a disk.
+//! Disk commands.
 
 mod common;
 
@@ -17,7 +17,7 @@ use srp_target::{
 
 const FIELD: Option<(u8, u8, u8)> = Some((5, 0x24, 0));
 
-/// Read, write and verify of each length: operation code, and the CDB for a place.
+/// A CDB of READ, WRITE or VERIFY, with the length that the operation code implies.
 fn cdb(opcode: u8, lba: u32, count: u32) -> Vec<u8> {
     let (l, c) = (lba.to_be_bytes(), count.to_be_bytes());
     match opcode >> 5 {
@@ -51,7 +51,7 @@ fn reads_and_writes_of_each_length() {
         let mut other = data.clone();
         other[700] ^= 1;
         assert_eq!(rig.write(&compare, &other).sense, Some((14, 0x1d, 0)));
-        // The last block, and one more.
+        // The last block, and the one after.
         let end = BLOCKS as u32;
         assert_eq!(rig.read(&cdb(read, end - 1, 1), 512).0.status, 0);
         assert_eq!(
@@ -64,16 +64,16 @@ fn reads_and_writes_of_each_length() {
         );
         assert_eq!(rig.none(1, &cdb(verify, end, 1)).sense, Some((5, 0x21, 0)));
     }
-    // No block in 6 bytes is 256 of them.
+    // A length of 0 in a 6-byte command means 256.
     assert_eq!(rig.read(&cdb(0x08, 0, 0), 256 * 512).0.resid, 0);
     assert_eq!(rig.none(1, &cdb(0x28, 0, 0)).status, 0);
-    // A place beyond 32 bits is not one before.
+    // LBA bits above 32 are not ignored.
     let mut far = cdb(0x88, 0, 1);
     far[5] = 1;
     assert_eq!(rig.read(&far, 512).0.sense, Some((5, 0x21, 0)));
     far[2..10].fill(0xff);
     assert_eq!(rig.read(&far, 512).0.sense, Some((5, 0x21, 0)));
-    // BYTCHK 3: all blocks are the same one; 2 is reserved.
+    // BYTCHK 3: each block is compared with the same one; 2 is reserved.
     let block = pattern(512, 40);
     assert_eq!(rig.write(&cdb(0x2a, 50, 2), &block.repeat(2)).status, 0);
     let mut same = cdb(0x2f, 50, 2);
@@ -112,7 +112,7 @@ fn inquiry_and_its_pages() {
     assert_eq!((answer.status, answer.resid), (0, 255 - 74));
     assert_eq!((std[0], std[2], std[3] & 15, std[4]), (0, 6, 2, 69));
     assert_eq!(&std[8..16], b"SRP-RS  ");
-    // As much as was asked for.
+    // Truncated to the allocation length.
     let (answer, short) = rig.read(&inquiry(0, 0, 5), 255);
     assert_eq!(
         (answer.resid, &short[..5], short[5]),
@@ -239,7 +239,7 @@ fn unmapped_blocks_are_zeros() {
     assert_eq!(rig.file(32, 1), [0; 512]);
     assert_eq!(rig.file(33, 31), data[33 * 512..]);
     assert_eq!(rig.file(0, 8), data[..8 * 512]);
-    // One bad range, and nothing is done.
+    // After one bad range nothing is unmapped.
     let bad = list(&[range(0, 1), range(BLOCKS, 1)]);
     assert_eq!(
         rig.write(&unmap(bad.len() as u16), &bad).sense,
@@ -270,7 +270,7 @@ fn write_same() {
     assert_eq!(rig.file(10, 5), block.repeat(5));
     assert_eq!(rig.write(&cdb(0x93, 100, 3000), &block).status, 0);
     assert_eq!(rig.file(100, 3000), block.repeat(3000));
-    // UNMAP with zeros, with something else, and without data.
+    // UNMAP with zeros, with other data, and without data.
     let with = |flags: u8, lba, n| {
         let mut cdb = cdb(0x93, lba, n);
         cdb[1] = flags;
@@ -309,7 +309,7 @@ fn mode_pages() {
     let long = rig.read(&[0x5a, 0x10, 0x0a, 0, 0, 0, 0, 0, 255, 0], 255).1;
     assert_eq!((long[4], long[7], long[24]), (1, 16, 0x0a));
     assert_eq!(long[8..16], BLOCKS.to_be_bytes());
-    // Nothing can be changed, nothing is saved.
+    // Nothing is changeable or saved.
     let change = rig.read(&[0x1a, 8, 0x48, 0, 255, 0], 255).1;
     assert_eq!((change[4], change[5], change[6]), (8, 18, 0));
     assert_eq!(
@@ -332,7 +332,7 @@ fn supported_operation_codes_are_those() {
         .collect();
     for opcode in 0..=255u8 {
         let mine: Vec<_> = listed.iter().filter(|d| d.0 == opcode).collect();
-        // Whatever is not in the list is refused as unknown.
+        // A command that is not in the list has an invalid operation code.
         let mut cdb = [0; 16];
         cdb[0] = opcode;
         let answer = rig.none(1, &cdb);
@@ -341,7 +341,7 @@ fn supported_operation_codes_are_those() {
             mine.is_empty(),
             "{opcode:x}: {answer:?}"
         );
-        // As the CDB says, a unit may have been stopped.
+        // The CDB may have stopped the unit, so start it.
         rig.none(1, &[0x1b, 0, 0, 0, 1, 0]);
         if mine.is_empty() {
             let one = rig.read(&ask(1, opcode, 0), 1024).1;
@@ -390,7 +390,7 @@ fn sense_on_request() {
     ] {
         assert_eq!(rig.none(1, &wrong).sense, FIELD);
     }
-    // A reset starts it, too.
+    // A reset also starts the unit.
     rig.none(1, &[0x1b, 0, 0, 0, 0, 0]);
     rig.manage(1, Function::LunReset, 0);
     assert_eq!(rig.none(1, &[0; 6]).sense, Some((6, 0x29, 3)));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that arrive and those that we make, by RDMA/CM.
+//! RDMA/CM connections, incoming and outgoing.
 
 use std::{ffi::CString, io, os::fd::RawFd, ptr::NonNull, sync::Arc};
 
 use crate::{check, ffi, made, memory::Device};
 
-/// Names a connection as long as it lives.
+/// Identifies a connection for its lifetime.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Key(usize);
 
@@ -25,44 +25,44 @@ unsafe impl Sync for Channel {}
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: It was made by `shim_events`; all identifiers on it keep it.
+        // SAFETY: It is from `shim_events`, and all identifiers on it keep a reference.
         unsafe { ffi::shim_events_free(self.0.as_ptr()) };
     }
 }
 
-/// Where events of the connection manager come from.
+/// The source of connection manager events.
 #[derive(Clone)]
 pub struct Events(Arc<Channel>);
 
 /// An event of the connection manager.
 pub enum CmEvent {
-    /// Somebody wants a connection.
+    /// A connection request.
     Request(Incoming),
-    /// The other side is ready.
+    /// The connection is established.
     Established(Key),
-    /// There is no connection, or there will be none.
+    /// The connection has ended or could not be made.
     Ended(Key),
-    /// The address of an [`Outgoing`] is known: call [`Outgoing::route`].
+    /// The address of an [`Outgoing`] is resolved: call [`Outgoing::route`].
     Address(Key),
-    /// Its route is known: call [`crate::Connection::connect`].
+    /// Its route is resolved: call [`crate::Connection::connect`].
     Route(Key),
 }
 
 impl Events {
-    /// No events so far.
+    /// Creates an event channel.
     pub fn new() -> io::Result<Self> {
         // SAFETY: No arguments.
         let channel = made(unsafe { ffi::shim_events() })?;
         Ok(Self(Arc::new(Channel(channel))))
     }
 
-    /// Can be read when there is an event.
+    /// Descriptor that is readable when there is an event.
     pub fn fd(&self) -> RawFd {
         // SAFETY: The channel lives as long as `self`.
         unsafe { ffi::shim_events_fd(self.0 .0.as_ptr()) }
     }
 
-    /// The next event, or `None` if there is none now.
+    /// The next event; `None` if none is pending.
     pub fn next(&self) -> io::Result<Option<CmEvent>> {
         loop {
             let mut event = ffi::CmEvent {
@@ -72,7 +72,7 @@ impl Events {
                 depth: 0,
                 data: [0; 256],
             };
-            // SAFETY: The channel lives as long as `self`, and `event` is ours.
+            // SAFETY: The channel lives as long as `self`, and `event` is a local.
             let result = check(unsafe { ffi::shim_next(self.0 .0.as_ptr(), &mut event) });
             match result {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -99,7 +99,7 @@ impl Events {
     }
 }
 
-/// An identifier of the connection manager that is ours to destroy.
+/// An owned identifier of the connection manager.
 pub(crate) struct Id {
     id: NonNull<ffi::CmId>,
     _events: Events,
@@ -115,7 +115,7 @@ impl Id {
     }
 
     fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
-        // SAFETY: The identifier is ours.
+        // SAFETY: `self` owns the identifier.
         let context = NonNull::new(unsafe { ffi::shim_device(self.as_ptr()) });
         let context = context.ok_or(io::ErrorKind::NotFound)?;
         if let Some(device) = known.iter().find(|d| d.0.context == context) {
@@ -129,18 +129,19 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: It is ours, its events are acknowledged as they are read, and its queue pair is gone.
+        // SAFETY: `self` owns it, its events are acknowledged when read, and its queue pair is
+        // destroyed.
         unsafe { ffi::shim_id_free(self.as_ptr()) };
     }
 }
 
-/// A port that connections arrive at, until it is dropped.
+/// A listening port, until it is dropped.
 pub struct Listener {
     _id: Id,
 }
 
 impl Listener {
-    /// Listens at an address and TCP port (a number). Errors are those of the system.
+    /// Listens at an address and TCP port (a number). Returns the error of the failed system call.
     pub fn new(events: &Events, address: &str, port: &str) -> io::Result<Self> {
         let address = CString::new(address)?;
         let port = CString::new(port)?;
@@ -156,49 +157,50 @@ impl Listener {
     }
 }
 
-/// A connection that somebody wants. Dropped, it is refused without a word.
+/// A connection request. Drop rejects it without private data.
 pub struct Incoming {
     pub(crate) id: Id,
-    /// Reads that the other side can serve at once.
+    /// RDMA READs that the peer can serve at once.
     pub(crate) depth: u8,
     data: Vec<u8>,
 }
 
 impl Incoming {
-    /// Its name in later events.
+    /// Its key in later events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
 
-    /// Its private data, at most 256 bytes. What carries it may have padded it.
+    /// Its private data, at most 256 bytes. The transport may have padded it.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// Refuses it with private data of at most 148 bytes.
+    /// Rejects it with at most 148 bytes of private data.
     pub fn reject(self, data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: The identifier is ours, and the data has this length.
+        // SAFETY: `self` owns the identifier, and the data has this length.
         check(unsafe { ffi::shim_reject(self.id.as_ptr(), data.as_ptr().cast(), len) })?;
         Ok(())
     }
 
-    /// The device that it arrived at, one of `known` or a new one, which is added.
+    /// The device that it arrived at, from `known`; a new device is added there.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }
 }
 
-/// How long the network is asked for an address or a route, in milliseconds.
+/// Timeout of address and route resolution in milliseconds.
 const RESOLVE: i32 = 2000;
 
-/// A connection that we want. Its address is looked up, then its route, then it is made.
+/// An outgoing connection: first its address is resolved, then its route, then it is made.
 pub struct Outgoing {
     pub(crate) id: Id,
 }
 
 impl Outgoing {
-    /// Begins to look up an address and TCP port (a number). [`CmEvent::Address`] or [`CmEvent::Ended`] follows.
+    /// Starts to resolve an address and TCP port (a number). [`CmEvent::Address`] or
+    /// [`CmEvent::Ended`] follows.
     pub fn new(events: &Events, address: &str, port: &str) -> io::Result<Self> {
         let address = CString::new(address)?;
         let port = CString::new(port)?;
@@ -213,19 +215,19 @@ impl Outgoing {
         })
     }
 
-    /// Its name in later events.
+    /// Its key in later events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
 
-    /// Begins to look up the route. [`CmEvent::Route`] or [`CmEvent::Ended`] follows.
+    /// Starts to resolve the route. [`CmEvent::Route`] or [`CmEvent::Ended`] follows.
     pub fn route(&self) -> io::Result<()> {
-        // SAFETY: The identifier is ours.
+        // SAFETY: `self` owns the identifier.
         check(unsafe { ffi::shim_route(self.id.as_ptr(), RESOLVE) })?;
         Ok(())
     }
 
-    /// The device that its route goes through, one of `known` or a new one, which is added.
+    /// The device of its route, from `known`; a new device is added there.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection: what is received, sent, read from the other side's memory and written to it.
+//! A connection: messages in both directions, RDMA READ and RDMA WRITE.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,56 +17,57 @@ use crate::{
     memory::{Buffer, Device, Mapped},
 };
 
-/// Work requests that may be in the send queue at once. What is more waits here.
+/// Size of the send queue. Further work requests wait in the connection.
 const SENDS: u32 = 256;
-/// Most bytes of one read or write: all devices can do as much.
+/// Maximum bytes of one work request, supported by all devices.
 const MOST: u32 = 1 << 20;
-/// The bit of a work request that tells receives from the others.
+/// wr_id flag of receives.
 const RECEIVE: u64 = 1 << 63;
 
-/// What is done with the bytes of a buffer.
+/// An operation on the bytes of a buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Op {
-    /// They are a message; one piece, whose place is of no use.
+    /// SEND: a single piece. Its remote address is ignored.
     Send = 0,
-    /// They come from the other side's memory.
+    /// RDMA READ.
     Read = 1,
-    /// They go there.
+    /// RDMA WRITE.
     Write = 2,
 }
 
-/// So many bytes of the buffer, from its start or from the end of the piece before on, and their place on the other side.
+/// `len` consecutive bytes of the buffer and their remote address. The first piece starts at the
+/// start of the buffer, each other one at the end of the piece before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
     /// RDMA address.
     pub va: u64,
-    /// The rkey.
+    /// rkey.
     pub key: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// Something has ended.
+/// A completion.
 pub enum Completion {
     /// A message has arrived.
     Received {
-        /// Where.
+        /// The message.
         buffer: Buffer,
         /// Its length in bytes.
         len: usize,
     },
-    /// All of what was queued with this token is done.
+    /// An operation has completed as a whole.
     Done {
-        /// As it was queued with.
+        /// The token it was queued with.
         token: u64,
-        /// As it was queued with; `None` for bytes of an arena.
+        /// The buffer it was queued with; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
-    /// The connection is broken, and why; nothing else will be done.
+    /// The connection is broken, with the reason. No completions follow.
     Failed(String),
 }
 
-/// Where bytes are.
+/// Local memory of an operation.
 enum Memory {
     Buffer(Buffer),
     Arena(Arc<Mapped>),
@@ -92,12 +93,12 @@ struct Work {
     token: u64,
     op: Op,
     memory: Memory,
-    /// With the place of each in the memory.
+    /// Each with its offset in the memory.
     pieces: VecDeque<(usize, Piece)>,
     posted: u32,
 }
 
-/// Cuts pieces to what all devices can do.
+/// Splits pieces to the maximum length of a work request.
 fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<(usize, Piece)>> {
     let mut list = VecDeque::new();
     for (mut at, mut piece) in pieces {
@@ -115,13 +116,13 @@ fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<
     Ok(list)
 }
 
-/// A connection. What is queued is done in its order.
+/// A connection. Operations are executed in the order queued.
 pub struct Connection {
-    // Its fields are dropped in this order, after its queue pair and its completion queue are gone.
+    // Fields are dropped after `drop` has destroyed the queue pair and the completion queue.
     id: Id,
     cq: NonNull<ffi::Cq>,
     works: HashMap<u64, Work>,
-    /// Those that are not posted as a whole.
+    /// Operations that are not completely posted.
     waiting: VecDeque<u64>,
     next: u64,
     posted: u32,
@@ -129,21 +130,23 @@ pub struct Connection {
     _device: Device,
 }
 
-// SAFETY: Verbs may be called from any thread; all calls need `&mut self`.
+// SAFETY: Verbs may be called from any thread; all calls take `&mut self`.
 unsafe impl Send for Connection {}
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `new` has made it. After this the device touches no buffer of the connection.
+        // SAFETY: It is from `new`. Afterwards the device accesses no buffer of the connection.
         unsafe { ffi::shim_qp_free(self.id.as_ptr()) };
-        // SAFETY: `new` has made it, its queue pair is gone, and its events are acknowledged as they are read.
+        // SAFETY: It is from `new`, its queue pair is destroyed, and its events are acknowledged
+        // when read.
         unsafe { ffi::shim_cq_free(self.cq.as_ptr()) };
     }
 }
 
 impl Connection {
-    /// Accepts what arrived, with this private data of at most 196 bytes. `token` is what [`Device::wakeup`] tells,
-    /// `buffers` are for what is received; there will never be more of them.
+    /// Accepts a connection request with at most 196 bytes of private data. [`Device::wakeup`]
+    /// returns `token`. `buffers` are posted as receives; their number is the size of the receive
+    /// queue.
     pub fn accept(
         incoming: Incoming,
         device: &Device,
@@ -151,17 +154,19 @@ impl Connection {
         buffers: Vec<Buffer>,
         data: &[u8],
     ) -> io::Result<Self> {
-        // Who serves no reads gets one, and refuses it: a device may wait for ever with none.
+        // If the peer serves no RDMA READs, still ask for one, which it refuses: with a depth of 0
+        // a device may wait for ever.
         let depth = incoming.depth.clamp(1, 16);
         let this = Self::new(incoming.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: The identifier is ours, and the data has this length.
+        // SAFETY: The connection owns the identifier, and the data has this length.
         check(unsafe { ffi::shim_accept(this.id.as_ptr(), data.as_ptr().cast(), len, depth) })?;
         Ok(this)
     }
 
-    /// Makes a connection whose route is known, with this private data of at most 56 bytes.
-    /// [`crate::CmEvent::Established`] or [`crate::CmEvent::Ended`] follows; before the first nothing may be queued.
+    /// Makes a connection after its route is resolved, with at most 56 bytes of private data.
+    /// [`crate::CmEvent::Established`] or [`crate::CmEvent::Ended`] follows; nothing may be queued
+    /// until it is established.
     pub fn connect(
         outgoing: Outgoing,
         device: &Device,
@@ -176,18 +181,18 @@ impl Connection {
         Ok(this)
     }
 
-    /// A queue pair on an identifier, with its buffers posted.
+    /// Creates a queue pair on an identifier and posts its receive buffers.
     fn new(id: Id, device: &Device, token: u64, buffers: Vec<Buffer>) -> io::Result<Self> {
         let count = buffers.len() as u32;
         let (context, wakeups) = (device.0.context.as_ptr(), device.0.wakeups.as_ptr());
         let entries = (SENDS + count) as i32;
-        // SAFETY: The device lives as long as the connection, which keeps it.
+        // SAFETY: The device lives as long as the connection, which keeps a clone.
         let cq = made(unsafe { ffi::shim_cq(context, wakeups, entries, token) })?;
         let pd = device.0.pd.as_ptr();
-        // SAFETY: All are alive.
+        // SAFETY: All objects are alive.
         let result = check(unsafe { ffi::shim_qp(id.as_ptr(), pd, cq.as_ptr(), SENDS, count) });
         if let Err(e) = result {
-            // SAFETY: It was made above, for nobody.
+            // SAFETY: It was made above, and it is unused.
             unsafe { ffi::shim_cq_free(cq.as_ptr()) };
             return Err(e);
         }
@@ -208,19 +213,19 @@ impl Connection {
         Ok(this)
     }
 
-    /// Its name in events.
+    /// Its key in events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
 
-    /// Begins to end it; [`crate::CmEvent::Ended`] follows.
+    /// Starts to disconnect; [`crate::CmEvent::Ended`] follows.
     pub fn disconnect(&mut self) {
-        // It may have ended by itself meanwhile, which is as good.
-        // SAFETY: The identifier is ours.
+        // An error is ignored: the connection may already have ended.
+        // SAFETY: The connection owns the identifier.
         let _ = check(unsafe { ffi::shim_disconnect(self.id.as_ptr()) });
     }
 
-    /// Gives a buffer for a message that arrives.
+    /// Posts a receive buffer.
     pub fn receive(&mut self, mut buffer: Buffer) -> io::Result<()> {
         let free = self.receives.iter().position(Option::is_none);
         let index = free.ok_or(io::ErrorKind::InvalidInput)?;
@@ -228,13 +233,14 @@ impl Connection {
         let memory = buffer.part(0, len)?;
         let (id, lkey) = (self.id.as_ptr(), buffer.lkey());
         self.receives[index] = Some(buffer);
-        // SAFETY: The queue pair is ours; the memory is that of a buffer that stays here until it is completed.
+        // SAFETY: The queue pair is alive; the memory is that of a buffer that stays in `receives`
+        // until it completes.
         check(unsafe { ffi::shim_receive(id, RECEIVE | index as u64, memory, len as u32, lkey) })?;
         Ok(())
     }
 
-    /// Queues something that is to be done with a buffer, piece by piece from its start. Pieces without bytes are left
-    /// out, and at least one must be left.
+    /// Queues an operation on a buffer, piece by piece from its start. Empty pieces are skipped; at
+    /// least one must not be empty.
     pub fn queue(
         &mut self,
         token: u64,
@@ -252,8 +258,9 @@ impl Connection {
         self.add(token, op, Memory::Buffer(buffer), pieces)
     }
 
-    /// Queues something that is to be done with bytes of an arena: pieces, with the place of each in it. They must stay as
-    /// they are until it is done, or the connection is gone. Otherwise as [`Connection::queue`].
+    /// Queues an operation on bytes of an arena; each piece has its offset there. The bytes must
+    /// not change until the operation completes or the connection is dropped. Otherwise as
+    /// [`Connection::queue`].
     pub fn queue_arena(
         &mut self,
         token: u64,
@@ -296,8 +303,8 @@ impl Connection {
                 }
                 let memory = work.memory.part(*at, piece.len as usize)?;
                 let (id, op, lkey) = (self.id.as_ptr(), work.op as i32, work.memory.lkey());
-                // SAFETY: The queue pair is ours; the memory is that of a buffer or an arena that stays here until all of
-                // it is completed.
+                // SAFETY: The queue pair is alive; the memory is that of a buffer or an arena that
+                // stays in `works` until the whole operation completes.
                 check(unsafe {
                     ffi::shim_send(id, number, op, memory, piece.len, lkey, piece.va, piece.key)
                 })?;
@@ -311,24 +318,24 @@ impl Connection {
     }
 
     fn arm(&mut self) -> io::Result<()> {
-        // SAFETY: The queue is ours.
+        // SAFETY: The connection owns the queue.
         check(unsafe { ffi::shim_arm(self.cq.as_ptr()) })?;
         Ok(())
     }
 
-    /// What has ended; to be called after a wakeup until it returns `None`.
+    /// The next completion. Call it after a wakeup until it returns `None`.
     pub fn poll(&mut self) -> Option<Completion> {
         let mut armed = false;
         loop {
             let mut done = ffi::Completion::default();
-            // SAFETY: The queue is ours, and so is `done`.
+            // SAFETY: The connection owns the queue, and `done` is a local.
             match unsafe { ffi::shim_poll(self.cq.as_ptr(), &mut done) } {
                 1.. => {
                     if let Some(completion) = self.completed(&done) {
                         return Some(completion);
                     }
                 }
-                // What came before it is armed wakes nobody.
+                // Poll again after arming: a completion that precedes it causes no wakeup.
                 0 if !armed => {
                     armed = true;
                     if let Err(e) = self.arm() {
@@ -343,9 +350,9 @@ impl Connection {
 
     fn completed(&mut self, done: &ffi::Completion) -> Option<Completion> {
         if done.status != 0 {
-            // SAFETY: Any number will do.
+            // SAFETY: Every number is valid.
             let why = unsafe { ffi::shim_status(done.status) };
-            // SAFETY: The library returns a string for every number, which is never freed.
+            // SAFETY: The library returns a static string for every number.
             let why = unsafe { CStr::from_ptr(why) };
             return Some(Completion::Failed(why.to_string_lossy().into_owned()));
         }

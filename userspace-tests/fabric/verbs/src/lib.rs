@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Verbs and RDMA/CM of rdma-core for targets and for what talks to them, and the few calls of the system that the standard library lacks, all
-//! safe to use.
+//! Safe wrappers of the verbs and RDMA/CM of rdma-core, for targets and their peers, and of the few
+//! system calls that the standard library lacks.
 //!
-//! Memory that a device may reach is a [`Buffer`]. Who posts it gives it away, and gets it back with its completion, so
-//! nobody looks at memory that the device writes. What others may reach at any time is an [`Arena`], which is copied only.
-//! No call waits but [`os::wait`].
+//! A [`Buffer`] is memory that a device may access. Posting it transfers ownership, and the
+//! completion returns it, so no code reads memory that the device writes. An [`Arena`] is memory
+//! that peers may access at any time, so it is only copied. No call blocks except [`os::wait`].
 
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, unreachable_pub)]
 #![deny(
@@ -25,7 +25,7 @@ pub use memory::{Arena, Buffer, Device, Mapped};
 
 use std::io;
 
-/// What the shim says: 0 or more, or a negative errno.
+/// Converts the result of a shim function: 0 or more, or a negative errno.
 fn check(result: i32) -> io::Result<i32> {
     if result < 0 {
         Err(io::Error::from_raw_os_error(-result))
@@ -34,7 +34,7 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-/// A pointer that the shim made, or errno.
+/// Converts a pointer returned by the shim; NULL is errno.
 fn made<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {
     std::ptr::NonNull::new(pointer).ok_or_else(io::Error::last_os_error)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices, and memory that they can reach.
+//! Devices and registered memory.
 
 use std::{
     alloc::{alloc_zeroed, dealloc, Layout},
@@ -17,7 +17,7 @@ use std::{
 
 use crate::{check, ffi, made};
 
-/// An RDMA device that connections arrive at, with its protection domain. It lives as long as anything on it.
+/// An RDMA device with its protection domain. It lives as long as anything created on it.
 #[derive(Clone)]
 pub struct Device(pub(crate) Arc<Inner>);
 
@@ -28,28 +28,30 @@ pub(crate) struct Inner {
     registered: AtomicUsize,
 }
 
-// SAFETY: Verbs may be called from any thread; the pointers are to objects that live until the last clone is dropped.
+// SAFETY: Verbs may be called from any thread; the objects live until the last clone is dropped.
 unsafe impl Send for Inner {}
-// SAFETY: As above; ibverbs has locks of its own.
+// SAFETY: As above; ibverbs does its own locking.
 unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: It was made by `shim_wakeups`, and its queues, which keep a clone, are gone.
+        // SAFETY: It is from `shim_wakeups`, and its completion queues, which keep a clone, are
+        // destroyed.
         unsafe { ffi::shim_wakeups_free(self.wakeups.as_ptr()) };
-        // SAFETY: It was made by `shim_pd`, and its regions and queue pairs, which keep a clone, are gone.
+        // SAFETY: It is from `shim_pd`, and its regions and queue pairs, which keep a clone, are
+        // destroyed.
         unsafe { ffi::shim_pd_free(self.pd.as_ptr()) };
     }
 }
 
 impl Device {
     pub(crate) fn new(context: NonNull<ffi::Context>) -> io::Result<Self> {
-        // SAFETY: The library has opened the device and closes it at the end of the process.
+        // SAFETY: The library has opened the device and closes it when the process exits.
         let wakeups = made(unsafe { ffi::shim_wakeups(context.as_ptr()) })?;
         // SAFETY: As above.
         let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) });
         let pd = pd.inspect_err(|_| {
-            // SAFETY: It was made above and nothing uses it.
+            // SAFETY: It was made above, and it is unused.
             unsafe { ffi::shim_wakeups_free(wakeups.as_ptr()) }
         })?;
         Ok(Self(Arc::new(Inner {
@@ -60,35 +62,35 @@ impl Device {
         })))
     }
 
-    /// Can be read when a connection has completions.
+    /// Descriptor that is readable when a connection has completions.
     pub fn fd(&self) -> RawFd {
         // SAFETY: The channel lives as long as `self`.
         unsafe { ffi::shim_wakeups_fd(self.0.wakeups.as_ptr()) }
     }
 
-    /// The token of a connection that has completions, or `None` if there is none.
+    /// The token of a connection with completions; `None` if there is none.
     pub fn wakeup(&self) -> Option<u64> {
         let mut token = 0;
-        // SAFETY: The channel lives as long as `self`, and `token` is ours.
+        // SAFETY: The channel lives as long as `self`, and `token` is a local.
         check(unsafe { ffi::shim_wakeup(self.0.wakeups.as_ptr(), &mut token) }).ok()?;
         Some(token)
     }
 
-    /// Bytes of all buffers that there are.
+    /// Bytes of all registered buffers.
     pub fn registered(&self) -> usize {
         self.0.registered.load(Ordering::Relaxed)
     }
 
-    /// `count` buffers of `len` bytes in one memory region, zeroed.
+    /// Allocates `count` zeroed buffers of `len` bytes in one memory region.
     pub fn buffers(&self, count: usize, len: usize) -> io::Result<Vec<Buffer>> {
         let all = count.checked_mul(len).filter(|n| *n > 0);
         let layout = all.and_then(|n| Layout::from_size_align(n, 4096).ok());
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: The layout has a size.
+        // SAFETY: The size of the layout is not 0.
         let memory = unsafe { alloc_zeroed(layout) };
         let memory = NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?;
         let pd = self.0.pd.as_ptr();
-        // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
+        // SAFETY: The memory has this size, and lives until the region is deregistered.
         let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size(), 0) };
         let Some(mr) = NonNull::new(mr) else {
             let error = io::Error::last_os_error();
@@ -125,7 +127,7 @@ struct Region {
     device: Device,
 }
 
-// SAFETY: Its memory is touched through buffers only, which do not overlap.
+// SAFETY: Its memory is accessed only through buffers, which do not overlap.
 unsafe impl Send for Region {}
 // SAFETY: As above.
 unsafe impl Sync for Region {}
@@ -134,14 +136,15 @@ impl Drop for Region {
     fn drop(&mut self) {
         let registered = &self.device.0.registered;
         registered.fetch_sub(self.layout.size(), Ordering::Relaxed);
-        // SAFETY: It was made by `shim_register`; posted buffers keep the region, so no queue pair uses it.
+        // SAFETY: It is from `shim_register`; posted buffers keep the region, so no queue pair uses
+        // it.
         unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
         // SAFETY: It was allocated with this layout, and no buffer is left.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
-/// Memory that its device can reach when it is posted. Whoever has it is alone with it.
+/// Memory that the device accesses while it is posted. The owner has exclusive access.
 pub struct Buffer {
     region: Arc<Region>,
     at: usize,
@@ -154,17 +157,18 @@ impl Buffer {
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: `buffers` has put all of the buffer inside of the region.
+        // SAFETY: `buffers` placed the whole buffer inside of the region.
         unsafe { self.region.memory.as_ptr().add(self.at) }
     }
 
-    /// The address of a part of it, for a work request.
+    /// Address of a part of the buffer, for a work request.
     pub(crate) fn part(&mut self, at: usize, len: usize) -> io::Result<*mut c_void> {
         let end = at.checked_add(len);
         if end.is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: It is inside of the buffer. It is not borrowed: other parts may be posted already.
+        // SAFETY: It is inside of the buffer. No reference is created: other parts may already be
+        // posted.
         Ok(unsafe { self.start().add(at) }.cast())
     }
 }
@@ -173,8 +177,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: The memory is initialized, `buffers` has made no other buffer for it, and it is not posted, as posting
-        // takes it away.
+        // SAFETY: The memory is initialized, `buffers` made no other buffer for it, and it is not
+        // posted, as posting takes ownership.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
@@ -191,37 +195,37 @@ struct Bytes {
     layout: Layout,
 }
 
-// SAFETY: Its bytes are copied only, never borrowed.
+// SAFETY: Its bytes are only copied, never borrowed.
 unsafe impl Send for Bytes {}
 // SAFETY: As above.
 unsafe impl Sync for Bytes {}
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: It was allocated with this layout, and whoever has registered it has kept a clone.
+        // SAFETY: It was allocated with this layout, and every registration keeps a clone.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
-/// Memory that the other sides of connections may reach at any time. Nobody borrows it: who wants bytes of it copies
-/// them, and gets nonsense if somebody else writes there meanwhile.
+/// Memory that the peers of connections may access at any time. It is never borrowed. Its bytes are
+/// copied, and a copy is inconsistent if a peer writes at the same time.
 #[derive(Clone)]
 pub struct Arena(Arc<Bytes>);
 
 impl Arena {
-    /// So many bytes, zeroed.
+    /// Allocates zeroed memory.
     pub fn new(len: usize) -> io::Result<Self> {
         let layout = Layout::from_size_align(len, 4096)
             .ok()
             .filter(|l| l.size() > 0);
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: The layout has a size.
+        // SAFETY: The size of the layout is not 0.
         let memory = unsafe { alloc_zeroed(layout) };
         let memory = NonNull::new(memory).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self(Arc::new(Bytes { memory, layout })))
     }
 
-    /// The address of a part of it.
+    /// Address of a part of the arena.
     fn part(&self, at: usize, len: usize) -> io::Result<*mut u8> {
         let end = at.checked_add(len);
         if end.is_none_or(|end| end > self.0.layout.size()) {
@@ -231,16 +235,17 @@ impl Arena {
         Ok(unsafe { self.0.memory.as_ptr().add(at) })
     }
 
-    /// Copies bytes inside of it. Fails if they are not all there.
+    /// Copies bytes within the arena. Fails if a range is not inside of it.
     pub fn copy(&self, from: usize, to: usize, len: usize) -> io::Result<()> {
         let (from, to) = (self.part(from, len)?, self.part(to, len)?);
-        // SAFETY: Both are inside of the allocation, which lives as long as `self`; nobody borrows it.
+        // SAFETY: Both ranges are inside of the allocation, which lives as long as `self` and is
+        // never borrowed.
         unsafe { std::ptr::copy(from, to, len) };
         Ok(())
     }
 }
 
-/// An arena that a device knows.
+/// An arena registered with a device.
 pub struct Mapped {
     arena: Arena,
     mr: NonNull<ffi::Mr>,
@@ -256,18 +261,18 @@ unsafe impl Sync for Mapped {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: It was made by `shim_register`; connections that use it keep a clone.
+        // SAFETY: It is from `shim_register`; connections that use it keep a clone.
         unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
     }
 }
 
 impl Mapped {
-    /// Its address for the other side.
+    /// RDMA address for peers.
     pub fn va(&self) -> u64 {
         self.arena.0.memory.as_ptr() as u64
     }
 
-    /// Its rkey.
+    /// rkey.
     pub fn key(&self) -> u32 {
         self.rkey
     }
@@ -276,17 +281,17 @@ impl Mapped {
         self.lkey
     }
 
-    /// The address of a part of it, for a work request.
+    /// Address of a part of the arena, for a work request.
     pub(crate) fn part(&self, at: usize, len: usize) -> io::Result<*mut c_void> {
         Ok(self.arena.part(at, len)?.cast())
     }
 }
 
 impl Device {
-    /// Registers an arena, for all connections of this device.
+    /// Registers an arena for all connections of the device.
     pub fn map(&self, arena: &Arena) -> io::Result<Arc<Mapped>> {
         let (memory, len) = (arena.0.memory.as_ptr().cast(), arena.0.layout.size());
-        // SAFETY: The memory is as long as it says, and lives until the region is deregistered.
+        // SAFETY: The memory has this size, and lives until the region is deregistered.
         let mr = made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, 1) })?;
         // SAFETY: The region was made above.
         let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };

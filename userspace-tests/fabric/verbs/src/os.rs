@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls of the system.
+//! System calls.
 
 use std::{
     fs::File,
@@ -10,8 +10,9 @@ use std::{
 
 use crate::{check, ffi};
 
-/// From now on SIGTERM and SIGINT end no thread of the process; the descriptor can be read when one has come. Threads
-/// that run already are not changed.
+/// Blocks SIGTERM and SIGINT in the calling thread and the threads that it creates later. The
+/// returned descriptor is readable when one of them is pending. Threads that already run are not
+/// affected.
 pub fn signals() -> io::Result<OwnedFd> {
     // SAFETY: No arguments.
     let fd = check(unsafe { ffi::shim_signals() })?;
@@ -19,7 +20,8 @@ pub fn signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Waits until one of at most 64 descriptors can be read, or for `ms` milliseconds (-1: for ever). Returns which can.
+/// Waits until one of at most 64 descriptors is readable, or for `ms` milliseconds (-1: no
+/// timeout). Returns the state of each.
 pub fn wait(fds: &[RawFd], ms: i32) -> io::Result<Vec<bool>> {
     let mut ready = vec![0u8; fds.len()];
     // SAFETY: Both lists have this length.
@@ -31,16 +33,17 @@ pub fn wait(fds: &[RawFd], ms: i32) -> io::Result<Vec<bool>> {
     Ok(ready.into_iter().map(|r| r != 0).collect())
 }
 
-/// Makes zeros of these bytes of a file or block device and gives their place back (`fallocate(2)`). Fails with
-/// EOPNOTSUPP where the file system or the device cannot do that.
+/// Zeroes a range of a file or block device and frees its space (`fallocate(2)`). Fails with
+/// EOPNOTSUPP if the file system or the device does not support that.
 pub fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     // SAFETY: The descriptor is open as long as `file`.
     check(unsafe { ffi::shim_punch(file.as_raw_fd(), at, len) })?;
     Ok(())
 }
 
-/// Takes a file for this process alone, until it is closed here (`flock(2)`). Fails with [`io::ErrorKind::WouldBlock`] if
-/// another one has taken it, also if that one was killed and still waits for a write to it.
+/// Locks a file exclusively until it is closed (`flock(2)`). Fails with
+/// [`io::ErrorKind::WouldBlock`] if another process holds the lock, even a killed one that still
+/// waits for a write to it.
 pub fn lock(file: &File) -> io::Result<()> {
     // SAFETY: The descriptor is open as long as `file`.
     check(unsafe { ffi::shim_lock(file.as_raw_fd()) })?;

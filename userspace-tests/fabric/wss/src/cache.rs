@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which line of the arena has what. CLOCK says which one goes.
+//! Contents of the lines of the arena. CLOCK selects the line to evict.
 
 use std::collections::HashMap;
 
-/// What a line has.
+/// The contents of a line.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Key {
     /// The RS.
     pub store: u32,
-    /// Which of its objects.
+    /// The object.
     pub object: u32,
-    /// Counted in lines.
+    /// Offset in lines.
     pub line: u64,
-    /// Since when this CE owns it. What it had before is never found.
+    /// The ownership epoch of this CE. Lines of earlier epochs are never found.
     pub epoch: u64,
 }
 
@@ -24,7 +24,7 @@ struct Line {
     referenced: bool,
 }
 
-/// The lines. Those that are pinned stay as they are.
+/// The lines. Pinned lines are not evicted.
 pub struct Cache {
     lines: Vec<Line>,
     places: HashMap<Key, usize>,
@@ -33,7 +33,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// So many lines, with nothing in them.
+    /// Creates empty lines.
     pub fn new(lines: usize) -> Self {
         Self {
             lines: vec![Line::default(); lines],
@@ -43,27 +43,27 @@ impl Cache {
         }
     }
 
-    /// How many there are.
+    /// Number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// There is none.
+    /// Whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Lines that are not pinned.
+    /// Number of unpinned lines.
     pub fn free(&self) -> usize {
         self.free
     }
 
-    /// The line that has this.
+    /// The line with this content.
     pub fn find(&self, key: &Key) -> Option<usize> {
         self.places.get(key).copied()
     }
 
-    /// It stays until [`Cache::unpin`].
+    /// Pins a line until [`Cache::unpin`].
     pub fn pin(&mut self, line: usize) {
         let line = &mut self.lines[line];
         if line.pins == 0 {
@@ -73,7 +73,7 @@ impl Cache {
         line.referenced = true;
     }
 
-    /// It may go, as far as this pin is concerned.
+    /// Drops one pin.
     pub fn unpin(&mut self, line: usize) {
         let line = &mut self.lines[line];
         line.pins -= 1;
@@ -82,9 +82,9 @@ impl Cache {
         }
     }
 
-    /// A line for something new: pinned, with nothing in it. `None` if all are pinned.
+    /// Takes a line for new content: pinned and empty. `None` if all lines are pinned.
     pub fn take(&mut self) -> Option<usize> {
-        // After one turn no line is referenced, after two one is found.
+        // The first turn clears the referenced flags, the second finds a line.
         for _ in 0..2 * self.lines.len() {
             let at = self.hand;
             self.hand = (at + 1) % self.lines.len();
@@ -99,7 +99,7 @@ impl Cache {
         None
     }
 
-    /// A line has this from now on. Another one that had it has nothing.
+    /// Sets the content of a line. Another line with the same content becomes empty.
     pub fn install(&mut self, at: usize, key: Key) {
         if let Some(old) = self.places.get(&key).copied() {
             self.forget(old);
@@ -109,7 +109,7 @@ impl Cache {
         self.places.insert(key, at);
     }
 
-    /// A line has nothing any more.
+    /// Empties a line.
     pub fn forget(&mut self, at: usize) {
         if let Some(key) = self.lines[at].key.take() {
             self.places.remove(&key);
@@ -143,7 +143,7 @@ mod tests {
         for line in 0..3 {
             fill(&mut cache, line);
         }
-        // All are as new; the first goes, and the others have had their turn.
+        // All were referenced. The first is evicted, and the others lose their flag.
         fill(&mut cache, 3);
         assert_eq!(cache.find(&key(0)), None);
         let used = cache.find(&key(1)).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(cache.find(&key(7)), Some(second));
         assert_eq!(cache.find(&Key { epoch: 6, ..key(7) }), None);
-        // What has been replaced does not take the other one with it.
+        // Forgetting the replaced line does not affect the new one.
         cache.forget(first);
         assert_eq!(cache.find(&key(7)), Some(second));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A client of etcd, by the JSON that its gateway for HTTP speaks (`/v3/...`, as its API reference has it).
+//! An etcd client for the JSON gateway (`/v3/...`, see the etcd API reference).
 
 use std::{
     io::{self, Read, Write},
@@ -8,36 +8,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever has not answered as a whole after so long is given up.
+/// Timeout of a complete answer.
 pub const PATIENCE: Duration = Duration::from_millis(700);
 
-/// A key with its value.
+/// A key-value pair.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pair {
-    /// Its name.
+    /// The key.
     pub key: String,
-    /// What it has.
+    /// The value.
     pub value: String,
-    /// The revision with which it was created.
+    /// create_revision.
     pub created: u64,
-    /// The revision with which it was changed the last time.
+    /// mod_revision.
     pub modified: u64,
 }
 
-/// Keys as they are at one moment.
+/// A consistent snapshot of keys.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct View {
-    /// The revision of that moment. What is changed later has a greater one.
+    /// The revision of the snapshot. Later changes have greater revisions.
     pub revision: u64,
-    /// In the order of their names.
+    /// Sorted by key.
     pub pairs: Vec<Pair>,
 }
 
-/// Where etcd serves clients. Each question waits for its answer; one that fails may have been carried out all the same.
+/// The etcd endpoints. Requests are synchronous. A failed request may still have been executed.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     at: Vec<SocketAddr>,
-    /// Which one is asked first.
+    /// Index of the endpoint to try first.
     first: usize,
 }
 
@@ -45,7 +45,7 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Base 64, RFC 4648.
+/// Base64 (RFC 4648).
 fn encode(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -82,8 +82,8 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The values of all fields with this name, without the quotes. They are numbers, base 64 and words, which have no quotes in
-/// them, so no value can look like a name. There may be spaces anywhere between.
+/// The values of all fields with this name, without quotes. Values are numbers, base64 and words
+/// without quotes, so no value looks like a name. White space is permitted between tokens.
 fn fields<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let name = format!("\"{name}\"");
     let parts = text.split(name.as_str()).skip(1);
@@ -97,18 +97,18 @@ fn number(text: &str) -> io::Result<u64> {
     text.parse().map_err(|_| bad("no number"))
 }
 
-/// The revision that etcd has had with an answer.
+/// The revision in the header of an answer.
 fn revision(answer: &str) -> io::Result<u64> {
     let first = fields(answer, "revision").first().copied();
     number(first.ok_or_else(|| bad("an answer without a revision"))?)
 }
 
-/// A transaction was carried out.
+/// Whether a transaction succeeded.
 fn succeeded(answer: &str) -> bool {
     fields(answer, "succeeded") == ["true"]
 }
 
-/// The body of a response that has arrived as a whole (RFC 9112).
+/// The body of a complete response (RFC 9112).
 fn body(response: &str) -> io::Result<String> {
     let part = || bad("its answer is not whole");
     let (head, mut rest) = response.split_once("\r\n\r\n").ok_or_else(part)?;
@@ -126,7 +126,7 @@ fn body(response: &str) -> io::Result<String> {
     if let Some(len) = len {
         return Ok(rest.get(..len).ok_or_else(part)?.into());
     }
-    // In chunks, the last of which is empty.
+    // Chunked; an empty chunk is the last.
     let mut all = String::new();
     loop {
         let (size, behind) = rest.split_once("\r\n").ok_or_else(part)?;
@@ -142,12 +142,12 @@ fn body(response: &str) -> io::Result<String> {
 }
 
 impl Etcd {
-    /// The first one that answers is asked.
+    /// A client that uses the first endpoint that answers.
     pub fn new(at: Vec<SocketAddr>) -> Self {
         Self { at, first: 0 }
     }
 
-    /// Asks one after the other until somebody answers.
+    /// Tries the endpoints in turn until one answers.
     fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
         let mut result = Err(bad("nobody to ask"));
         for _ in 0..self.at.len() {
@@ -184,31 +184,31 @@ impl Etcd {
         }
         let text = String::from_utf8(all).map_err(|_| bad("its answer is no text"))?;
         let answer = body(&text)?;
-        // What has none tells of an error.
+        // An answer without a revision is an error message.
         revision(&answer)?;
         Ok(answer)
     }
 
-    /// A lease that ends so many seconds after it was granted, or kept alive the last time.
+    /// Creates a lease with a TTL in seconds; returns its ID.
     pub fn grant(&mut self, seconds: u64) -> io::Result<String> {
         let answer = self.post("lease/grant", &format!("{{\"TTL\":\"{seconds}\"}}"))?;
         let lease = fields(&answer, "ID").first().map(|id| id.to_string());
         lease.ok_or_else(|| bad("a lease without a number"))
     }
 
-    /// False if the lease is no more.
+    /// Renews a lease. Returns false if it has expired.
     pub fn keep_alive(&mut self, lease: &str) -> io::Result<bool> {
         let answer = self.post("lease/keepalive", &format!("{{\"ID\":\"{lease}\"}}"))?;
         Ok(fields(&answer, "TTL").iter().any(|ttl| *ttl != "0"))
     }
 
-    /// The lease ends, with its keys.
+    /// Revokes a lease and deletes its keys.
     pub fn revoke(&mut self, lease: &str) -> io::Result<()> {
         self.post("lease/revoke", &format!("{{\"ID\":\"{lease}\"}}"))
             .map(|_| ())
     }
 
-    /// Creates a key that ends with a lease. The revision with which that is done; `None` if the key is there already.
+    /// Creates a key with a lease. Returns the revision, or `None` if the key exists.
     pub fn create(&mut self, key: &str, value: &str, lease: &str) -> io::Result<Option<u64>> {
         let (key, value) = (encode(key.as_bytes()), encode(value.as_bytes()));
         let answer = self.post("kv/txn", &format!(
@@ -218,7 +218,8 @@ impl Etcd {
         succeeded(&answer).then(|| revision(&answer)).transpose()
     }
 
-    /// Changes a key that was changed with this revision the last time, 0 if it is not there, while another one has this value.
+    /// Sets `key` if its mod_revision is `modified` (0: it does not exist) and the key `holder` has
+    /// the value `name`.
     pub fn replace(
         &mut self,
         (key, modified, value): (&str, u64, &str),
@@ -234,7 +235,7 @@ impl Etcd {
         Ok(succeeded(&answer))
     }
 
-    /// All keys from one on, up to another one that is not among them.
+    /// All keys from `from` (inclusive) to `to` (exclusive).
     pub fn look(&mut self, from: &str, to: &str) -> io::Result<View> {
         let (from, to) = (encode(from.as_bytes()), encode(to.as_bytes()));
         let question = format!("{{\"key\":\"{from}\",\"range_end\":\"{to}\"}}");
@@ -307,7 +308,7 @@ mod tests {
             "{ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\n"
         );
         assert_eq!(body(&chunks).unwrap(), "abc0123456789");
-        // Nothing of it may be missing.
+        // No part of it may be missing.
         for len in 0..plain.len() {
             assert!(body(&plain[..len]).is_err(), "{len}");
         }

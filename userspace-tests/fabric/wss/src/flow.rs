@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Flow control of a connection between roles. InfiniBand and RoCE let a message wait for a buffer; iWARP ends the connection.
-//! So each side sends no more than the other one has buffers for, and is told by [`Message::Grant`] when there are more.
+//! Flow control of a connection between roles. On InfiniBand and RoCE a message waits for a receive
+//! buffer; iWARP ends the connection instead. So each side sends only as many messages as the peer
+//! has buffers for, and [`Message::Grant`] grants more.
 
 use std::collections::VecDeque;
 
 use crate::{message::Message, peer::SILENCE};
 
-/// Buffers for messages on each side.
+/// Receive buffers of each side.
 pub const RECEIVES: usize = 1024;
-/// Those that are for GRANT. There are never more of them than [`WINDOW`] / [`BATCH`], and one that has been read while its
-/// buffer has not been given back.
+/// Buffers reserved for GRANT: at most [`WINDOW`] / [`BATCH`] of them are outstanding, plus one
+/// with a buffer that is not yet posted again.
 const FOR_GRANTS: usize = 8;
-/// Messages that may be sent before there is a GRANT.
+/// Messages that may be sent before the first GRANT.
 pub const WINDOW: u32 = (RECEIVES - FOR_GRANTS) as u32;
-/// So many buffers are granted at once.
+/// Buffers per GRANT.
 const BATCH: u32 = WINDOW / 4;
 
-/// Most messages that wait for buffers of the other side. All commands of a large system are fewer.
+/// Maximum messages that wait for buffers of the peer. More than all commands of a large system.
 pub const WAITING: usize = 1 << 17;
 
 /// One side of a connection.
 #[derive(Debug)]
 pub struct Flow {
-    /// Buffers of the other side that are free for us.
+    /// Free receive buffers of the peer.
     credits: u32,
-    /// Buffers of ours that are free again and not granted.
+    /// Receive buffers of this side that are free again and not yet granted.
     taken: u32,
     waiting: VecDeque<Vec<u8>>,
-    /// Since when messages wait and nothing was granted, in milliseconds.
+    /// Since when messages wait without a GRANT, in milliseconds.
     stuck: Option<u64>,
 }
 
@@ -44,9 +45,9 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// A message is to be sent, when those before it are. `now` is in milliseconds. False if the connection is at its end, as
-    /// the other side takes nothing: it has granted nothing for [`SILENCE`], or too little. An honest one that is so late
-    /// ends the connection itself, since ALIVE does not reach it either.
+    /// Queues a message after all others. `now` is in milliseconds. Returns false if the connection
+    /// must be closed, because the peer has granted nothing for [`SILENCE`], or too little. A live
+    /// peer that is so late closes the connection itself, since it receives no ALIVE either.
     pub fn queue(&mut self, message: Vec<u8>, now: u64) -> bool {
         if self.waiting.is_empty() {
             self.stuck = None;
@@ -57,7 +58,7 @@ impl Flow {
         true
     }
 
-    /// The next message that can be sent now.
+    /// The next message that may be sent now.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         self.credits.checked_sub(1).and_then(|left| {
             let message = self.waiting.pop_front()?;
@@ -66,7 +67,7 @@ impl Flow {
         })
     }
 
-    /// The other side has granted buffers. False if it has more than there can be, so it is out of its mind.
+    /// Handles a GRANT. Returns false if the peer grants more buffers than it has.
     pub fn granted(&mut self, count: u32) -> bool {
         match self.credits.checked_add(count) {
             Some(credits) if credits <= WINDOW => {
@@ -78,7 +79,8 @@ impl Flow {
         }
     }
 
-    /// The buffer of a message that was no GRANT is free again. A GRANT is to be sent now, if one is returned.
+    /// The buffer of a message other than GRANT is free again. Returns a GRANT to send, if one is
+    /// due.
     pub fn free(&mut self) -> Option<Message> {
         self.taken += 1;
         (self.taken == BATCH).then(|| {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The storage system of the Kernel PM2 paper in user space: a StorageEngine (SE) takes commands and knows where blocks
-//! are, CacheEngines (CE) have them and move them straight into and out of the initiator's memory, RealStorage (RS) has
-//! the files. docs/fabric.md says what it promises.
+//! The storage system of the Kernel PM2 paper in user space. A StorageEngine (SE) receives commands
+//! and knows the location of blocks. CacheEngines (CE) cache blocks and move them directly from and
+//! to the initiator's memory. RealStorage (RS) has the files. See docs/fabric.md for the
+//! guarantees.
 //!
-//! [`message`] is what they say to each other. [`se`], [`ce`] and [`rs`] are what they do, without RDMA: whatever
-//! happens is told by a call, and what is to be done then is left in a list. [`fabric`] does it. [`mod@etcd`] is asked which SE
-//! there is.
+//! [`message`] defines the messages between roles. [`se`], [`ce`] and [`rs`] are the state
+//! machines, without RDMA: calls report events, and the work that follows is collected in a list.
+//! [`fabric`] does the work. [`mod@etcd`] is the client for the election of the SE.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

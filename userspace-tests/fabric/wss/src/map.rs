@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the blocks of a unit are: sorted extents of objects, each owned by one CE.
+//! Location of the blocks of a unit: sorted extents of objects, each owned by one CE.
 
-/// A part of an object, by its place among those of a unit.
+/// An object of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Object {
     /// The RS.
     pub store: u32,
-    /// Which of its objects.
+    /// The object.
     pub object: u32,
-    /// Its blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
-/// Who may have blocks of an extent in its cache.
+/// The CE that may cache blocks of an extent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Owner {
     /// The CE.
     pub member: u32,
-    /// Since when.
+    /// Ownership epoch.
     pub epoch: u64,
 }
 
-/// Some blocks of a unit.
+/// A range of blocks of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Extent {
-    /// The first one, in the unit.
+    /// First block in the unit.
     pub start: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// The RS that has them.
+    /// The RS.
     pub store: u32,
-    /// Which of its objects.
+    /// The object.
     pub object: u32,
-    /// The first one, in the object.
+    /// First block in the object.
     pub at: u64,
-    /// Its CE.
+    /// The CE.
     pub owner: Option<Owner>,
-    /// Commands that the owner carries out.
+    /// Commands in flight at the owner.
     pub busy: u32,
-    /// A command waits until it is not busy.
+    /// A command waits until `busy` is 0.
     pub wanted: bool,
 }
 
-/// Blocks of a command in one extent.
+/// The blocks of a command in one extent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
-    /// Which extent.
+    /// Index of the extent.
     pub extent: usize,
-    /// The first block, in the object.
+    /// First block in the object.
     pub at: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
@@ -60,8 +60,9 @@ pub struct Map {
 }
 
 impl Map {
-    /// Objects one behind the other, each cut into extents of `size` blocks. An object is used up to a multiple of `line`
-    /// blocks, so no line is in two extents; `size` is such a multiple.
+    /// Concatenates objects, each split into extents of `size` blocks. The size of an object is
+    /// rounded down to a multiple of `line` blocks, so that no line spans extents; `size` must be
+    /// such a multiple.
     pub fn new(objects: &[Object], size: u64, line: u64) -> Self {
         let mut extents = Vec::new();
         let mut start = 0;
@@ -87,7 +88,7 @@ impl Map {
         Self { extents }
     }
 
-    /// Blocks of the unit.
+    /// Number of blocks of the unit.
     pub fn blocks(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.start + e.blocks)
     }
@@ -97,7 +98,7 @@ impl Map {
         &mut self.extents
     }
 
-    /// Where blocks of the unit are, which must be there.
+    /// Location of blocks of the unit. The blocks must exist.
     pub fn pieces(&self, mut lba: u64, count: u32) -> Vec<Piece> {
         let (mut left, mut pieces) = (count, Vec::new());
         let mut n = self.extents.partition_point(|e| e.start + e.blocks <= lba);

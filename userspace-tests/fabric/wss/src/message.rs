@@ -1,99 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages between the roles, byte by byte; docs/fabric.md has the same table.
+//! The messages between the roles; docs/fabric.md has the same table.
 //!
-//! A message is 64 bytes; EXEC has its lists behind that, and zeros up to the next multiple of 64. Numbers are big-endian.
-//! All begin alike: operation code (byte 0), a small number (1), the lengths of two lists (2, 3), a number (4 to 7), an
-//! identifier (8 to 15), an epoch (16 to 23). Bytes without a meaning are zero, and a message in which one is not is
-//! refused, as is everything else that nobody sends. So each message has one form.
+//! A message is 64 bytes. EXEC is followed by its lists and zero padding to a multiple of 64.
+//! Numbers are big-endian. Common fields: operation code (byte 0), a small number (1), the lengths
+//! of two lists (2, 3), a number (4 to 7), an identifier (8 to 15), an epoch (16 to 23). Unused
+//! bytes are zero. A message with other values there, or otherwise invalid, is rejected, so each
+//! message has one encoding.
 
 mod wire;
 
 use srp_target::proto::cmd::DirectBuf;
 
-/// Bytes of a message without lists, and what the length of each is a multiple of.
+/// Bytes of a message without lists; the length of every message is a multiple of this.
 pub const LEN: usize = 64;
-/// Most extents of an EXEC.
+/// Maximum extents of an EXEC.
 pub const EXTENTS: usize = 4;
-/// Most places of an EXEC.
+/// Maximum places of an EXEC.
 pub const PLACES: usize = 16;
 /// Bytes of an extent.
 const EXTENT_LEN: usize = 32;
 /// Bytes of the longest message.
 pub const MAX_LEN: usize = LEN + EXTENTS * EXTENT_LEN + PLACES * DirectBuf::LEN;
 
-/// Who somebody is.
+/// The role of a sender.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Role {
-    /// Has the sessions.
+    /// StorageEngine.
     Se = 1,
-    /// Has a cache.
+    /// CacheEngine.
     Ce = 2,
 }
 
-/// What came of something.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Status {
-    /// It was done.
+    /// Done.
     Good = 0,
-    /// It was done, and the initiator has the response.
+    /// Done, and the response is sent to the initiator.
     Answered = 1,
-    /// The initiator's connection is no more.
+    /// The initiator's connection is lost.
     Lost = 2,
-    /// Whoever asks, or whom it is about, is not known, or of an epoch that is over.
+    /// The sender or the subject is unknown, or its epoch is over.
     Stale = 3,
-    /// The request is not one that can be carried out.
+    /// The request cannot be executed.
     Invalid = 4,
-    /// The file could not be read.
+    /// A read of the file failed.
     ReadError = 5,
-    /// The file could not be written.
+    /// A write to the file failed.
     WriteError = 6,
-    /// There is no place in the file system of the file.
+    /// The file system of the file is full.
     Full = 7,
 }
 
-/// What a fence is about.
+/// The subject of a fence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Scope {
     /// SE to CE: the session with this epoch.
     Session = 1,
-    /// SE to RS: a CE, of which only this epoch counts from now on.
+    /// SE to RS: a CE, of which only this epoch is valid.
     Member = 2,
     /// SE to RS: all CEs.
     All = 3,
 }
 
-/// Blocks of an object that a command is about.
+/// A range of blocks of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Extent {
     /// The RS.
     pub store: u32,
-    /// Which of its objects.
+    /// The object.
     pub object: u32,
-    /// The first block.
+    /// First block.
     pub at: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Since when the CE owns it: lines of another epoch are old. 0: it belongs to another CE, so nothing is kept.
+    /// Ownership epoch of the CE; cached lines of other epochs are stale. 0: owned by another CE,
+    /// so do not cache.
     pub epoch: u64,
 }
 
-/// How blocks become zeros.
+/// How blocks are zeroed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Zero {
-    /// They are written.
+    /// By writing zeros.
     Write,
-    /// Their place is given back, where that can be done.
+    /// By freeing their space, where possible.
     Unmap,
 }
 
 /// A command for a CE.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exec {
-    /// Names it among all of this SE.
+    /// Identifier, unique for this SE.
     pub id: u64,
     /// The session.
     pub session: u64,
@@ -101,180 +103,180 @@ pub struct Exec {
     pub write: bool,
     /// The CE sends the response.
     pub answer: bool,
-    /// Written blocks are made stable before the answer; blocks are read from the file.
+    /// A write is flushed before the response; a read bypasses the cache.
     pub stable: bool,
-    /// A write of zeros, without data: the SE answers.
+    /// Zeroes blocks; there is no data, and the SE responds.
     pub zero: Option<Zero>,
     /// Tag of the response.
     pub tag: u64,
-    /// Bytes of the initiator's buffers, for the residual.
+    /// Size of the initiator's buffer in bytes, for the residual.
     pub room: u32,
-    /// Credits that the response brings.
+    /// Credits of the response.
     pub credits: i32,
-    /// 1 to [`EXTENTS`] of them, 4 GiB in all at most.
+    /// 1 to [`EXTENTS`] extents, in total at most 4 GiB.
     pub extents: Vec<Extent>,
-    /// At most [`PLACES`], in the initiator's memory.
+    /// At most [`PLACES`] buffers in the initiator's memory.
     pub places: Vec<DirectBuf>,
 }
 
 impl Exec {
-    /// Bytes of all its extents.
+    /// Bytes of all extents.
     pub fn len(&self) -> u64 {
         self.extents.iter().map(|e| u64::from(e.blocks) * 512).sum()
     }
 
-    /// It is about no block, which a command is never.
+    /// Whether it has no blocks, which is never true for a command.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of all its places: what is moved.
+    /// Bytes of all places: the bytes to transfer.
     pub fn moved(&self) -> u64 {
         self.places.iter().map(|p| u64::from(p.len())).sum()
     }
 }
 
-/// Blocks that go between the arena of a CE and a file.
+/// A transfer of blocks between the arena of a CE and a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Transfer {
-    /// Names it among all of this connection.
+    /// Identifier, unique for this connection.
     pub id: u64,
-    /// Which object.
+    /// The object.
     pub object: u32,
-    /// The first block.
+    /// First block.
     pub at: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
-    /// What was written is made stable: before a GET reads, after a PUT has written.
+    /// Flush before a GET reads, and after a PUT has written.
     pub stable: bool,
-    /// Address in the CE's arena.
+    /// Address in the arena of the CE.
     pub va: u64,
-    /// Its rkey.
+    /// rkey of the arena.
     pub key: u32,
 }
 
 /// A message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
-    /// The first message of a connection, by whoever has made it.
+    /// The first message of a connection, from the side that connected.
     Attach {
-        /// Of the sender.
+        /// Role of the sender.
         role: Role,
-        /// Number of a CE; 0 for the SE.
+        /// Number of the CE; 0 for the SE.
         member: u32,
-        /// CE to RS: the one that the SE has given. SE to RS: its own. CE to SE: 0.
+        /// CE to RS: the epoch assigned by the SE. SE to RS: its own. CE to SE: 0.
         epoch: u64,
     },
-    /// The answer to it.
+    /// Answer to [`Message::Attach`].
     Attached {
         /// `Good` or `Stale`.
         status: Status,
-        /// Number of the RS; by the SE that of the CE.
+        /// From an RS: its number. From the SE: the number of the CE.
         number: u32,
-        /// The CE's epoch from now on; by an RS the one that counts there.
+        /// From the SE: the epoch assigned to the CE. From an RS: the valid epoch there.
         epoch: u64,
     },
-    /// CE to SE: an initiator wants an answer channel.
+    /// CE to SE: an initiator requests an answer channel.
     Join {
-        /// The CE's name for the login.
+        /// Identifier of the login, from the CE.
         id: u64,
-        /// Its port identifier.
+        /// Initiator port identifier.
         initiator: [u8; 16],
     },
-    /// The answer to it.
+    /// Answer to [`Message::Join`].
     Joined {
-        /// `Good`, or `Stale` if the initiator has no session here.
+        /// `Good`, or `Stale` if the initiator has no session.
         status: Status,
         /// As in [`Message::Join`].
         id: u64,
         /// The session.
         session: u64,
     },
-    /// CE to SE: an answer channel is no more.
+    /// CE to SE: an answer channel has ended.
     Left {
-        /// `Lost`, or `Stale` if there never was one, as the initiator has not waited for it.
+        /// `Lost`, or `Stale` if the initiator left before it was established.
         status: Status,
-        /// As in [`Message::Join`]: another login of the session may have come after it.
+        /// As in [`Message::Join`]: the session may have a later login.
         id: u64,
         /// The session.
         session: u64,
     },
-    /// SE to CE: carry out a command.
+    /// SE to CE: execute a command.
     Exec(Exec),
-    /// EXEC, GET, PUT, OPEN or FLUSH is over; nothing of it is under way.
+    /// EXEC, GET, PUT, OPEN or FLUSH has completed; nothing of it is in flight.
     Done {
-        /// How.
+        /// Result.
         status: Status,
-        /// Which.
+        /// The request.
         id: u64,
-        /// Blocks of the object, for OPEN.
+        /// For OPEN, the number of blocks of the object.
         value: u64,
     },
-    /// SE to CE: a command gets no response.
+    /// SE to CE: abort a command; it gets no response.
     Cancel {
-        /// Which.
+        /// The command.
         id: u64,
     },
-    /// Nothing of it is under way, and it was not answered.
+    /// Answer: nothing of the command is in flight, and it got no response.
     Cancelled {
-        /// Which.
+        /// The command.
         id: u64,
     },
-    /// Nothing of an older epoch may happen any more.
+    /// Fence: operations of older epochs must not take effect.
     Fence {
-        /// What it is about.
+        /// The subject.
         scope: Scope,
         /// The CE, for [`Scope::Member`].
         member: u32,
-        /// The session, or the epoch that counts from now on.
+        /// The session, or the oldest valid epoch.
         epoch: u64,
     },
-    /// It is so. The same fields.
+    /// Answer: the fence is in effect. The same fields.
     Fenced {
-        /// As it was.
+        /// As in [`Message::Fence`].
         scope: Scope,
-        /// As it was.
+        /// As in [`Message::Fence`].
         member: u32,
-        /// As it was.
+        /// As in [`Message::Fence`].
         epoch: u64,
     },
-    /// CE to RS: write blocks to my arena.
+    /// CE to RS: write blocks to the sender's arena.
     Get(Transfer),
-    /// CE to RS: read blocks from my arena.
+    /// CE to RS: read blocks from the sender's arena.
     Put(Transfer),
-    /// CE to RS: make zeros of blocks. Nothing is moved: `va` and `key` are zeros.
+    /// CE to RS: zero blocks. There is no data: `va` and `key` are zero.
     Zero(Transfer, Zero),
-    /// SE to RS: how large is an object?
+    /// SE to RS: query the size of an object.
     Open {
-        /// Name of the request.
+        /// Identifier of the request.
         id: u64,
-        /// Which.
+        /// The object.
         object: u32,
     },
-    /// SE to RS: what was written to an object is made stable.
+    /// SE to RS: flush an object.
     Flush {
-        /// Name of the request.
+        /// Identifier of the request.
         id: u64,
-        /// Which.
+        /// The object.
         object: u32,
     },
-    /// The sender lives.
+    /// Keepalive.
     Alive,
-    /// So many buffers for messages are free again ([`crate::flow`]).
+    /// Receive buffers are free again ([`crate::flow`]).
     Grant {
         /// At least one.
         count: u32,
     },
 }
 
-/// What is no message.
+/// An invalid message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Broken {
-    /// So many bytes are not as many as it must have.
+    /// Wrong length.
     Len(usize),
-    /// The operation code.
+    /// Unknown operation code.
     Opcode(u8),
-    /// A byte has a value that nobody sends: its place.
+    /// An invalid value of the byte at this offset.
     Byte(usize),
 }
 

@@ -9,7 +9,7 @@ use srp_target::{
     proto::{guid::IoClass, ids::PortId},
 };
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 pub const LINE: u32 = 64 << 10;
 
 /// What `--help` says.
@@ -49,16 +49,16 @@ has a cache. Initiators have their answers from it: answers_from=ADDRESS:PORT.
   --cache MIB            4 to 65536 (default 64)
 ";
 
-/// A system that etcd knows.
+/// An etcd cluster and the name of the system in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct System {
-    /// Where etcd serves clients.
+    /// Client endpoints of etcd.
     pub etcd: Vec<SocketAddr>,
-    /// Its name.
+    /// Name of the system.
     pub name: String,
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Options {
     /// An RS.
@@ -67,20 +67,20 @@ pub enum Options {
         number: u32,
         /// Its objects.
         files: Vec<PathBuf>,
-        /// Where to listen.
+        /// Listening address.
         listen: SocketAddr,
-        /// Threads for the files.
+        /// Number of threads for file I/O.
         threads: usize,
-        /// Where to ask for the SE.
+        /// Where to look up the SE.
         system: Option<System>,
     },
     /// An SE.
     Se {
-        /// All RS.
+        /// All RSs.
         stores: Vec<SocketAddr>,
-        /// Of each unit its objects: RS and object.
+        /// The objects of each unit: RS and object.
         luns: Vec<Vec<(u32, u32)>>,
-        /// Where to listen.
+        /// Listening address.
         listen: SocketAddr,
         /// Target port identifier.
         id: [u8; 16],
@@ -88,31 +88,31 @@ pub enum Options {
         guid: u64,
         /// Credits of a channel.
         queue_depth: u32,
-        /// Most channels of a session.
+        /// Maximum channels of a session.
         channels: usize,
-        /// MiB of an extent.
+        /// Extent size in MiB.
         extent: u64,
-        /// Where it becomes the SE.
+        /// Where to register as the SE.
         system: Option<System>,
     },
     /// A CE.
     Ce {
         /// Its number.
         member: u32,
-        /// Whoever may be the SE.
+        /// The candidates for the SE.
         se: Vec<SocketAddr>,
-        /// All RS.
+        /// All RSs.
         stores: Vec<SocketAddr>,
-        /// Where to listen.
+        /// Listening address.
         listen: SocketAddr,
         /// Target port identifier.
         id: [u8; 16],
-        /// MiB of the arena.
+        /// Arena size in MiB.
         cache: usize,
     },
 }
 
-/// The options of a role by name, each with its value, in their order.
+/// The options of a role in command line order: name and value.
 struct Values {
     role: String,
     list: Vec<(String, OsString)>,
@@ -136,7 +136,7 @@ impl Values {
         Ok(all)
     }
 
-    /// The last one counts.
+    /// The last occurrence counts.
     fn one<T: std::str::FromStr>(
         &mut self,
         name: &str,
@@ -191,7 +191,7 @@ impl Values {
     }
 }
 
-/// `http://10.0.0.1:2379,http://10.0.0.2:2379`.
+/// Parses `http://10.0.0.1:2379,http://10.0.0.2:2379`.
 fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
     let one = |url: &str| {
         let rest = url.strip_prefix("http://")?;
@@ -201,7 +201,7 @@ fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
     all.ok_or_else(|| format!("--etcd: '{text}' is no list of http://ADDRESS:PORT"))
 }
 
-/// `1/0+2/0`.
+/// Parses `1/0+2/0`.
 fn objects(text: &str) -> Result<Vec<(u32, u32)>, String> {
     let one = |part: &str| {
         let (store, object) = part.split_once('/')?;
@@ -212,7 +212,7 @@ fn objects(text: &str) -> Result<Vec<(u32, u32)>, String> {
 }
 
 impl Options {
-    /// Reads arguments, without the name of the program. The error names what is wrong.
+    /// Parses the arguments, without the program name. The error says what is wrong.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let role = args.next().ok_or("there is no role")?;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which commands may be carried out together. A write has its blocks alone, and a read the lines that its blocks are in.
-//! Who comes first goes first.
+//! Which commands may run concurrently. A write has exclusive access to its blocks, a read shared
+//! access to the cache lines of its blocks. Conflicting commands run in the order of arrival.
 
 use std::collections::BTreeMap;
 
-/// Blocks of an object.
+/// A range of blocks of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Span {
     /// The RS.
     pub store: u32,
-    /// Which of its objects.
+    /// The object.
     pub object: u32,
     /// The first block.
     pub from: u64,
-    /// The one behind the last.
+    /// The end, exclusive.
     pub to: u64,
 }
 
@@ -31,24 +31,24 @@ struct Entry {
     spans: Vec<Span>,
 }
 
-/// All commands, by an increasing number.
+/// All commands, by increasing number.
 #[derive(Default)]
 pub struct Order {
     entries: BTreeMap<u64, Entry>,
 }
 
 impl Order {
-    /// A command, behind all others. The spans of a read are whole lines.
+    /// Adds a command after all others. The spans of a read are whole lines.
     pub fn add(&mut self, number: u64, write: bool, spans: Vec<Span>) {
         self.entries.insert(number, Entry { write, spans });
     }
 
-    /// A command is over.
+    /// Removes a finished command.
     pub fn remove(&mut self, number: u64) {
         self.entries.remove(&number);
     }
 
-    /// Nothing that came before a command is in its way.
+    /// Whether no earlier command conflicts with this one.
     pub fn may_go(&self, number: u64) -> bool {
         let Some(entry) = self.entries.get(&number) else {
             return false;

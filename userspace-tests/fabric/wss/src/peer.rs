@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections between roles, and how long nobody has heard of the other side.
+//! Connections between roles, and liveness of the peer.
 
 use crate::message::{Broken, Message};
 
-/// A connection, numbered by whoever calls; no number is used twice.
+/// A connection, numbered by the caller. Numbers are never reused.
 pub type Peer = u64;
 
-/// A connection without a word for so long is at its end, in milliseconds.
+/// A connection that receives nothing for this long is closed, in milliseconds.
 pub const SILENCE: u64 = 3000;
-/// Who has said nothing for so long says that it lives.
+/// A side that has sent nothing for this long sends ALIVE, in milliseconds.
 const REPEAT: u64 = SILENCE / 4;
-/// Whoever takes so long to let somebody in sleeps, in milliseconds.
+/// Timeout of connection establishment in milliseconds.
 const ADMISSION: u64 = 2 * SILENCE;
 
-/// When something was heard and said, in milliseconds.
+/// When a message was last received and sent, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     heard: u64,
@@ -22,7 +22,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// It begins now.
+    /// Starts at `now`.
     pub fn new(now: u64) -> Self {
         Self {
             heard: now,
@@ -35,12 +35,12 @@ impl Pulse {
         self.heard = now;
     }
 
-    /// Nothing has arrived for too long.
+    /// Whether nothing has arrived for [`SILENCE`].
     pub fn silent(&self, now: u64) -> bool {
         now >= self.heard + SILENCE
     }
 
-    /// [`Message::Alive`] is to be sent. It counts as sent.
+    /// Whether [`Message::Alive`] must be sent. If so, it counts as sent.
     pub fn due(&mut self, now: u64) -> bool {
         let due = now >= self.said + REPEAT;
         if due {
@@ -50,31 +50,31 @@ impl Pulse {
     }
 }
 
-/// A connection to another role, which is made again and again.
+/// A connection to another role, which is reconnected when it is lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
-    /// To be made at this time.
+    /// Connect at this time.
     Idle(u64),
-    /// It is being made since this time.
+    /// Connecting since this time.
     Connecting(u64),
-    /// The answer to ATTACH is not here.
+    /// Waits for the answer to ATTACH.
     Attaching(Pulse),
-    /// Both sides know each other.
+    /// Attached.
     Up(Pulse),
 }
 
 impl State {
-    /// Both sides know each other.
+    /// Whether it is attached.
     pub(crate) fn up(&self) -> bool {
         matches!(self, Self::Up(_))
     }
 
-    /// It has been tried for too long to make it.
+    /// Whether establishment has timed out.
     pub(crate) fn in_vain(&self, now: u64) -> bool {
         matches!(self, Self::Connecting(since) if since + ADMISSION <= now)
     }
 
-    /// When something was heard, once it is made.
+    /// Its liveness, once the connection is established.
     pub(crate) fn pulse(&mut self) -> Option<&mut Pulse> {
         match self {
             Self::Attaching(pulse) | Self::Up(pulse) => Some(pulse),
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// Why a connection is ended that somebody misuses.
+/// Why a connection is closed after a message that violates the protocol.
 pub(crate) fn misused(peer: Peer, what: &Result<Message, Broken>) -> String {
     match what {
         Ok(message) => format!("connection {peer} ended: nobody sends {message:?} here"),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CE that dies, sleeps, is slow or comes late, one after the other, as in `faults.rs`.
+//! Faults of a CE, one at a time, as in `faults.rs`: it dies, sleeps, is slow or starts late.
 
 mod world;
 
 use world::{initiator, scene::*, Item, Node, World, BLOCKS};
 use wss::message::Message;
 
-/// A CE dies while it reads and writes; the others take its place.
+/// A CE dies during reads and writes; the others take over.
 #[test]
 fn a_ce_is_killed() {
     for seed in seeds() {
@@ -30,7 +30,7 @@ fn a_ce_is_killed() {
     }
 }
 
-/// A CE is switched off while nobody wants anything of it. Its answer channel says nothing; the SE does.
+/// A CE is switched off while it is idle. Its answer channel does not report that; the SE does.
 #[test]
 fn a_ce_is_switched_off() {
     for seed in seeds() {
@@ -58,8 +58,8 @@ fn a_ce_is_switched_off() {
     }
 }
 
-/// An EXEC is held between SE and CE while the session goes and comes back. The login waits for it; when it arrives
-/// nothing of it is done.
+/// An EXEC is delayed between SE and CE while the session is lost and re-established. The login
+/// waits for it, and when it arrives it has no effect.
 #[test]
 fn an_exec_is_held_over_a_reconnect() {
     for seed in seeds() {
@@ -68,7 +68,7 @@ fn an_exec_is_held_over_a_reconnect() {
         write(&mut world, 0, 8);
         world.until("EXEC", 20_000, |w| on_its_way(w, SE, Node::Ce(0), is_exec));
         initiator::lose(&mut world, 0);
-        // Shorter than a silence: the CE is not given up.
+        // Shorter than the liveness timeout, so the SE keeps the CE.
         world.for_ms(1500);
         assert!(!world.initiators[0].up());
         let disk = world.disks.clone();
@@ -83,7 +83,8 @@ fn an_exec_is_held_over_a_reconnect() {
     }
 }
 
-/// The same, so long that the CE is given up. Another one takes its place, and what it has then it must not do.
+/// The same, until the SE fences the CE. Another CE takes over, and the first must not execute the
+/// EXEC.
 #[test]
 fn an_exec_is_held_until_its_ce_is_given_up() {
     for seed in seeds() {
@@ -103,7 +104,7 @@ fn an_exec_is_held_until_its_ce_is_given_up() {
         world.frozen.insert(Node::Ce(late));
         world.for_ms(5000);
         quiet(&mut world);
-        // It is there, and something newer, by the other one.
+        // The write has been done, and a newer one follows, both by the other CE.
         write(&mut world, 0, 4);
         quiet(&mut world);
         world.release();
@@ -115,8 +116,8 @@ fn an_exec_is_held_until_its_ce_is_given_up() {
     }
 }
 
-/// A write of a CE is in the file for a long time. The CE is given up and the session comes back; its login is answered
-/// when the write has landed, so what is written then is newer.
+/// A write of a CE is slow in the file. The SE fences the CE, and the initiator logs in again. The
+/// login is not answered until the write has landed, so later writes are newer.
 #[test]
 fn a_write_is_slow_and_its_ce_is_given_up() {
     for seed in seeds() {
@@ -124,7 +125,7 @@ fn a_write_is_slow_and_its_ce_is_given_up() {
         world.stuck.extend([0, 1]);
         write(&mut world, 0, 4);
         world.until("a write in the file", 20_000, writing);
-        // Who it was has no connection to the SE any more.
+        // The CE with the write loses its connection to the SE.
         let ids: Vec<_> = (0..2)
             .flat_map(|n| world.between(SE, Node::Ce(n)))
             .collect();
@@ -144,14 +145,14 @@ fn a_write_is_slow_and_its_ce_is_given_up() {
     }
 }
 
-/// A CE sleeps with a write that it has fetched already. The rest of the world goes on; when it wakes up, no RS takes the
-/// blocks.
+/// A CE sleeps after it has fetched the data of a write. The others proceed; when it wakes up, the
+/// RSs reject the write.
 #[test]
 fn a_ce_sleeps_with_a_write() {
     for seed in seeds() {
         let mut world = up(seed, 2, 1);
         write(&mut world, 8, 4);
-        // Where the PUT is about to be sent.
+        // Just before it sends PUT.
         world.until("a CE has the data", 20_000, |w| {
             (0..2).any(|n| w.completes(Node::Ce(n)))
         });
@@ -161,7 +162,7 @@ fn a_ce_sleeps_with_a_write() {
         quiet(&mut world);
         write(&mut world, 8, 4);
         quiet(&mut world);
-        // It wakes up, and its PUT is older than all of this.
+        // It wakes up, and its PUT is older than these writes.
         world.frozen.clear();
         world.for_ms(3000);
         read(&mut world, 8, 4);
@@ -170,8 +171,8 @@ fn a_ce_sleeps_with_a_write() {
     }
 }
 
-/// A CE has a write to send to an RS when the SE gives it up, and does not hear of that. It comes to the RS again, with the
-/// epoch that it knows.
+/// The SE fences a CE that has a write to send to an RS, and the CE is not told. It attaches to the
+/// RS again, with its old epoch.
 #[test]
 fn a_ce_does_not_know_that_it_is_given_up() {
     let mut refused = 0;
@@ -202,7 +203,7 @@ fn a_ce_does_not_know_that_it_is_given_up() {
             world.step();
         }
         refused += u64::from(attached(&world));
-        // What it would be let do would take its time.
+        // Slow enough that an accepted write would still be in progress.
         world.slow_disk = 1;
         world.for_ms(400);
         world.slow_disk = 0;
@@ -218,7 +219,7 @@ fn a_ce_does_not_know_that_it_is_given_up() {
     assert!(refused > 20, "{refused}");
 }
 
-/// A second CE comes, and extents move to it when nothing is under way in them.
+/// A second CE starts, and extents move to it when they are idle.
 #[test]
 fn a_ce_comes_later() {
     for seed in seeds() {
@@ -247,8 +248,8 @@ fn a_ce_comes_later() {
     }
 }
 
-/// An initiator gives up the login of an answer channel that the SE has let in, and logs in again. What the CE says of the
-/// first login is not about the second one.
+/// An initiator abandons the login of an answer channel that the SE has admitted, and logs in
+/// again. The report of the CE about the first login must not affect the second.
 #[test]
 fn a_login_is_given_up() {
     let mut crossed = 0;

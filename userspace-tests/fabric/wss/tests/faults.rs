@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fault after the other, and what comes of it. The order of all else is random; each is tried with many seeds. Those
-//! of a CE are in `ce_faults.rs`.
+//! One fault at a time. Everything else occurs in random order, with many seeds. `ce_faults.rs` has
+//! the faults of a CE.
 
 mod world;
 
@@ -12,7 +12,7 @@ use world::{
 };
 use wss::rs::Work;
 
-/// What all wants, which is the measure of the rest.
+/// The baseline without faults.
 #[test]
 fn without_a_fault() {
     for seed in seeds() {
@@ -28,13 +28,13 @@ fn without_a_fault() {
         for i in &world.initiators {
             assert_eq!(i.sessions, 1);
         }
-        // All CEs have a part of it.
+        // Each CE owns some extents.
         assert_eq!(world.se.as_mut().unwrap().owners().len(), 3);
         done(world);
     }
 }
 
-/// Data that is read again comes from the arena.
+/// A repeated read hits the arena.
 #[test]
 fn a_second_read_is_a_hit() {
     for seed in seeds() {
@@ -44,9 +44,9 @@ fn a_second_read_is_a_hit() {
         read(&mut world, 1, 6);
         quiet(&mut world);
         let hits = world.ces[0].engine.as_ref().unwrap().hits();
-        // Whole lines that were written are there, too.
+        // Lines that were written as a whole are cached, too.
         assert_eq!(hits, [1, 0]);
-        // An extent that no other one is in, and its first line twice.
+        // An unused extent, and its first line twice.
         read(&mut world, 40, 2);
         quiet(&mut world);
         read(&mut world, 42, 2);
@@ -56,8 +56,8 @@ fn a_second_read_is_a_hit() {
     }
 }
 
-/// Blocks that become zeros are zeros for whoever reads them next, whatever a CE had of them: in part of a line, in several
-/// extents, and of several CEs. What is beside them stays.
+/// Zeroed blocks are read as zeros at once, whatever a CE had cached: in a part of a line, in
+/// several extents, of several CEs. Adjacent blocks do not change.
 #[test]
 fn zeros_are_seen_at_once() {
     for seed in seeds() {
@@ -86,8 +86,8 @@ fn zeros_are_seen_at_once() {
     }
 }
 
-/// A CE dies with zeros on their way to the file. They land before its fence is answered, or never: not behind what is
-/// written by the session that follows.
+/// A CE dies while zeroing blocks. The zeros reach the file before its fence is acknowledged, or
+/// never: they do not overwrite data of the next session.
 #[test]
 fn zeros_of_a_ce_that_dies() {
     for seed in seeds() {
@@ -121,7 +121,7 @@ fn zeros_of_a_ce_that_dies() {
     }
 }
 
-/// The SE dies with commands under way, and another one takes its place.
+/// The SE dies with commands in flight, and another one takes over.
 #[test]
 fn the_se_is_killed() {
     for seed in seeds() {
@@ -147,7 +147,7 @@ fn the_se_is_killed() {
     }
 }
 
-/// An RS dies with commands under way; they wait for it.
+/// An RS dies with commands in flight; they wait for it.
 #[test]
 fn an_rs_is_killed() {
     for seed in seeds() {
@@ -169,12 +169,13 @@ fn an_rs_is_killed() {
     }
 }
 
-/// A CE takes so long that its commands are aborted. The abort is answered when nothing of them is under way.
+/// A CE is so slow that its commands are aborted. The abort is answered when nothing of them is in
+/// flight.
 #[test]
 fn commands_are_aborted() {
     for seed in seeds() {
         let mut world = up(seed, 2, 1);
-        // In any state of the command: nothing has arrived, lines are missing, the file is at work, the answer is out.
+        // In any state: before EXEC arrives, during a fill, during file I/O, during the response.
         world.stuck.extend([0, 1]);
         if world.rng.one_in(2) {
             write(&mut world, 0, 12);
@@ -202,8 +203,8 @@ fn commands_are_aborted() {
     }
 }
 
-/// An abort, while the RS that has the write is away for the CE, and at work with it. It is answered when the RS has said
-/// that it is not.
+/// An abort while the RS executes the write but is disconnected from the CE. It is answered when
+/// the RS has reported the end of the write.
 #[test]
 fn an_abort_waits_for_an_rs() {
     for seed in seeds() {
@@ -240,7 +241,7 @@ fn an_abort_waits_for_an_rs() {
     }
 }
 
-/// Two initiators, one of which one CE does not reach. Both get their turn.
+/// Two initiators, one of which cannot reach one CE. Both make progress.
 #[test]
 fn who_reaches_less_is_served() {
     for seed in seeds() {
@@ -266,13 +267,13 @@ fn who_reaches_less_is_served() {
         }
         quiet(&mut world);
         assert_eq!(world.initiators[1].sessions, 1);
-        // Who reaches both takes no extent away.
+        // The initiator that reaches both takes no extent away.
         assert_eq!(world.se.as_mut().unwrap().owners(), [(2, 8)].into());
         done(world);
     }
 }
 
-/// What a CE writes late finds no memory: the connection breaks, and nothing else.
+/// A late RDMA WRITE of a CE hits an invalid rkey: only the connection breaks.
 #[test]
 fn an_rdma_write_comes_late() {
     let mut broken = 0;
@@ -285,7 +286,7 @@ fn an_rdma_write_comes_late() {
                 .any(|(id, side)| w.queue(*id, *side).any(|i| matches!(i, Item::Write(..))))
         };
         world.until("an RDMA write", 20_000, out);
-        // The initiator's rkeys are gone, before its queue pairs are: nobody does so, but a bug would.
+        // Invalidate the rkeys before the queue pairs end, as only a bug would.
         world.initiators[0].invalidate();
         let sessions = world.initiators[0].sessions;
         world.until("the session is back", 60_000, |w| {
@@ -298,8 +299,8 @@ fn an_rdma_write_comes_late() {
     assert_eq!(broken, seeds().end);
 }
 
-/// Files fail. Commands end with MEDIUM ERROR; what a failed write has left in a file is what is read then, also by who
-/// had the blocks in a line.
+/// File I/O fails. Commands end with MEDIUM ERROR. After a failed write, reads return the content
+/// of the file, also from a CE that had cached the blocks.
 #[test]
 fn files_fail() {
     for seed in seeds() {
@@ -324,7 +325,7 @@ fn files_fail() {
     }
 }
 
-/// An answer channel breaks, with commands on it or none.
+/// An answer channel breaks, with or without commands on it.
 #[test]
 fn an_answer_channel_breaks() {
     for seed in seeds() {
@@ -346,7 +347,7 @@ fn an_answer_channel_breaks() {
     }
 }
 
-/// A second SE takes the place of one that only seemed to be dead. The first one is refused by all RS.
+/// A second SE replaces one that only seemed dead. The RSs reject the first.
 #[test]
 fn an_old_se_is_refused() {
     use wss::{message::*, rs::*};

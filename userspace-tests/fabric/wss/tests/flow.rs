@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Flow control: no message arrives where there is no buffer, all of them arrive in their order, and it never stands still.
+//! Flow control: each message finds a buffer, all arrive in order, and there is no deadlock.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use wss::{
     peer::SILENCE,
 };
 
-/// One end: what is on its way to it has a buffer each.
+/// One end. Each message in flight to it has a buffer.
 #[derive(Default)]
 struct End {
     flow: Flow,
@@ -25,7 +25,7 @@ fn data(n: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends what can be sent.
+/// Sends the messages that may be sent.
 fn flush(from: &mut End, to: &mut End) {
     while let Some(message) = from.flow.pop() {
         to.arriving.push_back(message);
@@ -33,13 +33,13 @@ fn flush(from: &mut End, to: &mut End) {
     }
 }
 
-/// Takes one message.
+/// Handles one message.
 fn take(this: &mut End, other: &mut End) {
     let Some(bytes) = this.arriving.front().cloned() else {
         return;
     };
     match Message::parse(&bytes) {
-        // What it lets go is sent before its own buffer is free.
+        // Queued messages are sent before the buffer of the GRANT is free.
         Ok(Message::Grant { count }) => {
             assert!(this.flow.granted(count));
             flush(this, other);
@@ -73,7 +73,7 @@ fn no_message_without_a_buffer() {
             let side = random(2) as usize;
             let [a, b] = &mut ends;
             let (this, other) = if side == 0 { (a, b) } else { (b, a) };
-            // In bursts, as there are calm times and others.
+            // In bursts.
             let count = random(8).pow(3);
             match random(3) {
                 0 => {
@@ -86,7 +86,7 @@ fn no_message_without_a_buffer() {
                 _ => (0..count).for_each(|_| take(this, other)),
             }
         }
-        // In the end all of it arrives.
+        // At the end all messages arrive.
         while ends.iter().any(|e| !e.arriving.is_empty()) {
             let [a, b] = &mut ends;
             take(a, b);
@@ -109,7 +109,7 @@ fn more_than_there_can_be() {
     assert!(flow.granted(1));
 }
 
-/// A flow without credits, and with a message that waits.
+/// A flow without credits that has a queued message.
 fn stuck(now: u64) -> Flow {
     let mut flow = Flow::default();
     for n in 0..=u64::from(WINDOW) {
@@ -119,15 +119,15 @@ fn stuck(now: u64) -> Flow {
     flow
 }
 
-/// Whoever grants nothing is at its end when it would be so for silence, and not before.
+/// A peer that grants nothing is closed after the liveness timeout, not earlier.
 #[test]
 fn a_peer_that_grants_nothing() {
-    // ALIVE is what is queued next, a while later.
+    // An ALIVE is queued next, later.
     let mut flow = stuck(500);
     assert!(flow.queue(data(0), 1000));
     assert!(flow.queue(data(0), 1000 + SILENCE - 1));
     assert!(!flow.queue(data(0), 1000 + SILENCE));
-    // A GRANT, and it goes on for as long.
+    // After a GRANT the timeout starts again.
     assert!(flow.granted(1));
     assert!(flow.pop().is_some() && flow.pop().is_none());
     let now = 1000 + SILENCE;
@@ -136,7 +136,7 @@ fn a_peer_that_grants_nothing() {
     assert!(!flow.queue(data(0), now + SILENCE));
 }
 
-/// Whoever grants less than it is sent is at its end when too many messages wait.
+/// A peer that grants too little is closed when too many messages wait.
 #[test]
 fn a_peer_that_grants_too_little() {
     let (mut flow, mut sent, mut queued) = (stuck(0), 0, 1);

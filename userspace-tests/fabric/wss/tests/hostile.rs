@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whatever a role gets from its peers, in whatever order: it ends connections, and goes on.
+//! Whatever messages a role receives, in any order, it may only close connections.
 
 mod strategies;
 
@@ -9,7 +9,8 @@ use srp_target::target;
 use strategies::message;
 use wss::{ce, message::*, rs, se};
 
-/// What happens to a role: a message of a peer, bytes that are none, an end, a new connection, a completion, time.
+/// An event for a role: a message, invalid bytes, a disconnect, a new connection, a completion,
+/// time.
 #[derive(Clone, Debug)]
 enum Event {
     Message(u8, Message),
@@ -21,7 +22,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    // Small numbers, so that they mean something.
+    // Small numbers, so that they are likely to be valid.
     let small = message().prop_map(|mut m| {
         let low = |n: &mut u64| *n %= 4;
         match &mut m {
@@ -93,7 +94,7 @@ proptest! {
     fn an_rs(events in vec(event(), 0..60)) {
         let mut store = rs::Store::new(1, vec![64, 8], 0);
         let mut now = 0;
-        // An SE, and a CE that it knows.
+        // An SE, and a CE with a valid epoch.
         store.connected(0);
         store.message(0, &attach(Role::Se, 0, 1));
         let fence = Message::Fence { scope: Scope::Member, member: 1, epoch: 2 };
@@ -116,7 +117,7 @@ proptest! {
                 }
             }
             for action in store.actions() {
-                // Nothing beyond the end of a file.
+                // No access beyond the end of a file.
                 if let rs::Action::Execute {
                     work: rs::Work::Read { object, at, blocks, .. }
                         | rs::Work::Write { object, at, blocks, .. },
@@ -173,7 +174,7 @@ proptest! {
                 }
             }
             for action in engine.actions() {
-                // Nothing beyond the end of the arena.
+                // No access beyond the end of the arena.
                 let end = 8 * u64::from(LINE);
                 match action {
                     ce::Action::Fetch { segments, .. } | ce::Action::Answer { segments, .. } => {

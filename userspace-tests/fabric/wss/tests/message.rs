@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages: what is built is read as it was, and nothing else is read.
+//! Every message survives encoding and parsing, and other bytes are rejected.
 
 mod strategies;
 
@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// Writes a byte and those that follow it, so many.
+/// Writes `len` bytes of ascending values.
 fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
     for (byte, value) in bytes[at..][..usize::from(len)]
         .iter_mut()
@@ -62,7 +62,7 @@ fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
     }
 }
 
-/// Byte by byte, as docs/fabric.md has it: the properties would hold for any places.
+/// The offsets of docs/fabric.md; the properties would hold for any offsets.
 #[test]
 fn places_of_bytes() {
     let exec = Message::Exec(Exec {
@@ -123,7 +123,7 @@ fn places_of_bytes() {
     run(&mut wanted, 36, 0x51, 4);
     run(&mut wanted, 40, 0x41, 8);
     assert_eq!(Message::Put(transfer).build(), wanted);
-    // Nothing goes to or comes from the arena.
+    // Without a transfer these fields are zero.
     let (va, key) = (0, 0);
     let zero = Message::Zero(
         Transfer {

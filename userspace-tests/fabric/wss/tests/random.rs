@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random schedules. SEEDS says how many (default 3000), FIRST from which one on, SEED which one alone, TRACE shows what happens.
+//! Random schedules. SEEDS: number (default 3000); FIRST: first seed; SEED: only this seed; TRACE:
+//! print events.
 
 mod world;
 
 use world::{initiator, rng, Node, World};
 
-/// What can go wrong in a schedule.
+/// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     kills: bool,
@@ -24,12 +25,12 @@ fn fault(world: &mut World, faults: &Faults) {
     let node = roles[world.rng.below(roles.len() as u64) as usize];
     let initiators = world.initiators.len() as u64;
     let n = world.rng.below(initiators) as usize;
-    // CEs are what all the others have to guard against.
+    // Kill CEs more often: all other roles must tolerate their faults.
     let ce = Node::Ce(world.rng.below(world.ces.len() as u64) as usize);
     match world.rng.below(8) {
         7 if faults.kills && world.alive(ce) => world.kill(ce),
         0 if faults.kills && world.alive(node) => world.kill(node),
-        // One that sleeps wakes up.
+        // A frozen node wakes up.
         1 if faults.freezes && !world.frozen.remove(&node) && world.alive(node) => {
             world.note(|| format!("freeze {node:?}"));
             world.frozen.insert(node);
@@ -134,7 +135,7 @@ fn schedules() {
     else {
         return;
     };
-    // It happened what is to be tested.
+    // The schedules have exercised the code.
     assert!(by_ce > 25 * seeds && judged > 100 * seeds);
     assert!(aborted > seeds / 4 && sessions > 2 * seeds);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One SE after the other, by a key in a made-up etcd. What is asserted holds however slow the machine is: it is what etcd
-//! has, against what the SE believes at a later moment, or an earlier one.
+//! Successive SEs, elected with a fake etcd. The assertions are independent of the speed of the
+//! machine: they compare the state of etcd with the state of the SE at a later or earlier moment.
 
 mod made;
 
@@ -17,14 +17,14 @@ use wss::{
     rs::{Action, Store},
 };
 
-/// So much earlier than the lease an SE ends, in seconds.
+/// The SE ends this long before its lease, in seconds.
 const EARLIER: u64 = 1;
 
 fn sleep(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-/// Waits, and never stops.
+/// A `wait` that never stops.
 fn patient(time: Duration) -> std::io::Result<bool> {
     thread::sleep(time);
     Ok(false)
@@ -46,7 +46,7 @@ fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// As long as a key is not there, nobody reigns who has had it: until it is another's.
+/// While the key is not that of an SE, the term of the SE must be over, until `until`.
 fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
     let (mine, term) = (reign.epoch() >> 32, reign.term());
     let end = Instant::now() + Duration::from_secs(60);
@@ -78,7 +78,7 @@ fn it_is_released() {
     let first = begin(&made, 0);
     let before = first.epoch();
     drop(first);
-    // At once, and not when the lease has run out.
+    // At once, not when the lease expires.
     assert_eq!(made.created(), None);
     assert!(begin(&made, 0).epoch() > before);
 }
@@ -103,8 +103,8 @@ fn its_lease_is_lost() {
     assert!(why.contains("is no more"), "{why}");
 }
 
-/// etcd is silent, refuses, tears its answers or answers late: the lease runs out, or etcd has made it longer and nobody
-/// knows. The SE ends before.
+/// etcd is silent, refuses, truncates or delays its answers: the lease expires, or etcd renews it
+/// unnoticed. The SE ends first.
 #[test]
 fn etcd_is_not_heard() {
     let late = Mood::Late(Duration::from_millis(1500));
@@ -118,7 +118,7 @@ fn etcd_is_not_heard() {
             never_without_its_key(&made, &reign, || since.elapsed().as_secs() > TTL);
             let why = term.over().unwrap();
             assert!(why.contains("not confirmed"), "{mood:?}: {why}");
-            // What etcd does without a word that arrives keeps the key.
+            // etcd renews the lease even if its answer is late or lost.
             let kept = matches!(mood, Mood::Late(_) | Mood::Torn);
             assert_eq!(made.created().is_some(), kept, "{mood:?}");
             assert!(made.asked(0) > 4, "{mood:?}");
@@ -129,7 +129,7 @@ fn etcd_is_not_heard() {
     }
 }
 
-/// The time of an answer counts for nothing: the lease begins when etcd has been asked.
+/// The lease starts with the request, not with the answer.
 #[test]
 fn an_answer_takes_its_time() {
     let made = Made::new(1);
@@ -138,7 +138,7 @@ fn an_answer_takes_its_time() {
     until("a lease kept alive", || {
         made.state.lock().unwrap().kept.is_some()
     });
-    // The next question is not heard.
+    // The next request is not answered.
     made.set(0, Mood::Silent);
     let kept = made.state.lock().unwrap().kept.unwrap();
     let mine = kept + Duration::from_secs(TTL - EARLIER);
@@ -146,8 +146,8 @@ fn an_answer_takes_its_time() {
     assert!(reign.term().over().is_some());
 }
 
-/// A second SE waits, gets the key when the first one has not been heard of for long enough, and has a greater epoch. An RS
-/// that starts then takes nothing of the first one, and neither does one that the second one has told.
+/// A second SE waits, takes the key when the lease of the first expires, and has a greater epoch.
+/// Then RSs reject the first SE, whether they start afterwards or are told by the second.
 #[test]
 fn a_second_one_takes_over() {
     let made = Made::new(3);
@@ -157,14 +157,14 @@ fn a_second_one_takes_over() {
         let second = scope.spawn(|| begin(&made, 1));
         until("the second one asks", || made.asked(1) > 1);
         assert_eq!(made.created().map(epoch), Some(old));
-        // As one that sleeps, or is cut off.
+        // Like an SE that sleeps or is cut off.
         made.set(0, Mood::Silent);
         never_without_its_key(&made, &first, || second.is_finished());
         let second = second.join().unwrap();
         assert!(term.over().is_some() && second.term().over().is_none());
         let new = second.epoch();
         assert!(new > old);
-        // What the first one has counted up to is less.
+        // Greater than the epochs that the first one may allocate.
         assert!(new > old + u64::from(u32::MAX));
         let least = least_epoch(made.etcd(2), "a", patient).unwrap().unwrap();
         assert_eq!(least, new);
@@ -173,7 +173,7 @@ fn a_second_one_takes_over() {
         assert_eq!(attach(&mut store, 1, old), Status::Stale);
         assert_eq!(attach(&mut store, 2, new), Status::Good);
         assert_eq!(attach(&mut store, 3, old), Status::Stale);
-        // The first one has nothing that it could release.
+        // The first one has nothing to release.
         made.set(0, Mood::Good);
         drop(first);
         assert_eq!(made.created().map(epoch), Some(new));
@@ -202,7 +202,7 @@ fn attach(store: &mut Store, peer: u64, epoch: u64) -> Status {
     answers.last().expect("an answer")
 }
 
-/// An RS that starts between two SEs takes none of before, and the next one.
+/// An RS that starts between two SEs rejects the first and accepts the second.
 #[test]
 fn an_rs_asks_without_an_se() {
     let made = Made::new(1);
@@ -218,7 +218,7 @@ fn an_rs_asks_without_an_se() {
     assert!(begin(&made, 0).epoch() >= between);
 }
 
-/// An RS that gets no answer, or half of one, waits: what it has not read may be the key of an SE.
+/// An RS that gets no answer or a truncated one waits: there may be a key.
 #[test]
 fn an_rs_waits_for_etcd() {
     let made = Made::new(2);
@@ -243,14 +243,14 @@ fn an_rs_waits_for_etcd() {
         made.set(1, mood);
         assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
     }
-    // The next one is asked if one does not answer.
+    // The next endpoint is tried if one does not answer.
     let both = wss::etcd::Etcd::new(vec![made.at[1], made.at[0]]);
     let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
     assert_eq!(least, Some(reign.epoch()));
 }
 
-/// The key is created, and nobody says so: neither is there an SE that does not know that it is one, nor does it take its
-/// own key of before for its own. It comes when the lease has run out.
+/// The key is created, but the answer is lost. The SE does not start without knowing, and does not
+/// take its earlier key for its own. It starts after the lease has expired.
 #[test]
 fn the_answer_to_a_key_is_lost() {
     let made = Made::new(1);
@@ -270,7 +270,7 @@ fn the_answer_to_a_key_is_lost() {
     assert_eq!(reign.term().over(), None);
 }
 
-/// Who is told to stop while another one reigns leaves nothing.
+/// An SE that is stopped while it waits leaves no key.
 #[test]
 fn it_stops_while_it_waits() {
     let made = Made::new(2);
@@ -283,7 +283,7 @@ fn it_stops_while_it_waits() {
         .unwrap()
         .is_none());
     assert_eq!(made.created().map(epoch), Some(reign.epoch()));
-    // Another system is another key.
+    // Another system has another key.
     let other = Reign::begin(made.etcd(0), "b", patient).unwrap().unwrap();
     assert!(other.epoch() > reign.epoch());
     assert_eq!(made.state.lock().unwrap().keys.len(), 2);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client of a set: takes commands about blocks of the unit and sends each part to the node that has it. There is one
-//! at a time, the holder of a key in etcd; it is the one who changes the map.
+//! The client of a set: accepts block commands and sends each part to the node that has it. Only
+//! one client is active, the holder of a key in etcd, and only it changes the map.
 //!
-//! It lets no two parts go at once of which one could see the other half done: writes of the same blocks, and where a
-//! node is lost, as blocks are made from others then, all of the same place in their cells.
+//! Parts are serialized if one could see the other half done: parts of the same blocks, and if
+//! blocks of a lost node are reconstructed from other cells, all parts at the same offset in the
+//! cells of the stripe.
 
 mod complaint;
 mod map;
@@ -27,102 +28,102 @@ use crate::{
     message::{Message, Role},
 };
 
-/// The key is held again so often, in milliseconds, and is of no use for the last sixth of its time.
+/// Renewal interval of the key in milliseconds. The last sixth of its lifetime is not used.
 const HOLD: u64 = TTL / 4;
 const MARGIN: u64 = 6;
-/// How often etcd is looked at.
+/// Interval of etcd snapshots in milliseconds.
 const LOOK: u64 = 300;
-/// What nobody can do for so long is refused.
+/// Timeout of a command in milliseconds.
 const PATIENCE: u64 = 12_000;
-/// Nodes that do not answer others come back so much later.
+/// Delay before an unresponsive node is admitted again, in milliseconds.
 const REST: u64 = 10_000;
-/// A part that was not done is tried again so much later.
+/// Retry delay of a part in milliseconds.
 const AGAIN: u64 = 200;
-/// Most parts at one node.
+/// Maximum parts in flight per node.
 const DEPTH: usize = 32;
 
-/// Who the client is, and how it goes about it.
+/// Parameters of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Names it. No other client has the same one.
+    /// Identifier, unique among clients.
     pub id: u64,
-    /// Milliseconds between stripes that are made again.
+    /// Milliseconds between rebuilt stripes.
     pub pause: u64,
-    /// Milliseconds that the key stays without a word of this client.
+    /// Lifetime of the key without renewal, in milliseconds.
     pub lease: u64,
 }
 
-/// A command, numbered by whoever gives it.
+/// A command, numbered by the caller.
 pub type CommandId = u64;
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It was done; what was read.
+    /// Done, with the data of a read.
     Good(Vec<u8>),
-    /// Too many nodes are lost, or do not answer. A write may have been done in part, or may be done as long as no other
-    /// one of its blocks is begun.
+    /// Too many nodes are lost or do not answer. A write may have been done in part, or may still
+    /// be done until another write of its blocks starts.
     Failed,
-    /// It was cancelled, and nothing of it is under way.
+    /// Cancelled; nothing of it is in flight.
     Over,
 }
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 pub enum Action {
-    /// Make a connection to a node, then call [`Client::connected`] or [`Client::closed`].
+    /// Connect to a node, then call [`Client::connected`] or [`Client::closed`].
     Connect {
-        /// Its number from now on.
+        /// Number of the new connection.
         peer: Peer,
-        /// Which node.
+        /// The node.
         to: usize,
     },
     /// Send a message.
     Send {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// It.
+        /// The message.
         message: Message,
-        /// Its payload; empty if there is none.
+        /// Its payload; empty if none.
         payload: Arc<[u8]>,
     },
-    /// End a connection, without [`Client::closed`].
+    /// Close a connection, without [`Client::closed`].
     Close {
-        /// Which.
+        /// The connection.
         peer: Peer,
     },
-    /// Ask etcd, then call [`Client::answered`].
+    /// Send a request to etcd, then call [`Client::answered`].
     Ask {
-        /// Names the request.
+        /// Identifier of the request.
         id: u64,
-        /// It.
+        /// The request.
         request: Request,
     },
-    /// The set can be used. Told once.
+    /// The set is usable. Reported once.
     Ready(Size),
-    /// A command is over.
+    /// A command has ended.
     Answer {
-        /// Which.
+        /// The command.
         command: CommandId,
-        /// What came of it.
+        /// Its result.
         outcome: Outcome,
     },
-    /// Something to tell whoever runs the client.
+    /// Log a line.
     Say(String),
-    /// The client cannot go on: another one may have taken its place.
+    /// End the process: another client may have taken over.
     End(String),
 }
 
-/// What a node has said of itself.
+/// What a node has reported about itself.
 #[derive(Clone, Copy, Debug)]
 struct Attached {
     since: u64,
     size: Size,
-    /// Whose cells it has, 0 if nobody's.
+    /// The set that its file belongs to; 0 if none.
     set: u64,
 }
 
 impl Attached {
-    /// Its file can be that of a node of this map, whatever is in it.
+    /// Whether its file can belong to a node of this map, whatever its content.
     fn fits(&self, map: &Map) -> bool {
         self.size == map.size && (self.set == 0 || self.set == map.set)
     }
@@ -131,15 +132,15 @@ impl Attached {
 struct Partner {
     link: Link,
     attached: Option<Attached>,
-    /// The epoch that it has settled in, over this connection.
+    /// The epoch that it has settled over this connection.
     settled: u64,
-    /// The epoch that it was let in with the last time.
+    /// The epoch in which it was last admitted.
     let_in: u64,
-    /// It is not let in before.
+    /// It is not admitted before this time.
     rest: u64,
-    /// Stripes that were made again.
+    /// Number of rebuilt stripes.
     built: u64,
-    /// When the next one may be.
+    /// Time of the next rebuild.
     next: u64,
 }
 
@@ -150,22 +151,22 @@ pub struct Client {
     watch: Watch,
     partners: [Partner; NODES],
     next: u64,
-    /// Until when the key is held.
+    /// End of the validity of the key.
     held: Option<u64>,
     hold_at: u64,
     look_at: u64,
     holding: Option<(u64, u64)>,
     asking: Option<u64>,
     complaints: Complaints,
-    /// The client that this one waits for the end of.
+    /// The client that this one waits for.
     other: Option<u64>,
-    /// It has said that its nodes are of a set that etcd does not know.
+    /// Whether it has reported that etcd does not know the set of its nodes.
     strange: bool,
-    /// When more nodes were not there than may be, the last time.
+    /// When more than two nodes were last missing.
     crowd: Option<u64>,
-    /// The epoch with which it has taken over.
+    /// The epoch in which it took over.
     first: u64,
-    /// The map that counts.
+    /// The current map.
     map: Option<Map>,
     size: Option<Size>,
     open: bool,
@@ -180,7 +181,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has no key.
+    /// A client without a key.
     pub fn new(settings: Settings, now: u64) -> Self {
         let partner = || Partner {
             link: Link::new(now),
@@ -220,17 +221,17 @@ impl Client {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// All nodes of the map have settled, so commands go.
+    /// Whether all nodes of the map have settled, so that commands are executed.
     pub fn open(&self) -> bool {
         self.open && self.map.as_ref().is_some_and(|m| !m.new)
     }
 
-    /// All five nodes have all their cells, and answer.
+    /// Whether all five nodes are up and settled.
     pub fn whole(&self) -> bool {
         let map = self.map.as_ref().filter(|_| self.open());
         map.is_some_and(|m| {
@@ -238,12 +239,12 @@ impl Client {
         })
     }
 
-    /// The map that counts.
+    /// The current map.
     pub fn map(&self) -> Option<&Map> {
         self.map.as_ref()
     }
 
-    /// Parts of commands that are under way.
+    /// Number of unfinished parts.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
@@ -282,8 +283,8 @@ impl Client {
         id
     }
 
-    /// So late it is, in milliseconds. To be called before any other call that brings something, as an answer may only be
-    /// given as long as the key is held.
+    /// Sets the time in milliseconds. Call it before any call that delivers input, as a command
+    /// must only be answered while the key is held.
     pub fn clock(&mut self, now: u64) {
         self.now = now;
         if self.held.is_some_and(|until| now >= until) {
@@ -291,7 +292,7 @@ impl Client {
         }
     }
 
-    /// The same. To be called every 300 ms or more often.
+    /// The same, with periodic work. Call it at least every 300 ms.
     pub fn tick(&mut self, now: u64) {
         self.clock(now);
         if self.ended {
@@ -325,8 +326,8 @@ impl Client {
         self.go();
     }
 
-    /// It is its turn. What nodes have said of themselves before may be of no worth, as the client before may have let them
-    /// in again since then. They are asked anew.
+    /// Takes over. Reports of the nodes may be outdated, because the previous client may have
+    /// admitted nodes again since then. So reconnects to all nodes.
     fn begin(&mut self) {
         for n in 0..NODES {
             if self.partners[n].link.up() {
@@ -346,7 +347,7 @@ impl Client {
         self.other = other;
     }
 
-    /// etcd has answered.
+    /// Handles an answer of etcd.
     pub fn answered(&mut self, id: u64, answer: Answer) {
         if self.holding.is_some_and(|(h, _)| h == id) {
             let asked = self.holding.take().map_or(0, |(_, at)| at);
@@ -365,7 +366,7 @@ impl Client {
                 _ => self.hold_at = self.now + HOLD,
             }
             if self.held.is_none() && self.asking.is_none() {
-                // Who has it?
+                // Find out which client has it.
                 self.asking = Some(self.ask(Request::Look));
             }
             return;
@@ -386,7 +387,7 @@ impl Client {
         self.go();
     }
 
-    /// A connection that was to be made is there.
+    /// An outgoing connection is established.
     pub fn connected(&mut self, peer: Peer) {
         let now = self.watch.now;
         if let Some(n) = self.partner(peer) {
@@ -395,7 +396,7 @@ impl Client {
         }
     }
 
-    /// A connection is no more, or was not made.
+    /// A connection has ended or could not be made.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(n) = self.partner(peer) {
             self.gone(n);
@@ -430,7 +431,7 @@ impl Client {
         }
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn message(&mut self, peer: Peer, bytes: &[u8], payload: &[u8]) {
         let now = self.watch.now;
         let Some(n) = self.partner(peer) else {

@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the set needs of etcd: one key that only its holder has, for a time, and one map that only this holder changes.
+//! What the set needs of etcd: exclusive keys with a lifetime, and a map that only the client with
+//! the client key changes.
 
 use crate::layout::NODES;
 
-/// So long a key stays without a word of its holder, in milliseconds, if the client's is not told to stay longer.
+/// Lifetime of a key without renewal, in milliseconds. That of the client's key is configurable.
 pub const TTL: u64 = 3000;
 
-/// Keys that are held.
+/// An exclusive key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Key {
     /// The one client of the set.
     Client,
-    /// A node that lives.
+    /// A live node.
     Node(u8),
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// Hold a key with this value for `ttl` from the time on at which this is asked, if nobody else holds it.
+    /// Hold a key with this value for `ttl` after the request, unless another process holds it.
     Hold {
-        /// Which.
+        /// The key.
         key: Key,
-        /// Names the holder.
+        /// Identifies the holder.
         value: u64,
-        /// Milliseconds, whole seconds of them.
+        /// Lifetime in milliseconds, a multiple of 1000.
         ttl: u64,
     },
-    /// What is there, all at one moment?
+    /// Take a consistent snapshot.
     Look,
-    /// Put a map in the place of another one, if this client holds its key and nobody has changed the map.
+    /// Replace the map, if this client holds its key and the map has not been changed.
     Change {
-        /// That of the map that was seen, 0 if there was none.
+        /// Revision of the map to replace; 0 if there is none.
         revision: u64,
         /// The client.
         client: u64,
@@ -41,32 +42,32 @@ pub enum Request {
     },
 }
 
-/// What is there.
+/// A snapshot.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct View {
     /// The map, with its revision.
     pub map: Option<(u64, String)>,
-    /// Who holds the key of the client.
+    /// Holder of the client key.
     pub client: Option<u64>,
-    /// Who holds the key of each node.
+    /// Holder of the key of each node.
     pub nodes: [Option<u64>; NODES],
 }
 
 /// An answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The key is held.
+    /// Whether the key is held.
     Held(bool),
-    /// What is there.
+    /// The snapshot.
     Looked(View),
-    /// The map was put there. If not, another one is there, or the key is not held.
+    /// Whether the map was replaced. If not, the revision differs, or the key is not held.
     Changed(bool),
-    /// Nobody answers. It may have been done.
+    /// No answer. The request may have been executed.
     Failed,
 }
 
-/// Whatever keeps these. Keys vanish `ttl` after they were held the last time, not earlier.
+/// Stores keys and the map. A key expires `ttl` after it was last held, not earlier.
 pub trait Coordinator {
-    /// Asks, and waits for the answer.
+    /// Executes a request synchronously.
     fn ask(&mut self, request: &Request) -> Answer;
 }

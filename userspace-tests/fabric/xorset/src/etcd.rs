@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the set needs of etcd, asked there.
+//! The coordinator in etcd.
 
 use std::{io, net::SocketAddr};
 
@@ -11,12 +11,12 @@ use crate::{
     layout::NODES,
 };
 
-/// etcd, for one process.
+/// The etcd client of one process.
 pub struct Etcd {
     client: etcd::Etcd,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     prefix: String,
-    /// The lease of the key that is held.
+    /// The held key and its lease.
     lease: Option<(Key, String)>,
 }
 
@@ -25,7 +25,7 @@ fn bad(why: &str) -> io::Error {
 }
 
 impl Etcd {
-    /// For a set with this name.
+    /// A client for the set with this name.
     pub fn new(at: Vec<SocketAddr>, set: &str) -> Self {
         Self {
             client: etcd::Etcd::new(at),

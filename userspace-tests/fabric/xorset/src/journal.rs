@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node keeps: its cells, and a log in front of them. Whatever is to be in a cell is in the log first, and stable,
-//! so a cell is never half old and half new after a loss of power.
+//! The storage of a node: its cells, and a write-ahead log. New content of a cell is durable in the
+//! log before the cell is written, so a cell is never torn by a power failure.
 //!
-//! The file: a header of 4096 bytes, two halves of the log, the cells. One half is written from its begin on; when it is
-//! full, what is still needed of it goes to the other one, which counts from then on. Each start of the node does so, too.
+//! The file: a header of 4096 bytes, two halves of the log, the cells. One half is active and
+//! filled from its start. When it is full, the records that are still needed are copied to the
+//! other half, which becomes active. Each start of the node does the same.
 
 mod entry;
 
@@ -17,36 +18,36 @@ use std::{
 use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES, ROWS};
 use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, STATE, WHOLE, WRITE};
 
-/// A file, or what stands for one. All calls wait.
+/// A file, or a substitute for tests. All calls are synchronous.
 pub trait Media {
     /// Reads bytes.
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
-    /// Writes bytes, which may be lost with the power, each sector by itself.
+    /// Writes bytes. On power failure each sector may be lost independently.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// All that was written is stable.
+    /// Makes all earlier writes durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 /// Bytes of the header.
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"xorset-1";
-/// Bytes of a record without its bytes.
+/// Bytes of a record without its payload.
 pub(crate) const RECORD: usize = 64;
 
-/// A write that some node may still need.
+/// A write that other nodes may still need.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The data cell.
     pub span: Span,
-    /// Nodes that had no part in it.
+    /// Nodes that were lost at the time of the write.
     pub lost: Mask,
     /// Old XOR new.
     pub delta: Arc<[u8]>,
-    /// Where in the log it ends.
+    /// Number of the log record.
     pub lsn: u64,
 }
 
-/// Names a write: its owner and the owner's number.
+/// Identifies a write: its owner and the owner's number.
 pub type Name = (u8, u64);
 
 fn bad(why: &str) -> io::Error {
@@ -63,33 +64,34 @@ pub struct Journal<M> {
     half_len: u64,
     half: u64,
     generation: u64,
-    /// Where the next record goes.
+    /// Offset of the next record.
     at: u64,
-    /// The checksum of the one before, 0 for the first one of a half.
+    /// Checksum of the previous record; 0 for the first one of a half.
     before: u64,
-    /// Counts records.
+    /// Number of the last record.
     lsn: u64,
     durable: u64,
     epoch: u64,
     since: u64,
     set: u64,
-    /// Content that waits until the log is stable: end in the log, place on the node, bytes.
+    /// Cell content that waits for the log: record number, block on the node, bytes.
     pending: VecDeque<(u64, u64, Arc<[u8]>)>,
-    /// Blocks of it, by place, and the number of the last record.
+    /// The same by block: number of the last record, bytes, offset.
     overlay: BTreeMap<u64, (u64, Arc<[u8]>, usize)>,
     records: BTreeMap<Name, Record>,
-    /// For each node: nothing with a smaller number of it comes. That of this node is its next number.
+    /// For each node: no write of it with a smaller number arrives. For this node: its next number.
     floors: [u64; NODES],
 }
 
 impl<M: Media> Journal<M> {
-    /// Bytes of a file for a node.
+    /// Bytes of the file of a node.
     pub fn file_len(size: &Size, half: u64) -> u64 {
         HEADER + 2 * half + size.stripes * (ROWS * size.cell_bytes()) as u64
     }
 
-    /// Makes a file the one of a node that has had no part in any set. The media is as long as [`Journal::file_len`] and
-    /// zeros; `half` is how many bytes half of the log has, a multiple of 512.
+    /// Formats the file of a node that has never been in a set. The media must be zeroed and
+    /// [`Journal::file_len`] bytes long; `half` is the length of half of the log in bytes, a
+    /// multiple of 512.
     pub fn format(mut media: M, number: u8, size: Size, half: u64) -> io::Result<()> {
         let mut header = [0; HEADER as usize];
         header[..8].copy_from_slice(MAGIC);
@@ -99,7 +101,7 @@ impl<M: Media> Journal<M> {
         header[32..40].copy_from_slice(&half.to_le_bytes());
         let sum = sum(0, &header[..40]);
         header[40..48].copy_from_slice(&sum.to_le_bytes());
-        // The header is last: a file with it is whole.
+        // Write the header last, so that a file with a header is complete.
         media.write(HEADER, &[0; BLOCK])?;
         media.write(HEADER + half, &[0; BLOCK])?;
         media.sync()?;
@@ -107,7 +109,7 @@ impl<M: Media> Journal<M> {
         media.sync()
     }
 
-    /// Reads a file, and does what its log says.
+    /// Opens a file and replays its log.
     pub fn open(mut media: M) -> io::Result<Self> {
         let mut header = [0; 48];
         media.read(0, &mut header)?;
@@ -144,52 +146,52 @@ impl<M: Media> Journal<M> {
         if this.generation > 0 {
             this.replay()?;
         }
-        // What is there is stable, and no longer than it must be.
+        // Make the result durable and the log short.
         this.turn()?;
         Ok(this)
     }
 
-    /// Its number in the set.
+    /// Number of the node.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// How large the set is.
+    /// Size of the set.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// The last epoch that was logged.
+    /// The last epoch logged.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The epoch in which the node was let in, or 0.
+    /// The epoch in which the node was admitted, or 0.
     pub fn since(&self) -> u64 {
         self.since
     }
 
-    /// The set that it was let in to, or 0.
+    /// The set that the file belongs to, or 0.
     pub fn set(&self) -> u64 {
         self.set
     }
 
-    /// Writes that some node may still need.
+    /// Writes that other nodes may still need.
     pub fn records(&self) -> &BTreeMap<Name, Record> {
         &self.records
     }
 
-    /// Nothing with a smaller number of this owner is to be done.
+    /// Writes of this owner with a smaller number must be ignored.
     pub fn floor(&self, owner: u8) -> u64 {
         self.floors[usize::from(owner)]
     }
 
-    /// The number of the last record.
+    /// Number of the last record.
     pub fn lsn(&self) -> u64 {
         self.lsn
     }
 
-    /// Up to which record the log is stable.
+    /// Number of the last durable record.
     pub fn durable(&self) -> u64 {
         self.durable
     }
@@ -198,8 +200,8 @@ impl<M: Media> Journal<M> {
         HEADER + half * self.half_len
     }
 
-    /// The record there, if it was written behind one with this checksum: its own checksum, generation, number, itself and
-    /// its bytes.
+    /// Reads the record at an offset, if its checksum is valid with that of the previous record:
+    /// its checksum, generation, number, header and payload.
     fn entry(&mut self, half: u64, at: u64, before: u64) -> io::Result<Option<Found>> {
         if at + RECORD as u64 > self.half_len {
             return Ok(None);
@@ -226,7 +228,7 @@ impl<M: Media> Journal<M> {
         )))
     }
 
-    /// The generation of a half, 0 if it is not whole.
+    /// Generation of a half; 0 if it is incomplete.
     fn begin(&mut self, half: u64) -> io::Result<u64> {
         let (mut at, mut before) = (0, 0);
         while let Some((sum, generation, _, entry, bytes)) = self.entry(half, at, before)? {
@@ -294,7 +296,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// A number of this node's own is used.
+    /// Marks a number of this node as used.
     fn used(&mut self, (owner, seq): Name) {
         if owner == self.number {
             let next = &mut self.floors[usize::from(owner)];
@@ -302,7 +304,7 @@ impl<M: Media> Journal<M> {
         }
     }
 
-    /// Numbers tell the epoch in which they were given.
+    /// The upper half of a number is the epoch in which it was assigned.
     fn begin_numbers(&mut self) {
         let next = &mut self.floors[usize::from(self.number)];
         *next = (*next).max(self.epoch << 32);
@@ -313,7 +315,8 @@ impl<M: Media> Journal<M> {
         self.media.write(at, bytes)
     }
 
-    /// What blocks of this node have, with what is only in the log so far. The column of the span is of no meaning.
+    /// Reads blocks of this node, including content that is only in the log. The column of the span
+    /// is ignored.
     pub fn read(&mut self, span: Span) -> io::Result<Vec<u8>> {
         let place = span.place(&self.size);
         let mut bytes = vec![0; span.len()];
@@ -349,11 +352,11 @@ impl<M: Media> Journal<M> {
         self.append(Entry { set, ..entry }, &[])
     }
 
-    /// What is still needed of the log goes to the other half.
+    /// Copies the records that are still needed to the other half of the log.
     fn turn(&mut self) -> io::Result<()> {
         self.media.sync()?;
         self.synced(self.lsn)?;
-        // Cells are stable before the records are gone that could make them so.
+        // Make the cells durable before discarding the records with their content.
         self.media.sync()?;
         self.half ^= 1;
         self.generation += 1;
@@ -385,7 +388,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// The log is stable up to this record, so cells may get their content.
+    /// The log is durable up to this record: writes the cells that waited for it.
     pub fn synced(&mut self, lsn: u64) -> io::Result<()> {
         self.durable = self.durable.max(lsn);
         while self
@@ -410,7 +413,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// All of the log is stable.
+    /// Makes the whole log durable.
     pub fn flush(&mut self) -> io::Result<()> {
         self.media.sync()?;
         self.synced(self.lsn)
@@ -424,8 +427,8 @@ impl<M: Media> Journal<M> {
         self.pending.push_back((self.lsn, place, bytes));
     }
 
-    /// Logs a write: `delta` is about `span`, a data cell, and `row` is the row of this node's cell that has a part in it,
-    /// whose blocks are XORed with it.
+    /// Logs a write. `delta` belongs to `span`, a data cell. `row` is the row of the cell of this
+    /// node that is XORed with it.
     pub fn write(
         &mut self,
         name: Name,
@@ -473,15 +476,15 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// Logs that no node needs a write of this node any more.
+    /// Logs that no other node needs a write of this node.
     pub fn done(&mut self, seq: u64) -> io::Result<()> {
         self.append(Entry::new(DONE, self.number, seq, 0), &[])?;
         self.records.remove(&(self.number, seq));
         Ok(())
     }
 
-    /// Another node sends nothing with a smaller number any more, nor does anybody for it. If that is lost with the power
-    /// the writes are known, which is as good.
+    /// Raises the floor of another node: no write of it with a smaller number arrives, from any
+    /// node. If this is lost on power failure, the records are kept, which is harmless.
     pub fn raise(&mut self, owner: u8, floor: u64) -> io::Result<()> {
         let place = &mut self.floors[usize::from(owner)];
         if floor <= *place {
@@ -497,7 +500,7 @@ impl<M: Media> Journal<M> {
         self.append(Entry::new(FLOOR, owner, floor, 0), &[])
     }
 
-    /// Logs an epoch, and waits until that is stable. Numbers of this node begin there at least.
+    /// Logs an epoch and makes it durable. Numbers of this node start there or later.
     pub fn enter(&mut self, epoch: u64) -> io::Result<()> {
         self.epoch = epoch;
         self.begin_numbers();
@@ -505,8 +508,8 @@ impl<M: Media> Journal<M> {
         self.flush()
     }
 
-    /// Forgets all writes, as the cells are of no use, and is let in to a set, `since` an epoch that is not later than this
-    /// one.
+    /// Discards all records, because the cells are invalid, and joins a set. `since` must not be
+    /// later than `epoch`.
     pub fn wipe(&mut self, epoch: u64, since: u64, set: u64) -> io::Result<()> {
         self.flush()?;
         self.records.clear();

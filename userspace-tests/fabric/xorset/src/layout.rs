@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The code of the fourth paper, figure 3, and where its cells are.
+//! The code of the fourth paper, figure 3, and the placement of cells.
 //!
-//! A stripe has four rows and five columns, one column on each node. In the first four columns each row has three data
-//! cells and their XOR, the row's parity, which is in column 3 - row. A cell of row r and column c is on diagonal
-//! (r + c) mod 5. The last column has the XOR of the data cells of each diagonal but that of the row parities. So a data
-//! cell has a part in two parities, on two other nodes. Columns go round: column c of stripe s is on node (c + s) mod 5.
+//! A stripe has four rows and five columns, one column per node. In the first four columns each row
+//! has three data cells and their XOR, the row parity, which is in column 3 - row. A cell of row r
+//! and column c is on diagonal (r + c) mod 5. The last column has the XOR of the data cells of each
+//! diagonal, except diagonal 3, which has the row parities. So a data cell contributes to two
+//! parities, on two other nodes. Columns rotate: column c of stripe s is on node (c + s) mod 5.
 
 /// Nodes of a set, and columns of a stripe.
 pub const NODES: usize = 5;
-/// Rows of a stripe: cells that a node has of it.
+/// Rows of a stripe: cells per node.
 pub const ROWS: usize = 4;
 /// Data cells of a stripe.
 pub const DATA: usize = 12;
@@ -28,7 +29,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// From its number, 0 to 19.
+    /// The cell with this number, 0 to 19.
     pub fn from_number(number: u8) -> Option<Self> {
         let (row, column) = (number / NODES as u8, number % NODES as u8);
         (usize::from(row) < ROWS).then_some(Self { row, column })
@@ -47,12 +48,12 @@ impl Cell {
         Self { row, column }
     }
 
-    /// It is a data cell.
+    /// Whether it is a data cell.
     pub fn is_data(self) -> bool {
         self.column != 4 && self.column != 3 - self.row
     }
 
-    /// The two cells that a data cell has a part in: the parities of its row and of its diagonal.
+    /// The row parity and the diagonal parity of a data cell.
     pub fn parities(self) -> [Self; 2] {
         let diagonal = (self.row + self.column) % NODES as u8;
         let row = DIAGONALS.iter().position(|d| *d == diagonal).unwrap_or(0) as u8;
@@ -70,13 +71,13 @@ impl Cell {
     }
 }
 
-/// Nodes, as bits.
+/// A set of nodes, as a bitmask.
 pub type Mask = u8;
 
 /// All nodes.
 pub const ALL: Mask = (1 << NODES) - 1;
 
-/// True if the mask has the node.
+/// Whether the mask contains the node.
 pub fn has(mask: Mask, node: usize) -> bool {
     mask >> node & 1 != 0
 }
@@ -91,7 +92,7 @@ pub fn column(stripe: u64, node: usize) -> u8 {
     ((node + NODES - (stripe % NODES as u64) as usize) % NODES) as u8
 }
 
-/// Sets of cells whose XOR is zero.
+/// Sets of cells with an XOR of zero.
 fn equations() -> [u32; 8] {
     let mut all = [0; 8];
     for row in 0..ROWS as u8 {
@@ -111,8 +112,8 @@ fn equations() -> [u32; 8] {
     all
 }
 
-/// The fewest cells whose XOR is this one, none of them on a lost node; `None` if there are none. If the cell itself is
-/// not lost, it is the plan.
+/// The smallest set of cells with this cell as XOR, none of them on a lost node; `None` if there
+/// is none. If the cell itself is not lost, the plan is that cell.
 pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
     let gone = |c: Cell| has(lost, node(stripe, c.column));
     if !gone(cell) {
@@ -136,12 +137,12 @@ pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
     Some(cells.filter(|c| others & c.bit() != 0).collect())
 }
 
-/// How large a set is.
+/// Size of a set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Size {
     /// Blocks of a cell, 1 to 128.
     pub cell: u16,
-    /// Stripes.
+    /// Number of stripes.
     pub stripes: u64,
 }
 
@@ -151,7 +152,8 @@ impl Size {
         self.stripes * DATA as u64 * u64::from(self.cell)
     }
 
-    /// Which option of `xorset format` a file of this size has had otherwise than those of a set of another size.
+    /// The option of `xorset format` in which a file of this size differs from a set of another
+    /// size.
     pub fn option(&self, other: &Self) -> String {
         match self.stripes == other.stripes {
             true => format!("--cell {} and not {}", self.cell / 2, other.cell / 2),
@@ -165,26 +167,26 @@ impl Size {
     }
 }
 
-/// Blocks of one cell.
+/// A range of blocks of one cell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Span {
     /// The stripe.
     pub stripe: u64,
     /// The cell.
     pub cell: Cell,
-    /// The first block in it.
+    /// First block in the cell.
     pub block: u16,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u16,
 }
 
 impl Span {
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         usize::from(self.blocks) * BLOCK
     }
 
-    /// It has no block, which no message has.
+    /// Whether it has no blocks, which is never true in a message.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
@@ -199,19 +201,19 @@ impl Span {
         node(self.stripe, self.cell.column)
     }
 
-    /// It is in a set of this size.
+    /// Whether it is inside of a set of this size.
     pub fn fits(&self, size: &Size) -> bool {
         let end = u32::from(self.block) + u32::from(self.blocks);
         self.stripe < size.stripes && self.blocks > 0 && end <= u32::from(size.cell)
     }
 
-    /// The first block on its node, counted in blocks of all cells there.
+    /// First block on its node, counted over all cells there.
     pub fn place(&self, size: &Size) -> u64 {
         let cell = self.stripe * ROWS as u64 + u64::from(self.cell.row);
         cell * u64::from(size.cell) + u64::from(self.block)
     }
 
-    /// Both have the same block number of some cell of the same stripe.
+    /// Whether both overlap in a stripe and in block numbers, possibly of different cells.
     pub fn meets(&self, other: &Self) -> bool {
         self.stripe == other.stripe
             && self.block < other.block + other.blocks
@@ -219,7 +221,7 @@ impl Span {
     }
 }
 
-/// Blocks of user data, cut where cells end.
+/// Blocks of user data, split at cell boundaries.
 pub fn spans(size: &Size, lba: u64, count: u64) -> Vec<Span> {
     let cell = u64::from(size.cell);
     let (mut at, end, mut list) = (lba, lba + count, Vec::new());
@@ -252,7 +254,7 @@ mod tests {
         (0..20).filter_map(Cell::from_number)
     }
 
-    /// A stripe of numbers, its parities made from the paper's words.
+    /// A stripe of random numbers, with parities computed from the definition in the paper.
     fn stripe(seed: u64) -> [u64; 20] {
         let mut cells = [0; 20];
         let mut state = seed;
@@ -306,7 +308,7 @@ mod tests {
                         .fold(0, |sum, p| sum ^ cells[p.number() as usize]);
                     assert_eq!(sum, cells[c.number() as usize], "{lost:05b} {c:?}");
                 }
-                // No code on five equal nodes does it with three.
+                // No code on five equal nodes survives the loss of three.
                 assert_eq!(all_found, lose <= 2, "{lost:05b}");
             }
         }

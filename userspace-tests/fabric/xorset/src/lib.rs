@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The redundant writes of the paper "A proposal of low overhead redundant writes for distributed storage": five nodes
-//! have the blocks of a unit with parities in two directions, any two of them may be lost, and whoever writes sends each
-//! byte once, as nodes pass on among themselves what parities need. docs/fabric.md says what it promises.
+//! The redundant writes of the paper "A proposal of low overhead redundant writes for distributed
+//! storage". Five nodes store the blocks of a unit with parities in two directions, and any two
+//! nodes may be lost. The writer sends each byte once; the nodes exchange what the parities need.
+//! See docs/fabric.md for the guarantees.
 //!
-//! [`layout`] is the code, [`message`] what they say to each other, [`map`] who has a part in it, [`journal`] what a node
-//! keeps. [`node`] and [`client`] are what they do, without RDMA: whatever happens is told by a call, and what is to be
-//! done then is left in a list. [`coordinator`] is what they need of etcd, and [`mod@etcd`] asks it. [`fabric`] does it all.
+//! [`layout`] is the code, [`message`] the protocol, [`map`] the membership, [`journal`] the
+//! storage of a node. [`node`] and [`client`] are the state machines, without RDMA: calls report
+//! events, and the work that follows is collected in a list. [`coordinator`] is the interface to
+//! etcd, [`mod@etcd`] its implementation. [`fabric`] does the work.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

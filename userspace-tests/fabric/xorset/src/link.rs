@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection to a node, which is made again and again.
+//! A connection to a node, with reconnection.
 
 use wss::peer::{Peer, Pulse};
 
-/// After a failure it is made again so much later, in milliseconds.
+/// Delay before reconnection in milliseconds.
 const AGAIN: u64 = 300;
-/// A node that has not been reached for so long is lost, in milliseconds.
+/// Grace period, after which an unreachable node is lost, in milliseconds.
 pub(crate) const GRACE: u64 = 4000;
 
-/// As much of the time between two looks at the clock counts, in milliseconds.
+/// Maximum time counted between two ticks, in milliseconds.
 const STEP: u64 = 300;
-/// Who has not looked for so long says at once that it lives.
+/// After this time without a tick, ALIVE is sent at once, in milliseconds.
 const LATE: u64 = 1000;
 
-/// The time in which a process was served. While it waits for its file or a CPU, what others have said to it may be there
-/// unread, so nobody may be blamed for that time.
+/// The time in which a process was served. While it waits for its file or a CPU, messages of its
+/// peers may be pending, so that time must not count as their silence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     last: u64,
-    /// Milliseconds that count.
+    /// Counted milliseconds.
     pub(crate) now: u64,
 }
 
@@ -28,7 +28,7 @@ impl Watch {
         Self { last: now, now }
     }
 
-    /// So late it is. True if that is late.
+    /// Sets the time. Returns true if this tick is late.
     pub(crate) fn tick(&mut self, now: u64) -> bool {
         let step = now - self.last;
         (self.last, self.now) = (now, self.now + step.min(STEP));
@@ -38,20 +38,20 @@ impl Watch {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// To be made at this time.
+    /// Connect at this time.
     Idle(u64),
     Connecting,
-    /// The answer to ATTACH is not here.
+    /// Waits for the answer to ATTACH.
     Attaching(Pulse),
     Up(Pulse),
 }
 
-/// What is to be done about a connection.
+/// What to do for a connection.
 pub(crate) enum Due {
     Nothing,
     Connect,
     Alive,
-    /// Nothing was heard of it.
+    /// The peer is silent.
     Close,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Due {
 pub(crate) struct Link {
     pub(crate) peer: Peer,
     state: State,
-    /// When something was heard over it while it was up, or since when there is no such thing.
+    /// When a message was last received while attached; initially the creation time.
     down: u64,
 }
 
@@ -76,7 +76,7 @@ impl Link {
         matches!(self.state, State::Up(_))
     }
 
-    /// Nothing was heard for so many milliseconds, and it is not up.
+    /// Milliseconds since a message was last received; 0 while attached.
     pub(crate) fn down(&self, now: u64) -> u64 {
         if self.up() {
             0
@@ -113,7 +113,7 @@ impl Link {
         self.state = State::Idle(now + AGAIN);
     }
 
-    /// `late`: the other side has heard nothing for longer than it should.
+    /// `late`: the peer has received nothing for too long.
     pub(crate) fn tick(&mut self, now: u64, late: bool) -> Due {
         match &mut self.state {
             State::Idle(at) if *at <= now => Due::Connect,

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who has a part in the set. There is one map, in etcd; whoever changes it makes a new epoch.
+//! Membership of the set. There is one map, in etcd; each change starts a new epoch.
 
 use crate::layout::{Mask, Size, NODES};
 
-/// What a node is.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// It has its cells.
+    /// Its cells are valid.
     Up,
-    /// It has nothing, and gets nothing.
+    /// Put out: it is not used.
     Out,
-    /// Its cells are being made again. Those that are made are kept up.
+    /// Its cells are being rebuilt. Those already rebuilt are kept up to date.
     Rebuilding,
 }
 
 /// A map.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Map {
-    /// Larger than all before.
+    /// Larger than all earlier epochs.
     pub epoch: u64,
-    /// Who has made it.
+    /// The client that made the map.
     pub client: u64,
-    /// No node had any cells before, so all are zeros.
+    /// No node has written cells: all are zeros.
     pub new: bool,
-    /// What each node is.
+    /// State of each node.
     pub states: [State; NODES],
-    /// The epoch in which each node was let in the last time.
+    /// Epoch in which each node was last admitted.
     pub since: [u64; NODES],
-    /// How large the set is, which never changes.
+    /// Size of the set, which never changes.
     pub size: Size,
-    /// Names the set: who has made its first map. It never changes either.
+    /// Identifier of the set: the client that made its first map. It never changes.
     pub set: u64,
 }
 
 impl Map {
-    /// That of a set that nobody has used.
+    /// The map of a new set.
     pub fn first(client: u64, size: Size) -> Self {
         Self {
             epoch: 1,
@@ -48,14 +48,14 @@ impl Map {
         }
     }
 
-    /// Nodes with this state.
+    /// Nodes in this state.
     pub fn mask(&self, state: State) -> Mask {
         let nodes = self.states.iter().enumerate().filter(|(_, s)| **s == state);
         nodes.fold(0, |mask, (n, _)| mask | 1 << n)
     }
 
-    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) with the epoch behind it,
-    /// `STRIPESxBLOCKS`, of a cell, and the set.
+    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) and the epoch of
+    /// its admission, `STRIPESxBLOCKS` of a cell, and the set.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} {} {}",
@@ -74,7 +74,7 @@ impl Map {
         text + &format!(" {}x{} {}", self.size.stripes, self.size.cell, self.set)
     }
 
-    /// From such a text.
+    /// Parses such a text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let size = Size {

@@ -1,171 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages between client and nodes, byte by byte; docs/fabric.md has the same table.
+//! The messages between client and nodes; docs/fabric.md has the same table.
 //!
-//! A message is 64 bytes, some have a payload. Numbers are big-endian. Bytes without a meaning are zero, and a message in
-//! which one is not is refused, as is everything else that nobody sends. So each message has one form.
+//! A message is 64 bytes; some have a payload. Numbers are big-endian. Unused bytes are zero. A
+//! message with other values there, or otherwise invalid, is rejected, so each message has one
+//! encoding.
 
 use crate::layout::{Cell, Mask, Span, NODES};
 
 /// Bytes of a message.
 pub const LEN: usize = 64;
-/// Most bytes of a payload.
+/// Maximum bytes of a payload.
 pub const PAYLOAD: usize = 128 * 512;
 
-/// Who somebody is.
+/// The role of a sender.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// Has the sessions.
+    /// The client.
     Client,
-    /// Has this node's cells.
+    /// The node with this number.
     Node(u8),
 }
 
-/// What came of something.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Status {
-    /// It was done.
+    /// Done.
     Good = 0,
-    /// Of another epoch. Nothing was done.
+    /// Another epoch. Nothing was done.
     Stale = 1,
-    /// A node that is needed does not answer. Nothing was done.
+    /// A required node does not answer. Nothing was done.
     Failed = 2,
-    /// The request is not one that can be carried out.
+    /// The request cannot be executed.
     Invalid = 3,
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message {
-    /// The first message of a connection, by whoever has made it.
+    /// The first message of a connection, from the side that connected.
     Attach {
-        /// Of the sender.
+        /// Role of the sender.
         role: Role,
     },
-    /// The answer to it, by a node.
+    /// Answer of a node to [`Message::Attach`].
     Attached {
-        /// Its number.
+        /// Number of the node.
         number: u8,
-        /// Since which epoch its cells are of the set; 0: never.
+        /// Epoch in which its file was admitted to the set; 0: never.
         since: u64,
-        /// The last one that it was told.
+        /// The last epoch that it was told.
         epoch: u64,
         /// Blocks of a cell.
         cell: u16,
-        /// Stripes.
+        /// Number of stripes.
         stripes: u64,
-        /// The set that its cells are of, 0: of none.
+        /// The set that its file belongs to; 0: none.
         set: u64,
     },
-    /// Client to node: this map counts from now on. It is the payload.
+    /// Client to node: use this map, which is the payload.
     Epoch {
-        /// Its epoch.
+        /// Epoch of the map.
         epoch: u64,
     },
-    /// Nothing of an older epoch is under way at this node, nor what this node had to pass on.
+    /// Answer: no operation of an older epoch is in flight at this node, and no delta of it is
+    /// unacknowledged.
     Settled {
-        /// Which.
+        /// The epoch.
         epoch: u64,
     },
     /// Client to node: all nodes have settled.
     Open {
-        /// Which.
+        /// The epoch.
         epoch: u64,
     },
-    /// Client to node, node to node: what is in these blocks?
+    /// Client to node, node to node: read blocks.
     Read {
-        /// Of the sender.
+        /// Epoch of the sender.
         epoch: u64,
-        /// Names the request among those of a connection.
+        /// Identifier, unique for this connection.
         id: u64,
-        /// Where.
+        /// The blocks.
         span: Span,
         /// Nodes without these blocks.
         lost: Mask,
     },
-    /// The answer, with the blocks as payload if they are there.
+    /// Answer to [`Message::Read`]; the payload is the blocks if `Good`.
     Data {
-        /// How.
+        /// Result.
         status: Status,
-        /// Which.
+        /// The request.
         id: u64,
     },
     /// Client to node: write the payload to these blocks of a data cell.
     Write {
-        /// Of the sender.
+        /// Epoch of the sender.
         epoch: u64,
-        /// Names the request.
+        /// Identifier of the request.
         id: u64,
-        /// Where.
+        /// The blocks.
         span: Span,
         /// Nodes without these blocks.
         lost: Mask,
     },
-    /// Client to node: make all of your cells of a stripe from those of others.
+    /// Client to node: rebuild all cells of the receiver in a stripe from those of other nodes.
     Rebuild {
-        /// Of the sender.
+        /// Epoch of the sender.
         epoch: u64,
-        /// Names the request.
+        /// Identifier of the request.
         id: u64,
-        /// Which.
+        /// The stripe.
         stripe: u64,
         /// Nodes without it.
         lost: Mask,
     },
-    /// WRITE or REBUILD is over.
+    /// WRITE or REBUILD has completed.
     Done {
-        /// How.
+        /// Result.
         status: Status,
-        /// Which.
+        /// The request.
         id: u64,
     },
-    /// Node to node: the payload is old XOR new of these blocks of a data cell, for your parity.
+    /// Node to node: the payload is old XOR new of these blocks of a data cell, for a parity of the
+    /// receiver.
     Delta {
-        /// Of the sender.
+        /// Epoch of the sender.
         epoch: u64,
-        /// Who has taken the write.
+        /// The node that received the write.
         owner: u8,
-        /// Names it among all of the owner.
+        /// Number of the write, unique for its owner.
         seq: u64,
-        /// Where.
+        /// The blocks.
         span: Span,
-        /// Nodes without these blocks when it was written.
+        /// Nodes without these blocks at the time of the write.
         lost: Mask,
-        /// The sender sends nothing with a smaller `seq` of its own any more.
+        /// The sender sends no further deltas of its own with a smaller `seq`.
         floor: u64,
     },
-    /// The delta will not be lost with the power.
+    /// Answer: the delta is durable.
     Ack {
         /// `Good` or `Stale`.
         status: Status,
-        /// As it was.
+        /// As in [`Message::Delta`].
         owner: u8,
-        /// As it was.
+        /// As in [`Message::Delta`].
         seq: u64,
     },
-    /// Node to client: a node does not answer me.
+    /// Node to client: a node does not answer the sender.
     Complain {
-        /// Of the sender.
+        /// Epoch of the sender.
         epoch: u64,
-        /// Which.
+        /// The node.
         number: u8,
     },
-    /// The sender lives.
+    /// Keepalive.
     Alive {
-        /// As in [`Message::Delta`]; 0 by a client.
+        /// As in [`Message::Delta`]; 0 from a client.
         floor: u64,
     },
 }
 
-/// What is no message.
+/// An invalid message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Broken {
-    /// So many bytes are not as many as it must have.
+    /// Wrong length.
     Len(usize),
-    /// The operation code.
+    /// Unknown operation code.
     Opcode(u8),
-    /// Some byte has a value that nobody sends.
+    /// A byte has an invalid value.
     Field,
 }
 
@@ -179,8 +182,9 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// A message as it is sent. 0: operation code; 1: status, role; 2: node; 3: nodes that are lost; 4: cell; 6, 7: first block;
-/// 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47: floor.
+/// An encoded message. 0: operation code; 1: status, role; 2: node; 3: lost nodes; 4: cell; 6, 7:
+/// first block; 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47:
+/// floor.
 struct Form([u8; LEN]);
 
 impl Form {
@@ -231,7 +235,7 @@ fn status(value: u8) -> Option<Status> {
 }
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn build(&self) -> [u8; LEN] {
         let form = match *self {
             Self::Attach { role } => match role {
@@ -302,7 +306,7 @@ impl Message {
         form.0
     }
 
-    /// Reads a message.
+    /// Parses a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Broken::Len(bytes.len()))?;
         let number = bytes[2];
@@ -378,7 +382,7 @@ impl Message {
             8 | 11 => return Err(Broken::Field),
             code => return Err(Broken::Opcode(code)),
         };
-        // Whatever has no meaning is zero, and a node and a mask are of the set.
+        // Unused bytes must be zero, and node and mask must be within the set.
         let form = message.build() == *bytes;
         let within = usize::from(number) < NODES && usize::from(lost) < 1 << NODES;
         if !form || !within {
@@ -387,7 +391,8 @@ impl Message {
         Ok(message)
     }
 
-    /// It has a payload: `None` if it must not have one, else how many bytes. That of EPOCH has any length.
+    /// Length of the payload in bytes, `None` if there is none. For EPOCH and DATA the result does
+    /// not apply: any length is valid.
     pub fn payload(&self) -> Option<usize> {
         match self {
             Self::Epoch { .. } => Some(0),
@@ -475,7 +480,7 @@ mod tests {
         for message in all() {
             let bytes = message.build();
             assert_eq!(Message::parse(&bytes), Ok(message));
-            // Any other byte makes another message, or none.
+            // Changing a byte gives another message or an invalid one.
             for at in 0..LEN {
                 for value in 0..=255 {
                     let mut other = bytes;

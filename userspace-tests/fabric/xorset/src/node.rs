@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node: has cells, takes writes, and passes on to other nodes what their parities need.
+//! A node: has cells, accepts writes, and passes on to other nodes what their parities need.
 //!
-//! A write is logged here with old XOR new (the delta), then the delta goes to the nodes of the two parities, which log it,
-//! then the write is answered. If the data cell is lost, the node of a parity takes the write in its place (the
-//! substitute): it makes the old content from other cells.
+//! A write is logged with its delta, old XOR new. Then the delta is sent to the nodes of the two
+//! parities, which log it. Then the write is answered. If the data cell is lost, the node of a
+//! parity accepts the write instead (the substitute) and reconstructs the old content from other
+//! cells.
 //!
-//! A map begins an epoch. What was under way before is brought to its end first: each node sends again what it had to pass
-//! on, and deltas of a node that is out of the set go from those that have them to those that do not. When all nodes say
-//! that nothing is left, the parities are right, and the client goes on.
+//! A map starts an epoch. First all writes in flight are settled: each node resends its
+//! unacknowledged deltas, and nodes that have deltas of a node that is out send them to those that
+//! do not. When all nodes have reported the end of this, the parities are consistent, and the
+//! client continues.
 
 mod epoch;
 mod gather;
@@ -33,49 +35,49 @@ use crate::{
     message::{Broken, Message, Role, Status},
 };
 
-/// Connections that a node makes have this bit in their number.
+/// Flag of the numbers of connections that a node makes.
 pub const OUTGOING: Peer = 1 << 63;
-/// Most writes of this node from the oldest one on that some node may not have.
+/// Maximum writes of this node from the oldest one that some node may not have.
 const WINDOW: u64 = 32;
-/// Least bytes of half of a log: all that may be under way is in a half of that.
+/// Minimum bytes of half of a log: sufficient for all writes that may be in flight.
 pub fn least_log(size: &Size) -> u64 {
     (2 * NODES * (WINDOW as usize + 1) * (RECORD + size.cell_bytes())) as u64
 }
 
-/// A node is complained of once in so many milliseconds.
+/// Interval of complaints in milliseconds.
 const COMPLAIN: u64 = 500;
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 pub enum Action {
-    /// Make a connection to a node, then call [`Node::connected`] or [`Node::closed`].
+    /// Connect to a node, then call [`Node::connected`] or [`Node::closed`].
     Connect {
-        /// Its number from now on.
+        /// Number of the new connection.
         peer: Peer,
-        /// Which node.
+        /// The node.
         to: usize,
     },
     /// Send a message.
     Send {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// It.
+        /// The message.
         message: Message,
-        /// Its payload; empty if there is none.
+        /// Its payload; empty if none.
         payload: Arc<[u8]>,
     },
-    /// End a connection, without [`Node::closed`].
+    /// Close a connection, without [`Node::closed`].
     Close {
-        /// Which.
+        /// The connection.
         peer: Peer,
     },
-    /// Make all stable that was written so far, then call [`Node::synced`].
+    /// Make all earlier writes durable, then call [`Node::synced`].
     Sync {
-        /// With this.
+        /// Argument of the call.
         lsn: u64,
     },
-    /// Something to tell whoever runs the node.
+    /// Log a line.
     Say(String),
-    /// The node cannot go on.
+    /// End the process after a fatal error.
     End(String),
 }
 
@@ -89,30 +91,30 @@ pub struct Node<M> {
     journal: Journal<M>,
     number: usize,
     watch: Watch,
-    /// That of the last epoch, once it is told.
+    /// The last map, once it is told.
     map: Option<Map>,
     links: [Link; NODES],
     next_peer: Peer,
     incoming: BTreeMap<Peer, Incoming>,
-    /// Who has told the map.
+    /// The client connection that the map came from.
     client: Option<Peer>,
-    /// It waits for SETTLED.
+    /// SETTLED must be sent.
     telling: bool,
     /// All nodes have settled.
     opened: bool,
     relays: BTreeMap<Name, Relay>,
-    /// Who waits for a write.
+    /// Client connection and request of each write.
     writes: BTreeMap<u64, (Peer, u64)>,
-    /// Who waits for a rebuilt stripe: until when in the log.
+    /// Rebuilt stripes to answer: record number to wait for, connection, request.
     rebuilds: Vec<(u64, Peer, u64)>,
-    /// Who waits for a delta: until when in the log.
+    /// Deltas to acknowledge: record number to wait for, connection, write.
     acks: Vec<(u64, Peer, Name)>,
     gathers: BTreeMap<u64, Gather>,
-    /// Requests to other nodes, for which gather, and to which node.
+    /// Requests to other nodes: the gather and the node.
     reads: BTreeMap<u64, (u64, usize)>,
     next: u64,
     waiting: VecDeque<Waiting>,
-    /// Since when its file has been at a sync.
+    /// Start of the current sync.
     syncing: Option<u64>,
     complained: u64,
     ended: bool,
@@ -124,7 +126,7 @@ fn nothing() -> Arc<[u8]> {
 }
 
 impl<M: Media> Node<M> {
-    /// A node with what its journal has.
+    /// A node with the content of its journal.
     pub fn new(journal: Journal<M>, now: u64) -> Self {
         Self {
             number: usize::from(journal.number()),
@@ -152,18 +154,18 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Nothing is under way.
+    /// Whether no operation is in flight.
     pub fn idle(&self) -> bool {
         let nothing = self.relays.is_empty() && self.acks.is_empty() && self.gathers.is_empty();
         nothing && self.waiting.is_empty() && self.rebuilds.is_empty()
     }
 
-    /// What it keeps.
+    /// Its storage.
     pub fn journal(&mut self) -> &mut Journal<M> {
         &mut self.journal
     }
@@ -197,7 +199,7 @@ impl<M: Media> Node<M> {
         self.gone(peer);
     }
 
-    /// All who need a write of this node with a smaller number have it.
+    /// Every node that needs a write of this node with a smaller number has it.
     fn floor(&self) -> u64 {
         let me = self.number as u8;
         let mut own = self.journal.records().range((me, 0)..(me + 1, 0));
@@ -205,7 +207,7 @@ impl<M: Media> Node<M> {
         record.unwrap_or(self.journal.floor(me))
     }
 
-    /// So late it is, in milliseconds. To be called every 300 ms or more often.
+    /// Sets the time in milliseconds. Call it at least every 300 ms.
     pub fn tick(&mut self, now: u64) {
         let late = self.watch.tick(now);
         let now = self.watch.now;
@@ -243,19 +245,20 @@ impl<M: Media> Node<M> {
         }
         self.complain();
         for relay in self.relays.values_mut() {
-            // Who has answered that it is of another epoch.
+            // Resend to nodes that were of another epoch.
             relay.due |= std::mem::take(&mut relay.again);
         }
         self.go(true);
     }
 
-    /// Its file does not answer.
+    /// Whether its file does not respond.
     fn waits(&self) -> bool {
         let late = |since| self.watch.now >= since + GRACE;
         self.syncing.is_some_and(late)
     }
 
-    /// Tells the client who does not answer. Whoever waits for its own file cannot know, and tells that.
+    /// Reports unresponsive nodes to the client. If its own file does not respond, a node cannot
+    /// know, and reports itself.
     fn complain(&mut self) {
         let now = self.watch.now;
         let (Some(client), Some(map)) = (self.client, &self.map) else {
@@ -280,7 +283,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// Somebody has a connection, or one that was to be made is there.
+    /// An incoming or outgoing connection is established.
     pub fn connected(&mut self, peer: Peer) {
         if peer & OUTGOING == 0 {
             let incoming = Incoming {
@@ -298,7 +301,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// A connection is no more, or was not made.
+    /// A connection has ended or could not be made.
     pub fn closed(&mut self, peer: Peer) {
         self.gone(peer);
         self.go(false);
@@ -326,7 +329,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// Nobody waits for anything any more. What is logged goes on.
+    /// Drops all requests of the client. Logged writes continue.
     fn forget_client(&mut self) {
         self.client = None;
         self.telling = false;
@@ -337,7 +340,7 @@ impl<M: Media> Node<M> {
         self.rebuilds.clear();
     }
 
-    /// The log is stable up to there.
+    /// The log is durable up to this record.
     pub fn synced(&mut self, lsn: u64) {
         self.syncing = None;
         let result = self.journal.synced(lsn);
@@ -345,7 +348,7 @@ impl<M: Media> Node<M> {
         self.go(false);
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn message(&mut self, peer: Peer, bytes: &[u8], payload: &[u8]) {
         let now = self.watch.now;
         let message = match Message::parse(bytes) {
@@ -373,7 +376,7 @@ impl<M: Media> Node<M> {
         self.go(false);
     }
 
-    /// Goes on with whatever can go on.
+    /// Continues everything that can continue.
     fn go(&mut self, all: bool) {
         if !self.ended {
             let result = self.goes(all);
@@ -386,7 +389,8 @@ impl<M: Media> Node<M> {
         loop {
             let lsn = self.journal.lsn();
             while !self.waiting.is_empty() {
-                // What is done counts, too, from the floor on: others have it in their logs.
+                // Completed writes from the floor on count, too: other nodes have them in their
+                // logs.
                 let own = self.journal.floor(me) - self.floor();
                 if own + self.gathers.len() as u64 >= WINDOW {
                     break;
@@ -441,7 +445,7 @@ impl<M: Media> Node<M> {
             let epoch = self.journal.epoch();
             self.tell(client, Message::Settled { epoch });
         }
-        // That writes are done has time.
+        // Only completion records are not urgent.
         let urgent = self.relays.values().any(|r| r.lsn > durable)
             || !self.acks.is_empty()
             || !self.rebuilds.is_empty();

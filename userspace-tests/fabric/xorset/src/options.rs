@@ -45,27 +45,27 @@ exports the set as LUN 0 of an SRP target. One client has the set; others say wh
   --lease SECONDS        until the set is another client's, if this one does not reach etcd, 3 to 60 (default 3)
 ";
 
-/// Where the others are.
+/// Addresses of the other processes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Set {
     /// The nodes.
     pub nodes: [SocketAddr; NODES],
     /// etcd.
     pub etcd: Vec<SocketAddr>,
-    /// The name of the set there.
+    /// Name of the set in etcd.
     pub name: String,
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Options {
-    /// A new file.
+    /// Make a new file.
     Format {
-        /// The node's number.
+        /// Number of the node.
         number: u8,
-        /// It.
+        /// The file.
         file: PathBuf,
-        /// How large the set is.
+        /// Size of the set.
         size: Size,
         /// Bytes of half of the log.
         log: u64,
@@ -74,14 +74,14 @@ pub enum Options {
     Node {
         /// Its file.
         file: PathBuf,
-        /// The others.
+        /// The other processes.
         set: Set,
     },
     /// The client.
     Client {
-        /// The others.
+        /// The other processes.
         set: Set,
-        /// Where to listen.
+        /// Listening address.
         listen: SocketAddr,
         /// Target port identifier.
         id: [u8; 16],
@@ -89,17 +89,17 @@ pub enum Options {
         guid: u64,
         /// Credits of a channel.
         queue_depth: u32,
-        /// Most channels of a session.
+        /// Maximum channels of a session.
         channels: usize,
-        /// Milliseconds between stripes that are made again.
+        /// Milliseconds between rebuilt stripes.
         pause: u64,
-        /// Milliseconds of the lease in etcd.
+        /// Lifetime of the key in etcd, in milliseconds.
         lease: u64,
     },
 }
 
 impl Options {
-    /// Reads arguments, without the name of the program. The error names what is wrong.
+    /// Parses the arguments, without the program name. The error says what is wrong.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let role = args.next().ok_or("there is no role")?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several clients at once: one has the set, the others wait for its end and say so. SEEDS, FIRST, SEED and TRACE as in
-//! random.rs.
+//! Several clients at once: one has the set, the others wait for its end and say so. SEEDS, FIRST,
+//! SEED and TRACE as in random.rs.
 
 mod world;
 
@@ -13,7 +13,7 @@ use xorset::{
     node::Action,
 };
 
-/// Something happens to a client, most often to the one that has the set.
+/// A fault of a client, usually the one that has the set.
 fn fault_of_client(world: &mut World) {
     let alive: Vec<_> = (0..world.seats.len())
         .filter(|c| world.alive(Who::Client(*c)))
@@ -32,7 +32,7 @@ fn fault_of_client(world: &mut World) {
         }
         3 => world.cut(who, Who::Etcd),
         4 => world.cut(who, n),
-        // A node answers it, and nobody else does.
+        // Only one node can reach it.
         _ => world.partition(&[who, n]),
     }
 }
@@ -53,7 +53,7 @@ fn schedule(seed: u64) -> [u64; 5] {
     let (clients, rate) = (2 + rng.below(2) as usize, 100 + rng.below(500));
     let nodes = rng.one_in(2);
     let mut world = up(seed, 1 + rng.below(3));
-    // All of them are after the same few blocks.
+    // All clients use the same few blocks.
     let span = [3, 12, 40][rng.below(3) as usize];
     for _ in 0..30 {
         for _ in 0..3 {
@@ -107,12 +107,13 @@ fn two_and_three_clients() {
     else {
         return;
     };
-    // It happened what is to be tested.
+    // The schedules have exercised the code.
     assert!(answered > 20 * seeds && judged > 100 * seeds);
     assert!(served > 2 * seeds && late > seeds / 4);
 }
 
-/// A client with a longer lease serves for five sixths of it without etcd, and no other one has the set meanwhile.
+/// A client with a longer lease serves for five sixths of it without etcd, and no other client has
+/// the set meanwhile.
 #[test]
 fn a_longer_lease() {
     let mut world = up(4, 1);
@@ -134,7 +135,7 @@ fn a_longer_lease() {
     done(world);
 }
 
-/// Who waits says for whom, once for each that it waits for.
+/// A waiting client names the client that it waits for, once each.
 #[test]
 fn who_waits_says_for_whom() {
     let mut world = up(1, 1);
@@ -162,7 +163,7 @@ fn who_waits_says_for_whom() {
     done(world);
 }
 
-/// The client of another set, with the nodes of this one by mistake, gets none of them.
+/// The client of another set that is given the nodes of this set by mistake gets none of them.
 #[test]
 fn a_client_of_another_set() {
     let mut world = up(2, 1);
@@ -186,7 +187,7 @@ fn a_client_of_another_set() {
     done(world);
 }
 
-/// Two clients of two sets find the same new files: at most one set has them.
+/// Two clients of two sets are given the same new files: at most one set gets them.
 #[test]
 fn two_sets_with_the_same_new_nodes() {
     let (mut one, mut none) = (0, 0);
@@ -208,7 +209,7 @@ fn two_sets_with_the_same_new_nodes() {
     assert!(one > 0);
 }
 
-/// A node that is of a set has nothing to do with another one, also after a new start.
+/// A node of one set rejects another set, also after a restart.
 #[test]
 fn a_map_of_another_set_is_refused() {
     for started in [false, true] {

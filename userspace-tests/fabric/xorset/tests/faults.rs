@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fault at a time: the lines of the table of failures in docs/fabric.md.
+//! One fault at a time: the rows of the table of failures in docs/fabric.md.
 
 mod world;
 
@@ -16,14 +16,15 @@ use xorset::{
     node::Action,
 };
 
-/// All sets of so many nodes.
+/// All subsets of this many nodes.
 fn sets(count: usize) -> Vec<Vec<usize>> {
     let all = 0..1usize << NODES;
     let chosen = |set: usize| (0..NODES).filter(|n| set >> n & 1 != 0).collect::<Vec<_>>();
     all.map(chosen).filter(|s| s.len() == count).collect()
 }
 
-/// Both nodes die before, in, or after writes, with the rest of the set at work on the same blocks.
+/// Both nodes die before, during or after writes, while the rest of the set works on the same
+/// blocks.
 fn pair(seed: u64, nodes: &[usize], phase: u64) {
     let mut world = up(seed, 2);
     some_commands(&mut world, 12);
@@ -100,7 +101,7 @@ fn a_partition_of_two() {
     }
 }
 
-/// Two nodes live, but not for each other.
+/// Two nodes are alive, but cannot reach each other.
 #[test]
 fn two_nodes_do_not_reach_each_other() {
     for (i, nodes) in sets(2).iter().enumerate() {
@@ -116,7 +117,8 @@ fn two_nodes_do_not_reach_each_other() {
     }
 }
 
-/// What cannot be done is refused, and nothing is lost: when one of the three is back, all goes on.
+/// Commands that cannot be executed fail, and no data is lost: when one of the three is back, the
+/// set continues.
 #[test]
 fn a_third_loss_is_refused() {
     for (i, nodes) in sets(3).iter().enumerate() {
@@ -147,7 +149,7 @@ fn a_third_loss_is_refused() {
             world.until("time", 40_000, |w| w.now >= end);
             assert!(world.commands.is_empty());
             assert!(world.failed > 0);
-            // No more than two are given up, whatever comes.
+            // At most two nodes are put out.
             let map = world.etcd.map.clone().unwrap().1;
             assert!(map.matches(" u").count() >= 4, "{map}");
             for n in nodes {
@@ -161,7 +163,8 @@ fn a_third_loss_is_refused() {
     }
 }
 
-/// Of the two deltas of a write one is there when its owner dies, and then another node of the same stripe.
+/// The owner of a write dies when one of its two deltas is logged, then another node of the same
+/// stripe dies.
 #[test]
 fn a_kill_between_the_two_deltas() {
     let mut found = 0;
@@ -205,7 +208,7 @@ fn a_kill_between_the_two_deltas() {
     assert_eq!(found, 12 * 4 * 2);
 }
 
-/// All nodes lose their power at once, and what was not stable, again and again.
+/// All nodes repeatedly lose power at once, with data that is not durable.
 #[test]
 fn power_loss_of_all() {
     for seed in 4000..4120 {
@@ -237,7 +240,7 @@ fn power_loss_of_all() {
     }
 }
 
-/// A node comes back with another file: it is made again from nothing.
+/// A node returns with another file: it is rebuilt completely.
 #[test]
 fn files_are_lost() {
     for (i, nodes) in sets(2).iter().enumerate() {
@@ -258,7 +261,8 @@ fn files_are_lost() {
     }
 }
 
-/// The client dies in writes, and another one takes its place: what the first one had begun is done or not, for ever.
+/// The client dies during writes, and another one takes over: the writes of the first are done or
+/// not, permanently.
 #[test]
 fn another_client() {
     for seed in 6000..6060 {
@@ -287,7 +291,7 @@ fn another_client() {
     }
 }
 
-/// A client that is cut off, with a node that still answers it, tells nothing that another client has changed.
+/// A client that is cut off with one node never returns data that another client has changed.
 #[test]
 fn a_client_that_is_cut_off_ends() {
     for n in 0..NODES {
@@ -317,7 +321,7 @@ fn a_client_that_is_cut_off_ends() {
     }
 }
 
-/// A node that sleeps, and wakes when it is out of the set, changes nothing any more.
+/// A node that sleeps and wakes up after it was put out changes nothing.
 #[test]
 fn a_node_sleeps_with_a_write() {
     for seed in 8000..8060 {
@@ -338,7 +342,7 @@ fn a_node_sleeps_with_a_write() {
     }
 }
 
-/// A node that has been told a map goes by no older one, whoever tells it, also after a new start.
+/// A node that was told a map rejects older ones from any client, also after a restart.
 #[test]
 fn an_old_map_is_refused() {
     for started in [false, true] {
@@ -372,7 +376,7 @@ fn an_old_map_is_refused() {
     }
 }
 
-/// Whatever arrives at a node, it goes on, and so does the set.
+/// Whatever a node receives, the node and the set continue.
 #[test]
 fn bytes_that_nobody_sends() {
     for seed in 9000..9040 {
@@ -389,7 +393,7 @@ fn bytes_that_nobody_sends() {
                     bytes[at] = world.rng.below(24) as u8;
                 }
             }
-            // An epoch that counts would be a client, which may do anything.
+            // A valid epoch would be from a client, which may do anything.
             if let Ok(Message::Epoch { .. }) = Message::parse(&bytes) {
                 continue;
             }
@@ -398,7 +402,7 @@ fn bytes_that_nobody_sends() {
             if world.rng.one_in(9) {
                 node.connected(peer);
             }
-            // Nor may it be the node that it is not.
+            // The sender must not impersonate a node, either.
             let role = Message::Attach {
                 role: xorset::message::Role::Client,
             };
@@ -412,8 +416,9 @@ fn bytes_that_nobody_sends() {
     }
 }
 
-/// A node that is let in again dies with its file, and so does the client. What the node had begun to write is with those that
-/// got a part of it, who pass it on only if the next client knows that the file is another one.
+/// A node that is being admitted dies with its file, and so does the client. Nodes that have parts
+/// of its unfinished writes pass them on only if the next client detects that the file is another
+/// one.
 #[test]
 fn a_node_dies_with_its_file_while_it_is_let_in_and_so_does_the_client() {
     for seed in 0..60 {
@@ -429,7 +434,7 @@ fn a_node_dies_with_its_file_while_it_is_let_in_and_so_does_the_client() {
         world.until("it is let in", 30_000, |w| {
             w.states().is_some_and(|s| s[n] == State::Rebuilding)
         });
-        // The one that does not hear of what the others are told.
+        // The node that does not get the deltas that the others get.
         let deaf = Who::Node((n + 1 + seed as usize / NODES % 4) % NODES);
         some_commands(&mut world, 10);
         steps(&mut world, 1 + seed * 4);

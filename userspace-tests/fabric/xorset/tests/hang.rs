@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files that take their time, or come back late: whose node is put out, and which one is not. Each change of the map is
-//! looked at by the made-up world, too: whoever is put out has had a fault.
+//! Slow files: which node is put out, and which is not. The simulated world also checks each change
+//! of the map: a node that is put out must have had a fault.
 
 mod world;
 
@@ -39,21 +39,21 @@ fn map(world: &World) -> String {
     world.etcd.map.clone().unwrap().1
 }
 
-/// Nodes that have not been let in again since the set was made.
+/// Nodes that have never been admitted again.
 fn untouched(world: &World) -> Vec<usize> {
     let words = map(world);
     let words: Vec<_> = words.split(' ').skip(3).collect();
     (0..NODES).filter(|n| words[*n] == "u1").collect()
 }
 
-/// A node that waits for its file gets no answers in that time, or sends nothing that could be answered. It is the only one
-/// that is put out, and no command fails.
+/// A node that waits for its file processes no answers meanwhile, or sends nothing that could be
+/// answered. Only this node is put out, and no command fails.
 #[test]
 fn who_waits_for_a_file_is_put_out_alone() {
     for n in 0..NODES {
         for turn in 0..6 {
             let mut world = up(100 + n as u64 * 10 + turn, 2);
-            // Nobody but this node may have something to say at first.
+            // At first only this node may have something to complain about.
             let seat = world.seat().unwrap();
             if turn % 2 == 0 {
                 some_commands(&mut world, 10);
@@ -82,7 +82,7 @@ fn who_waits_for_a_file_is_put_out_alone() {
     }
 }
 
-/// A file that is slow all the time, but not as slow as to be given up, makes no node blame another one.
+/// A file that is slow, but not slow enough to be put out, makes no node blame another one.
 #[test]
 fn a_slow_file_is_no_fault_of_others() {
     for n in 0..NODES {
@@ -110,13 +110,14 @@ fn a_slow_file_is_no_fault_of_others() {
     }
 }
 
-/// One write waits for a node whose file hangs. What is written meanwhile, beside it, does not fill the logs of others.
+/// One write waits for a node with a hanging file. Concurrent writes do not fill the logs of other
+/// nodes.
 #[test]
 fn logs_do_not_fill_while_one_node_hangs() {
     for n in 0..NODES {
         let mut world = up(300 + n as u64, 4);
         let seat = world.seat().unwrap();
-        // The parity of a cell of the owner is on the node that hangs, and those of others are not.
+        // A cell of the owner with a parity on the node that hangs, and one without.
         let (mut stuck, mut free) = (None, None);
         for lba in (0..world.size.blocks()).step_by(4) {
             let span = spans(&world.size, lba, 4)[0];
@@ -148,12 +149,13 @@ fn logs_do_not_fill_while_one_node_hangs() {
     }
 }
 
-/// A node takes no word of the client for a while, and goes on with deltas of others: what it need not keep it forgets.
+/// A node receives no messages of the client for a while, and continues with deltas of other nodes.
+/// It discards what it need not keep.
 #[test]
 fn a_log_does_not_fill_before_the_set_is_said_to_be_open() {
     for n in 0..NODES {
         let mut world = up(400 + n as u64, 4);
-        // An epoch more, which this node does not hear to be open.
+        // Another epoch. This node does not receive its OPEN.
         let other = (n + 2) % NODES;
         world.kill(Who::Node(other));
         let open = |w: &World| w.states().is_some_and(|s| s[other] == State::Out);
@@ -186,7 +188,7 @@ fn a_log_does_not_fill_before_the_set_is_said_to_be_open() {
     }
 }
 
-/// A node that is cut off from two others is the one that is put out, whoever is the first to complain.
+/// A node that is cut off from two others is put out, whichever node complains first.
 #[test]
 fn one_of_three_that_do_not_reach_each_other() {
     for n in 0..NODES {
@@ -209,7 +211,8 @@ fn one_of_three_that_do_not_reach_each_other() {
     }
 }
 
-/// All are away for longer than any may be. Nobody is given up for that, as nobody could do without more than two.
+/// All nodes are away for longer than the grace period. None is put out, as the set needs at least
+/// three.
 #[test]
 fn all_are_away_for_a_while() {
     for seed in 600..620 {
@@ -224,7 +227,7 @@ fn all_are_away_for_a_while() {
     }
 }
 
-/// A node that is killed and started again at once is not put out, when its old key vanishes either.
+/// A node that is killed and restarted at once is not put out, not even when its old key expires.
 #[test]
 fn a_start_within_three_seconds() {
     for seed in 700..760 {
@@ -243,7 +246,8 @@ fn a_start_within_three_seconds() {
     }
 }
 
-/// A client sleeps while it waits for its turn. When it takes over it has heard of nobody for long, and gives up nobody.
+/// A client sleeps while it waits. When it takes over, it has heard of no node for long, and puts
+/// out none.
 #[test]
 fn a_client_that_takes_over_gives_up_nobody() {
     for seed in 800..860 {
@@ -263,7 +267,8 @@ fn a_client_that_takes_over_gives_up_nobody() {
     }
 }
 
-/// A node was let in again while a client waited for its turn. That one has no older word of the node when it takes over.
+/// A node is admitted again while a client waits. When that client takes over, it does not use
+/// older reports of the node.
 #[test]
 fn a_client_that_takes_over_knows_who_was_let_in() {
     for seed in 850..880 {
@@ -294,7 +299,7 @@ fn a_client_that_takes_over_knows_who_was_let_in() {
     }
 }
 
-/// Two files hang, one after the other: what waits for both is done before it is refused.
+/// Two files hang one after the other: a command that needs both is done before its timeout.
 #[test]
 fn two_files_hang_one_after_the_other() {
     for seed in 900..940 {
@@ -315,7 +320,8 @@ fn two_files_hang_one_after_the_other() {
     }
 }
 
-/// A node whose file still hangs is not let in again and again, as all others have to wait for it each time.
+/// A node with a file that still hangs is not admitted repeatedly, as all others would wait for it
+/// each time.
 #[test]
 fn a_file_that_hangs_on() {
     for n in 0..NODES {
@@ -338,7 +344,8 @@ fn a_file_that_hangs_on() {
     }
 }
 
-/// The map says how large the set is. A file of another size is refused by the option it was made with, and stays as it is.
+/// The map determines the size of the set. A file of another size is rejected, with the option it
+/// was made with, and is not changed.
 #[test]
 fn a_file_of_another_size() {
     for n in 0..NODES {
@@ -356,7 +363,7 @@ fn a_file_of_another_size() {
             world.places[n].disk = world.blank(n);
             world.size = size;
             let before = world.places[n].disk.content();
-            // Also by a client that sees this one first.
+            // Also by a client that reaches this node first.
             world.kill(Who::Client(0));
             world.start(n);
             let opened = world.places[n].disk.content();
@@ -381,7 +388,7 @@ fn a_file_of_another_size() {
             some_commands(&mut world, 10);
             world.quiet();
             assert_eq!(world.failed, 0);
-            // With the size of the set it is let in.
+            // With the size of the set it is admitted.
             world.places[n].disk = world.blank(n);
             world.start(n);
             done(world);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The power is lost after any write or sync of a node's file, also in the middle of whatever the journal does: what it has
-//! then is what it had after some of its calls, all up to the last one that was said to be stable, and none in part.
+//! Power failures after any write or sync of a node's file, also inside of a journal operation.
+//! Afterwards the journal has the state after one of its calls, not earlier than the last durable
+//! one, and never a partial one.
 
 mod world;
 
@@ -17,10 +18,10 @@ const SIZE: Size = Size {
     cell: 2,
     stripes: 2,
 };
-/// So little that it turns after a few calls.
+/// So small that it turns after a few calls.
 const LOG: u64 = 24 << 10;
 
-/// What can be seen of a journal.
+/// The visible state of a journal.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     cells: Vec<Vec<u8>>,
@@ -57,7 +58,7 @@ fn span(stripe: u64, row: u8, block: u16, blocks: u16) -> Span {
     }
 }
 
-/// Does something with it.
+/// Makes a random call.
 fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io::Result<()> {
     let block = rng.below(2) as u16;
     let span = span(
@@ -76,7 +77,7 @@ fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io:
             (2, seq) => journal.done(seq),
             (owner, seq) => journal.raise(owner, seq + 1),
         },
-        // More are never there at once.
+        // There are never more at once.
         _ if own.len() > 6 => Ok(()),
         5..8 => {
             *other += 1;
@@ -95,7 +96,7 @@ fn run(seed: u64) {
     Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
     let mut other = 0;
     let mut journal = Journal::open(disk.clone()).unwrap();
-    // After each call, with the number of its last record.
+    // The state after each call, with the number of its last record.
     let mut history = vec![(journal.lsn(), seen(&mut journal))];
     let mut durable = journal.durable();
     for _ in 0..6 {
@@ -106,13 +107,13 @@ fn run(seed: u64) {
             let now = seen(&mut journal);
             assert!(now.next >= before);
             durable = durable.max(journal.durable());
-            // The call that fails may have been done, too.
+            // The failed call may have been done, too.
             history.push((journal.lsn() + u64::from(result.is_err()), now));
             if result.is_err() {
                 break;
             }
             if rng.one_in(3) {
-                // Something that was written is stable, and then the journal hears of it.
+                // Some writes become durable, and then the journal is told.
                 let (lsn, count) = (journal.lsn(), disk.written());
                 if rng.one_in(2) && call(&mut journal, &mut rng, &mut other).is_err() {
                     durable = durable.max(journal.durable());
@@ -129,7 +130,7 @@ fn run(seed: u64) {
         }
         drop(journal);
         disk.power(&mut rng);
-        // The power may be lost again as it starts.
+        // The power may fail again during the start.
         loop {
             if rng.one_in(3) {
                 disk.fails_after(rng.below(12));
@@ -143,7 +144,7 @@ fn run(seed: u64) {
             }
         }
         let now = seen(&mut journal);
-        // The last one that was stable as a whole, and all behind it.
+        // The last state that was completely durable, and all later ones.
         let stable = history
             .iter()
             .map(|(lsn, _)| *lsn)

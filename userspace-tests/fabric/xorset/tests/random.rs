@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random schedules. SEEDS says how many (default 1500), FIRST from which one on, SEED which one alone, TRACE shows what
-//! happens.
+//! Random schedules. SEEDS: number (default 1500); FIRST: first seed; SEED: only this seed; TRACE:
+//! print events.
 
 mod world;
 
 use world::{rng, Who, World};
 
-/// What can go wrong in a schedule.
+/// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     kills: bool,
@@ -21,7 +21,8 @@ struct Faults {
     hangs: bool,
 }
 
-/// Files are lost for good in schedules in which all else happens to two nodes at most, as more cannot be made up for.
+/// Files are lost only in schedules with faults of at most two nodes, as the loss of more is not
+/// recoverable.
 fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
     let n = pair[world.rng.below(2) as usize];
     let node = Who::Node(n);
@@ -36,7 +37,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
             world.kill(Who::Client(seat));
         }
         5 if faults.hangs => world.hang_any(n),
-        // A set that nobody has used yet needs all of its files.
+        // An unused set needs all of its files.
         4 if world
             .etcd
             .map
@@ -171,7 +172,7 @@ fn schedules() {
     else {
         return;
     };
-    // It happened what is to be tested.
+    // The schedules have exercised the code.
     assert!(answered > 30 * seeds && judged > 150 * seeds && relayed > 50 * seeds);
     assert!(degraded > 5 * seeds && epochs > 4 * seeds && cancelled > 0);
 }

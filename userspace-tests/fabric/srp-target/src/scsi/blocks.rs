@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands that are about blocks.
+//! Block commands.
 
 use super::{be16, be32, Cdb, Command, Compare, Geometry, Unit};
 use crate::{
@@ -8,19 +8,19 @@ use crate::{
     sense::Sense,
 };
 
-/// Most blocks that one WRITE SAME or UNMAP is about: 512 MiB. The limit is reported.
+/// Maximum blocks of one WRITE SAME or UNMAP: 512 MiB. Reported to the initiator.
 const MAX_UNMAP: u64 = 1 << 20;
-/// Most ranges of one UNMAP.
+/// Maximum ranges of one UNMAP.
 const MAX_RANGES: u32 = 256;
 
-/// Bits of the byte behind the operation code.
+/// Bits of CDB byte 1.
 const PROTECT: u8 = 0xe0;
 const FUA: u8 = 0x08;
 const ANCHOR: u8 = 0x10;
 const UNMAP: u8 = 0x08;
 const NO_DATA: u8 = 0x01;
 
-/// Where, and how many.
+/// LBA and number of blocks.
 fn place(cdb: &Cdb) -> (u64, u64) {
     let (lba, count) = match cdb[0] >> 5 {
         0 => {
@@ -51,7 +51,7 @@ fn writable(unit: &Geometry) -> Result<(), Sense> {
     Ok(())
 }
 
-/// As many blocks as one command may move.
+/// Number of blocks, if one command may transfer as many.
 fn movable(unit: &Geometry, count: u64) -> Result<u32, Sense> {
     if count * BLOCK > unit.max_transfer {
         return Err(Sense::FIELD);
@@ -64,7 +64,7 @@ pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
     let unit = &unit.geometry;
     let thin = !unit.read_only;
     let (lba, count) = place(cdb);
-    // In commands of 6 bytes these bits are of the address.
+    // In 6-byte commands these bits belong to the address.
     let flags = if cdb[0] < 0x20 { 0 } else { cdb[1] };
     match cdb[0] {
         0x25 => {
@@ -75,7 +75,7 @@ pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
         0x9e => return Ok(Command::Reply(capacity16(unit, thin), be32(cdb, 10))),
         0x42 => return unmap(cdb, unit),
         0x35 | 0x91 => {
-            // All of the disk is made stable, whatever the range is, and before the answer also if that is not asked for.
+            // Flushes the whole disk, whatever the range, and ignores IMMED.
             within(unit, lba, count)?;
             return Ok(Command::Flush);
         }
@@ -121,10 +121,10 @@ fn capacity16(unit: &Geometry, thin: bool) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&(unit.blocks - 1).to_be_bytes());
     bytes[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
-    // Eight blocks are a physical one.
+    // Eight logical blocks per physical block.
     bytes[13] = 3;
     if thin {
-        // Blocks can be unmapped, and are zeros then.
+        // LBPME and LBPRZ: blocks can be unmapped, and then read as zeros.
         bytes[14] = 0xc0;
     }
     bytes
@@ -135,7 +135,7 @@ fn write_same(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
     let flags = cdb[1];
     writable(unit)?;
     within(unit, lba, count)?;
-    // None is not all: the limits say so.
+    // Zero does not mean all blocks (WSNZ).
     if count == 0 || count > unit.max_unmap || flags & ANCHOR != 0 {
         return Err(Sense::FIELD);
     }
@@ -159,7 +159,7 @@ fn unmap(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
     }
 }
 
-/// The ranges of an UNMAP, all of them good.
+/// Parses and checks the ranges of an UNMAP.
 fn ranges(unit: &Geometry, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     let number = |at: usize, len: usize| {
         let bytes = list.get(at..at + len).ok_or(Sense::LIST_LENGTH)?;
@@ -173,7 +173,7 @@ fn ranges(unit: &Geometry, list: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
     let mut total = 0;
     for at in (0..all).map(|i| 8 + 16 * i) {
         let (lba, count) = (number(at, 8)?, number(at + 8, 4)?);
-        // None at the end is none.
+        // An empty range may start at the end.
         if count > 0 || lba != unit.blocks {
             within(unit, lba, count)?;
         }
@@ -212,7 +212,7 @@ pub(super) fn for_elsewhere(
             [(lba, count)] => zero(lba, count, true),
             _ => Err(Sense::LIST_FIELD),
         },
-        // A CE has no data for anything else.
+        // A CE can write only zeros.
         Command::WriteSame { .. } if out.iter().any(|b| *b != 0) => Err(Sense::LIST_FIELD),
         Command::WriteSame {
             lba, count, unmap, ..

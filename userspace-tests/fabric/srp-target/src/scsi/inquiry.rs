@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! INQUIRY: what a unit is.
+//! INQUIRY.
 
 use super::{be16, Cdb, Command, Unit};
 use crate::{disk::BLOCK, sense::Sense};
@@ -8,7 +8,7 @@ use crate::{disk::BLOCK, sense::Sense};
 const VENDOR: &[u8; 8] = b"SRP-RS  ";
 const PRODUCT: &[u8; 16] = b"srp-target      ";
 const REVISION: &[u8; 4] = b"1   ";
-/// Standards that it follows: SAM-5, SRP, SPC-4, SBC-3.
+/// Version descriptors: SAM-5, SRP, SPC-4, SBC-3.
 const VERSIONS: [u16; 4] = [0x00a0, 0x0940, 0x0460, 0x04c0];
 
 pub(super) fn inquiry(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
@@ -26,7 +26,7 @@ pub(super) fn inquiry(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
         0xb0 => limits(unit),
         0xb1 => {
             let mut page = vec![0; 60];
-            // Nothing turns.
+            // Non-rotating medium.
             page[1] = 1;
             page
         }
@@ -39,7 +39,7 @@ pub(super) fn inquiry(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
     Ok(Command::Reply(bytes, most))
 }
 
-/// There is no such unit.
+/// INQUIRY to a LUN without a unit.
 pub(super) fn absent(cdb: &Cdb) -> Result<Command, Sense> {
     if cdb[1] & 1 != 0 || cdb[2] != 0 {
         return Err(Sense::FIELD);
@@ -48,7 +48,7 @@ pub(super) fn absent(cdb: &Cdb) -> Result<Command, Sense> {
 }
 
 fn standard(kind: u8) -> Vec<u8> {
-    // SPC-4, hierarchical units, this format, more than one task.
+    // SPC-4, HISUP, response data format 2, CMDQUE.
     let mut bytes = vec![kind, 0, 6, 0x12, 0, 0, 0, 2];
     bytes.extend_from_slice(VENDOR);
     bytes.extend_from_slice(PRODUCT);
@@ -61,15 +61,15 @@ fn standard(kind: u8) -> Vec<u8> {
 }
 
 fn identification(unit: &Unit) -> Vec<u8> {
-    // The unit by a number that this target assigned: NAA 3.
+    // An NAA 3 (locally assigned) designator of the unit.
     let mut page = vec![0x01, 0x03, 0, 8];
     page.extend_from_slice(&(3 << 60 | unit.id >> 4).to_be_bytes());
-    // And by vendor and serial number.
+    // A T10 vendor ID designator: vendor and serial number.
     let serial = unit.serial();
     page.extend_from_slice(&[0x02, 0x01, 0, 8 + serial.len() as u8]);
     page.extend_from_slice(VENDOR);
     page.extend_from_slice(serial.as_bytes());
-    // The port, of SRP, is the first one.
+    // Relative target port 1, protocol SRP.
     page.extend_from_slice(&[0x41, 0x94, 0, 4, 0, 0, 0, 1]);
     page
 }
@@ -82,12 +82,12 @@ fn limits(unit: &Unit) -> Vec<u8> {
     if !unit.geometry.read_only {
         put(20, unit.geometry.max_unmap as u32);
         put(24, unit.geometry.max_ranges);
-        // Pages of a file, which begins with one.
+        // Unmap granularity: a page, aligned to the start of the file.
         put(28, 8);
         put(32, 1 << 31);
         put(40, unit.geometry.max_unmap as u32);
     }
-    // WRITE SAME of no block is none. A physical block is a good length.
+    // WSNZ. The optimal transfer granularity is a physical block.
     page[0] = 1;
     page[3] = 8;
     page
@@ -97,6 +97,6 @@ fn provisioning(unit: &Unit) -> Vec<u8> {
     if unit.geometry.read_only {
         return vec![0; 4];
     }
-    // By UNMAP and both WRITE SAME; unmapped blocks are zeros; thin.
+    // LBPU, LBPWS, LBPWS10, LBPRZ; thin provisioned.
     vec![0, 0xe4, 2, 0]
 }

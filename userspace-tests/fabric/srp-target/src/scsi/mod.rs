@@ -2,8 +2,8 @@
 
 //! The commands of a disk: T10 SPC-4 and SBC-3.
 //!
-//! [`parse`] reads a CDB and refuses what cannot be done, before any data moves. What it returns says how much data it
-//! wants, and is carried out by [`Command::execute`], which may wait for the file.
+//! [`parse`] checks a CDB and rejects errors before any data moves. The returned [`Command`] says
+//! how much data it needs. [`Command::execute`] carries it out, and may block on the file.
 
 mod blocks;
 mod inquiry;
@@ -29,7 +29,7 @@ pub mod status {
     pub const TASK_SET_FULL: u8 = 0x28;
 }
 
-/// Operation codes that are asked for outside of this module.
+/// Operation codes used outside of this module.
 pub mod opcode {
     #![allow(missing_docs)]
     pub const REQUEST_SENSE: u8 = 0x03;
@@ -37,45 +37,48 @@ pub mod opcode {
     pub const REPORT_LUNS: u8 = 0xa0;
 }
 
-/// The longest CDB that is looked at, in bytes.
+/// Bytes of a CDB that are examined.
 pub const CDB_LEN: usize = 16;
 
-/// How large a unit is, and what can be done with it.
+/// Size and limits of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
     /// Blocks of 512 bytes, at least one.
     pub blocks: u64,
-    /// Nothing can be written.
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// Most bytes that a command moves, at most [`MAX_TRANSFER`].
+    /// Maximum bytes of one transfer, at most [`MAX_TRANSFER`].
     pub max_transfer: u64,
-    /// Most blocks that one WRITE SAME or UNMAP is about, below 2^32.
+    /// Maximum blocks of one WRITE SAME or UNMAP, below 2^32.
     pub max_unmap: u64,
-    /// Most ranges of one UNMAP.
+    /// Maximum ranges of one UNMAP.
     pub max_ranges: u32,
 }
 
 /// A logical unit.
 pub struct Unit {
-    /// Its size.
+    /// Size and limits.
     pub geometry: Geometry,
-    /// Its blocks, unless they are elsewhere. Then commands about blocks are [`crate::target::Action::Dispatch`].
+    /// The backing store; `None` if the blocks are remote, so that block commands become
+    /// [`crate::target::Action::Dispatch`].
     disk: Option<Disk>,
-    /// What names it in the world.
+    /// Unique identifier.
     id: u64,
     stopped: AtomicBool,
 }
 
 impl Unit {
-    /// A unit of the target with this GUID. Its name comes from the GUID and the path of its file.
+    /// A unit of the target with this GUID. The identifier is a hash of the GUID and the path of
+    /// the file.
     pub fn new(disk: Disk, guid: u64) -> Self {
         let geometry = blocks::geometry(&disk);
         let id = id(disk.path().as_os_str().as_encoded_bytes(), guid);
         Self::with(geometry, Some(disk), id)
     }
 
-    /// A unit whose blocks are elsewhere. It is named by the GUID and these bytes. VERIFY compares nothing, WRITE SAME writes
-    /// zeros only, and UNMAP has one range: see [`Command::for_elsewhere`].
+    /// A unit with remote blocks. The identifier is a hash of the GUID and `name`. VERIFY does not
+    /// compare, WRITE SAME writes only zeros, and UNMAP takes one range: see
+    /// [`Command::for_elsewhere`].
     pub fn elsewhere(geometry: Geometry, name: &[u8], guid: u64) -> Self {
         Self::with(geometry, None, id(name, guid))
     }
@@ -89,7 +92,7 @@ impl Unit {
         }
     }
 
-    /// Its blocks are elsewhere.
+    /// Whether its blocks are remote.
     pub fn is_elsewhere(&self) -> bool {
         self.disk.is_none()
     }
@@ -99,7 +102,7 @@ impl Unit {
         format!("{:016x}", self.id)
     }
 
-    /// After a reset it is as after power on.
+    /// Resets the unit: it is started.
     pub fn reset(&self) {
         self.stopped.store(false, Ordering::Relaxed);
     }
@@ -118,10 +121,10 @@ fn id(name: &[u8], guid: u64) -> u64 {
     name.iter().fold(guid ^ 0xcbf2_9ce4_8422_2325, hash)
 }
 
-/// All units of a target; the number of each is its place.
+/// All units of a target, by LUN.
 pub type Units = [Arc<Unit>];
 
-/// The unit that an address means: peripheral or flat addressing, one level.
+/// The unit that a LUN addresses: peripheral or flat addressing, one level.
 pub fn unit_of(lun: [u8; 8], units: &Units) -> Option<usize> {
     let [high, low, rest @ ..] = lun;
     let number = match high >> 6 {
@@ -132,95 +135,95 @@ pub fn unit_of(lun: [u8; 8], units: &Units) -> Option<usize> {
     (rest == [0; 6] && number < units.len()).then_some(number)
 }
 
-/// The address of a unit.
+/// The LUN of a unit.
 fn address(number: usize) -> [u8; 8] {
     let flat = if number < 256 { 0 } else { 0x40 };
     [flat | (number >> 8) as u8, number as u8, 0, 0, 0, 0, 0, 0]
 }
 
-/// How the bytes of a verification are compared.
+/// How VERIFY compares (BYTCHK).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Compare {
-    /// They are only read.
+    /// Medium verification only.
     Nothing,
-    /// With as many of the initiator's.
+    /// With as many bytes from the initiator.
     All,
-    /// Each block with the same one of the initiator's.
+    /// Each block with one block from the initiator.
     One,
 }
 
-/// A command that can be carried out.
+/// A checked command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// There is nothing to do.
+    /// No operation.
     Done,
-    /// These bytes are the answer, as many as were asked for at most.
+    /// Parameter data, truncated to the allocation length.
     Reply(Vec<u8>, u32),
-    /// Blocks go to the initiator.
+    /// READ.
     Read {
-        /// The first.
+        /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// What was written is made stable first.
+        /// Flush first.
         fua: bool,
     },
-    /// Blocks come from it.
+    /// WRITE.
     Write {
-        /// The first.
+        /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// They are made stable before the answer.
+        /// Flush afterwards.
         fua: bool,
     },
-    /// Blocks are read.
+    /// VERIFY.
     Verify {
-        /// The first.
+        /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// And then.
+        /// How to compare.
         compare: Compare,
     },
-    /// One block is written again and again.
+    /// WRITE SAME.
     WriteSame {
-        /// The first.
+        /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         count: u64,
-        /// If it is zeros, its place is given back.
+        /// Free the space if the block is all zeros.
         unmap: bool,
-        /// It is zeros and not sent.
+        /// NDOB: the block is zeros and not sent.
         no_data: bool,
     },
-    /// Blocks give their place back; so many bytes say which.
+    /// UNMAP with a parameter list of this length in bytes.
     Unmap(u32),
-    /// Blocks become zeros: what WRITE SAME and UNMAP are elsewhere.
+    /// Zeroes blocks: WRITE SAME and UNMAP on remote blocks.
     Zero {
-        /// The first.
+        /// First block.
         lba: u64,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// Their place is given back.
+        /// Free their space.
         unmap: bool,
     },
-    /// What was written is made stable.
+    /// SYNCHRONIZE CACHE.
     Flush,
-    /// The unit is started, or stopped.
+    /// START STOP UNIT: start or stop.
     Start(bool),
 }
 
-/// Most bytes that a command moves: 16 MiB. The limit is reported.
+/// Maximum bytes of one transfer: 16 MiB. Reported to the initiator.
 pub const MAX_TRANSFER: u64 = 16 << 20;
 
 impl Command {
-    /// It is about blocks, which may be elsewhere.
+    /// Whether the command needs the blocks, which may be remote.
     pub fn blocks(&self) -> bool {
         !matches!(self, Self::Done | Self::Reply(..) | Self::Start(true))
     }
 
-    /// Bytes of DATA-OUT that it needs.
+    /// Bytes of DATA-OUT.
     pub fn data_out(&self) -> u32 {
         let block = BLOCK as u32;
         match *self {
@@ -236,7 +239,7 @@ impl Command {
         }
     }
 
-    /// Bytes of DATA-IN that it has.
+    /// Bytes of DATA-IN.
     pub fn data_in(&self) -> u32 {
         match self {
             Self::Read { count, .. } => count * BLOCK as u32,
@@ -245,17 +248,20 @@ impl Command {
         }
     }
 
-    /// Its data says what it does, so that has to be here although the blocks are elsewhere.
+    /// Whether its DATA-OUT must be fetched even if the blocks are remote, because it contains
+    /// parameters.
     pub fn needs_data(&self) -> bool {
         matches!(self, Self::Unmap(_) | Self::WriteSame { .. })
     }
 
-    /// What is to be done elsewhere. `out` has all of [`Command::data_out`] if it [`Command::needs_data`].
+    /// Converts it for remote blocks. `out` has all of [`Command::data_out`] if
+    /// [`Command::needs_data`].
     pub fn for_elsewhere(&self, unit: &Unit, out: &[u8]) -> Result<Self, Sense> {
         blocks::for_elsewhere(self, &unit.geometry, out)
     }
 
-    /// Does it. `out` has all of [`Command::data_out`]; `into` gets as much of the data as fits.
+    /// Executes it. `out` has all of [`Command::data_out`]; `into` receives as much DATA-IN as
+    /// fits.
     pub fn execute(&self, unit: Option<&Unit>, out: &[u8], into: &mut [u8]) -> Result<(), Sense> {
         match (self, unit) {
             (Self::Done, _) => Ok(()),
@@ -282,7 +288,7 @@ impl Command {
     }
 }
 
-/// A CDB of 16 bytes; a shorter one has zeros behind it.
+/// A CDB, padded with zeros to 16 bytes.
 type Cdb = [u8; CDB_LEN];
 
 fn be16(cdb: &Cdb, at: usize) -> u32 {
@@ -293,8 +299,8 @@ fn be32(cdb: &Cdb, at: usize) -> u32 {
     u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]])
 }
 
-/// Reads a command to a unit, or to one that there is not. `attention` is what REQUEST SENSE answers with, if there is
-/// something.
+/// Parses a command to a unit; `number` is `None` if the LUN has none. `attention` is the pending
+/// unit attention that REQUEST SENSE reports.
 pub fn parse(
     cdb: &Cdb,
     units: &Units,
@@ -304,7 +310,7 @@ pub fn parse(
     let unit = number.and_then(|n| units.get(n));
     let elsewhere = unit.is_some_and(|u| u.is_elsewhere());
     let entry = opcodes::find(cdb)?;
-    // A contingent allegiance that waits for the initiator is not supported.
+    // NACA is not supported.
     if entry.control(cdb) & 4 != 0 {
         return Err(Sense::FIELD);
     }
@@ -347,7 +353,7 @@ fn request_sense(cdb: &Cdb, sense: Sense) -> Result<Command, Sense> {
 
 fn start_stop(cdb: &Cdb) -> Result<Command, Sense> {
     let (modifier, how) = (cdb[3] & 0x0f, cdb[4]);
-    // Neither power conditions nor a medium that can be taken out.
+    // Neither power conditions nor removable media are supported.
     if modifier != 0 || how & 0xf2 != 0 {
         return Err(Sense::FIELD);
     }
@@ -358,7 +364,7 @@ fn report_luns(cdb: &Cdb, units: &Units) -> Result<Command, Sense> {
     let most = be32(cdb, 6);
     let numbers = match cdb[2] {
         0 | 2 => 0..units.len(),
-        // Well known units, of which there are none.
+        // Well known logical units: none.
         1 => 0..0,
         _ => return Err(Sense::FIELD),
     };

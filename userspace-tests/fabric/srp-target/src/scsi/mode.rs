@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! MODE SENSE: how a unit works. Nothing of that can be changed.
+//! MODE SENSE. No parameter is changeable.
 
 use super::{be16, Cdb, Command, Unit};
 use crate::{disk::BLOCK, sense::Sense};
 
-/// Device-specific: DPO and FUA are understood.
+/// DPOFUA bit of the device-specific parameter.
 const DPOFUA: u8 = 0x10;
 const WRITE_PROTECTED: u8 = 0x80;
 
-/// All pages; only their heads remain of what can be changed.
+/// All mode pages. For changeable values only the page headers are nonzero.
 fn pages(cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    // Written blocks are stable after a flush only.
+    // WCE: written blocks are volatile until a flush.
     let mut caching = [0; 20];
     caching[..3].copy_from_slice(&[0x08, 18, 0x04]);
-    // Commands may be done in any order.
+    // Unrestricted reordering of commands.
     let mut control = [0; 12];
     control[..4].copy_from_slice(&[0x0a, 10, 0, 0x10]);
     control[8..10].fill(0xff);
@@ -42,7 +42,7 @@ fn device(unit: &Unit) -> u8 {
     }
 }
 
-/// A block descriptor, unless none is wanted.
+/// Block descriptor, unless DBD is set.
 fn descriptor(cdb: &Cdb, unit: &Unit, long: bool) -> Vec<u8> {
     let (blocks, len) = (unit.geometry.blocks, BLOCK as u32);
     if cdb[1] & 0x08 != 0 {

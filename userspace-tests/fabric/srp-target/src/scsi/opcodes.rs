@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The list of all commands: what is not in it is refused, and it can be asked for.
+//! The table of supported commands. A command that is not in it is rejected.
 
 use super::{be16, be32, Cdb, Command};
 use crate::sense::Sense;
 
 /// A command.
 pub(super) struct Entry {
-    /// Its service action, if its operation code has some.
+    /// Service action, if the operation code has any.
     pub(super) action: Option<u8>,
-    /// Its CDB: the operation code, then the bits of each byte that count.
+    /// CDB usage data: the operation code, then the bits of each byte that are evaluated.
     usage: &'static [u8],
 }
 
@@ -18,12 +18,13 @@ impl Entry {
         self.usage[0]
     }
 
-    /// The CONTROL byte, the last one.
+    /// The CONTROL byte, the last one of the CDB.
     pub(super) fn control(&self, cdb: &Cdb) -> u8 {
         cdb[self.usage.len() - 1]
     }
 
-    /// The CDB usage data, where the service action is itself. VERIFY elsewhere compares nothing.
+    /// CDB usage data, with the service action. VERIFY on remote blocks does not compare, so BYTCHK
+    /// is clear.
     fn usage(&self, elsewhere: bool) -> Vec<u8> {
         let mut usage = self.usage.to_vec();
         if elsewhere && matches!(usage[0], 0x2f | 0x8f | 0xaf) {
@@ -101,11 +102,11 @@ pub(super) fn find(cdb: &Cdb) -> Result<&'static Entry, Sense> {
     let mut same = all.filter(|e| e.opcode() == cdb[0]).peekable();
     same.peek().ok_or(Sense::OPCODE)?;
     let wanted = |e: &&Entry| e.action.is_none_or(|a| a == cdb[1] & 0x1f);
-    // An unknown service action is a wrong field.
+    // An unknown service action is an invalid field.
     same.find(wanted).ok_or(Sense::FIELD)
 }
 
-/// A descriptor of the time that commands take: nothing is known.
+/// Command timeouts descriptor without values.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// REPORT SUPPORTED OPERATION CODES.
@@ -157,7 +158,8 @@ fn all(timeouts: bool) -> Vec<u8> {
     bytes
 }
 
-/// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET.
+/// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL
+/// UNIT RESET.
 pub(super) fn task_management(cdb: &Cdb) -> Result<Command, Sense> {
     let most = be32(cdb, 6);
     if most < 4 {

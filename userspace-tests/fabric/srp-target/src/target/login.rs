@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins: who is let in, and who is refused and why.
+//! Logins: admission and rejection.
 
 use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
 use crate::{
@@ -12,20 +12,21 @@ use crate::{
     wire::{login_rej, login_rsp, LoginReq, Others, Reason, CMD_LEN, MIN_IT_IU_LEN},
 };
 
-/// The longest message that the target sends, in bytes: a response with sense data.
+/// Maximum bytes of a message to the initiator: a response with sense data.
 const TI_IU_LEN: u32 = 64;
 const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 
-/// A login that waits until nothing is left of what was before it.
+/// A login that waits for the end of the previous session's channels and tasks.
 pub(super) struct Login {
     pub(super) channel: ChannelId,
     req: LoginReq,
-    /// Others were ended for it.
+    /// Other channels were terminated for it.
     terminated: bool,
 }
 
 impl<B: Buffer> Target<B> {
-    /// A connection arrives, with this private data. There will be an [`Action::Accept`] or an [`Action::Reject`].
+    /// Handles a connection request with this private data. An [`Action::Accept`] or an
+    /// [`Action::Reject`] follows.
     pub fn login(&mut self, id: ChannelId, data: &[u8]) {
         let req = match LoginReq::parse(data) {
             Ok(req) => req,
@@ -53,7 +54,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// A connection that was to be accepted cannot be, for want of memory or queue pairs.
+    /// A connection cannot be accepted for lack of memory or queue pairs.
     pub fn no_resources(&mut self, id: ChannelId) {
         let tag = self.channels.get(&id).map_or(0, |c| c.tag);
         self.ended(id);
@@ -92,7 +93,7 @@ impl<B: Buffer> Target<B> {
         Ok(())
     }
 
-    /// Lets those in that need not wait any longer.
+    /// Accepts the logins that need not wait.
     pub(super) fn admit(&mut self) {
         if self.closed {
             return;
@@ -103,7 +104,7 @@ impl<B: Buffer> Target<B> {
             let mut tasks = self.tasks.values().filter(|t| t.initiator == initiator);
             let old = |id: &ChannelId| self.channels.get(id).is_none_or(|c| c.leaving);
             let single = login.req.multichannel == 0;
-            // Channels of a session that ends are of the session before.
+            // Channels of an ending session belong to the previous session.
             let mut channels = self.channels.values().filter(|c| c.initiator == initiator);
             if tasks.any(|t| old(&t.channel)) || channels.any(|c| single || c.leaving) {
                 self.logins.push(login);
@@ -115,7 +116,7 @@ impl<B: Buffer> Target<B> {
 
     fn accept(&mut self, login: Login) {
         let req = &login.req;
-        // Between the CDB and the end of the message.
+        // Immediate data must start after the CDB and inside of the message.
         let place = |at: &u16| usize::from(*at) >= CMD_LEN + 4 && u32::from(*at) < req.it_iu_len;
         let immediate = req.immediate.filter(place);
         let others = match (login.terminated, self.nexuses.contains_key(&req.initiator)) {
@@ -148,7 +149,7 @@ impl<B: Buffer> Target<B> {
                 others,
                 immediate.is_some(),
             ),
-            // A logout needs no credit.
+            // One more than the credits: a logout needs no credit.
             receives: depth as usize + 1,
             len: req.it_iu_len as usize,
         });

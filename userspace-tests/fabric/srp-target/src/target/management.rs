@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Task management: its response comes when all tasks that it is about have ended, so that none of them touches data or
-//! the file any more.
+//! Task management. The response is sent when all affected tasks have ended, so that none of them
+//! can touch data or the file afterwards.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ impl<B: Buffer> Target<B> {
                 continue;
             }
             tasks.insert(*id);
-            // What is being sent is as good as received.
+            // A task that is already sending its response counts as completed.
             if task.state != State::Answering {
                 if task.state == State::Dispatched && !task.aborted {
                     self.actions.push(Action::Cancel { task: *id });

@@ -2,12 +2,14 @@
 
 //! Sessions, their channels, credits and tasks.
 //!
-//! Whatever happens is told by a call; what has to be done then is left in a list of [`Action`]. So the same code works
-//! on any device, and in tests on none. A session (an I_T nexus) is all channels of one initiator port.
+//! Calls report events, and the work that follows is collected as a list of [`Action`]. So the same
+//! code runs on any device, and in tests without one. A session (an I_T nexus) consists of all
+//! channels of one initiator port.
 //!
-//! A command goes from state to state ([`task::State`]) until its response is sent, or the end of its channel. Only
-//! while it executes it does not end with its channel, as its write may be on the way to the file: a new login of this
-//! initiator is not answered before that is over, so an old write never lands behind a new one.
+//! A command passes through the states of [`task::State`] until its response is sent or its channel
+//! ends. Only an executing command outlives its channel, as its write may be on the path to the
+//! file. A new login of the initiator is not answered until it has ended, so an old write never
+//! overtakes a new one.
 
 mod login;
 mod management;
@@ -29,197 +31,198 @@ use login::Login;
 use management::Waiter;
 use task::Task;
 
-/// Memory that messages and data are in.
+/// Memory for messages and data.
 pub trait Buffer: DerefMut<Target = [u8]> {}
 impl<T: DerefMut<Target = [u8]>> Buffer for T {}
 
-/// A connection, numbered by whoever calls.
+/// A connection, numbered by the caller.
 pub type ChannelId = u64;
 /// A command, numbered by [`Target`].
 pub type TaskId = u64;
 
 /// DATA-OUT of a command.
 pub struct Out<B> {
-    /// Where it is.
+    /// The buffer.
     pub buffer: B,
-    /// At which byte of the buffer it begins.
+    /// Offset in the buffer.
     pub at: usize,
 }
 
-/// What [`Command::execute`] needs.
+/// Input of [`Command::execute`].
 pub struct Work<B> {
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// With which unit.
+    /// The unit.
     pub unit: Option<Arc<Unit>>,
     /// All of its DATA-OUT.
     pub out: Option<Out<B>>,
-    /// Bytes of DATA-IN that there is room for.
+    /// Bytes of room for DATA-IN.
     pub into: usize,
 }
 
-/// What came of it.
+/// Result of [`Command::execute`].
 pub struct Done<B> {
-    /// Whether it was done.
+    /// Success, or the sense condition.
     pub result: Result<(), Sense>,
-    /// As it was in [`Work`].
+    /// As in [`Work`].
     pub out: Option<Out<B>>,
-    /// DATA-IN, from the start of the buffer on.
+    /// DATA-IN, at the start of the buffer.
     pub into: Option<B>,
 }
 
-/// A command whose blocks are elsewhere.
+/// A command to a unit with remote blocks.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Who wants it.
+    /// Initiator port identifier.
     pub initiator: [u8; 16],
-    /// The tag that its response needs.
+    /// Tag of the response.
     pub tag: u64,
-    /// The unit's number.
+    /// Unit number.
     pub unit: usize,
-    /// What to do: [`Command::blocks`].
+    /// The command, for which [`Command::blocks`] is true.
     pub command: Command,
-    /// Bytes of the initiator's buffers for the data.
+    /// Size of the initiator's data buffer in bytes.
     pub room: u32,
-    /// Where the data is, or goes to: as many bytes as are to be moved.
+    /// The initiator's buffers, truncated to the bytes to transfer.
     pub places: Vec<DirectBuf>,
-    /// Data that has come with the command (immediate data); else empty.
+    /// Immediate data, if any.
     pub data: Vec<u8>,
 }
 
-/// What came of a command whose blocks are elsewhere.
+/// Result of a command with remote blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// It was done and has been answered there.
+    /// Done; the response has been sent by the remote role.
     Answered,
-    /// It was done. The response is to be sent here.
+    /// Done; the response must be sent here.
     Good,
-    /// It was not done.
+    /// Failed.
     Failed(Sense),
-    /// Nobody can do it now.
+    /// No role can execute it now.
     Busy,
-    /// Nobody does it any more, and nobody waits for it.
+    /// Abandoned; no response is needed.
     Over,
 }
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 pub enum Action<B> {
-    /// Let a connection in, with so many buffers of so many bytes for what it sends.
+    /// Accept a connection and post receive buffers.
     Accept {
-        /// Which.
+        /// The connection.
         channel: ChannelId,
         /// Private data.
         response: Vec<u8>,
-        /// How many buffers.
+        /// Number of receive buffers.
         receives: usize,
-        /// The length of each.
+        /// Bytes of each.
         len: usize,
     },
-    /// Refuse a connection.
+    /// Reject a connection.
     Reject {
-        /// Which.
+        /// The connection.
         channel: ChannelId,
         /// Private data.
         response: Vec<u8>,
     },
-    /// A message may arrive in this buffer again.
+    /// Post a receive buffer again.
     Receive {
-        /// Where.
+        /// The connection.
         channel: ChannelId,
         /// The buffer of an earlier message.
         buffer: B,
     },
-    /// This memory is not used any more.
+    /// Free a buffer.
     Free {
-        /// For whom it was.
+        /// The connection it was used for.
         channel: ChannelId,
-        /// It.
+        /// The buffer.
         buffer: B,
     },
     /// Read memory of the initiator, then call [`Target::fetched`].
     Fetch {
-        /// Through which channel.
+        /// The connection.
         channel: ChannelId,
-        /// For what.
+        /// The task.
         task: TaskId,
-        /// Where it is.
+        /// The initiator's buffers.
         from: Vec<DirectBuf>,
     },
     /// Execute a command, then call [`Target::executed`].
     Execute {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// It.
+        /// The work.
         work: Work<B>,
     },
-    /// Have a command carried out where its blocks are, then call [`Target::dispatched`].
+    /// Dispatch a command to the roles with its blocks, then call [`Target::dispatched`].
     Dispatch {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// It.
+        /// The command.
         remote: Remote,
     },
-    /// A command that was dispatched gets no response. [`Target::dispatched`] is to be called as soon as nothing of it is
-    /// under way.
+    /// Abort a dispatched command: it gets no response. Call [`Target::dispatched`] when nothing of
+    /// it is in flight.
     Cancel {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
     /// The last channel of an initiator has ended.
     Gone {
-        /// Whose.
+        /// The initiator.
         initiator: [u8; 16],
     },
-    /// Write data to memory of the initiator and send a response, in this order, then call [`Target::sent`].
+    /// Write data to memory of the initiator, then send a response, in this order; then call
+    /// [`Target::sent`].
     Answer {
-        /// Through which channel.
+        /// The connection.
         channel: ChannelId,
-        /// The command, if it is the answer to one.
+        /// The task, if it is the response to a command.
         task: Option<TaskId>,
-        /// Data, from the start of a buffer on, and its places.
+        /// Data, at the start of the buffer, and its destination.
         data: Option<(B, Vec<DirectBuf>)>,
         /// The response.
         message: Vec<u8>,
     },
-    /// Send a message, if there is one, and end the connection; then call [`Target::ended`].
+    /// Send a message, if any, and disconnect; then call [`Target::ended`].
     Leave {
-        /// Which.
+        /// The connection.
         channel: ChannelId,
-        /// The last one.
+        /// The logout.
         message: Option<Vec<u8>>,
     },
-    /// Something to tell whoever runs the target.
+    /// Log a line.
     Say(String),
 }
 
-/// How a target is.
+/// Parameters of a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Its port identifier.
+    /// Target port identifier.
     pub id: [u8; 16],
     /// Credits of a channel.
     pub queue_depth: u32,
-    /// Most channels of a session.
+    /// Maximum channels of a session.
     pub channels: usize,
 }
 
-/// The longest message that an initiator may ask to send, in bytes.
+/// Maximum request length that an initiator may ask for, in bytes.
 pub const MAX_IT_IU_LEN: u32 = 128 << 10;
 
 struct Channel {
-    /// Of its login.
+    /// Tag of the login.
     tag: u64,
     initiator: [u8; 16],
-    /// Requests that may arrive.
+    /// Requests that the initiator may send.
     credits: u32,
-    /// Those that ended without a response, to be given with the next one.
+    /// Credits of tasks that ended without a response, granted with the next response.
     owed: u32,
     immediate: Option<u16>,
-    /// It is to end, and nothing that arrives counts.
+    /// Disconnecting; messages are ignored.
     leaving: bool,
 }
 
-/// What a session has to be told, by unit.
+/// Pending unit attentions of a session, by unit.
 type Attention = Vec<Option<Sense>>;
 
 /// A target with its sessions.
@@ -232,7 +235,7 @@ pub struct Target<B> {
     next: TaskId,
     waiters: Vec<Waiter>,
     logins: Vec<Login>,
-    /// No login is answered.
+    /// Logins wait for [`Target::open`].
     closed: bool,
     actions: Vec<Action<B>>,
 }
@@ -254,21 +257,21 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// A target whose units are not known so far. Logins wait for [`Target::open`].
+    /// A target with units that are not yet known. Logins wait for [`Target::open`].
     pub fn closed(settings: Settings) -> Self {
         let mut this = Self::new(settings, Vec::new());
         this.closed = true;
         this
     }
 
-    /// The units are known: logins are answered from now on.
+    /// Sets the units and admits logins.
     pub fn open(&mut self, units: Vec<Arc<Unit>>) {
         self.units = units;
         self.closed = false;
         self.admit();
     }
 
-    /// True if an initiator has a session that goes on.
+    /// Whether an initiator has a session that is not ending.
     pub fn has_session(&self, initiator: &[u8; 16]) -> bool {
         let mut all = self.channels.values();
         all.any(|c| c.initiator == *initiator && !c.leaving)
@@ -281,23 +284,23 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action<B>> {
         std::mem::take(&mut self.actions)
     }
 
-    /// True if there is no channel, and nothing is done for one.
+    /// Whether there is no channel and no task.
     pub fn idle(&self) -> bool {
         self.channels.is_empty() && self.tasks.is_empty()
     }
 
-    /// The channel that a task came through, unless it has ended.
+    /// The channel of a task, unless it has ended.
     pub fn channel(&self, task: TaskId) -> Option<ChannelId> {
         let id = self.tasks.get(&task)?.channel;
         self.channels.contains_key(&id).then_some(id)
     }
 
-    /// A message has arrived, `len` bytes long.
+    /// Handles a received message of `len` bytes.
     pub fn received(&mut self, id: ChannelId, buffer: B, len: usize) {
         let Some(channel) = self.channels.get_mut(&id).filter(|c| !c.leaving) else {
             return;
@@ -326,7 +329,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// A connection has ended, or there will be none.
+    /// A connection has ended or could not be made.
     pub fn ended(&mut self, id: ChannelId) {
         self.logins.retain(|l| l.channel != id);
         self.waiters.retain(|w| w.channel != id);
@@ -344,7 +347,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// All sessions end.
+    /// Ends all sessions.
     pub fn shutdown(&mut self) {
         for id in self.channels.keys().copied().collect::<Vec<_>>() {
             self.leave(id, Some(Reason::None));
@@ -357,7 +360,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// The session of a channel broke the protocol and ends.
+    /// Ends the session of a channel after a protocol violation.
     fn violation(&mut self, id: ChannelId, broken: Broken) {
         let Some(initiator) = self.channels.get(&id).map(|c| c.initiator) else {
             return;
@@ -392,7 +395,7 @@ impl<B: Buffer> Target<B> {
         self.actions.push(Action::Say(format!("{name}: {what}")));
     }
 
-    /// Credits for a response on a channel, unless it is ending.
+    /// Credits for a response on a channel; `None` if it is ending.
     fn grant(&mut self, id: ChannelId) -> Option<i32> {
         let channel = self.channels.get_mut(&id).filter(|c| !c.leaving)?;
         let grant = 1 + std::mem::take(&mut channel.owed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, from their arrival to their response.
+//! Commands, from arrival to response.
 
 use super::{Action, Buffer, ChannelId, Done, Out, Outcome, Remote, Target, TaskId, Work};
 use crate::{
@@ -13,17 +13,17 @@ use crate::{
 /// What a task waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// The table of its DATA-OUT.
+    /// Fetch of its DATA-OUT table.
     TableOut,
-    /// The table of its DATA-IN.
+    /// Fetch of its DATA-IN table.
     TableIn,
-    /// Its DATA-OUT.
+    /// Fetch of its DATA-OUT.
     Data,
-    /// The file.
+    /// A worker thread.
     Executing,
-    /// Those who have the blocks.
+    /// The roles with the blocks.
     Dispatched,
-    /// The end of sending. Its tag may be used again.
+    /// The send completion of its response. Its tag may be reused.
     Answering,
 }
 
@@ -33,25 +33,25 @@ pub(super) struct Task<B> {
     pub(super) unit: Option<usize>,
     pub(super) tag: u64,
     pub(super) state: State,
-    /// It gets no response.
+    /// Aborted: it gets no response.
     pub(super) aborted: bool,
-    /// The credits that its response brings, if they have been granted in advance.
+    /// Credits of its response, if granted in advance.
     granted: Option<i32>,
     command: Command,
     data: Data,
-    /// DATA-OUT that is here.
+    /// DATA-OUT that has arrived.
     out: Option<Out<B>>,
-    /// Bytes of the table that is fetched.
+    /// Bytes of the table that is being fetched.
     table: usize,
 }
 
 impl<B> Task<B> {
-    /// Nobody may have sent its response.
+    /// Whether its tag is in use: no response can have been sent.
     fn has_tag(&self) -> bool {
         self.state != State::Answering && self.granted.is_none()
     }
 
-    /// Bytes of the buffers for DATA-OUT and DATA-IN.
+    /// Bytes of the DATA-OUT and DATA-IN buffers.
     fn room(&self) -> (u32, u32) {
         let immediate = self.data.immediate.map(|(_, len)| len as u32);
         let out = immediate.unwrap_or(self.data.out.total);
@@ -59,7 +59,7 @@ impl<B> Task<B> {
     }
 }
 
-/// The first `len` bytes of a list.
+/// Truncates a list to its first `len` bytes.
 fn first(list: &[DirectBuf], mut len: u32) -> Vec<DirectBuf> {
     let mut part = Vec::new();
     for d in list {
@@ -113,7 +113,7 @@ impl<B: Buffer> Target<B> {
             out,
             table: 0,
         };
-        // A write of more blocks than there is data changes nothing.
+        // Reject a write with less data than blocks, before it changes any.
         let short = task.command.data_out() > task.room().0;
         self.tasks.insert(number, task);
         match refused.or(short.then_some(Sense::FIELD)) {
@@ -123,7 +123,7 @@ impl<B: Buffer> Target<B> {
         Ok(())
     }
 
-    /// Whether a command can be carried out, as far as that can be told without its data.
+    /// Checks a command as far as possible without its data.
     fn check_command(
         &mut self,
         initiator: &[u8; 16],
@@ -149,7 +149,7 @@ impl<B: Buffer> Target<B> {
         scsi::parse(cdb, &self.units, unit, attention)
     }
 
-    /// Fetches what is missing, or executes the command.
+    /// Fetches the next missing table or data, or starts the command.
     fn go_on(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -234,7 +234,7 @@ impl<B: Buffer> Target<B> {
         self.actions.push(Action::Execute { task: id, work });
     }
 
-    /// What was to be fetched is at the start of the buffer.
+    /// A fetch is complete; the data is at the start of the buffer.
     pub fn fetched(&mut self, id: TaskId, buffer: B) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -261,7 +261,7 @@ impl<B: Buffer> Target<B> {
         self.go_on(id);
     }
 
-    /// A command has been executed.
+    /// A worker thread has executed a command.
     pub fn executed(&mut self, id: TaskId, done: Done<B>) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -276,8 +276,8 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// Somebody else is to answer a dispatched command: the credits that the answer brings. They count from now on.
-    /// `None` if its channel is ending.
+    /// Grants the credits for a response that another role sends to a dispatched command. They
+    /// count at once. Returns `None` if the channel is ending.
     pub fn grant_for(&mut self, id: TaskId) -> Option<i32> {
         let task = self.tasks.get(&id)?;
         if task.granted.is_some() {
@@ -289,12 +289,12 @@ impl<B: Buffer> Target<B> {
         task.granted
     }
 
-    /// True if a command gets no response.
+    /// Whether a command gets no response.
     pub fn aborted(&self, id: TaskId) -> bool {
         self.tasks.get(&id).is_none_or(|t| t.aborted)
     }
 
-    /// A command that was dispatched is not under way any more.
+    /// Nothing of a dispatched command is in flight.
     pub fn dispatched(&mut self, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -308,10 +308,10 @@ impl<B: Buffer> Target<B> {
         }
         match outcome {
             Outcome::Good => {
-                // The unit is stopped when what it has is stable.
+                // Stop the unit after its data is durable.
                 if let (Command::Start(_), Some(unit)) = (&task.command, task.unit) {
                     let unit = self.units.get(unit).map(|u| &**u);
-                    // It waits for nothing, and cannot fail.
+                    // It does not block and cannot fail.
                     let _ = task.command.execute(unit, &[], &mut []);
                 }
                 self.answer(id, status::GOOD, None, None);
@@ -322,7 +322,8 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// There is no memory for what was to be fetched or executed. The initiator tries again later.
+    /// There is no memory to fetch or execute a command. Responds TASK SET FULL, so the initiator
+    /// retries.
     pub fn no_memory(&mut self, id: TaskId, out: Option<Out<B>>) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -372,12 +373,12 @@ impl<B: Buffer> Target<B> {
         });
     }
 
-    /// The response of a command has been sent.
+    /// The response to a command has been sent.
     pub fn sent(&mut self, id: TaskId) {
         self.end(id);
     }
 
-    /// A message with data in it has been used.
+    /// Returns the buffer of the DATA-OUT.
     fn recycle(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -392,7 +393,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// A task is no more.
+    /// Removes a task.
     pub(super) fn end(&mut self, id: TaskId) {
         self.recycle(id);
         let Some(task) = self.tasks.remove(&id) else {
@@ -409,7 +410,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// The tasks of a channel that is no more end, but for those that the file has.
+    /// Ends the tasks of a channel that has ended, except those that execute or are dispatched.
     pub(super) fn orphan(&mut self, channel: ChannelId) {
         let of_it = self.tasks.iter_mut().filter(|(_, t)| t.channel == channel);
         let mut over = Vec::new();

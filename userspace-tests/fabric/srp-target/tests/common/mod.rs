@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target with files, and an initiator whose memory is plain bytes. The initiator's messages are those of the driver,
-//! which also judges the answers.
+//! A file-backed target, and an initiator with plain bytes as memory. The initiator builds and
+//! checks messages with the driver's code.
 
 #![allow(dead_code)]
 
@@ -43,7 +43,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A file of 8 MiB that goes with it.
+/// A temporary file of 8 MiB, removed on drop.
 pub struct Temporary(pub PathBuf);
 
 impl Temporary {
@@ -63,35 +63,35 @@ impl Drop for Temporary {
     }
 }
 
-/// The target with its initiator.
+/// The target and its initiator.
 pub struct Rig {
     pub target: Target<Vec<u8>>,
     pub files: Vec<Temporary>,
-    /// The initiator's memory, by rkey; addresses begin at 0x1000.
+    /// The initiator's memory by rkey; addresses start at 0x1000.
     pub memory: HashMap<u32, Vec<u8>>,
-    /// What was sent through which channel.
+    /// Messages sent, with their channel.
     pub sent: Vec<(ChannelId, Vec<u8>)>,
     pub accepted: Vec<(ChannelId, Vec<u8>)>,
     pub rejected: Vec<(ChannelId, Vec<u8>)>,
-    /// Channels that were ended, and the last word.
+    /// Channels that were ended, with the logout.
     pub left: Vec<(ChannelId, Option<Vec<u8>>)>,
-    /// Buffers for messages that came back.
+    /// Receive buffers returned.
     pub received: usize,
-    /// What is to be executed or fetched waits in `held` and `fetches`.
+    /// Collect work in `held` and `fetches` instead of doing it.
     pub hold: bool,
     pub held: Vec<(TaskId, Work<Vec<u8>>)>,
     pub fetches: Vec<(TaskId, Vec<DirectBuf>)>,
-    /// Initiators whose last channel has ended.
+    /// Initiators without a remaining channel.
     pub gone: Vec<[u8; 16]>,
-    /// What is to be done elsewhere, and what is not any more.
+    /// Commands dispatched, and those cancelled.
     pub dispatched: Vec<(TaskId, Remote)>,
     pub cancelled: Vec<TaskId>,
-    /// Channels that were told to end do not.
+    /// Do not report the end of channels that were told to end.
     pub linger: bool,
     next_tag: u64,
 }
 
-/// An answer as the driver understands it.
+/// A response as the driver parses it.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u8,
@@ -125,7 +125,7 @@ impl Rig {
         }
     }
 
-    /// One with a unit and a session, whose first attention is over.
+    /// A target with one unit and one session. The first unit attention is cleared.
     pub fn logged_in() -> Self {
         let mut rig = Self::new(settings(), 1, false);
         rig.login(1, &requested());
@@ -231,7 +231,7 @@ impl Rig {
         self.target.executed(task, done);
     }
 
-    /// All that was held goes on.
+    /// Does all work that was held back.
     pub fn let_go(&mut self) {
         self.hold = false;
         for (task, from) in std::mem::take(&mut self.fetches) {
@@ -254,7 +254,7 @@ impl Rig {
         self.next_tag
     }
 
-    /// The answer with this tag.
+    /// The response with this tag.
     pub fn answer(&self, tag: u64, len: u32, direction: Direction) -> Answer {
         let mut all = self.sent.iter().rev();
         let (_, bytes) = all
@@ -281,7 +281,7 @@ impl Rig {
         all.any(|(_, m)| Rsp::parse(m).unwrap().tag == tag)
     }
 
-    /// Sends a command whose data is the one buffer `key`.
+    /// Sends a command with one data buffer, rkey 9.
     pub fn send(
         &mut self,
         channel: ChannelId,
@@ -310,7 +310,7 @@ impl Rig {
         self.answer(tag, 0, Direction::None)
     }
 
-    /// A command with so many bytes of room; what they are then.
+    /// Sends a read command with a buffer of `len` bytes; returns the response and the buffer.
     pub fn read_lun(&mut self, lun: u64, cdb: &[u8], len: u32) -> (Answer, Vec<u8>) {
         self.memory.insert(9, vec![0xee; len as usize]);
         let tag = self.send(1, lun, cdb, Direction::FromDevice, len);
@@ -353,7 +353,7 @@ impl Rig {
         Rsp::parse(bytes).unwrap().tmf_status()
     }
 
-    /// The bytes of the first file.
+    /// Blocks of the first file.
     pub fn file(&self, block: u64, count: u64) -> Vec<u8> {
         let all = std::fs::read(&self.files[0].0).unwrap();
         all[(block * 512) as usize..((block + count) * 512) as usize].to_vec()

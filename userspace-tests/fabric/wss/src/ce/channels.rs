@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answer channels: logins of initiators, which the SE decides about, and their end.
+//! Answer channels: logins of initiators, decided by the SE, and their end.
 
 use srp_target::{
     proto::{
@@ -16,8 +16,8 @@ use super::{Action, Engine, Job, Stage};
 use crate::message::{Message, Status};
 
 impl Engine {
-    /// A connection of an initiator arrives, with this private data. There will be an [`Action::Accept`] or an
-    /// [`Action::Reject`].
+    /// Handles a connection request of an initiator with this private data. An [`Action::Accept`]
+    /// or an [`Action::Reject`] follows.
     pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
         let req = match LoginReq::parse(data) {
             Ok(req) => req,
@@ -33,7 +33,7 @@ impl Engine {
         } else if req.buf_fmt & !(BUF_FMT_DIRECT | BUF_FMT_INDIRECT) != 0 {
             Some(RejReason::UnsupportedDescriptorFormat)
         } else if req.multichannel != 1 || req.it_iu_len < MIN_IT_IU_LEN {
-            // A session begins at the SE.
+            // Only the SE accepts a new session.
             Some(RejReason::UnableEstablishChannel)
         } else if !self.attached() {
             Some(RejReason::InsufficientResources)
@@ -60,7 +60,7 @@ impl Engine {
 
     pub(super) fn joined(&mut self, status: Status, channel: ChannelId, session: u64) {
         let Some(req) = self.logins.remove(&channel) else {
-            // It has gone meanwhile.
+            // The initiator has left.
             if status == Status::Good {
                 self.never_was(channel, session);
             }
@@ -88,7 +88,7 @@ impl Engine {
         });
     }
 
-    /// The SE has let a login in that has no answer channel.
+    /// The SE has admitted a login that has no answer channel.
     fn never_was(&mut self, channel: ChannelId, session: u64) {
         self.tell_se(Message::Left {
             status: Status::Stale,
@@ -97,7 +97,7 @@ impl Engine {
         });
     }
 
-    /// A message of an initiator has arrived. There is but one that may.
+    /// Handles a message of an initiator. Only a logout is valid.
     pub fn received(&mut self, channel: ChannelId, bytes: &[u8]) {
         let why = match bytes.first() {
             Some(&opcode::I_LOGOUT) => None,
@@ -120,7 +120,7 @@ impl Engine {
         });
     }
 
-    /// The session of an answer channel has none any more.
+    /// Removes an answer channel from its session.
     pub(super) fn forget(&mut self, channel: ChannelId) {
         let session = self
             .sessions
@@ -140,7 +140,8 @@ impl Engine {
         }
     }
 
-    /// An answer channel is no more, or there will be none. Of what was to be moved through it nothing happens any more.
+    /// An answer channel has ended or could not be established. No transfer through it is in
+    /// flight.
     pub fn ended(&mut self, channel: ChannelId) {
         self.logins.remove(&channel);
         self.forget(channel);
@@ -158,7 +159,7 @@ impl Engine {
         self.settle();
     }
 
-    /// All sessions end.
+    /// Ends all answer channels.
     pub fn shutdown(&mut self) {
         for channel in self.sessions.values().copied().collect::<Vec<_>>() {
             self.forget(channel);

@@ -33,13 +33,13 @@ impl Engine {
 
     pub(super) fn cancel(&mut self, exec: u64) {
         let found = self.jobs.iter().find(|(_, j)| j.exec.id == exec);
-        // Of one that is not there the end is on the way.
+        // If the command is unknown, its DONE is already in flight.
         if let Some(id) = found.map(|(id, _)| *id) {
             self.kill(id);
         }
     }
 
-    /// Cuts extents into parts of lines.
+    /// Splits extents at line boundaries.
     pub(super) fn parts(&self, exec: &Exec) -> Vec<Part> {
         let per_line = u64::from(self.settings.line / 512);
         let mut parts = Vec::new();
@@ -79,7 +79,7 @@ impl Engine {
         let Some(&channel) = self.sessions.get(&exec.session) else {
             return self.tell_se(refused(Status::Stale));
         };
-        // Far beyond what a file can have.
+        // Far beyond the size of any file.
         let there = exec.extents.iter().all(|e| e.at < 1 << 55);
         let arena = u64::from(self.settings.line) * self.cache.len() as u64;
         let parts = if there && exec.len() <= arena {
@@ -91,7 +91,8 @@ impl Engine {
         let data = if exec.write {
             moved == len || exec.zero.is_some()
         } else {
-            // What moves nothing is answered by the SE: it is read to see whether it can be.
+            // The SE answers commands without a transfer; their blocks are only read to verify
+            // them.
             moved <= len && (exec.answer || moved == 0)
         };
         if parts.is_empty() || parts.len() > self.cache.len() || !data {
@@ -130,7 +131,7 @@ impl Engine {
         );
     }
 
-    /// Begins what can begin, and tells what has been waited for.
+    /// Starts the jobs that can start, and acknowledges fences.
     pub(super) fn settle(&mut self) {
         let queued = |j: &Job| j.stage == Stage::Queued;
         let waiting: Vec<_> = self
@@ -146,7 +147,7 @@ impl Engine {
             if !self.order.may_go(id) {
                 continue;
             }
-            // Who waits for lines is not overtaken, so it gets them.
+            // Do not overtake a job that waits for lines, so that it gets them.
             if job.exec.zero.is_none() && job.parts.len() > self.cache.free() {
                 break;
             }
@@ -171,7 +172,7 @@ impl Engine {
         };
         let (write, stable, channel) = (job.exec.write, job.exec.stable, job.channel);
         if job.exec.zero.is_some() {
-            // It has no lines.
+            // It needs no lines.
             job.stage = Stage::Storing;
             for n in 0..job.parts.len() {
                 self.fly(id, n, true);
@@ -190,7 +191,7 @@ impl Engine {
                     part.line = line;
                 }
                 None => {
-                    // There is one, as `settle` has seen.
+                    // `settle` has checked that there is one.
                     let Some(line) = self.cache.take() else {
                         continue;
                     };
@@ -216,7 +217,8 @@ impl Engine {
         self.advance(id);
     }
 
-    /// A part goes between the arena and an RS: when it is read and kept the whole line.
+    /// Queues the transfer of a part between the arena and an RS. A read that is cached transfers
+    /// the whole line.
     pub(super) fn fly(&mut self, job_id: JobId, n: usize, put: bool) {
         let Some(job) = self.jobs.get_mut(&job_id) else {
             return;
@@ -258,7 +260,7 @@ impl Engine {
         self.take_off(part.store);
     }
 
-    /// A GET or PUT is over.
+    /// A GET, PUT or ZERO has completed.
     pub(super) fn landed(&mut self, id: u64, status: Status) {
         let Some(flight) = self.flights.remove(&id) else {
             return;
@@ -272,7 +274,7 @@ impl Engine {
         }
         let (part, line) = (job.parts[flight.part], u64::from(self.settings.line));
         if let (Some(key), true) = (part.key, flight.zero.is_some()) {
-            // Whatever came of it: the next one reads the file.
+            // Even on failure: the next read must read the file.
             if let Some(old) = self.cache.find(&key) {
                 self.cache.forget(old);
             }
@@ -291,7 +293,7 @@ impl Engine {
                     }
                 }
                 (false, _) => {}
-                // What the file has now nobody knows.
+                // After a failed write the content of the file is unknown.
                 (true, _) => {
                     if let Some(old) = self.cache.find(&key) {
                         self.cache.forget(old);
@@ -302,7 +304,7 @@ impl Engine {
         self.advance(flight.job);
     }
 
-    /// Goes on with a command when nothing of it is between the arena and an RS.
+    /// Continues a command when none of its transfers is in flight.
     pub(super) fn advance(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -368,7 +370,7 @@ impl Engine {
         self.settle();
     }
 
-    /// A command gets no response, if none is on its way.
+    /// Aborts a command, unless its response is already in flight.
     pub(super) fn kill(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
@@ -392,7 +394,7 @@ impl Engine {
         }
     }
 
-    /// A command is over.
+    /// Removes a command and reports it to the SE.
     pub(super) fn finish(&mut self, id: JobId, status: Status) {
         let Some(job) = self.jobs.remove(&id) else {
             return;
@@ -416,7 +418,7 @@ impl Engine {
     }
 }
 
-/// Where the bytes of a command's parts are in the arena, and where in the initiator's memory.
+/// Maps the parts of a command to the initiator's buffers.
 fn segments(line: u32, job: &Job) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut parts = job.parts.iter().map(|p| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections to the SE and to the RS, which are made again and again.
+//! Connections to the SE and to the RSs, with reconnection.
 
 use super::{Action, Engine, Flight, State, To, RETRY};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use srp_target::{proto::login_rej::RejReason, wire::Reason};
 
 impl Engine {
-    /// So late it is, in milliseconds. To be called every [`crate::peer::SILENCE`] / 8 or more often.
+    /// Sets the time in milliseconds. Call it at least every [`crate::peer::SILENCE`] / 8.
     pub fn tick(&mut self, now: u64) {
         self.now = now;
         for to in self.all() {
@@ -33,7 +33,7 @@ impl Engine {
 
     pub(super) fn connect(&mut self) {
         for to in self.all() {
-            // With the SE it begins anew when nothing is left of what was before.
+            // Reconnect to the SE when no job of the previous connection is left.
             let wanted = match to {
                 To::Se => self.jobs.is_empty(),
                 To::Store(_) => self.epoch != 0,
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// A connection has been made. The other side reaches the arena at this address, with this rkey.
+    /// A connection is established. The peer can access the arena at this address, with this rkey.
     pub fn connected(&mut self, peer: Peer, va: u64, key: u32) {
         let Some(to) = self.whose(peer) else {
             return;
@@ -70,7 +70,7 @@ impl Engine {
         );
     }
 
-    /// A connection is no more, or could not be made. Nothing of the other side reaches the arena any more.
+    /// A connection has ended or could not be made. The peer cannot access the arena.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(to) = self.whose(peer) {
             self.lost(to);
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Without an SE there are no sessions.
+    /// Without an SE there are no sessions, so end them all.
     pub(super) fn alone(&mut self) {
         for (channel, req) in std::mem::take(&mut self.logins) {
             self.reject(channel, req.tag, RejReason::InsufficientResources);
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// What was sent to an RS has been done or not, or is done still.
+    /// The connection to an RS is lost. The RS may have executed a transfer, or may still do so.
     pub(super) fn store_lost(&mut self, peer: Peer) {
         let mut over = Vec::new();
         for (id, flight) in &mut self.flights {
@@ -133,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// An RS is back. All that this CE has sent to it before is over there.
+    /// An RS is attached again. It has finished or discarded all earlier transfers of this CE.
     pub(super) fn store_up(&mut self, number: u32) {
         let mut over = Vec::new();
         for (id, flight) in &self.flights {
@@ -148,7 +148,7 @@ impl Engine {
         self.take_off(number);
     }
 
-    /// An RS takes nothing of this epoch any more: the SE has given this CE up.
+    /// An RS rejects this epoch: the SE has fenced this CE.
     pub(super) fn store_stale(&mut self, n: usize) {
         self.stores[n].stale = self.epoch;
         let peer = self.stores[n].peer;
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Sends what waits for an RS.
+    /// Sends the transfers that wait for an RS.
     pub(super) fn take_off(&mut self, number: u32) {
         let Some(link) = self
             .stores
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn message(&mut self, peer: Peer, bytes: &[u8]) {
         let Some(to) = self.whose(peer) else {
             return;
@@ -275,7 +275,7 @@ impl Engine {
                 self.se.state = State::Up(pulse);
                 self.epoch = epoch;
                 self.say(format!("attached to the SE, epoch {epoch}"));
-                // The RS shall know it by the new epoch.
+                // Reconnect to the RSs with the new epoch.
                 for n in 0..self.stores.len() {
                     if !matches!(self.stores[n].state, State::Idle(_)) {
                         let peer = self.stores[n].peer;

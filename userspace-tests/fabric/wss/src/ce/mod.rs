@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CacheEngine: has blocks in the lines of its arena, moves them between the initiator's memory and the arena, and sends
-//! the response itself, through the answer channel of the session.
+//! CacheEngine: caches blocks in the lines of its arena, moves them between the initiator's memory
+//! and the arena, and sends the response through the answer channel of the session.
 //!
-//! Writes go through: a command is answered when its blocks are in the file. They are in a line of their own until then,
-//! so nobody reads what may never have been written. A read of a block that is not here brings its whole line.
+//! Write-through: a write is answered when its blocks are in the file. Until then they are in
+//! separate lines, so that no read returns data that may never be written. A read miss fetches the
+//! whole line.
 
 mod channels;
 mod jobs;
@@ -21,130 +22,132 @@ use crate::{
     peer::{Peer, State},
 };
 
-/// A connection that could not be made is tried again after so many milliseconds.
+/// Delay before a failed connection is retried, in milliseconds.
 pub const RETRY: u64 = 500;
 
-/// A command, numbered by [`Cache`].
+/// A command, numbered by [`Engine`].
 pub type JobId = u64;
 
-/// How a CE is.
+/// Parameters of a CE.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Its number, not 0, which no other CE has.
+    /// Its number, unique and not 0.
     pub member: u32,
     /// The target port identifier of the system.
     pub id: [u8; 16],
-    /// Lines of the arena.
+    /// Number of lines of the arena.
     pub lines: usize,
-    /// Bytes of a line, a multiple of 512. The SE must have the same.
+    /// Bytes of a line, a multiple of 512. Must match the SE.
     pub line: u32,
-    /// How many RS there are.
+    /// Number of RSs.
     pub stores: usize,
 }
 
-/// Where a connection goes.
+/// Destination of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum To {
-    /// To the SE.
+    /// The SE.
     Se,
-    /// To one of the RS, by its place.
+    /// An RS, by index.
     Store(usize),
 }
 
-/// Bytes of the arena and their place in the initiator's memory.
+/// A range of the arena and its counterpart in the initiator's memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment {
-    /// At which byte of the arena.
+    /// Offset in the arena.
     pub at: u64,
-    /// Address, rkey and length there.
+    /// The initiator's buffer.
     pub place: DirectBuf,
 }
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Make a connection, then call [`Engine::connected`] or [`Engine::closed`].
+    /// Connect, then call [`Engine::connected`] or [`Engine::closed`].
     Connect {
-        /// Its number.
+        /// Number of the new connection.
         peer: Peer,
-        /// Where to.
+        /// Destination.
         to: To,
     },
     /// Send a message.
     Send {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// It.
+        /// The message.
         message: Message,
     },
-    /// End a connection, without [`Engine::closed`]. Nothing of the other side reaches the arena any more.
+    /// Close a connection, without [`Engine::closed`]. Afterwards the peer must not access the
+    /// arena.
     Close {
-        /// Which.
+        /// The connection.
         peer: Peer,
     },
-    /// Let an initiator in, with buffers for messages of [`srp_target::wire::MIN_IT_IU_LEN`] bytes.
+    /// Accept an initiator, with receive buffers of [`srp_target::wire::MIN_IT_IU_LEN`] bytes.
     Accept {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
         /// Private data.
         response: Vec<u8>,
     },
-    /// Refuse one.
+    /// Reject an initiator.
     Reject {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
         /// Private data.
         response: Vec<u8>,
     },
-    /// Read the initiator's memory to the arena, then call [`Engine::fetched`].
+    /// Read the initiator's memory into the arena, then call [`Engine::fetched`].
     Fetch {
-        /// Through which channel.
+        /// The channel.
         channel: ChannelId,
-        /// For what.
+        /// The command.
         job: JobId,
-        /// From where, and where to.
+        /// Source and destination.
         segments: Vec<Segment>,
     },
-    /// Write from the arena to the initiator's memory and send a response, in this order, then call [`Engine::sent`].
+    /// Write from the arena to the initiator's memory, then send a response, in this order; then
+    /// call [`Engine::sent`].
     Answer {
-        /// Through which channel.
+        /// The channel.
         channel: ChannelId,
-        /// For what.
+        /// The command.
         job: JobId,
-        /// From where, and where to.
+        /// Source and destination.
         segments: Vec<Segment>,
         /// The response.
         message: Vec<u8>,
     },
-    /// Copy bytes of the arena, before anything else is done.
+    /// Copy bytes within the arena, before any later work.
     Copy {
-        /// From here.
+        /// Source offset.
         from: u64,
-        /// To here.
+        /// Destination offset.
         to: u64,
-        /// So many.
+        /// Length in bytes.
         len: u64,
     },
-    /// Send a message, if there is one, and end an answer channel; then call [`Engine::ended`].
+    /// Send a message, if any, and end an answer channel; then call [`Engine::ended`].
     Leave {
-        /// Which.
+        /// The channel.
         channel: ChannelId,
-        /// The last one.
+        /// The logout.
         message: Option<Vec<u8>>,
     },
-    /// Something to tell whoever runs the role.
+    /// Log a line.
     Say(String),
 }
 
-/// A connection that is made again and again.
+/// A connection that is reconnected when it is lost.
 struct Link {
     peer: Peer,
     state: State,
     /// Number of the RS, once it is known.
     number: Option<u32>,
-    /// Address of the arena for the other side, and its rkey.
+    /// RDMA address of the arena for the peer, and its rkey.
     arena: (u64, u32),
-    /// Of this epoch it takes nothing.
+    /// The peer rejects this epoch.
     stale: u64,
 }
 
@@ -166,59 +169,59 @@ impl Link {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
-    /// Others are in its way, or there are no lines.
+    /// Waits for conflicting commands or free lines.
     Queued,
-    /// Lines come from an RS.
+    /// Lines are read from an RS.
     Filling,
-    /// Data comes from the initiator.
+    /// Data is read from the initiator.
     Fetching,
-    /// Blocks go to an RS.
+    /// Blocks are written to an RS.
     Storing,
-    /// The response is on its way.
+    /// The response is in flight.
     Answering,
 }
 
-/// What a command has of one line.
+/// The part of a command in one line.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     store: u32,
     object: u32,
     at: u64,
     blocks: u32,
-    /// `None` if it is another CE's.
+    /// `None` if another CE owns it.
     key: Option<Key>,
-    /// The line that it has, once the job has begun.
+    /// The line, once the job has started.
     line: usize,
-    /// At which byte of the line.
+    /// Offset in the line.
     offset: u64,
 }
 
 struct Job {
     exec: Exec,
-    /// The SE's connection that it came through.
+    /// The SE connection that it arrived through.
     link: Peer,
     channel: ChannelId,
     parts: Vec<Part>,
     stage: Stage,
-    /// Transfers that are not over.
+    /// Transfers in flight.
     flying: usize,
-    /// It gets no response.
+    /// Aborted: it gets no response.
     killed: bool,
     status: Status,
 }
 
-/// A GET, PUT or ZERO; `va` of the transfer is a place in the arena.
+/// A GET, PUT or ZERO; `va` of the transfer is an offset in the arena.
 struct Flight {
     job: JobId,
     part: usize,
     store: u32,
-    /// It changes the file.
+    /// Whether it changes the file.
     put: bool,
     zero: Option<Zero>,
     transfer: Transfer,
-    /// Where it has been sent to.
+    /// The connection that it was sent through.
     peer: Option<Peer>,
-    /// It has been sent, and the connection is gone: it may have been done, or may still be.
+    /// Sent, and the connection lost: the RS may have executed it, or may still do so.
     uncertain: bool,
 }
 
@@ -226,12 +229,12 @@ struct Flight {
 pub struct Engine {
     settings: Settings,
     now: u64,
-    /// Given by the SE; what the RS know.
+    /// The epoch assigned by the SE and announced to the RSs.
     epoch: u64,
     se: Link,
     stores: Vec<Link>,
     next_peer: Peer,
-    /// Logins that the SE has been asked about.
+    /// Logins that wait for the SE.
     logins: HashMap<ChannelId, LoginReq>,
     /// Answer channels, by session.
     sessions: BTreeMap<u64, ChannelId>,
@@ -241,9 +244,9 @@ pub struct Engine {
     next_job: JobId,
     flights: BTreeMap<u64, Flight>,
     next_flight: u64,
-    /// Sessions that are over, to be told as soon as no job is left of them.
+    /// Fenced sessions, acknowledged when they have no job left.
     fences: Vec<u64>,
-    /// Commands that found all of their lines here, and those that did not.
+    /// Reads with all lines in the arena, and other reads.
     hits: [u64; 2],
     actions: Vec<Action>,
 }
@@ -272,27 +275,27 @@ impl Engine {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// True if it has no command and no line is in use.
+    /// Whether it has no command and no pinned line.
     pub fn idle(&self) -> bool {
         self.jobs.is_empty() && self.flights.is_empty() && self.cache.free() == self.cache.len()
     }
 
-    /// True if the SE and all RS know it.
+    /// Whether it is attached to the SE and all RSs.
     pub fn attached(&self) -> bool {
         self.se.state.up() && self.stores.iter().all(|l| l.state.up())
     }
 
-    /// The epoch that the SE has given, 0 for none.
+    /// The epoch assigned by the SE; 0 if none.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Reads that found all of their lines in the arena, and those that did not.
+    /// Number of reads with all lines in the arena, and of other reads.
     pub fn hits(&self) -> [u64; 2] {
         self.hits
     }
@@ -318,7 +321,7 @@ impl Engine {
         }
     }
 
-    /// Whose connection it is.
+    /// The destination of a connection.
     fn whose(&self, peer: Peer) -> Option<To> {
         if self.se.open(peer) {
             return Some(To::Se);

@@ -16,7 +16,7 @@ use crate::{
     options::{Options, LINE},
 };
 
-/// Messages of an initiator that may be there at once: a logout is all that it sends.
+/// Receive buffers per initiator: it only sends a logout.
 const RECEIVES: usize = 2;
 
 pub(super) enum Token {
@@ -28,7 +28,7 @@ pub(super) struct Ce {
     engine: Engine,
     arena: Arena,
     se: Vec<SocketAddr>,
-    /// Which one was tried last.
+    /// Index of the last one tried.
     tried: usize,
     stores: Vec<SocketAddr>,
     made: Made,

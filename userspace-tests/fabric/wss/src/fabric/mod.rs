@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Does on RDMA devices what the roles want to be done.
+//! Carries out the actions of the roles on RDMA devices.
 
 mod ce;
 pub mod reign;
@@ -32,10 +32,10 @@ use crate::{
     peer::{Peer, SILENCE},
 };
 
-/// Private data of connections between roles. A login of SRP has 0 in the twelfth byte.
+/// Private data of connections between roles. In an SRP login the twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
 
-/// All connections of a role, and the flow control of those that are to other roles.
+/// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
     hub: Hub<T>,
     flows: HashMap<LinkId, Flow>,
@@ -65,7 +65,7 @@ impl<T> Links<T> {
         })
     }
 
-    /// Sends what the other side has buffers for.
+    /// Sends the messages that the peer has buffers for.
     fn flush(&mut self, id: LinkId) -> io::Result<()> {
         let flow = self.flows.entry(id).or_default();
         while let Some(message) = flow.pop() {
@@ -74,7 +74,7 @@ impl<T> Links<T> {
         Ok(())
     }
 
-    /// True if a message is a GRANT, which is taken.
+    /// Handles a GRANT. Returns false for other messages.
     fn granted(&mut self, id: LinkId, bytes: &[u8]) -> io::Result<bool> {
         let Ok(Message::Grant { count }) = Message::parse(bytes) else {
             return Ok(false);
@@ -86,7 +86,7 @@ impl<T> Links<T> {
         Ok(true)
     }
 
-    /// Another role may send a message to this buffer again.
+    /// Posts a receive buffer of a connection to another role, and sends a GRANT if one is due.
     fn again(&mut self, id: LinkId, buffer: Buffer, granted: bool) -> io::Result<()> {
         self.hub.receive(id, buffer)?;
         if granted {
@@ -101,11 +101,11 @@ impl<T> Links<T> {
 
 /// All connections of a role.
 pub trait Connections {
-    /// What a completion is for.
+    /// The purpose of a completion.
     type Token;
-    /// As they are, without what the role adds.
+    /// The connections, without the additions of the role.
     fn hub(&mut self) -> &mut Hub<Self::Token>;
-    /// Forgets those that are no more.
+    /// Forgets the state of connections that have ended.
     fn prune(&mut self) {}
 }
 
@@ -131,31 +131,31 @@ impl<T> Connections for Links<T> {
 
 /// A role with its connections.
 pub trait Role {
-    /// What a completion is for.
+    /// The purpose of a completion.
     type Token;
     /// Its connections.
     type Links: Connections<Token = Self::Token>;
-    /// So late it is, in milliseconds.
+    /// Sets the time in milliseconds.
     fn tick(&mut self, now: u64);
-    /// Something has happened.
+    /// Handles an event.
     fn event(&mut self, hub: &mut Self::Links, event: Event<Self::Token>);
-    /// Does what is to be done.
+    /// Carries out the pending actions.
     fn act(&mut self, hub: &mut Self::Links);
-    /// Can be read when its threads have done something.
+    /// Descriptor that is readable when worker threads have results.
     fn fd(&self) -> Option<RawFd>;
-    /// Takes what they have done.
+    /// Handles the results of worker threads.
     fn work(&mut self, hub: &mut Self::Links);
-    /// It is to end.
+    /// Begins to shut down.
     fn shutdown(&mut self);
-    /// Nothing is left to be done.
+    /// Whether nothing is left to do.
     fn idle(&self) -> bool;
-    /// It cannot go on, and why.
+    /// The reason if the role has failed.
     fn failed(&self) -> Option<String> {
         None
     }
 }
 
-/// Tells a role how late it is, often enough.
+/// Calls [`Role::tick`] when it is due.
 fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, hub: &mut R::Links, role: &mut R) {
     let now = begin.elapsed().as_millis() as u64;
     if last.is_none_or(|last| now >= last + SILENCE / 12) {
@@ -166,8 +166,8 @@ fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, hub: &mut R::Links, rol
     }
 }
 
-/// Works until `stop` can be read, and then until nothing is left to be done, but 5 s at most. The role goes first, with the
-/// writes of its threads: as long as there is the hub, nobody else can listen here.
+/// Runs a role until `stop` is readable, then until it is idle, at most 5 s. The caller drops the
+/// role before the hub, so the writes of its threads end before another process can listen here.
 pub fn run<R: Role>(
     mut hub: R::Links,
     mut role: R,
@@ -181,7 +181,7 @@ pub fn run<R: Role>(
         pace(begin, &mut last, &mut hub, &mut role);
         let mut fds = hub.hub().fds();
         fds.extend(role.fd());
-        // Once it is told to stop, the descriptor stays readable.
+        // After the first stop signal the descriptor stays readable.
         if end.is_none() {
             fds.push(stop.as_raw_fd());
         }
@@ -192,7 +192,7 @@ pub fn run<R: Role>(
         }
         let mut turn = EVENTS;
         while turn > 0 {
-            // A process that has slept gives up first whom it has not heard of.
+            // After a suspend, first close the silent connections.
             pace(begin, &mut last, &mut hub, &mut role);
             let Some(event) = hub.hub().poll()? else {
                 break;
@@ -216,15 +216,15 @@ pub fn run<R: Role>(
     }
 }
 
-/// Connections that the role makes itself and numbers itself.
+/// Connections that the role makes and numbers itself.
 #[derive(Default)]
 pub struct Made {
-    /// Those that there are.
+    /// The open connections.
     pub links: HashMap<Peer, LinkId>,
 }
 
 impl Made {
-    /// Its own number of a connection.
+    /// The role's number of a connection.
     pub fn peer(&self, id: LinkId) -> Option<Peer> {
         self.links
             .iter()
@@ -246,7 +246,7 @@ fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -
     }
 }
 
-/// False if a connection has failed, which is closed.
+/// Returns false if a connection has failed; it is closed.
 pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
@@ -269,7 +269,7 @@ fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
     good(hub, id, result)
 }
 
-/// Lets another role in, if it is one.
+/// Accepts a connection request of another role; `None` if it is from an initiator.
 fn accept_role<T>(hub: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
     if !data.starts_with(PRIVATE) {
         return None;
@@ -284,7 +284,7 @@ fn accept_role<T>(hub: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
 
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
-    // Before there is a thread.
+    // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
     let listen = match &options {
         Options::Rs { listen, .. } | Options::Se { listen, .. } | Options::Ce { listen, .. } => {
@@ -302,7 +302,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
             let (mut role, hub) = rs::role(number, disks?, listen, threads)?;
             println!("listens at {listen}");
-            // Nobody else can listen here: no SE tells its epoch to an RS before this one and then finds this one without it.
+            // This RS already holds the port, so no SE can announce its epoch to an earlier
+            // instance after the lookup.
             if let Some(system) = system {
                 let etcd = Etcd::new(system.etcd);
                 match reign::least_epoch(etcd, &system.name, waits(&stop))? {
@@ -323,7 +324,8 @@ pub fn serve(options: Options) -> io::Result<()> {
                 }
                 None => None,
             };
-            // No SE of this system has begun later: its clock, in units that no number of fences in that time exceeds.
+            // Without etcd the epoch is the start time, later than every earlier start, in units so
+            // fine that no earlier SE has allocated as many epochs since.
             let since = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or(Duration::ZERO);
@@ -349,7 +351,8 @@ fn ended() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for so long, or until `stop` can be read: then it is true.
+/// Returns a function that waits for a duration, or until `stop` is readable, in which case it
+/// returns true.
 fn waits(stop: &impl AsRawFd) -> impl FnMut(Duration) -> io::Result<bool> {
     let fd = stop.as_raw_fd();
     move |time| Ok(verbs::os::wait(&[fd], time.as_millis() as i32)? == [true])

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which SE a system has: the one that holds a key in etcd. The key ends with a lease, and the revision with which it was
-//! created is the epoch: greater than that of any SE before.
+//! Election of the SE: the holder of a key in etcd. The key is bound to a lease, and its
+//! create_revision is the epoch, greater than that of every earlier SE.
 //!
-//! An SE serves until shortly before its lease can run out, counted from before it last asked for more. So it is not told by
-//! a late answer, nor by an etcd that is away, that it may go on. Whatever it does all the same no RS takes, as soon as
-//! the next SE has told them its epoch; an RS that starts asks etcd for it.
+//! An SE serves until shortly before its lease can expire, counted from before its last successful
+//! renewal request. So a late answer or an unreachable etcd cannot prolong its term. If it acts
+//! later nevertheless, every RS that knows the epoch of the next SE rejects it. An RS that starts
+//! gets that epoch from etcd.
 
 use std::{
     io,
@@ -20,16 +21,17 @@ use std::{
 
 use crate::{etcd::Etcd, peer::SILENCE};
 
-/// So long the key stays without a word of its holder, in seconds. Longer than [`SILENCE`]: until then all CEs that are
-/// awake have given up an SE that sleeps, with what they had to do for it.
+/// Lifetime of the key without renewal, in seconds. Longer than [`SILENCE`]: by then all running
+/// CEs have dropped a sleeping SE and its commands.
 pub const TTL: u64 = 5;
-/// So much earlier the SE ends. Clocks may differ in pace by a fifth.
+/// The SE ends this long before the lease. Allows for clocks that differ in speed by a fifth.
 const MARGIN: Duration = Duration::from_secs(1);
-/// How often etcd is asked.
+/// Renewal interval.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon it is asked again, when it has not answered.
+/// Retry interval after a failed request.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Bits of an epoch below the revision: for what the SE itself numbers, as sessions and CEs.
+/// Epoch bits below the revision, for the epochs that the SE allocates, for example to sessions and
+/// CEs.
 const BITS: u32 = 32;
 
 const _: () = assert!(TTL * 1000 > SILENCE + MARGIN.as_millis() as u64);
@@ -45,12 +47,12 @@ fn epoch(revision: u64) -> io::Result<u64> {
     Ok(revision << BITS)
 }
 
-/// How long an SE may serve.
+/// The term of an SE.
 pub struct Term {
     begin: Instant,
-    /// In milliseconds after that.
+    /// End of the term in milliseconds after `begin`.
     until: AtomicU64,
-    /// etcd has said that the lease is no more.
+    /// etcd has reported that the lease has expired.
     lost: AtomicBool,
 }
 
@@ -63,14 +65,14 @@ impl Term {
         }
     }
 
-    /// The lease holds, as etcd has been asked for it at this time.
+    /// The lease is valid; the request was sent at `asked`.
     fn confirm(&self, asked: Instant) {
         let until = asked + Duration::from_secs(TTL) - MARGIN;
         let until = until.saturating_duration_since(self.begin).as_millis() as u64;
         self.until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Why the SE may do nothing, if so.
+    /// The reason if the term is over.
     pub fn over(&self) -> Option<String> {
         if self.lost.load(Ordering::Relaxed) {
             return Some("its lease in etcd is no more: another SE may have its place".into());
@@ -83,7 +85,7 @@ impl Term {
     }
 }
 
-/// The time of one SE.
+/// The tenure of one SE.
 pub struct Reign {
     etcd: Etcd,
     lease: String,
@@ -93,7 +95,7 @@ pub struct Reign {
     keeper: Option<JoinHandle<()>>,
 }
 
-/// Asks until there is an answer, and `wait` says after each one that is none whether to stop.
+/// Repeats a question until it is answered. `wait` returns true to stop.
 fn ask<T>(
     mut wait: impl FnMut(Duration) -> io::Result<bool>,
     mut question: impl FnMut() -> io::Result<Result<T, String>>,
@@ -115,7 +117,7 @@ fn ask<T>(
     }
 }
 
-/// Takes the key, if nobody has it: its lease, and the revision with which it was created.
+/// Takes the key if it is free. Returns its lease and create_revision.
 fn take(etcd: &mut Etcd, key: &str) -> io::Result<Option<(String, u64)>> {
     if !etcd.look(key, &format!("{key}\0"))?.pairs.is_empty() {
         return Ok(None);
@@ -124,7 +126,7 @@ fn take(etcd: &mut Etcd, key: &str) -> io::Result<Option<(String, u64)>> {
     match etcd.create(key, &std::process::id().to_string(), &lease) {
         Ok(Some(revision)) => Ok(Some((lease, revision))),
         other => {
-            // The key may have been created although nobody has said so.
+            // The key may have been created although the answer is lost.
             let _ = etcd.revoke(&lease);
             other.map(|_| None)
         }
@@ -148,8 +150,8 @@ fn keep(mut etcd: Etcd, lease: &str, term: &Term, stop: &Receiver<()>) {
 }
 
 impl Reign {
-    /// Waits until no other SE has the key of this system, and takes it. `wait` waits for so long and says whether to stop;
-    /// then there is none.
+    /// Waits until no other SE holds the key of this system, and takes it. `wait` waits for a
+    /// duration and returns true to stop; then the result is `None`.
     pub fn begin(
         etcd: Etcd,
         system: &str,
@@ -176,37 +178,37 @@ impl Reign {
             stop: Some(stop),
             keeper: Some(thread::spawn(move || keep(etcd, &lease, &term, &stopped))),
         };
-        // If there is none, the key goes with it.
+        // On failure, drop revokes the lease and the key.
         this.epoch = epoch(revision)?;
         Ok(Some(this))
     }
 
-    /// Its epoch. No SE before has had such a great one, nor one that it has made of its own by counting.
+    /// Its epoch, greater than every epoch that an earlier SE had or allocated.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// How long it is.
+    /// Its term.
     pub fn term(&self) -> Arc<Term> {
         Arc::clone(&self.term)
     }
 }
 
-/// The key is free at once. To be done when nothing is being granted.
+/// Frees the key at once. The SE must have stopped before.
 impl Drop for Reign {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(keeper) = self.keeper.take() {
-            // One that panicked has said so.
+            // A panicking thread has already reported.
             let _ = keeper.join();
         }
-        // If nobody answers it ends by itself.
+        // If this fails, the lease expires by itself.
         let _ = self.etcd.revoke(&self.lease);
     }
 }
 
-/// The least epoch that an SE of this system can have whose lease holds. Asks until etcd answers, or until `wait` says that
-/// it is to stop.
+/// The lowest epoch that an SE of this system with a valid lease can have. Retries until etcd
+/// answers; `None` if `wait` returns true.
 pub fn least_epoch(
     mut etcd: Etcd,
     system: &str,
@@ -215,7 +217,7 @@ pub fn least_epoch(
     let key = key(system);
     let revision = ask(wait, || {
         let view = etcd.look(&key, &format!("{key}\0"))?;
-        // Who has no key gets it with a later revision.
+        // A later holder will have a later revision.
         let first = view.pairs.first();
         Ok(Ok(first.map_or(view.revision + 1, |pair| pair.created)))
     })?;

@@ -35,7 +35,7 @@ type Files = Workers<Job, (OpId, Status, Option<Buffer>)>;
 pub(super) struct Rs {
     store: Store,
     files: Files,
-    /// Bytes of ops, and whom the memory is for.
+    /// Buffers of operations, and the connections they are for.
     memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
 }
 
@@ -48,7 +48,7 @@ fn status(result: Result<(), Sense>) -> Status {
     }
 }
 
-/// Works on a file. The store has seen that the object and the blocks are there.
+/// Does file I/O. The store has checked the object and the blocks.
 fn execute(disks: &[Disk], job: &mut Job) -> Status {
     let object = match job.work {
         Work::Read { object, .. }
@@ -106,7 +106,7 @@ pub(super) fn role(
 }
 
 impl Rs {
-    /// No SE of an older epoch is let in.
+    /// Rejects SEs of older epochs.
     pub(super) fn refuse_before(&mut self, epoch: u64) {
         self.store.refuse_before(epoch);
     }
@@ -157,7 +157,8 @@ impl Rs {
                 if let (None, Work::Read { blocks, .. }) = (&memory, work) {
                     match hub.take(peer, blocks as usize * 512) {
                         Ok(buffer) => memory = Some(buffer),
-                        // Without memory the CE comes again, and nothing is read for this one.
+                        // Without memory the connection is closed and the operation discarded; the
+                        // CE retries.
                         Err(e) => {
                             self.check(hub, peer, Err(e));
                             return self.store.executed(op, Status::ReadError);

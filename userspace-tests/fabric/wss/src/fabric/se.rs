@@ -19,7 +19,8 @@ use crate::{
     se::{Action, Engine, Settings, OUTGOING},
 };
 
-/// Most bytes of a command: what a CE of the smallest arena can have, and four extents hold unless objects are small.
+/// Maximum bytes of a command. Fits the smallest arena of a CE, and four extents unless objects are
+/// small.
 const MAX_TRANSFER: u64 = 1 << 20;
 
 pub(super) struct Se {
@@ -29,7 +30,7 @@ pub(super) struct Se {
     /// Connections of CEs.
     roles: HashSet<LinkId>,
     commands: Commands,
-    /// How long it may grant and move anything, if etcd knows it.
+    /// Its term, if elected through etcd.
     term: Option<Arc<Term>>,
     failed: Option<String>,
 }
@@ -90,7 +91,7 @@ pub(super) fn role(
         stores,
         made: Made::default(),
         roles: HashSet::new(),
-        // Only what has no data is done here.
+        // Only commands without data are executed here.
         commands: Workers::new(1, execute)?,
         term,
         failed: None,
@@ -106,7 +107,7 @@ impl Se {
         self.made.links.get(&peer).copied()
     }
 
-    /// It may do something, by the clock of this moment.
+    /// Whether its term is valid now.
     fn reigns(&mut self) -> bool {
         if let Some(why) = self.term.as_ref().and_then(|term| term.over()) {
             self.failed = Some(why);
@@ -135,7 +136,7 @@ impl Role for Se {
     }
 
     fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
-        // A GRANT sends what waits for it.
+        // Not even a GRANT may be handled: it sends queued messages.
         if !self.reigns() {
             return;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of the messages.
+//! Encoding of messages.
 
 use super::{
     Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, Zero, EXTENTS, EXTENT_LEN, LEN,
@@ -60,7 +60,7 @@ fn scope(code: u8) -> Result<Scope, Broken> {
     found.ok_or(Broken::Byte(1))
 }
 
-/// Bytes that are written at their places.
+/// Writes fields at fixed offsets.
 struct Out(Vec<u8>);
 
 impl Out {
@@ -89,15 +89,15 @@ impl Out {
     }
 }
 
-/// Bytes that are read; those that are left must be zero.
+/// Reads fields at fixed offsets, and checks that all other bytes are zero.
 struct In<'a> {
     bytes: &'a [u8],
-    /// Whether a byte has been read.
+    /// Whether each byte has been read.
     read: [bool; MAX_LEN],
 }
 
 impl In<'_> {
-    /// The caller has seen that there are so many.
+    /// The caller has checked the length.
     fn take<const N: usize>(&mut self, at: usize) -> [u8; N] {
         let mut field = [0; N];
         field.copy_from_slice(&self.bytes[at..at + N]);
@@ -170,11 +170,11 @@ fn fence(opcode: u8, scope: Scope, member: u32, epoch: u64) -> Out {
 }
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message.
     ///
     /// # Panics
     ///
-    /// If an EXEC has longer lists than it may have.
+    /// Panics if the lists of an EXEC are too long.
     pub fn build(&self) -> Vec<u8> {
         let out = match self {
             Self::Attach {
@@ -233,7 +233,7 @@ impl Message {
         out.0
     }
 
-    /// Reads a message that has arrived as a whole.
+    /// Parses a complete message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         let len = Broken::Len(bytes.len());
         if bytes.len() < LEN || bytes.len() > MAX_LEN {
@@ -328,7 +328,7 @@ impl Transfer {
         if flags & !(STABLE | ZERO | UNMAP) != 0 || how.is_some() != zeros {
             return Err(Broken::Byte(1));
         }
-        // Nothing goes to or comes from an arena: these bytes are zeros.
+        // Without a transfer these bytes are zero.
         let (va, key) = if zeros {
             (0, 0)
         } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who may do something: the SE and the CEs, by their epochs.
+//! Admission of the SE and the CEs, by their epochs.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Store {
-    /// No SE of an older epoch is let in.
+    /// Rejects SEs of older epochs.
     pub fn refuse_before(&mut self, epoch: u64) {
         self.se = epoch;
     }
@@ -35,7 +35,7 @@ impl Store {
                 },
             );
         }
-        // There is one of each; the last one counts.
+        // A new connection of the same role and number replaces the old one.
         let same = |other: Who| match (who, other) {
             (Who::Se, Who::Se) => true,
             (Who::Waiting(a, _), Who::Waiting(b, _) | Who::Ce(b, _)) => a == b,
@@ -86,7 +86,8 @@ impl Store {
         for peer in old {
             self.close(peer);
         }
-        // What is left of those is dead, but a write may be on its way to the file.
+        // The operations of the closed connections are dead, but a write may be on the path to the
+        // file.
         let mut waits = BTreeSet::new();
         for (id, op) in &self.ops {
             if op.dead && meant(op.member) && op.stage == Stage::Writing {
@@ -106,7 +107,7 @@ impl Store {
         });
     }
 
-    /// Answers what has waited for ops or for a fence.
+    /// Acknowledges completed fences, and attaches CEs that waited for one.
     pub(super) fn settle(&mut self) {
         let (done, waiting) = std::mem::take(&mut self.fences)
             .into_iter()

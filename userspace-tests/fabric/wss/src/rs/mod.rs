@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RealStorage: has the files. It moves blocks between them and the arenas of CEs.
+//! RealStorage: has the files, and moves blocks between them and the arenas of CEs.
 //!
-//! The SE says which epoch of each CE counts. What comes from an older one never reaches a file after the fence is
-//! answered; so no clock is needed to be sure of a CE that nobody hears of.
+//! The SE sets the valid epoch of each CE. After the fence is acknowledged no operation of an older
+//! epoch reaches a file, so no timeout is needed to exclude an unreachable CE.
 
 mod members;
 mod ops;
@@ -15,122 +15,122 @@ use crate::{
     peer::{misused, Peer, Pulse},
 };
 
-/// Something that is carried out, numbered by [`Store`].
+/// An operation, numbered by [`Store`].
 pub type OpId = u64;
 
-/// Most bytes that one GET or PUT moves.
+/// Maximum bytes of one GET or PUT.
 pub const MAX_TRANSFER: u64 = 1 << 20;
 
-/// What is to be done with a file.
+/// File I/O.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
-    /// Read blocks to the memory of the op.
+    /// Read blocks into the buffer of the operation.
     Read {
-        /// Which object.
+        /// The object.
         object: u32,
-        /// The first block.
+        /// First block.
         at: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// What was written is made stable first.
+        /// Flush first.
         stable: bool,
     },
-    /// Write blocks from the memory of the op.
+    /// Write blocks from the buffer of the operation.
     Write {
-        /// Which object.
+        /// The object.
         object: u32,
-        /// The first block.
+        /// First block.
         at: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// They are made stable.
+        /// Flush afterwards.
         stable: bool,
     },
-    /// Make zeros of blocks.
+    /// Zero blocks.
     Zero {
-        /// Which object.
+        /// The object.
         object: u32,
-        /// The first block.
+        /// First block.
         at: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// They are made stable.
+        /// Flush afterwards.
         stable: bool,
-        /// What becomes of their place.
+        /// Whether to free their space.
         how: Zero,
     },
-    /// What was written is made stable.
+    /// Flush the object.
     Flush {
-        /// Which object.
+        /// The object.
         object: u32,
     },
 }
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
     /// Send a message.
     Send {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// It.
+        /// The message.
         message: Message,
     },
-    /// End a connection, without [`Store::closed`]. Nothing reaches its other side any more.
+    /// Close a connection, without [`Store::closed`]. Afterwards nothing must reach its peer.
     Close {
-        /// Which.
+        /// The connection.
         peer: Peer,
     },
-    /// Read so many bytes from the other side's arena to the memory of the op, then call [`Store::moved`].
+    /// Read from the peer's arena into the buffer of the operation, then call [`Store::moved`].
     Pull {
-        /// From where.
+        /// The connection.
         peer: Peer,
-        /// For what.
+        /// The operation.
         op: OpId,
-        /// Address.
+        /// RDMA address.
         va: u64,
-        /// The rkey.
+        /// rkey.
         key: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// Write the memory of the op there, then call [`Store::moved`].
+    /// Write the buffer of the operation to the peer's arena, then call [`Store::moved`].
     Push {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// For what.
+        /// The operation.
         op: OpId,
-        /// Address.
+        /// RDMA address.
         va: u64,
-        /// The rkey.
+        /// rkey.
         key: u32,
-        /// Bytes.
+        /// Length in bytes.
         len: u32,
     },
-    /// Work on a file, then call [`Store::executed`].
+    /// Do file I/O, then call [`Store::executed`].
     Execute {
-        /// Whom the memory of the op is for.
+        /// The connection that the buffer of the operation is for.
         peer: Peer,
-        /// For what.
+        /// The operation.
         op: OpId,
-        /// What.
+        /// The I/O.
         work: Work,
     },
-    /// The memory of an op is not used any more.
+    /// Free the buffer of an operation.
     Forget {
-        /// Which.
+        /// The operation.
         op: OpId,
     },
-    /// Something to tell whoever runs the role.
+    /// Log a line.
     Say(String),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
-    /// It has not said so.
+    /// Not attached.
     Nobody,
     Se,
-    /// A CE that may not do anything so far.
+    /// A CE with an epoch that the SE has not confirmed.
     Waiting(u32, u64),
     Ce(u32, u64),
 }
@@ -152,11 +152,11 @@ enum Stage {
 struct Op {
     peer: Peer,
     member: u32,
-    /// Of the request.
+    /// Identifier of the request.
     id: u64,
     stage: Stage,
     transfer: Option<Transfer>,
-    /// Nobody waits for it.
+    /// The result is discarded.
     dead: bool,
 }
 
@@ -171,15 +171,15 @@ struct Fence {
 /// An RS.
 pub struct Store {
     number: u32,
-    /// Blocks of each object.
+    /// Number of blocks of each object.
     objects: Vec<u64>,
     now: u64,
     connections: BTreeMap<Peer, Connection>,
-    /// The epoch of the SE that counts.
+    /// Epoch of the SE.
     se: u64,
-    /// The epoch of each CE that counts.
+    /// Valid epoch of each CE.
     members: BTreeMap<u32, u64>,
-    /// No older one counts.
+    /// Lowest valid epoch.
     floor: u64,
     ops: BTreeMap<OpId, Op>,
     next: OpId,
@@ -188,7 +188,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An RS with this number and objects of so many blocks.
+    /// An RS with this number, and objects of these numbers of blocks.
     pub fn new(number: u32, objects: Vec<u64>, now: u64) -> Self {
         Self {
             number,
@@ -205,17 +205,17 @@ impl Store {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// True if nothing is carried out.
+    /// Whether no operation is in flight.
     pub fn idle(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// So late it is, in milliseconds. To be called every [`crate::peer::SILENCE`] / 8 or more often.
+    /// Sets the time in milliseconds. Call it at least every [`crate::peer::SILENCE`] / 8.
     pub fn tick(&mut self, now: u64) {
         self.now = now;
         let mut silent = Vec::new();
@@ -236,7 +236,7 @@ impl Store {
         self.settle();
     }
 
-    /// Somebody has a connection.
+    /// A connection of another role is established.
     pub fn connected(&mut self, peer: Peer) {
         let connection = Connection {
             who: Who::Nobody,
@@ -245,7 +245,7 @@ impl Store {
         self.connections.insert(peer, connection);
     }
 
-    /// A connection is no more. Of what was to be moved through it nothing happens any more.
+    /// A connection has ended. No transfer through it is in flight.
     pub fn closed(&mut self, peer: Peer) {
         self.gone(peer);
         self.settle();
@@ -281,7 +281,7 @@ impl Store {
         self.fences.retain(|f| f.peer != peer);
     }
 
-    /// An op is no more.
+    /// Removes an operation.
     fn end(&mut self, id: OpId) {
         self.ops.remove(&id);
         self.actions.push(Action::Forget { op: id });
@@ -290,7 +290,7 @@ impl Store {
         }
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn message(&mut self, peer: Peer, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&peer) else {
             return;

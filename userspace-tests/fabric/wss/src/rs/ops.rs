@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is done with files, from a request to DONE.
+//! File operations, from the request to DONE.
 
 use super::{Action, Op, OpId, Stage, Store, Work, MAX_TRANSFER};
 use crate::{
@@ -39,7 +39,7 @@ impl Store {
         });
     }
 
-    /// Begins with this stage.
+    /// Starts a transfer in this stage.
     pub(super) fn transfer(
         &mut self,
         peer: Peer,
@@ -96,7 +96,7 @@ impl Store {
         });
     }
 
-    /// Bytes have been moved.
+    /// The data transfer of an operation has completed.
     pub fn moved(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(&id) else {
             return;
@@ -123,7 +123,7 @@ impl Store {
         self.settle();
     }
 
-    /// A file has been worked on.
+    /// The file I/O of an operation has completed.
     pub fn executed(&mut self, id: OpId, status: Status) {
         let Some(op) = self.ops.get_mut(&id) else {
             return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, from their arrival to their end.
+//! Commands, from arrival to end.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl<B: Buffer> Engine<B> {
         self.go(task);
     }
 
-    /// Those that wait go on if they can.
+    /// Retries the waiting commands.
     pub(super) fn go_on(&mut self) {
         let waits = |j: &Job| matches!(j.stage, Stage::Waiting);
         let waiting: Vec<_> = self
@@ -104,7 +104,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// CEs that can own an extent for a session: those that all sessions reach, or else those that this one does.
+    /// CEs that can own an extent for a session: those with channels to all sessions, else those
+    /// with a channel to this one.
     pub(super) fn candidates(&self, session: &Session) -> Vec<u32> {
         let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
         let mine: Vec<_> = session.reach.keys().filter(up).copied().collect();
@@ -135,13 +136,13 @@ impl<B: Buffer> Engine<B> {
         let reach: BTreeSet<u32> = session.reach.keys().copied().collect();
         let pieces = self.maps[unit].pieces(lba, count);
         if pieces.is_empty() {
-            // No block is moved.
+            // There are no blocks to transfer.
             return self.over(task, Outcome::Good);
         }
         if candidates.is_empty() {
             return;
         }
-        // A read is done by one CE, which keeps nothing of what others own.
+        // A read is done by one CE, which does not cache blocks of other owners.
         let needed = if write { pieces.len() } else { 1 };
         for piece in &pieces[..needed] {
             let extent = &mut self.maps[unit].extents()[piece.extent];
@@ -150,7 +151,7 @@ impl<B: Buffer> Engine<B> {
             let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
             let usable = owner.as_ref().is_some_and(up);
             if !idle && (!usable || extent.wanted) {
-                // Who comes later waits, too, so that it gets idle.
+                // Later commands wait, too, so that the extent becomes idle.
                 extent.wanted = true;
                 return;
             }
@@ -163,7 +164,7 @@ impl<B: Buffer> Engine<B> {
                 });
             }
         }
-        // One EXEC for each CE in a row.
+        // One EXEC for each run of extents of the same CE.
         let mut execs: Vec<(u32, Vec<Extent>, Vec<usize>)> = Vec::new();
         for piece in &pieces {
             let extent = &self.maps[unit].extents()[piece.extent];
@@ -195,7 +196,7 @@ impl<B: Buffer> Engine<B> {
         };
         let mut places = Places::new(&job.remote.places);
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
-        // What moves nothing is answered here.
+        // A command without a transfer is answered by the SE.
         let answer = execs.len() == 1 && matches!(how, How::Read(_) | How::Write(_));
         let mut made = Vec::new();
         for (member, extents, busy) in execs {
@@ -252,7 +253,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A command gets no response.
+    /// Aborts a command: it gets no response.
     pub(super) fn cancel(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task) else {
             return;
@@ -266,7 +267,7 @@ impl<B: Buffer> Engine<B> {
             Stage::Parts(parts) => {
                 let open = parts.iter().filter(|p| p.status.is_none());
                 for part in open {
-                    // One that is lost is fenced.
+                    // A lost CE is being fenced.
                     if self.peers.contains_key(&part.link) {
                         self.actions.push(Action::Send {
                             peer: part.link,
@@ -278,7 +279,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A CE has nothing of an EXEC any more.
+    /// A CE has finished an EXEC.
     pub(super) fn part_over(&mut self, peer: Peer, exec: u64, status: Status) {
         let Some(task) = self.execs.get(&exec).copied() else {
             return;
@@ -331,12 +332,12 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-/// What is done with blocks. `true`: they are to be stable.
+/// An operation on blocks. `true`: durable.
 #[derive(Clone, Copy)]
 enum How {
     Read(bool),
     Write(bool),
-    /// They are read from the file, and not moved.
+    /// Read from the file, without a transfer.
     Verify,
     Zero(Zero),
 }
@@ -360,10 +361,10 @@ fn outcome(parts: &[Status]) -> Outcome {
     }
 }
 
-/// The initiator's buffers, cut to what each EXEC moves.
+/// Splits the initiator's buffers among EXECs.
 struct Places<'a> {
     list: &'a [DirectBuf],
-    /// Bytes of the first one that are taken.
+    /// Bytes of the first buffer that are used.
     used: u32,
 }
 

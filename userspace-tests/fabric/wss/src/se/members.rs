@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CEs, whom they reach, and their end.
+//! CEs, their answer channels, and their end.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ impl<B: Buffer> Engine<B> {
         self.fence(number, Some(peer));
     }
 
-    /// A CE has a new epoch, with this connection or with none. Nothing that it had to do before counts any more.
+    /// Assigns a new epoch to a CE, with this connection or none. All earlier work of the CE is
+    /// fenced.
     pub(super) fn fence(&mut self, number: u32, peer: Option<Peer>) {
         let epoch = self.fresh();
         let member = Member {
@@ -33,8 +34,8 @@ impl<B: Buffer> Engine<B> {
             unfenced: (0..self.stores.len()).collect(),
         };
         self.members.insert(number, member);
-        // Those that it answers begin anew: what is under way may be answered or not, and of a node that is off nobody else
-        // tells them.
+        // End the sessions with an answer channel through this CE: it may or may not have answered
+        // commands in flight, and if its node is off, only the SE can tell the initiator.
         let mut over = Vec::new();
         for (initiator, session) in &mut self.sessions {
             if session.reach.remove(&number).is_some() {
@@ -59,7 +60,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// An RS takes nothing older of a CE any more.
+    /// An RS has fenced the older epochs of a CE.
     pub(super) fn fenced(&mut self, store: usize, number: u32, epoch: u64) {
         let Some(member) = self.members.get_mut(&number).filter(|m| m.epoch == epoch) else {
             return;
@@ -118,7 +119,7 @@ impl<B: Buffer> Engine<B> {
         })
     }
 
-    /// A CE has no answer channel by this login any more.
+    /// A CE reports the end of an answer channel.
     pub(super) fn left(&mut self, number: u32, status: Status, id: u64, epoch: u64) {
         let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
         let Some((initiator, session)) = found else {
@@ -149,7 +150,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// The last channel of a session is no more: its CEs shall have nothing of it.
+    /// The last channel of a session has ended: fence the session at its CEs.
     pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
         let Some(session) = self.sessions.remove(initiator) else {
             return;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! StorageEngine: has the sessions, knows where each block is, and tells a CE what to move. Data does not come here.
+//! StorageEngine: has the sessions, knows the location of each block, and tells CEs what to move.
+//! Data does not pass through it.
 //!
-//! Sessions, credits and task management are those of [`Target`]. A command that is under way at a CE is so until the CE
-//! has said that it is over, or until no RS takes anything of that CE any more. The target answers no login of the same
-//! initiator before that: what an old session wrote never lands behind what a new one writes.
+//! Sessions, credits and task management are those of [`Target`]. A command is in flight at a CE
+//! until the CE reports its end, or until every RS has fenced the CE. Before that the target
+//! answers no login of the same initiator, so a write of an old session never overtakes a write of
+//! the new one.
 
 mod commands;
 mod members;
@@ -20,59 +22,59 @@ use crate::{
     peer::{Peer, Pulse, State},
 };
 
-/// A connection that could not be made is tried again after so many milliseconds.
+/// Delay before a failed connection is retried, in milliseconds.
 pub const RETRY: u64 = 500;
-/// A command that no CE can carry out is answered with BUSY after so many milliseconds: before its initiator loses
-/// patience. It comes again.
+/// A command that no CE can execute for this time is answered with BUSY, in milliseconds: less than
+/// the initiator's timeout. The initiator retries it.
 pub const PATIENCE: u64 = 5000;
-/// The bit of the numbers of connections that the SE makes itself.
+/// Flag of the numbers of connections that the SE makes itself.
 pub const OUTGOING: Peer = 1 << 63;
 
-/// How an SE is.
+/// Parameters of an SE.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of its target.
+    /// Parameters of its target.
     pub target: target::Settings,
-    /// GUID that the names of units come from.
+    /// GUID from which the identifiers of units are derived.
     pub guid: u64,
-    /// Of each unit the objects, as numbers of an RS and of an object of it.
+    /// The objects of each unit: RS and object.
     pub units: Vec<Vec<(u32, u32)>>,
-    /// How many RS there are.
+    /// Number of RSs.
     pub stores: usize,
     /// Blocks of an extent, a multiple of a line.
     pub extent: u64,
-    /// Blocks of a line. All CE must have the same.
+    /// Blocks of a line. Must match the CEs.
     pub line: u64,
-    /// Most bytes that a command moves.
+    /// Maximum bytes of a command.
     pub max_transfer: u64,
-    /// Larger than that of any SE of this system before, as a time is.
+    /// Greater than the epoch of every earlier SE of this system, such as a time.
     pub epoch: u64,
 }
 
-/// Something that has to be done, in the order of the list.
+/// Work for the caller, in list order.
 pub enum Action<B> {
-    /// What the target wants; neither `Dispatch`, nor `Cancel`, nor `Gone`.
+    /// An action of the target, other than `Dispatch`, `Cancel` and `Gone`.
     Target(target::Action<B>),
-    /// Make a connection to the RS with this place, then call [`Engine::connected`] or [`Engine::closed`].
+    /// Connect to the RS with this index, then call [`Engine::connected`] or [`Engine::closed`].
     Connect {
-        /// Its number.
+        /// Number of the new connection.
         peer: Peer,
-        /// Which RS.
+        /// Index of the RS.
         store: usize,
     },
     /// Send a message.
     Send {
-        /// Where.
+        /// The connection.
         peer: Peer,
-        /// It.
+        /// The message.
         message: Message,
     },
-    /// End a connection, without [`Engine::closed`].
+    /// Close a connection, without [`Engine::closed`].
     Close {
-        /// Which.
+        /// The connection.
         peer: Peer,
     },
-    /// End the role: it cannot go on.
+    /// End the role after a fatal error.
     End(String),
 }
 
@@ -80,16 +82,16 @@ struct Store {
     peer: Peer,
     state: State,
     number: Option<u32>,
-    /// It takes nothing that was before this SE.
+    /// It has fenced everything older than this SE.
     fenced: bool,
 }
 
-/// A CE that has ever been here.
+/// A CE that has attached at least once.
 struct Member {
-    /// Its connection, if there is one.
+    /// Its connection, if any.
     peer: Option<Peer>,
     epoch: u64,
-    /// The RS, by place, that may still take something of an older epoch.
+    /// RSs, by index, that may still accept an older epoch.
     unfenced: BTreeSet<usize>,
 }
 
@@ -101,27 +103,27 @@ impl Member {
 
 struct Session {
     epoch: u64,
-    /// CEs with an answer channel, and the logins of it. A CE may have been asked for a second one before it has told that
-    /// the first one is no more.
+    /// CEs with an answer channel, and its logins. A CE may request a second one before it reports
+    /// the end of the first.
     reach: BTreeMap<u32, BTreeSet<u64>>,
 }
 
-/// What one CE has to do for a command.
+/// The part of a command at one CE.
 struct Part {
     exec: u64,
     member: u32,
-    /// The CE's connection that it went through.
+    /// The CE connection that it was sent through.
     link: Peer,
-    /// The extents that are busy with it.
+    /// The extents that it keeps busy.
     extents: Vec<usize>,
     status: Option<Status>,
 }
 
 enum Stage {
-    /// An extent has no owner.
+    /// An extent has no usable owner.
     Waiting,
     Parts(Vec<Part>),
-    /// Requests that are not answered.
+    /// FLUSH requests in flight, and the status so far.
     Flushing(BTreeSet<u64>, Status),
 }
 
@@ -129,19 +131,19 @@ struct Job {
     remote: Remote,
     session: u64,
     stage: Stage,
-    /// When it has come.
+    /// Arrival time.
     since: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum What {
-    /// The size of an object.
+    /// Query the size of an object.
     Open(u32, u32),
-    /// What was written is made stable, for a command.
+    /// Flush for a command.
     Flush(TaskId),
 }
 
-/// What an RS has been asked for.
+/// A request to an RS.
 struct Request {
     store: u32,
     message: Message,
@@ -153,7 +155,7 @@ struct Request {
 pub struct Engine<B> {
     settings: Settings,
     now: u64,
-    /// The last one that was given.
+    /// The last epoch allocated.
     epoch: u64,
     target: Target<B>,
     stores: Vec<Store>,
@@ -164,13 +166,13 @@ pub struct Engine<B> {
     sessions: HashMap<[u8; 16], Session>,
     /// Sizes of objects.
     sizes: HashMap<(u32, u32), u64>,
-    /// Of each unit, once all sizes are known.
+    /// By unit, once all sizes are known.
     maps: Vec<Map>,
     jobs: BTreeMap<TaskId, Job>,
-    /// The command of an EXEC.
+    /// The command of each EXEC.
     execs: HashMap<u64, TaskId>,
     requests: BTreeMap<u64, Request>,
-    /// Of an EXEC or a request.
+    /// Next identifier of an EXEC or a request.
     next: u64,
     actions: Vec<Action<B>>,
 }
@@ -204,7 +206,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// What is to be done now.
+    /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action<B>> {
         loop {
             let wanted = self.target.actions();
@@ -223,22 +225,22 @@ impl<B: Buffer> Engine<B> {
         std::mem::take(&mut self.actions)
     }
 
-    /// True if no session is left.
+    /// Whether no session is left.
     pub fn idle(&self) -> bool {
         self.target.idle()
     }
 
-    /// True if all units are known.
+    /// Whether all units are known.
     pub fn open(&self) -> bool {
         !self.maps.is_empty()
     }
 
-    /// Commands that are not over.
+    /// Number of commands in flight or waiting.
     pub fn commands(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Who owns how many extents.
+    /// Number of extents by owner.
     pub fn owners(&mut self) -> BTreeMap<u32, usize> {
         let mut owners = BTreeMap::new();
         for extent in self.maps.iter_mut().flat_map(Map::extents) {
@@ -249,7 +251,7 @@ impl<B: Buffer> Engine<B> {
         owners
     }
 
-    /// Commands under way, counted by extent.
+    /// Sum of the commands in flight over all extents.
     pub fn busy(&mut self) -> u32 {
         let all = self.maps.iter_mut().flat_map(Map::extents);
         all.map(|e| e.busy).sum()
@@ -268,9 +270,9 @@ impl<B: Buffer> Engine<B> {
         self.epoch
     }
 
-    // What the target is told.
+    // Calls for the target.
 
-    /// A connection of an initiator arrives: [`Target::login`].
+    /// A connection request of an initiator: [`Target::login`].
     pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
         self.target.login(channel, data);
     }
@@ -315,7 +317,7 @@ impl<B: Buffer> Engine<B> {
         self.target.channel(task)
     }
 
-    /// All sessions end.
+    /// Ends all sessions.
     pub fn shutdown(&mut self) {
         self.target.shutdown();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections to the RS, and all that arrives.
+//! Connections to the RSs, and all messages.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{
     peer::{misused, Peer, Pulse},
 };
 
-/// Most extents of a unit.
+/// Maximum extents of a unit.
 const MAX_EXTENTS: u64 = 1 << 20;
 
 impl<B: Buffer> Engine<B> {
-    /// So late it is, in milliseconds. To be called every [`crate::peer::SILENCE`] / 8 or more often.
+    /// Sets the time in milliseconds. Call it at least every [`crate::peer::SILENCE`] / 8.
     pub fn tick(&mut self, now: u64) {
         self.now = now;
         let (mut silent, mut due) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A connection of a CE has arrived, or one to an RS has been made.
+    /// A connection of a CE has arrived, or one to an RS is established.
     pub fn connected(&mut self, peer: Peer) {
         let pulse = Pulse::new(self.now);
         match self.store(peer) {
@@ -109,7 +109,7 @@ impl<B: Buffer> Engine<B> {
         self.closed(peer);
     }
 
-    /// A connection is no more, or could not be made.
+    /// A connection has ended or could not be made.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(n) = self.store(peer) {
             if self.stores[n].state.up() {
@@ -126,7 +126,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn message(&mut self, peer: Peer, bytes: &[u8]) {
         let now = self.now;
         let message = Message::parse(bytes);
@@ -249,7 +249,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Objects of an RS whose size is not known.
+    /// Objects of unknown size of an RS.
     pub(super) fn wanted(&self, store: u32) -> BTreeSet<u32> {
         let all = self.settings.units.iter().flatten();
         let unknown = all.filter(|o| o.0 == store && !self.sizes.contains_key(o));
@@ -264,7 +264,7 @@ impl<B: Buffer> Engine<B> {
     ) -> u64 {
         let id = self.next;
         self.next += 1;
-        // One that has been asked about an object is not asked again.
+        // Replace an earlier query for the same object.
         self.requests
             .retain(|_, r| r.what != what || !matches!(what, What::Open(..)));
         let request = Request {
@@ -306,7 +306,7 @@ impl<B: Buffer> Engine<B> {
         self.begin();
     }
 
-    /// Lets initiators in, as soon as all RS are fenced and all sizes are known.
+    /// Opens the target when all RSs have fenced and all sizes are known.
     pub(super) fn begin(&mut self) {
         let ready = self.stores.iter().all(|s| s.fenced);
         if !ready || self.open() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A made-up etcd: a server of HTTP that has keys and leases, and does what it is told to its answers. It can be reached in
-//! several ways, which fail on their own.
+//! A fake etcd: an HTTP server with keys and leases that can fail its answers. It has several
+//! endpoints, which fail independently.
 
 use std::{
     collections::{btree_map::Entry, BTreeMap},
@@ -12,19 +12,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What becomes of what is asked.
+/// How requests are handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mood {
     Good,
-    /// It is not done, and that is the answer.
+    /// Not executed; answers with an error.
     Refuses,
-    /// It is not done, and nothing is answered.
+    /// Not executed; no answer.
     Silent,
-    /// It is done, and answered so much later.
+    /// Executed; the answer is delayed.
     Late(Duration),
-    /// It is done, and half of the answer comes.
+    /// Executed; the answer is truncated.
     Torn,
-    /// A transaction is done and not answered, no lease is revoked.
+    /// Transactions are executed without an answer; leases are not revoked.
     Forgets,
 }
 
@@ -41,15 +41,15 @@ struct Lease {
 
 #[derive(Default)]
 pub struct State {
-    /// As base 64.
+    /// The keys are base64.
     pub keys: BTreeMap<String, Key>,
     leases: BTreeMap<u64, Lease>,
-    /// The last one that was given.
+    /// The last revision.
     pub revision: u64,
     next: u64,
-    /// When a lease was last to be kept alive.
+    /// Time of the last renewal request.
     pub kept: Option<Instant>,
-    /// Questions so far, by way.
+    /// Number of requests by endpoint.
     pub asked: Vec<u64>,
 }
 
@@ -74,7 +74,7 @@ impl State {
         self.leases.remove(&id).is_some()
     }
 
-    /// The body of the answer, or the status of a refusal.
+    /// The body of the answer, or an HTTP error status.
     fn answer(&mut self, path: &str, body: &str) -> Result<String, &'static str> {
         self.sweep();
         let text = |name: &str| {
@@ -154,7 +154,7 @@ pub struct Made {
     moods: Vec<Arc<Mutex<Mood>>>,
 }
 
-/// A question: its path, and its body.
+/// Reads a request: path and body.
 fn question(stream: &mut TcpStream) -> Option<(String, String)> {
     let (mut all, mut part) = (Vec::new(), [0; 1024]);
     loop {
@@ -187,7 +187,7 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
         _ => false,
     };
     if mood == Mood::Silent {
-        // Longer than anybody waits.
+        // Longer than any timeout.
         return thread::sleep(Duration::from_secs(3));
     }
     let answer = match refused {
@@ -195,7 +195,7 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
         false => state.lock().unwrap().answer(&path, &body),
     };
     let bytes = match answer {
-        // As etcd answers a stream.
+        // etcd answers this request as a stream.
         Ok(text) if path == "lease/keepalive" => format!(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
             text.len()
@@ -207,13 +207,13 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
         Err(status) => format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}"),
     };
     let bytes = bytes.as_bytes();
-    // Who does not wait for it is not there any more.
+    // The client may have closed the connection.
     let _ = match mood {
         Mood::Late(time) => {
             thread::sleep(time);
             stream.write_all(bytes)
         }
-        // The header is in it, with the revision.
+        // The truncated answer contains the header with the revision.
         Mood::Torn => stream.write_all(&bytes[..bytes.len() - 6]),
         Mood::Forgets if path == "kv/txn" => Ok(()),
         _ => stream.write_all(bytes),
@@ -221,7 +221,7 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
 }
 
 impl Made {
-    /// With so many ways to it.
+    /// A server with this number of endpoints.
     pub fn new(ways: usize) -> Self {
         let asked = vec![0; ways];
         let first = State {
@@ -240,7 +240,7 @@ impl Made {
             let mood = Arc::new(Mutex::new(Mood::Good));
             this.moods.push(Arc::clone(&mood));
             let state = Arc::clone(&this.state);
-            // It ends with the process.
+            // The thread ends with the process.
             thread::spawn(move || {
                 for stream in listener.incoming() {
                     let (mood, state) = (Arc::clone(&mood), Arc::clone(&state));
@@ -259,7 +259,7 @@ impl Made {
         *self.moods[way].lock().unwrap() = mood;
     }
 
-    /// With which revision the only key was created, if it is there.
+    /// create_revision of the only key, if it exists.
     pub fn created(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap();
         state.sweep();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any message.
+//! Strategy for any valid message.
 
 use proptest::{collection::vec, prelude::*};
 use srp_target::proto::cmd::DirectBuf;

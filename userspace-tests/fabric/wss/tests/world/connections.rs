@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections: what goes on them, and what comes of it for their other side.
+//! Connections: what is in flight, and its effect on the peer.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use wss::message::Message;
 
 pub type ConnId = u64;
 
-/// What a completion is for.
+/// The purpose of a completion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Token {
-    /// Of the SE: what was fetched for a task, or its answer.
+    /// Of the SE: a fetch, or a response.
     Fetch(u64),
     Answer(u64),
     /// Of a CE.
@@ -23,7 +23,8 @@ pub enum Token {
     Pushed(u64),
 }
 
-/// Bytes of a work request: themselves, or those that the arena of the sender has when it is carried out.
+/// Payload of a work request: bytes, or a range of the sender's arena, read when the request is
+/// executed.
 #[derive(Clone, Debug)]
 pub enum Source {
     Bytes(Vec<u8>),
@@ -32,12 +33,12 @@ pub enum Source {
 
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// The first, with private data.
+    /// The connection request, with private data.
     Connect(Vec<u8>),
     Accepted(Vec<u8>),
     Rejected,
     Message(Vec<u8>, Option<Token>),
-    /// Memory of the other side is read: address, rkey, length.
+    /// RDMA READ: address, rkey, length.
     Read(Vec<(u64, u32, u32)>, Token),
     Write(Vec<(u64, u32, Source)>, Option<Token>),
     Closed,
@@ -46,23 +47,23 @@ pub enum Item {
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     pub node: Node,
-    /// The node's own number of it, and whether that is one of a channel.
+    /// The node's number of the connection, and whether it is a channel.
     pub(super) local: u64,
     pub(super) channel: bool,
     pub open: bool,
-    /// It ends by itself at this time.
+    /// Time of the forced end.
     pub(super) until: Option<u64>,
 }
 
 pub struct Conn {
     pub sides: [Side; 2],
-    /// What goes from each side to the other.
+    /// Items in flight from each side.
     pub(super) queues: [VecDeque<Item>; 2],
     /// Completions for each side.
     pub(super) completions: [VecDeque<(Token, Vec<u8>)>; 2],
-    /// Nothing goes from this side.
+    /// Delivery from this side is held.
     pub(super) held: [bool; 2],
-    /// When it was begun.
+    /// Time of the connection request.
     pub since: u64,
 }
 
@@ -79,7 +80,7 @@ impl World {
         found
     }
 
-    /// The connections between two nodes, and which side the first one is.
+    /// The connections between two nodes, and the side of the first node.
     pub fn between(&self, from: Node, to: Node) -> Vec<(ConnId, usize)> {
         let all = self.sides_of(from).into_iter();
         all.filter(|(id, side)| self.conns[id].sides[1 - side].node == to)
@@ -123,7 +124,7 @@ impl World {
         }
     }
 
-    /// A side ends a connection.
+    /// A side closes a connection.
     pub fn close(&mut self, id: ConnId, side: usize) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
@@ -136,7 +137,7 @@ impl World {
         let node = conn.sides[side].node;
         conn.queues[side].truncate(arrives);
         let mut queue = std::mem::take(&mut conn.queues[side]);
-        // What is in the network is as it was when it was sent.
+        // Payload in flight is as it was when sent.
         for item in &mut queue {
             if let Item::Write(list, _) = item {
                 for (_, _, source) in list {
@@ -174,7 +175,7 @@ impl World {
         }
     }
 
-    /// Memory that a node has registered. `None` if the rkey is not good any more.
+    /// Registered memory of a node; `None` if the rkey is invalid.
     pub(super) fn memory(
         &mut self,
         node: Node,
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// Nothing goes from one node to another until [`World::release`].
+    /// Holds delivery from one node to another until [`World::release`].
     pub fn hold(&mut self, from: Node, to: Node) {
         for (id, side) in self.between(from, to) {
             self.conns.get_mut(&id).unwrap().held[side] = true;
@@ -204,12 +205,12 @@ impl World {
         self.conns.get_mut(&id).unwrap().held[side] = held;
     }
 
-    /// What is on its way from a side.
+    /// The items in flight from a side.
     pub fn queue(&self, id: ConnId, side: usize) -> impl Iterator<Item = &Item> {
         self.conns[&id].queues[side].iter()
     }
 
-    /// A completion of what has been fetched is on its way to a node.
+    /// Whether a fetch completion for a node is pending.
     pub fn completes(&self, node: Node) -> bool {
         self.sides_of(node).iter().any(|(id, side)| {
             let mut all = self.conns[id].completions[*side].iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens: deliveries, completions, files, time.
+//! Events: deliveries, completions, file I/O, time.
 
 use super::{
     connections::{shown, ConnId, Item, Side, Token},
@@ -8,7 +8,7 @@ use super::{
 };
 use wss::{message::Status, rs};
 
-/// Something that can happen.
+/// A possible event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
     Deliver(ConnId, usize),
@@ -33,7 +33,7 @@ impl World {
         let alive = self.alive(node);
         let conn = self.conns.get_mut(&id).unwrap();
         if !alive {
-            // Nobody listens there.
+            // The node is dead.
             conn.sides[1 - side].open = false;
             conn.queues[side].clear();
             conn.queues[1 - side].clear();
@@ -190,7 +190,7 @@ impl World {
         self.pump(node);
     }
 
-    /// A file does its work, or the first blocks of it.
+    /// Executes file I/O, or its first blocks.
     pub(super) fn work(&mut self, n: usize, op: u64, work: rs::Work, blocks: u32) {
         let disk = &mut self.disks[n];
         match work {
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// What can happen now: a queue or completions of a connection, or a file.
+    /// The possible events: a delivery or completion of a connection, or file I/O.
     pub fn enabled(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for (id, conn) in &self.conns {
@@ -288,7 +288,7 @@ impl World {
                     conn.queues[side].front(),
                     Some(Item::Read(..) | Item::Write(..))
                 );
-                // An adapter serves RDMA whatever its host does.
+                // An adapter serves RDMA even if its host is frozen.
                 let awake = rdma || !self.frozen.contains(&to);
                 if !conn.queues[side].is_empty() && !conn.held[side] && awake {
                     events.push(Event::Deliver(*id, side));
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// One event of those that can happen, or time.
+    /// Executes a random possible event, or advances time.
     pub fn step(&mut self) {
         self.clock += 1;
         let events = self.enabled();
@@ -329,7 +329,7 @@ impl World {
         self.happen(events[which]);
     }
 
-    /// Goes on until something is so, for so many milliseconds of its time at most.
+    /// Runs until a condition holds. Panics after `ms` milliseconds of simulated time.
     pub fn until(&mut self, what: &str, ms: u64, done: impl Fn(&Self) -> bool) {
         let end = self.now + ms;
         while !done(self) {

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The journal of all writes, by block, and the judge of what is read.
+//! The history of all writes, by block, and the check of reads.
 //!
-//! Time counts events. A write that has ended and one that began later are in this order for ever: who has seen the
-//! second one, or has got its answer, never sees the first one again. A write without an answer may be seen or not, but
-//! not when its initiator has been told that it is over, and something newer is there.
+//! Time counts events. If a write ends before a second one starts, they are ordered: after the
+//! second one is answered or read, the first must never be read again. A write without an answer
+//! may or may not take effect. After its initiator knows that it has ended, it must not take effect
+//! over something newer.
 
 /// One write of one block.
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Never used twice.
+    /// Unique.
     id: u64,
-    /// The same, or 0 for zeros.
+    /// The identifier, or 0 for zeros.
     value: u64,
     start: u64,
-    /// When its initiator knew that nothing of it would happen any more.
+    /// When its initiator knew that it could no longer take effect.
     end: Option<u64>,
     /// Since when it is known to be on the disk.
     known: Option<u64>,
 }
 
-/// The writes of each block. 0 is what is there at first, and what some writes write.
+/// The writes of each block. 0 is the initial content, and the value of zeroing writes.
 pub struct History {
     blocks: Vec<Vec<Write>>,
-    /// Blocks that have been read and judged.
+    /// Number of block reads checked.
     pub judged: u64,
 }
 
@@ -52,7 +53,7 @@ impl History {
         });
     }
 
-    /// It is over; `good` if it was answered with GOOD.
+    /// A write has ended; `good` if with status GOOD.
     pub fn ends(&mut self, block: usize, id: u64, now: u64, good: bool) {
         let mut all = self.blocks[block].iter_mut();
         let write = all.find(|w| w.id == id).expect("it has begun");
@@ -62,7 +63,7 @@ impl History {
         }
     }
 
-    /// What a read got that began at `start`.
+    /// Checks the value that a read returned which started at `start`.
     pub fn seen(&mut self, block: usize, value: u64, start: u64, now: u64) {
         self.judged += 1;
         let all = &mut self.blocks[block];
@@ -73,7 +74,7 @@ impl History {
             all.iter().find(after).copied()
         };
         let same = all.iter().enumerate().filter(|(_, w)| w.value == value);
-        // Any of those that have written it may be what was seen.
+        // Any write of this value may be the one that was read.
         let (good, bad): (Vec<_>, Vec<_>) = same
             .map(|(at, w)| (at, newer(w)))
             .partition(|(_, newer)| newer.is_none());
@@ -83,7 +84,7 @@ impl History {
                 "block {block}: a read from {start} to {now} got {:x?}, which {w:x?} came after",
                 all[*at]
             ),
-            // Of several nobody knows which.
+            // With several candidates it is unknown which.
             ([(at, _)], _) => {
                 all[*at].known.get_or_insert(now);
             }
@@ -105,7 +106,8 @@ fn what_was_overwritten_is_not_seen() {
         let judge = std::panic::AssertUnwindSafe(|| h.seen(0, value, start, 11));
         assert!(std::panic::catch_unwind(judge).is_err(), "{value}");
     }
-    // Without an answer it may have been done, or not, until something newer is known to be there.
+    // Without an answer it may or may not have taken effect, until something newer is known to be
+    // on the disk.
     h.ends(0, 2, 12, false);
     h.begins(0, 4, 4, 13);
     h.seen(0, 2, 14, 15);
@@ -113,7 +115,7 @@ fn what_was_overwritten_is_not_seen() {
     h.seen(0, 4, 17, 18);
     let judge = std::panic::AssertUnwindSafe(|| h.seen(0, 2, 19, 20));
     assert!(std::panic::catch_unwind(judge).is_err());
-    // Zeros that were written are not those of the start.
+    // Written zeros differ from the initial content.
     h.begins(0, 5, 0, 21);
     h.seen(0, 0, 22, 23);
     h.ends(0, 5, 24, true);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An initiator as the driver is: one session of a channel or two at the SE and an answer channel at each CE, whose loss
-//! ends it as a whole; rkeys that are good until their command has ended; commands that are tried again, by a new session
-//! too. Its messages are the driver's, which also reads the answers.
+//! An initiator like the driver: a session has one or two channels at the SE and an answer channel
+//! at each CE, and the loss of any ends it. rkeys are valid until their command ends. Commands are
+//! retried, also in a new session. Messages are built and parsed by the driver's code.
 
 pub mod commands;
 
@@ -20,15 +20,15 @@ use srp_target::proto::{
     tmf::TmfStatus,
 };
 
-/// After so many milliseconds a command is aborted.
+/// Command timeout in milliseconds; then the command is aborted.
 const TIMEOUT: u64 = 20_000;
-/// After so many, its session ends. So long a login may take, too.
+/// Session timeout of a command, and login timeout, in milliseconds.
 const GIVE_UP: u64 = 40_000;
-/// So long a CE may take.
+/// Login timeout of an answer channel in milliseconds.
 const ANSWERS: u64 = 5000;
-/// It is tried again after so many milliseconds.
+/// Retry delay of an answer channel in milliseconds.
 const AGAIN: u64 = 2000;
-/// Most blocks of a command.
+/// Maximum blocks of a command.
 const MOST: u64 = 12;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,22 +36,22 @@ pub enum Kind {
     Read,
     Write,
     Flush,
-    /// Blocks become zeros.
+    /// Zeroes blocks.
     Zero,
-    /// Blocks are read where they are.
+    /// Verifies blocks without a transfer.
     Verify,
 }
 
-/// What somebody wants.
+/// An operation of the user.
 #[derive(Clone, Debug)]
 struct Op {
     kind: Kind,
     lba: u64,
-    /// What is written, or the names of what is to become zeros.
+    /// The values written, or the identifiers of zeroed blocks.
     values: Vec<u64>,
     stable: bool,
     start: u64,
-    /// The command that is out for it.
+    /// The command in flight for it.
     tag: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Op {
         matches!(self.kind, Kind::Write | Kind::Zero)
     }
 
-    /// What is sent with the command.
+    /// Data of the command.
     fn data(&self) -> Vec<u8> {
         let all = self.values.iter();
         match self.kind {
@@ -76,19 +76,19 @@ impl Op {
     }
 }
 
-/// A command that is out.
+/// A command in flight.
 struct Out {
     op: u64,
     conn: ConnId,
     keys: Vec<u32>,
     sent: u64,
-    /// It is to be aborted; whether somebody wants it all the same.
+    /// Set if it must be aborted: whether the operation is retried.
     aborted: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// The next login at this time.
+    /// Next login at this time.
     Down(u64),
     /// Since this time.
     LogsIn(u64),
@@ -98,9 +98,9 @@ enum State {
 pub struct Initiator {
     number: usize,
     state: State,
-    /// Connections whose login is not answered.
+    /// Connections with a login in flight.
     waiting: HashSet<ConnId>,
-    /// Answer channels that are not there: when to try which CE.
+    /// Missing answer channels: time of the next attempt, and the CE.
     missing: Vec<(u64, usize)>,
     mains: Vec<ConnId>,
     answers: Vec<ConnId>,
@@ -108,19 +108,19 @@ pub struct Initiator {
     regions: HashMap<u32, Vec<u8>>,
     ops: BTreeMap<u64, Op>,
     outs: BTreeMap<u64, Out>,
-    /// Aborts that are out, by tag: the command, and the channel.
+    /// Aborts in flight by tag: the command and the channel.
     aborts: HashMap<u64, (u64, ConnId)>,
     next: u64,
-    /// Channels at the SE.
+    /// Number of channels at the SE.
     channels: usize,
-    /// Commands with an answer, and sessions.
+    /// Number of answered commands, and of sessions.
     pub answered: u64,
     pub sessions: u64,
-    /// Commands that were aborted before they were answered.
+    /// Number of commands aborted before they were answered.
     pub aborted: u64,
-    /// What a read got last, by block.
+    /// The last value read, by block.
     pub last: HashMap<u64, u64>,
-    /// Commands that were answered by a CE.
+    /// Number of commands answered by a CE.
     pub by_ce: u64,
 }
 
@@ -169,7 +169,7 @@ impl Initiator {
         self.ops.len()
     }
 
-    /// How many commands are out.
+    /// Number of commands in flight.
     pub fn out(&self) -> usize {
         self.outs.len()
     }
@@ -183,7 +183,7 @@ impl Initiator {
         region.get_mut((va - 0x1000) as usize..)?.get_mut(..len)
     }
 
-    /// No rkey is good any more.
+    /// Invalidates all rkeys.
     pub fn invalidate(&mut self) {
         self.regions.clear();
     }
@@ -222,7 +222,7 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         };
         let granted = match rsp.check(&this.requested(how)) {
             Ok(granted) => granted,
-            // The first channel has ended meanwhile.
+            // The first channel has ended.
             Err(LoginError::NotMaintained(0)) => return lose(world, n),
             Err(e) => panic!("{e:?}"),
         };
@@ -231,7 +231,7 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         if this.mains.len() < this.channels {
             return login(world, n, to, MultiChannel::Multi);
         }
-        // Answer channels follow; commands need not wait for them.
+        // Answer channels follow; commands do not wait for them.
         this.state = State::Up;
         this.sessions += 1;
         let reached = |ce: &usize| !world.barred.contains(&(n, *ce));
@@ -246,7 +246,7 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
     }
 }
 
-/// A connection to a node is no more.
+/// A connection to a node has ended.
 pub fn closed(world: &mut World, n: usize, id: ConnId, to: Node) {
     let this = &mut world.initiators[n];
     if this.waiting.remove(&id) {
@@ -260,7 +260,7 @@ pub fn closed(world: &mut World, n: usize, id: ConnId, to: Node) {
     }
 }
 
-/// The session ends: first all of its queue pairs, then its rkeys.
+/// Ends the session: first all queue pairs, then the rkeys.
 pub fn lose(world: &mut World, n: usize) {
     world.note(|| format!("Initiator({n}) has lost its session"));
     for (id, side) in world.sides_of(Node::Initiator(n)) {
@@ -276,14 +276,14 @@ pub fn lose(world: &mut World, n: usize) {
     this.credits.clear();
     this.regions.clear();
     this.aborts.clear();
-    // All are tried again: only an answer tells that a command is over.
+    // Retry all operations: only an answer ends one.
     this.outs.clear();
     for op in this.ops.values_mut() {
         op.tag = None;
     }
 }
 
-/// Waits no longer for answer channels that have been tried for so many milliseconds, and tries them again after so many.
+/// Abandons logins of answer channels after `after` milliseconds, and retries them after `again`.
 pub fn give_up(world: &mut World, n: usize, after: u64, again: u64) {
     let now = world.now;
     let slow: Vec<_> = world.initiators[n]
@@ -319,7 +319,7 @@ pub fn tick(world: &mut World, n: usize) {
     for (_, ce) in again {
         login(world, n, Node::Ce(ce), MultiChannel::Multi);
     }
-    // It goes without those that take so long.
+    // The session starts without slow answer channels.
     give_up(world, n, ANSWERS, AGAIN);
     let this = &mut world.initiators[n];
     if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
@@ -338,7 +338,7 @@ pub fn tick(world: &mut World, n: usize) {
     submit(world, n);
 }
 
-/// Wants something.
+/// Starts an operation.
 pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stable: bool) {
     let (clock, mut values) = (world.clock, Vec::new());
     if matches!(kind, Kind::Write | Kind::Zero) {
@@ -365,10 +365,10 @@ pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stabl
     submit(world, n);
 }
 
-/// Something random.
+/// Starts a random operation.
 pub fn want_any(world: &mut World, n: usize) {
     let count = 1 + world.rng.below(MOST);
-    // Most of it in the same place, so that commands meet.
+    // Most of them in the same range, so that commands conflict.
     let span = if world.rng.one_in(3) {
         BLOCKS
     } else {
@@ -392,7 +392,7 @@ pub fn read_all(world: &mut World, n: usize) {
     }
 }
 
-/// The command is no more: its rkeys are not good any more.
+/// A command has ended: its rkeys become invalid.
 fn end(world: &mut World, n: usize, tag: u64) -> Option<Out> {
     let this = &mut world.initiators[n];
     let out = this.outs.remove(&tag)?;
@@ -462,7 +462,7 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
             return submit(world, n);
         }
         match sense {
-            // Something to know: the command is tried again.
+            // A unit attention: retry the command.
             Some((6, ..)) => {}
             Some((3, ..)) if world.disks_failed => over(world, n, number, false),
             _ => panic!("status {}, sense {sense:x?}", outcome.status),
@@ -470,13 +470,13 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         return submit(world, n);
     }
     assert_eq!(outcome.resid, 0);
-    // Data comes by CEs only, and where there is none the SE answers.
+    // Only CEs transfer data, and the SE answers commands without a transfer.
     assert!(op.kind != Kind::Read || by_ce);
     assert!(!by_ce || matches!(op.kind, Kind::Read | Kind::Write));
     this.by_ce += u64::from(by_ce);
     let mut data = Vec::new();
     if op.kind == Kind::Read {
-        // The table, if there is one, comes behind.
+        // The descriptor table, if any, is at the end.
         for (at, key) in out.keys.iter().enumerate() {
             data.extend_from_slice(&this.regions[key][16 * at..]);
         }
@@ -504,7 +504,7 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
     submit(world, n);
 }
 
-/// Nobody wants it any more.
+/// Ends an operation.
 fn over(world: &mut World, n: usize, number: u64, good: bool) {
     let Some(op) = world.initiators[n].ops.remove(&number) else {
         return;

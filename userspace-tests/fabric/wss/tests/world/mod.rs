@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A made-up fabric with all roles, disks and initiators on it, in which everything happens in an order that a number
-//! decides, and everything can go wrong.
+//! A simulated fabric with all roles, disks and initiators, in which all events occur in an order
+//! determined by a seed, and everything can fail.
 //!
-//! A connection keeps the order of what goes one way, as a reliable one does. An RDMA operation is carried out in the
-//! memory of its other side when it arrives there, and its completion takes its time to come back. Who ends a connection
-//! has nothing of it any more; some of what it has sent may still arrive before the other side hears of the end.
+//! A connection is reliable and ordered in each direction. An RDMA operation takes effect in the
+//! peer's memory when it arrives there, and its completion is delayed. The side that closes a
+//! connection has no further events of it; some of what it has sent may still arrive before the
+//! peer sees the close.
 
 #![allow(dead_code)]
 
@@ -28,17 +29,17 @@ use initiator::Initiator;
 use srp_target::target::Settings;
 use wss::{ce, rs, se};
 
-/// Bytes of a line; four blocks, so that most commands are about several.
+/// Bytes of a line: four blocks, so that most commands use several lines.
 pub const LINE: u32 = 2048;
 /// Blocks of an extent.
 pub const EXTENT: u64 = 8;
 /// Blocks of an object.
 pub const OBJECT: u64 = 32;
-/// Blocks of the unit: an object of each RS.
+/// Blocks of the unit: one object of each RS.
 pub const BLOCKS: u64 = 2 * OBJECT;
 pub const TARGET: [u8; 16] = [7; 16];
 pub const DEPTH: u32 = 6;
-/// Where the arena of a CE is.
+/// Address of the arena of a CE.
 const ARENA: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -53,14 +54,14 @@ pub struct CeNode {
     pub engine: Option<ce::Engine>,
     arena: Vec<u8>,
     key: u32,
-    /// Places in the arena of what is fetched for a job.
+    /// Destinations in the arena of the fetches of a job.
     fetches: HashMap<u64, Vec<(usize, usize)>>,
 }
 
 pub struct RsNode {
     pub store: Option<rs::Store>,
     memory: HashMap<u64, Vec<u8>>,
-    /// What the file is to do, in any order, but not before this event.
+    /// Pending file I/O, in any order, but not before this event.
     pub pending: Vec<(u64, rs::Work, u64)>,
 }
 
@@ -79,18 +80,18 @@ pub struct World {
     pub conns: BTreeMap<ConnId, Conn>,
     pub frozen: BTreeSet<Node>,
     pub history: History,
-    /// Files that fail: one in so many operations, 0 for none.
+    /// File I/O fails once in this many operations; 0: never.
     pub bad_disk: u64,
     pub disks_failed: bool,
-    /// Initiators that do not reach a CE.
+    /// Initiators that cannot reach a CE.
     pub barred: Vec<(usize, usize)>,
-    /// Time goes on once in so many events.
+    /// Time advances once in this many events.
     pub pace: u64,
-    /// Blocks that most commands are about.
+    /// Number of blocks that most commands use.
     pub span: u64,
-    /// Files that take long: one in so many operations, 0 for none.
+    /// File I/O is slow once in this many operations; 0: never.
     pub slow_disk: u64,
-    /// Nothing is done by a file of this RS.
+    /// RSs without progress of their file I/O.
     pub stuck: BTreeSet<usize>,
     next: u64,
     pub trace: Vec<String>,
@@ -219,7 +220,7 @@ impl World {
         self.tick_node(node);
     }
 
-    /// The process ends, without a word.
+    /// Kills the process of a node.
     pub fn kill(&mut self, node: Node) {
         self.note(|| format!("kill {node:?}"));
         match node {
@@ -230,7 +231,7 @@ impl World {
             }
             Node::Rs(n) => {
                 self.rss[n].store = None;
-                // What the file was doing it has done as far as it got.
+                // Pending writes are truncated at a random block.
                 for (op, work, _) in std::mem::take(&mut self.rss[n].pending) {
                     let blocks = match work {
                         rs::Work::Write { blocks, .. } => self.rng.below(u64::from(blocks) + 1),
@@ -248,7 +249,7 @@ impl World {
         }
     }
 
-    /// All faults are over, and all that was begun ends.
+    /// Ends all faults and waits until all operations have ended.
     pub fn heal(&mut self) {
         self.note(|| "heal".into());
         self.release();
@@ -277,7 +278,7 @@ impl World {
         assert_eq!(self.se.as_mut().unwrap().busy(), 0);
     }
 
-    /// Reads all blocks, and compares what was read with the disks.
+    /// Reads all blocks and compares them with the disks.
     pub fn judge(&mut self) {
         initiator::read_all(self, 0);
         self.until("all blocks are read", 200_000, |w| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers and schedules that a seed decides, for the tests of `xorset`, too.
+//! Random numbers and schedules by seed, also for the tests of `xorset`.
 
 /// SplitMix64.
 pub struct Rng(pub u64);
@@ -30,8 +30,8 @@ pub fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect(name))
 }
 
-/// Runs SEEDS schedules, `usual` ones if that is not said, from FIRST on, and adds up what they count, as `names` has it. None,
-/// if it was SEED alone.
+/// Runs SEEDS schedules (default `usual`) from seed FIRST, and adds up their counters, called
+/// `names`. With SEED, runs only that one and returns `None`.
 pub fn schedules<const N: usize>(
     usual: u64,
     names: [&str; N],

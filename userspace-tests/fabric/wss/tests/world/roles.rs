@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the roles want: their actions, carried out on the fabric.
+//! Carries out the actions of the roles on the simulated fabric.
 
 use super::{
     connections::{Item, Source, Token},
@@ -12,7 +12,7 @@ use srp_target::{
 };
 use wss::{ce, message::Message, peer::Peer, rs, se};
 
-/// A target that is to end a connection ends it after so many milliseconds whatever the other side does.
+/// Grace period of a disconnect in milliseconds.
 const LEAVING: u64 = 300;
 
 impl World {

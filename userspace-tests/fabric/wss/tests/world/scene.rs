@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each test of one fault does: begins, waits, writes and reads, and judges.
+//! Common steps of the tests of one fault: start, wait, write, read, check.
 
 use super::{
     initiator::{self, Kind},
@@ -29,7 +29,7 @@ pub fn up(seed: u64, ces: usize, initiators: usize) -> World {
     world
 }
 
-/// Nothing is wanted any more, and all that was is right.
+/// Ends all faults and checks all blocks.
 pub fn done(mut world: World) {
     world.heal();
     world.judge();
@@ -49,7 +49,7 @@ pub fn read(world: &mut World, lba: u64, count: u64) {
     initiator::want(world, 0, Kind::Read, lba, count, false);
 }
 
-/// What is on its way between two nodes: some message for which this is so.
+/// Whether such a message is in flight from one node to another.
 pub fn on_its_way(world: &World, from: Node, to: Node, what: impl Fn(&Message) -> bool) -> bool {
     world.between(from, to).iter().any(|(id, side)| {
         world.queue(*id, *side).any(|item| match item {
@@ -63,7 +63,7 @@ pub fn is_exec(m: &Message) -> bool {
     matches!(m, Message::Exec(_))
 }
 
-/// A write at work in a file.
+/// Whether a write to a file is in progress.
 pub fn writing(world: &World) -> bool {
     world.rss.iter().any(|rs| {
         rs.pending

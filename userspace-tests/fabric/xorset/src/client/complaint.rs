@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What nodes say of each other, and who is to be believed. Two who do not reach each other both say so, and one of them is
-//! at fault: it is the one that has a part in more complaints, which the others are given time to make.
+//! Complaints of nodes about each other. If two nodes cannot reach each other, both complain, and
+//! one is at fault. The client blames the one with a part in more complaints, after other nodes
+//! have had time to complain.
 
 use std::collections::BTreeMap;
 
 use crate::layout::{has, Mask, NODES};
 
-/// A complaint, which comes again twice a second, counts for so long, in milliseconds.
+/// Validity of a complaint in milliseconds. It is repeated twice a second.
 const COUNTS: u64 = 1200;
-/// So long others have time to tell the same, and the two to reach each other after all. One that is not told again until
-/// then does not count any more.
+/// Time in milliseconds for other nodes to complain, and for the two to reach each other after all.
+/// A complaint that is not repeated until then is ignored.
 const HEAR: u64 = 1500;
 
-/// Complaints: of whom and by whom, since when and until when.
+/// Complaints by accused and accuser: start and end of validity.
 #[derive(Default)]
 pub(super) struct Complaints(BTreeMap<(usize, usize), (u64, u64)>);
 
 impl Complaints {
-    /// One has come. True if it is new.
+    /// Adds a complaint. Returns true if it is new.
     pub(super) fn add(&mut self, of: usize, by: usize, now: u64) -> bool {
         let (since, until) = self.0.entry((of, by)).or_insert((now, 0));
         let new = *until <= now;
@@ -29,18 +30,18 @@ impl Complaints {
         new
     }
 
-    /// The connection to a node is not what it was. What it has said does not count, nor what is said of it, as that is the
-    /// same fault.
+    /// The connection to a node has ended. Drops complaints by and about the node, as the cause is
+    /// the same.
     pub(super) fn gone(&mut self, n: usize) {
         self.0.retain(|(of, by), _| *of != n && *by != n);
     }
 
-    /// A new map makes them all old.
+    /// Drops all complaints, for a new map.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Nodes that do not do their part, of those that are not `out`: all that say so themselves, or else one.
+    /// Nodes at fault, of those not in `out`: all that complain about themselves, or else one.
     pub(super) fn guilty(&self, out: Mask, now: u64) -> Mask {
         let counts = |((of, by), (_, until)): &(&(usize, usize), &(u64, u64))| {
             *until > now && !has(out, *of) && !has(out, *by)
@@ -61,7 +62,7 @@ impl Complaints {
             let all: Mask = list.iter().fold(0, |mask, (pair, _)| mask | other(pair));
             all.count_ones()
         };
-        // Of two that are alike it is the one that was complained of first.
+        // Of two equal nodes, the one complained about first.
         let since = |n: usize| {
             let of_it = list.iter().filter(|((of, _), _)| *of == n);
             of_it.map(|(_, (since, _))| *since).min()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is in the set: what the client sees of the nodes, and the map that it wants.
+//! Membership: what the client knows of the nodes, and the map that it proposes.
 
 use super::part::{Kind, Part, Stage};
 use super::{Action, Attached, Client, Partner, REST};
@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Nodes that cannot do their part.
+    /// Nodes that are unusable.
     pub(super) fn lost(&self, map: &Map) -> Mask {
         let now = self.watch.now;
         let guilty = self.complaints.guilty(map.mask(State::Out), now);
@@ -60,12 +60,12 @@ impl Client {
         (0..NODES).filter(lost).fold(0, |mask, n| mask | 1 << n)
     }
 
-    /// A node has not the file that the map means.
+    /// Whether a node has a file other than the one that the map means.
     fn other_file(&self, n: usize, map: &Map) -> bool {
         let partner = &self.partners[n];
         let had = match map.states[n] {
             State::Up => !map.new,
-            // An earlier client may have let it in. What it wrote then is in that file only.
+            // If an earlier client admitted it, the data written since is only in that file.
             State::Rebuilding => partner.let_in == map.since[n] || map.since[n] < self.first,
             State::Out => false,
         };
@@ -73,7 +73,7 @@ impl Client {
         partner.attached.as_ref().is_some_and(other)
     }
 
-    /// Nodes that have told of a set that this client does not know.
+    /// Reports nodes of a set that etcd does not know.
     fn strange(&mut self) {
         let used = |p: &Partner| p.attached.is_some_and(|a| a.set != 0);
         let Some(n) = self.partners.iter().position(used) else {
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// The size that the set has, or else that another node has, if a node has not the same one.
+    /// The size of the set, or else of another node, if it differs from that of this node.
     pub(super) fn other_size(&self, n: usize, size: Size) -> Option<Size> {
         let others = self.partners.iter().enumerate().filter(|(m, _)| *m != n);
         let mut others = others.filter_map(|(_, p)| p.attached.as_ref());
@@ -97,10 +97,10 @@ impl Client {
         set.filter(|s| *s != size)
     }
 
-    /// The map as it should be, if it is not so.
+    /// The map to propose, if it differs from the current one.
     pub(super) fn wanted(&self, map: Option<Map>) -> Option<Map> {
         let Some(map) = map else {
-            // The files decide how large a new set is, if all are alike.
+            // The files determine the size of a new set, if all agree.
             let size = self.partners[0].attached?.size;
             let same = |a: Attached| a.since == 0 && a.size == size;
             let mut all = self.partners.iter();
@@ -120,8 +120,8 @@ impl Client {
             return self.open.then_some(next);
         }
         let lost = self.lost(&map);
-        // Without more than two nothing can be done, so nobody else is given up: they have to come back as they were, and not
-        // all at the same moment.
+        // With more than two nodes missing the set is unusable, so put out none: they must return
+        // with their files. The grace period allows for nodes that return one by one.
         let few = self.crowd.is_none_or(|at| self.watch.now >= at + GRACE);
         for n in 0..NODES {
             let partner = &self.partners[n];
@@ -166,7 +166,7 @@ impl Client {
                 partner.built = 0;
             }
         }
-        // Whoever is not as before begins anew.
+        // Restart the rebuild of nodes with a changed state.
         let partners = &self.partners;
         let over = |p: &Part| match p.kind {
             Kind::Rebuild(n) => {
@@ -195,7 +195,7 @@ impl Client {
         }
     }
 
-    /// Tells a node the map.
+    /// Sends the map to a node.
     pub(super) fn epoch(&mut self, n: usize) {
         let Some(map) = self.map.clone() else {
             return;
@@ -208,7 +208,7 @@ impl Client {
                 "node {n} is refused: its file is of set {other}, not {set}"
             ));
         }
-        // One of another size is told why it is refused.
+        // A node of another size gets the map, too, so that it reports why it is rejected.
         let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
         if may && self.partners[n].link.up() && !self.ended {
             let epoch = map.epoch;
@@ -228,7 +228,7 @@ impl Client {
             attached.set = map.set;
         }
         if self.open {
-            // It was away for a moment. What it had begun is done or will never be.
+            // It has reconnected. Its unfinished operations are done or will never be.
             self.tell(n, Message::Open { epoch });
             return self.resolved(Some(n));
         }
@@ -251,7 +251,7 @@ impl Client {
         }
     }
 
-    /// The nodes without a stripe.
+    /// The nodes that do not have a stripe.
     pub(super) fn lost_of(&self, stripe: u64) -> Mask {
         let Some(map) = &self.map else {
             return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, cut into parts, each of which one node has to do.
+//! Commands, split into parts that one node executes each.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::{
 pub(super) enum Kind {
     Read,
     Write,
-    /// Of the cells of this node.
+    /// The cells of this node.
     Rebuild(usize),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// It goes from this time on. The node that may be at it still.
+    /// To be sent from this time on. The node that may still be executing it.
     Waiting(u64, Option<usize>),
-    /// Under this number, to this node.
+    /// Request number and node.
     Sent(u64, usize),
 }
 
-/// What one node has to do.
+/// The part of a command at one node.
 pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) span: Span,
     pub(super) command: Option<CommandId>,
     pub(super) data: Arc<[u8]>,
-    /// Where its blocks are among those of the command.
+    /// Offset in the data of the command.
     pub(super) at: usize,
     pub(super) stage: Stage,
 }
@@ -43,13 +43,13 @@ pub(super) struct Command {
     pub(super) parts: usize,
     pub(super) data: Vec<u8>,
     pub(super) failed: bool,
-    /// Nobody waits for it.
+    /// Already answered, or cancelled.
     pub(super) dead: bool,
     pub(super) cancelled: bool,
 }
 
 impl Client {
-    /// Nobody is at what was sent to a node before, or to any.
+    /// No node executes earlier requests to this node, or to any.
     pub(super) fn resolved(&mut self, which: Option<usize>) {
         let mut over = Vec::new();
         for (number, part) in &mut self.parts {
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Gives a command about `count` blocks, which are there. A write has its data.
+    /// Starts a command on `count` blocks, which must exist. A write has its data.
     pub fn command(&mut self, id: CommandId, lba: u64, count: u32, data: Option<Vec<u8>>) {
         let Some(size) = self.size else {
             return self.actions.push(Action::Answer {
@@ -121,7 +121,7 @@ impl Client {
         self.parts.insert(number, part);
     }
 
-    /// Nobody waits for a command. It is over when nothing of it is under way.
+    /// Cancels a command. It ends when nothing of it is in flight.
     pub fn cancel(&mut self, id: CommandId) {
         if let Some(command) = self.commands.get_mut(&id) {
             command.cancelled = true;
@@ -130,7 +130,7 @@ impl Client {
         self.go();
     }
 
-    /// What nobody is at is not done any more.
+    /// Drops the parts of a command that no node is executing.
     pub(super) fn kill(&mut self, id: CommandId) {
         let Some(command) = self.commands.get_mut(&id) else {
             return;
@@ -165,7 +165,7 @@ impl Client {
         };
         let outcome = match () {
             () if command.cancelled => Outcome::Over,
-            // It has been answered.
+            // It has already been answered.
             () if command.dead => {
                 self.commands.remove(&id);
                 return;
@@ -180,7 +180,7 @@ impl Client {
         });
     }
 
-    /// Answers what cannot be done.
+    /// Fails the commands that cannot be executed.
     pub(super) fn refuse(&mut self) {
         let Some(map) = self.map.clone() else {
             return;
@@ -250,7 +250,7 @@ impl Client {
         }
     }
 
-    /// Has the next stripe of each node made that is let in again.
+    /// Starts the rebuild of the next stripe of each admitted node.
     pub(super) fn rebuild(&mut self) {
         let (Some(map), Some(size), true) = (self.map.clone(), self.size, self.open()) else {
             return;
@@ -283,16 +283,16 @@ impl Client {
         }
     }
 
-    /// One of both could see the other one half done.
+    /// Whether one part could see the other half done.
     pub(super) fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
         let made = |p: &Part| has(lost, p.span.node());
         let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
-        // What makes cells again is at the place of a cell that is lost.
+        // The span of a rebuild is in a lost cell.
         let same = a.span.cell == b.span.cell || made(a) || made(b);
         a.span.meets(&b.span) && same && !both_read
     }
 
-    /// Sends what can go, in order.
+    /// Sends the parts that can be sent, in order.
     pub(super) fn go(&mut self) {
         if !self.open() || self.ended {
             return;

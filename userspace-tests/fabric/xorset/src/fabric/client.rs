@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client on RDMA devices: an SRP target whose blocks are those of the set.
+//! The client on RDMA devices: an SRP target for the blocks of the set.
 
 use std::{
     collections::HashMap,
@@ -32,24 +32,24 @@ use crate::{
     options::{Options, Set},
 };
 
-/// Most bytes of a command.
+/// Maximum bytes of a command.
 const MAX_TRANSFER: u64 = 4 << 20;
 
-/// What a completion is for.
+/// The purpose of a completion.
 #[derive(Clone, Copy)]
 pub(super) enum Token {
     Target(fabric::Token),
-    /// The data of a write is here.
+    /// The data of a write has been fetched.
     Fetched(TaskId),
 }
 
-/// A command that the set carries out.
+/// A command that the set executes.
 struct Task {
     lba: u64,
     count: u32,
     write: bool,
     places: Vec<DirectBuf>,
-    /// The client has it.
+    /// It was passed to the client.
     given: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
         set,
         guid,
         made: Made::default(),
-        // Only what has no data is done here.
+        // Only commands without data are executed here.
         commands: Workers::new(1, execute)?,
         etcd: Workers::new(1, ask)?,
         tasks: HashMap::new(),
@@ -127,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// The set can be used.
+    /// The set is usable: opens the target.
     fn ready(&mut self, size: Size) {
         let geometry = Geometry {
             blocks: size.blocks(),
@@ -149,7 +149,7 @@ impl Gate {
                 remote.data = vec![0; count as usize * BLOCK];
                 (lba, count, true)
             }
-            // What is answered is stable, and nothing is compared.
+            // Answered writes are durable, and VERIFY does not compare.
             Command::Flush | Command::Verify { .. } | Command::Start(_) => {
                 return self.target.dispatched(id, target::Outcome::Good);
             }
@@ -208,12 +208,12 @@ impl Gate {
         }
     }
 
-    /// A command gets no response.
+    /// Aborts a command: it gets no response.
     fn cancel(&mut self, id: TaskId) {
         if self.tasks.get(&id).is_some_and(|t| t.given) {
             return self.client.cancel(id);
         }
-        // Its data may still come, to memory that nobody looks at.
+        // Its data may still arrive; the buffer is discarded.
         self.tasks.remove(&id);
         self.target.dispatched(id, target::Outcome::Over);
     }
@@ -232,7 +232,8 @@ impl Gate {
         self.target.dispatched(id, outcome);
     }
 
-    /// Writes to memory of the initiator, as far as there is some. The response goes the same way behind it.
+    /// Writes data to the buffers of the initiator, as far as they reach. The response follows on
+    /// the same connection.
     fn deliver(
         &mut self,
         hub: &mut Hub<Token>,

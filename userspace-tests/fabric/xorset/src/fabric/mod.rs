@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Does on RDMA devices what the roles want to be done.
+//! Carries out the actions of the roles on RDMA devices.
 
 mod client;
 mod node;
@@ -27,9 +27,9 @@ use crate::{
     options::Options,
 };
 
-/// Private data of connections between roles. A login of SRP has 0 in the twelfth byte.
+/// Private data of connections between roles. In an SRP login the twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"xorset-role-001 ";
-/// Messages, with their payloads, that a role may get at once from another one. More wait at the sender.
+/// Receive buffers of a connection, for messages with payload. Further messages wait at the sender.
 const RECEIVES: usize = 48;
 
 /// The file of a node.
@@ -49,7 +49,7 @@ impl Media for Disk {
     }
 }
 
-/// Opens the file of a node, which no other process has then.
+/// Opens and locks the file of a node.
 fn take(path: &Path, create: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(create).open(path)?;
@@ -61,7 +61,7 @@ fn take(path: &Path, create: bool) -> io::Result<File> {
     }
 }
 
-/// Names a process as no other one is named, as none begins in the same nanosecond with the same number.
+/// A unique number for this process, from its start time in nanoseconds and its process ID.
 fn name() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -82,7 +82,7 @@ fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> 
     }
 }
 
-/// Sends a message with its payload. False if the connection has failed, which is closed.
+/// Sends a message with its payload. Returns false if the connection has failed; it is closed.
 fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> bool {
     let len = LEN + payload.len();
     let result = hub.take(id, len).and_then(|mut buffer| {
@@ -101,7 +101,7 @@ fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> b
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
     let named = |file: &Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
-    // Before there is a thread.
+    // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
     match options {
         Options::Format {
@@ -111,7 +111,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             log,
         } => {
             let result = take(&file, true).and_then(|f| {
-                // What it had is gone, and all is zeros.
+                // Discard the old content: everything is zeros.
                 f.set_len(0)?;
                 f.set_len(Journal::<Disk>::file_len(&size, log))?;
                 Journal::format(Disk(f), number, size, log)

@@ -27,7 +27,7 @@ pub(super) struct Place {
     node: Node<Disk>,
     set: Set,
     made: Made,
-    /// Connections of others.
+    /// Incoming connections.
     others: HashSet<LinkId>,
     sync: Workers<u64, (u64, io::Result<()>)>,
     stopping: bool,
@@ -40,7 +40,7 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
     let file = std::sync::Arc::new(file);
     let hub = Hub::new(listen)?;
     let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name), name());
-    // That the node lives. It ends with the process.
+    // Keeps the key of the node. The thread ends with the process.
     thread::spawn(move || loop {
         let (key, ttl) = (Key::Node(number), TTL);
         etcd.ask(&Request::Hold { key, value, ttl });

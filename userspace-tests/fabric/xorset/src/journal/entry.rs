@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The records of a log, byte by byte.
+//! Encoding of log records.
 
 use super::RECORD;
 use crate::layout::{Mask, BLOCK};
@@ -17,15 +17,15 @@ pub(super) const FLOOR: u8 = 5;
 
 pub(super) const WHOLE: u8 = 6;
 
-/// The fixed part of a record of the log.
+/// The header of a log record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) kind: u8,
     pub(super) owner: u8,
     pub(super) lost: Mask,
-    /// Its bytes have the content of a cell behind the delta.
+    /// The payload contains the new content of a cell after the delta.
     pub(super) content: bool,
-    /// The row of that cell.
+    /// Row of that cell.
     pub(super) row: u8,
     pub(super) cell: u8,
     pub(super) block: u16,
@@ -42,8 +42,8 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// A checksum that a torn record does not have, nor one that comes behind another one than it was written behind, whose
-/// checksum is `before`. Bytes are a multiple of 8.
+/// A checksum that detects torn records and records that do not follow the one with the checksum
+/// `before`. The length must be a multiple of 8.
 pub(super) fn sum(before: u64, bytes: &[u8]) -> u64 {
     bytes
         .chunks(8)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node goes by a map.
+//! Adoption of a map.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl<M: Media> Node<M> {
-    /// A node says what it will not send any more. As long as not all have settled, somebody may send what it had begun
-    /// before it was let in.
+    /// Handles the floor of a node. Until all nodes have settled it is ignored, because another
+    /// node may still send deltas that the node created before it was admitted.
     pub(super) fn raise(&mut self, n: usize, floor: u64) -> io::Result<()> {
         let counts = |m: &Map| m.states[n] != State::Out && m.since[n] <= floor >> 32;
         if self.opened && self.map.as_ref().is_some_and(counts) {
@@ -25,7 +25,7 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// A node that can send again what it has to pass on.
+    /// Whether the owner of a write can itself resend its delta.
     pub(super) fn lives(map: &Map, (owner, seq): Name) -> bool {
         let n = usize::from(owner);
         map.states[n] != State::Out && map.since[n] <= seq >> 32
@@ -103,7 +103,7 @@ impl<M: Media> Node<M> {
             relay.waits &= targets;
             relay.due = relay.waits;
         }
-        // Of a node that lives again somebody has passed on writes.
+        // If the owner of a write is back, it resends the delta itself.
         let records = self.journal.records();
         self.relays
             .retain(|name, _| ours(name) && records.contains_key(name));
@@ -114,7 +114,7 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// All nodes have settled: what a node that is out has passed on is not needed any more.
+    /// All nodes have settled: discards the deltas of nodes that are out.
     pub(super) fn open(&mut self) -> io::Result<()> {
         let Some(map) = self.map.clone() else {
             return Ok(());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks that are made from those of other cells.
+//! Reconstruction of blocks from other cells.
 
 use std::{collections::BTreeSet, io};
 
@@ -19,7 +19,7 @@ pub(super) enum Goal {
     Rebuild,
 }
 
-/// Blocks that are made from those of other cells.
+/// A reconstruction in progress.
 pub(super) struct Gather {
     pub(super) peer: Peer,
     pub(super) id: u64,
@@ -125,7 +125,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// If all cells of a gather are here it goes on.
+    /// Continues a gather when all of its cells have arrived.
     pub(super) fn gathered(&mut self, gather: u64) -> io::Result<()> {
         if self
             .gathers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes, and what others have to log of them.
+//! Writes and their deltas.
 
 use std::io;
 
@@ -16,21 +16,21 @@ use crate::{
     message::Message,
 };
 
-/// A write that other nodes have to log.
+/// A write that other nodes must log.
 pub(super) struct Relay {
     pub(super) waits: Mask,
-    /// Those that it is to be sent to.
+    /// Nodes to send it to.
     pub(super) due: Mask,
-    /// Those that are of another epoch still.
+    /// Nodes that are still of another epoch.
     pub(super) again: Mask,
-    /// It is logged here.
+    /// Number of its log record.
     pub(super) lsn: u64,
     /// When it was sent to each node.
     pub(super) sent: [u64; NODES],
 }
 
 impl Relay {
-    /// A node that it was sent to should have answered.
+    /// Whether a node has not acknowledged it within the grace period.
     pub(super) fn overdue(&self, n: usize, now: u64) -> bool {
         has(self.waits & !self.due & !self.again, n) && now >= self.sent[n] + GRACE
     }
@@ -45,7 +45,8 @@ pub(super) struct Waiting {
 }
 
 impl<M: Media> Node<M> {
-    /// The row of this node's cell that has a part in a write: the data itself, or in its place a parity.
+    /// The row of this node's cell that a write changes: the data cell, or for the substitute a
+    /// parity.
     pub(super) fn own_row(&self, span: &Span, lost: Mask) -> Option<u8> {
         let mine = |c: &Cell| node(span.stripe, c.column) == self.number;
         if has(lost, self.number) {
@@ -62,7 +63,7 @@ impl<M: Media> Node<M> {
         span.cell.parities().into_iter().find(mine).map(|c| c.row)
     }
 
-    /// The nodes that a write is to be passed on to.
+    /// The nodes that need the delta of a write.
     pub(super) fn targets(&self, (owner, seq): Name, span: &Span, lost: Mask) -> Mask {
         let Some(map) = &self.map else {
             return 0;
@@ -70,7 +71,7 @@ impl<M: Media> Node<M> {
         let nodes = span.cell.parities().map(|c| node(span.stripe, c.column));
         let wanted = |n: &usize| {
             let part = !has(lost, *n) && *n != self.number && *n != usize::from(owner);
-            // Who was let in later makes its cells anew.
+            // A node that was admitted later rebuilds its cells.
             part && map.states[*n] != State::Out && map.since[*n] <= seq >> 32
         };
         nodes
@@ -116,7 +117,7 @@ impl<M: Media> Node<M> {
         self.commit(w.peer, w.id, w.span, w.lost, old, w.data)
     }
 
-    /// The old content is known.
+    /// Logs a write, given the old content.
     pub(super) fn commit(
         &mut self,
         peer: Peer,
@@ -146,7 +147,7 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// Passes on what is logged here.
+    /// Sends the durable deltas that are due.
     pub(super) fn relay(&mut self) {
         let now = self.watch.now;
         let (durable, epoch, floor) = (self.journal.durable(), self.journal.epoch(), self.floor());

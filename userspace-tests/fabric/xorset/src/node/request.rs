@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives at a node.
+//! Messages to a node.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl<M: Media> Node<M> {
-    /// From a node that this one is connected to.
+    /// Handles a message on an outgoing connection to a node.
     pub(super) fn answer(
         &mut self,
         n: usize,
@@ -38,7 +38,7 @@ impl<M: Media> Node<M> {
                 if let Some(relay) = self.relays.get_mut(&(owner, seq)) {
                     match status {
                         Status::Good => relay.waits &= !(1 << n),
-                        // Sent again with the next tick.
+                        // Resent with the next tick.
                         _ => relay.again |= 1 << n,
                     }
                 }
@@ -63,7 +63,7 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// From whoever is connected to this node.
+    /// Handles a message on an incoming connection.
     pub(super) fn request(
         &mut self,
         peer: Peer,
@@ -179,7 +179,7 @@ impl<M: Media> Node<M> {
                     self.tell(peer, Message::Ack { status, owner, seq });
                     return Ok(());
                 }
-                // Nobody has such a number before all have settled.
+                // A number of this epoch is assigned only after all nodes have settled.
                 if !self.opened && seq >> 32 == epoch {
                     self.open()?;
                 }

@@ -8,14 +8,14 @@ use super::*;
 pub struct Command {
     pub seat: usize,
     pub lba: u64,
-    /// What is written, or nothing.
+    /// The values written; empty for a read.
     pub values: Vec<u64>,
     pub count: u64,
     pub(super) start: u64,
     pub cancelled: bool,
 }
 
-/// The value that a whole block has.
+/// The value of a block, if it is uniform.
 pub(super) fn value(block: &[u8]) -> Option<u64> {
     let first = u64::from_le_bytes(block[..8].try_into().unwrap());
     block
@@ -122,7 +122,7 @@ impl World {
         self.pump_client(seat);
     }
 
-    /// Any command, to any client that takes some, but to one that sleeps.
+    /// Gives a random command to any client that is ready and awake.
     pub fn command_any(&mut self, span: u64) {
         let seats =
             (0..self.seats.len()).filter(|c| self.seats[*c].ready && self.runs(Who::Client(*c)));
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// Reads and writes anywhere.
+/// Random reads and writes.
 pub fn some_commands(world: &mut World, count: u64) {
     let Some(seat) = world.seat() else {
         return;
@@ -150,14 +150,14 @@ pub fn some_commands(world: &mut World, count: u64) {
     }
 }
 
-/// Up to so many events happen.
+/// Executes a random number of events, below `most`.
 pub fn steps(world: &mut World, most: u64) {
     for _ in 0..world.rng.below(most) {
         world.step();
     }
 }
 
-/// All is well in the end.
+/// Ends all faults and checks all blocks.
 pub fn done(mut world: World) -> World {
     world.heal();
     world.judge();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A file that loses what is not stable with the power, sector by sector.
+//! A file that on power failure loses data that is not durable, sector by sector.
 
 use std::{cell::RefCell, io, rc::Rc};
 
@@ -9,15 +9,15 @@ use xorset::{journal::Media, layout::BLOCK};
 
 #[derive(Default)]
 struct State {
-    /// What everybody sees.
+    /// The content that reads return.
     cache: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes that are not stable, and how many there were before.
+    /// Writes that are not durable, and the number of earlier writes.
     dirty: Vec<(u64, Vec<u8>)>,
     before: u64,
-    /// So many writes and syncs from now on nothing is done any more.
+    /// Everything fails after this many writes and syncs.
     left: Option<u64>,
-    /// Reads, writes and syncs that nobody has asked for yet.
+    /// Reads, writes and syncs since the last query.
     calls: [u64; 3],
 }
 
@@ -46,13 +46,13 @@ impl Disk {
         })))
     }
 
-    /// How many writes there have been.
+    /// Number of writes so far.
     pub fn written(&self) -> u64 {
         let state = self.0.borrow();
         state.before + state.dirty.len() as u64
     }
 
-    /// The first so many writes are stable.
+    /// Makes the first `count` writes durable.
     pub fn stable(&self, count: u64) {
         let state = &mut *self.0.borrow_mut();
         let n = count.saturating_sub(state.before) as usize;
@@ -62,28 +62,28 @@ impl Disk {
         }
     }
 
-    /// Reads, writes and syncs since this was asked the last time.
+    /// Reads, writes and syncs since the last query.
     pub fn calls(&self) -> [u64; 3] {
         std::mem::take(&mut self.0.borrow_mut().calls)
     }
 
-    /// All that it has.
+    /// The whole content.
     pub fn content(&self) -> Vec<u8> {
         self.0.borrow().cache.clone()
     }
 
-    /// It fails after so many writes and syncs, until the power is lost.
+    /// Fails after this many writes and syncs, until the power fails.
     pub fn fails_after(&self, count: u64) {
         self.0.borrow_mut().left = Some(count);
     }
 
-    /// The power is lost: any sectors of what was not stable are written.
+    /// The power fails: any subset of the sectors that are not durable is written.
     pub fn power(&self, rng: &mut Rng) {
         let state = &mut *self.0.borrow_mut();
         let odds = [0, 1, 2, 9][rng.below(4) as usize];
         for (at, bytes) in state.dirty.drain(..) {
             state.before += 1;
-            // Writes begin and end where they like; the parts of one sector share its fate only within one write.
+            // Writes are not aligned. The bytes of a sector share its fate only within one write.
             let mut from = 0;
             while from < bytes.len() {
                 let len = (BLOCK - (at as usize + from) % BLOCK).min(bytes.len() - from);

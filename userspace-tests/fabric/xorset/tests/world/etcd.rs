@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What etcd does, in as many words as the set needs of it.
+//! A fake etcd with the functions that the set needs.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files that take their time, and who may be blamed for it.
+//! Slow files, and which nodes may be put out for them.
 
 use super::*;
 
-/// A node without a fault for so long may not be put out. What others say of it may be on its way that long.
+/// A node without a fault for this long must not be put out, in milliseconds. Complaints about it
+/// may be in flight that long.
 const GUILT: u64 = 9000;
 
 /// How slow the file of a node is.
 #[derive(Clone, Copy, Debug)]
 pub struct Hang {
-    /// Until then.
+    /// End of the fault.
     pub until: u64,
-    /// So long each call takes; 0: until the end.
+    /// Duration of each call in milliseconds; 0: until the end of the fault.
     pub each: u64,
     pub reads: bool,
     pub writes: bool,
@@ -37,13 +38,13 @@ impl World {
         hang.filter(|h| h.until > self.now)
     }
 
-    /// The file of a node is slow from now on.
+    /// Makes the file of a node slow.
     pub fn hang(&mut self, n: usize, hang: Hang) {
         self.note(|| format!("Node({n}) has {hang:?}"));
         self.places[n].hang = Some(hang);
     }
 
-    /// In some way, for some time.
+    /// Makes it slow in a random way for a random time.
     pub fn hang_any(&mut self, n: usize) {
         let until = self.now + [300, 2000, 5000, 9000, 16_000][self.rng.below(5) as usize];
         let all = Hang {
@@ -73,7 +74,8 @@ impl World {
         self.hang(n, hang);
     }
 
-    /// A node whose file is slow has what is there for it done before it looks at the clock, but no more than 64 events.
+    /// Whether a node with a slow file has pending events to handle before it reads the clock, at
+    /// most 64.
     pub(super) fn busy(&self, n: usize) -> bool {
         let who = Who::Node(n);
         let there = |c: &Conn| {
@@ -86,13 +88,13 @@ impl World {
         self.slow(n).is_some() && self.places[n].turn < 64 && self.conns.values().any(there)
     }
 
-    /// When the sync that a node has under way is over.
+    /// End of the current sync of a node.
     pub(super) fn sync_end(&self, n: usize, begun: u64) -> u64 {
         let slow = self.slow(n);
         slow.map_or(begun, |h| h.end(begun, [0, 0, 1]))
     }
 
-    /// A node does nothing as long as what it has asked of its file takes, and what it says then comes after that.
+    /// Stalls a node for the duration of its file I/O; its messages are sent afterwards.
     pub(super) fn charge(&mut self, n: usize) {
         let calls = self.places[n].disk.calls();
         let end = self.slow(n).map_or(self.now, |h| h.end(self.now, calls));
@@ -100,12 +102,12 @@ impl World {
         place.stall = place.stall.max(end);
     }
 
-    /// It cannot even be opened.
+    /// Whether the file cannot even be opened.
     pub(super) fn shut(&self, n: usize) -> bool {
         self.slow(n).is_some_and(|h| h.reads && h.each == 0)
     }
 
-    /// Notes who has a fault.
+    /// Records the nodes that have a fault.
     pub(super) fn faults(&mut self) {
         for n in 0..NODES {
             let who = Who::Node(n);
@@ -116,7 +118,7 @@ impl World {
         }
     }
 
-    /// The map has changed: whoever is put out must have had a fault.
+    /// The map has changed: a node that is put out must have had a fault.
     pub(super) fn blame(&mut self, before: Option<(u64, String)>) {
         let parse = |map: &Option<(u64, String)>| map.as_ref().and_then(|(_, m)| Map::parse(m));
         let (Some(old), Some(new)) = (parse(&before), parse(&self.etcd.map)) else {

@@ -5,7 +5,7 @@
 use super::*;
 
 impl World {
-    /// All faults are over, and everything is as at first.
+    /// Ends all faults, restarts everything and waits until the set is complete.
     pub fn heal(&mut self) {
         self.note(|| "heal".to_string());
         self.cuts.clear();
@@ -19,7 +19,7 @@ impl World {
         if !self.seats.iter().any(|s| s.client.is_some()) {
             self.add_client();
         }
-        // Until then nobody may have heard of the last deaths.
+        // Until then the last deaths may be undetected.
         let end = self.now + 10_000;
         self.until("a while is over", 20_000, |w| w.now >= end);
         let whole = |w: &Self| {
@@ -37,7 +37,7 @@ impl World {
         self.quiet();
     }
 
-    /// All blocks are right, and so are the parities.
+    /// Checks all blocks and all parities.
     pub fn judge(&mut self) {
         let seat = self.seat().expect("a client");
         let mut lba = 0;
@@ -57,7 +57,7 @@ impl World {
         for stripe in 0..self.size.stripes {
             for number in 0..20 {
                 let cell = Cell::from_number(number).unwrap();
-                // What the cell would be made of without its node, and without any other one.
+                // Reconstruct the cell without its node and without any other one.
                 for other in 0..NODES {
                     let home = xorset::layout::node(stripe, cell.column);
                     let cells = plan(stripe, 1 << home | 1 << other, cell).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Processes, files and the power that are lost.
+//! Loss of processes, files and power.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl World {
         disk
     }
 
-    /// A node dies with its file.
+    /// Kills a node and replaces its file.
     pub fn lose(&mut self, n: usize) {
         self.note(|| format!("blank {n}"));
         self.kill(Who::Node(n));
@@ -20,7 +20,7 @@ impl World {
         self.places[n].lost = true;
     }
 
-    /// Ends a process. Nobody may hear of it.
+    /// Kills a process. Its peers may not notice.
     pub fn kill(&mut self, who: Who) {
         match who {
             Who::Node(n) => {
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Kills all nodes at once; what was not stable may be lost.
+    /// Kills all nodes at once; data that is not durable may be lost.
     pub fn power_loss(&mut self) {
         self.note(|| "power loss".to_string());
         for n in 0..NODES {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A made-up fabric with five nodes, clients and etcd. What happens next is decided by a number.
+//! A simulated fabric with five nodes, clients and etcd. A seed determines the order of events.
 
-// Each test uses its part.
+// Each test uses only a part.
 #![allow(dead_code)]
 
 pub mod command;
@@ -39,7 +39,7 @@ use xorset::{
     node::{self, Node},
 };
 
-/// Bytes of half of a log: so few that it turns often.
+/// Bytes of half of the log: so small that it turns often.
 const LOG: u64 = 192 << 10;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -54,25 +54,25 @@ pub struct Place {
     pub disk: Disk,
     boot: u64,
     hold_at: u64,
-    /// Under way: until which record, how many writes will be stable, since when.
+    /// The current sync: record number, number of writes it makes durable, start time.
     sync: Option<(u64, u64, u64)>,
     hang: Option<Hang>,
     /// Its thread waits for the file until then.
     stall: u64,
-    /// When it had a fault the last time.
+    /// When it last had a fault.
     fault: u64,
-    /// Events since it looked at the clock.
+    /// Events since it last read the clock.
     turn: u64,
-    /// Its file is lost, and it is not let in yet.
+    /// Its file is lost, and it is not yet admitted again.
     lost: bool,
 }
 
 pub struct Seat {
     pub client: Option<Client>,
     pub id: u64,
-    /// It asks the etcd of another set.
+    /// It uses the etcd of another set.
     pub stray: bool,
-    /// What it has told whoever runs it.
+    /// The lines it has logged.
     pub said: Vec<String>,
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
@@ -90,36 +90,36 @@ pub struct World {
     pub rng: Rng,
     pub size: Size,
     pub now: u64,
-    /// Counts events, for the journal.
+    /// Number of events, for the history.
     events: u64,
     pub places: Vec<Place>,
     pub seats: Vec<Seat>,
     pub etcd: Etcd,
-    /// That of another set, with the same nodes.
+    /// The etcd of another set with the same nodes.
     other: Etcd,
     conns: BTreeMap<u64, Conn>,
     connects: Vec<(u64, Who, u64, usize)>,
     pub cuts: BTreeSet<(Who, Who)>,
     pub frozen: BTreeSet<Who>,
-    /// Of clients that are added from now on.
+    /// Lease of clients that are added later.
     pub lease: u64,
     pub commands: BTreeMap<u64, Command>,
-    /// Writes of clients that are no more, until the next one goes on.
+    /// Writes of clients that have ended, until the next client continues.
     orphans: Vec<Command>,
     pub history: History,
     next: u64,
     pub answered: u64,
     pub failed: u64,
     pub cancelled: u64,
-    /// Clients that could be used.
+    /// Number of clients that became ready.
     pub served: u64,
-    /// Commands that another client had when one could be used.
+    /// Number of commands of other clients in flight when a client became ready.
     pub late: u64,
     pub degraded: u64,
     pub relayed: u64,
-    /// A node that no word of a client reaches.
+    /// A node that no message of a client reaches.
     pub mute: Option<usize>,
-    /// Nodes that refused to go on, and why.
+    /// Nodes that ended after an error, and the error.
     pub ended: Vec<(usize, String)>,
     trace: bool,
 }
@@ -348,7 +348,7 @@ impl World {
         }
         let open = self.seats[c].client.as_ref().is_some_and(|c| c.open());
         if open && !self.orphans.is_empty() {
-            // A client goes on: nothing of those before it happens any more.
+            // A new client continues: writes of earlier ones take no effect.
             for o in std::mem::take(&mut self.orphans) {
                 self.ends(&o, false);
             }
@@ -381,7 +381,7 @@ impl World {
             }
             let (now, runs) = (self.now, self.runs(who));
             if runs {
-                // What it had to say before it waited for its file.
+                // Messages from before it waited for its file.
                 self.pump_node(n);
             }
             let busy = self.busy(n);
@@ -390,7 +390,7 @@ impl World {
                 place.turn = 0;
                 node.tick(now);
             }
-            // A thread of its own does this.
+            // A separate thread does this.
             let (key, value, ttl) = (Key::Node(n as u8), place.boot, TTL);
             if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
                 self.places[n].hold_at = now + TTL / 4;
@@ -429,7 +429,7 @@ impl World {
             }
         }
         for (i, (at, who, _, to)) in self.connects.iter().enumerate() {
-            // One that waits for its file does not answer.
+            // A node that waits for its file does not answer.
             let waits = self.places[*to].stall > self.now;
             if *at <= self.now && self.runs(*who) && !waits {
                 list.push(Event::Connect(i));
@@ -438,7 +438,7 @@ impl World {
         list
     }
 
-    /// Something happens.
+    /// Executes a random event.
     pub fn step(&mut self) {
         let mut list = self.possible();
         if list.is_empty() || self.rng.one_in(12) {
@@ -554,7 +554,7 @@ impl World {
     }
 }
 
-/// A set that can be used.
+/// A usable set.
 pub fn up(seed: u64, stripes: u64) -> World {
     let mut world = World::new(seed, stripes);
     world.until("the set is open", 60_000, |w| w.seat().is_some());

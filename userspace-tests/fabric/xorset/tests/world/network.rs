@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections between all of them.
+//! Connections between all processes.
 
 use super::*;
 
@@ -11,13 +11,13 @@ pub(super) enum Item {
 
 pub(super) struct Conn {
     pub(super) ends: [(Who, u64); 2],
-    /// What is on its way to each end.
+    /// Items in flight to each end.
     pub(super) queues: [VecDeque<Item>; 2],
     pub(super) open: [bool; 2],
 }
 
 impl World {
-    /// One side ends a connection: of what it has sent some may arrive.
+    /// One side closes a connection: some of what it has sent may arrive.
     pub(super) fn hang_up(&mut self, id: u64, side: usize, silent: bool) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
@@ -40,7 +40,7 @@ impl World {
         self.cuts.insert((b, a));
     }
 
-    /// These are on one side of a cut, all others on the other one.
+    /// Separates these processes from all others.
     pub fn partition(&mut self, some: &[Who]) {
         self.note(|| format!("partition {some:?}"));
         for other in self.everybody() {

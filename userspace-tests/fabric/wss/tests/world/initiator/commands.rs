@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What it sends: commands with buffers of any length, and aborts.
+//! Requests of the initiator: commands with random buffers, and aborts.
 
 use super::{Kind, Op, Out, State};
 use crate::world::{ConnId, Item, World};
@@ -10,7 +10,7 @@ use srp_target::proto::{
     tmf::{Function, TskMgmt},
 };
 
-/// Sends commands for what is wanted, as far as there are credits. One is left for an abort.
+/// Sends commands for the operations, as credits permit. One credit is kept for an abort.
 pub fn submit(world: &mut World, n: usize) {
     if world.initiators[n].state != State::Up {
         return;
@@ -57,7 +57,7 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     if opcode == 0x42 {
         cdb[7..9].copy_from_slice(&(data.len() as u16).to_be_bytes());
     } else {
-        // FUA, and UNMAP of WRITE SAME.
+        // FUA, and the UNMAP bit of WRITE SAME.
         let flag = match op.kind {
             Kind::Read | Kind::Write => op.stable,
             Kind::Zero => op.lba % 2 == 0,
@@ -67,13 +67,13 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
         cdb[2..10].copy_from_slice(&op.lba.to_be_bytes());
         cdb[10..14].copy_from_slice(&count.to_be_bytes());
     }
-    // Room for what is read.
+    // Room for the data of a read.
     let bytes = match direction {
         Direction::FromDevice => vec![0; op.values.len() * 512],
         _ => data,
     };
 
-    // Buffers of any length.
+    // Buffers of random length.
     let mut list = Vec::new();
     let mut keys = Vec::new();
     let mut rest = &bytes[..];
@@ -151,7 +151,7 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     world.push(conn, 0, Item::Message(message, None));
 }
 
-/// Aborts a command; `again` if it is tried again.
+/// Aborts a command; `again` if the operation is retried.
 pub fn abort(world: &mut World, n: usize, tag: u64, again: bool) {
     let this = &mut world.initiators[n];
     let Some(out) = this.outs.get_mut(&tag) else {
